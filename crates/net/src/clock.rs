@@ -1,0 +1,35 @@
+//! The broker's clock.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds that start as Unix time and then only follow the monotonic clock: comparable across
+/// restarts, and never set back by an adjustment of the system's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    unix_ms_at_start: u64,
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts the clock from the system's time.
+    #[must_use]
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            unix_ms_at_start: u64::try_from(since_epoch.as_millis()).unwrap_or(0),
+            started: Instant::now(),
+        }
+    }
+
+    /// The time in ms.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.unix_ms_at_start + u64::try_from(self.started.elapsed().as_millis()).unwrap_or(0)
+    }
+
+    /// The time in ms since the clock was started.
+    #[must_use]
+    pub fn uptime_ms(&self) -> u64 {
+        self.now_ms() - self.unix_ms_at_start
+    }
+}

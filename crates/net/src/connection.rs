@@ -1,0 +1,79 @@
+//! One socket and the little that waits for it.
+
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+
+use crate::rate::RateBucket;
+
+/// A connection of an event loop. Its buffers exist only while they hold something.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) phase: Phase,
+    /// Bytes read and not consumed: the beginning of a packet, or what came before a pause.
+    pub(crate) pending_in: Option<Box<Vec<u8>>>,
+    /// What the socket did not take.
+    pub(crate) pending_out: Option<Box<Unwritten>>,
+    pub(crate) rate_in: RateBucket,
+    pub(crate) rate_out: RateBucket,
+    /// The service's own number for the connection.
+    pub(crate) tag: u64,
+    /// Stands in the list of connections to flush.
+    pub(crate) touched: bool,
+    /// Stands in the list of connections to read without a new event.
+    pub(crate) ready: bool,
+    /// The socket may hold unread bytes (events are edge-triggered and come once).
+    pub(crate) readable: bool,
+    /// The service wants no more bytes for now.
+    pub(crate) paused: bool,
+    /// `pending_in` has not been offered since the pause ended.
+    pub(crate) unoffered: bool,
+    /// The socket's send buffer is full.
+    pub(crate) write_blocked: bool,
+    /// Events of writability are registered as well.
+    pub(crate) watches_writable: bool,
+}
+
+/// Where a connection stands between opening and closing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Bytes flow both ways.
+    Open,
+    /// What is in `pending_out` is still to be written, until the deadline (ms).
+    Closing { until: u64 },
+    /// Our side is shut. Closing a socket with unread input resets the connection, and a reset can
+    /// overtake the last packet; so input is read and thrown away until the peer closes or the
+    /// deadline (ms) comes.
+    Lingering { until: u64 },
+}
+
+/// Bytes that the socket did not take, and how many of them have gone out since.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) written: usize,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+        Self {
+            stream,
+            peer,
+            phase: Phase::Open,
+            pending_in: None,
+            pending_out: None,
+            rate_in: RateBucket::default(),
+            rate_out: RateBucket::default(),
+            tag: 0,
+            touched: false,
+            ready: false,
+            readable: false,
+            paused: false,
+            unoffered: false,
+            write_blocked: false,
+            watches_writable: false,
+        }
+    }
+}

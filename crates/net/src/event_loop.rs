@@ -1,0 +1,719 @@
+//! The loops, their threads, and how they pass work to each other.
+//!
+//! Each loop's state is a [`Core`] under a lock of its own. Its thread holds the lock for the length of
+//! a turn and lets it go to sleep in epoll_wait(2). Mail goes out after the lock is released: if the
+//! destination sleeps, the sender's thread takes its lock and runs a turn for it (a wake-up costs more
+//! than the work); if it is awake, the mail is left in its inbox, which every holder of the lock empties
+//! first, so mail is handled in the order of its sending.
+//!
+//! An inbox is bounded: a sender that finds more than [`INBOX_LIMIT`] items there waits for the lock and
+//! empties it itself. It holds no other lock then, so no two threads can wait for each other.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token, Waker};
+use parking_lot::Mutex;
+
+use crate::arena::Key;
+use crate::connection::{Connection, Phase, Unwritten};
+use crate::io::{CONNECTION_TIMER, Envelope, Io, token};
+use crate::listener::Listener;
+use crate::service::{Arrival, Closed, Next, Service, Transmit};
+use crate::stats::LoopStats;
+use crate::{Clock, ConnectionId};
+
+/// Bytes read at once, and the budget of one transmission.
+const CHUNK: usize = 64 * 1024;
+
+/// Reads or writes of one connection in a turn, so that a busy one leaves room for the others.
+const ROUNDS: usize = 4;
+
+/// Connections accepted from a listener in a turn.
+const ACCEPTS: usize = 256;
+
+/// Events taken from the kernel in a turn.
+const EVENTS: usize = 1024;
+
+/// Items in a loop's inbox at which senders stop to work them off.
+const INBOX_LIMIT: usize = 4096;
+
+/// Touched connections at which a turn flushes before it goes on: a broadcast's receivers are written
+/// while their state is still in the cache.
+const FLUSH_AT: usize = 256;
+
+/// Pause after accept(2) failed for want of descriptors or memory.
+const ACCEPT_PAUSE_MS: u64 = 100;
+
+const WAKER: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = 1 << 62;
+/// The service's timers use 63 bits, connections' timers 56; this one stands apart from both.
+const ACCEPT_TIMER: u64 = u64::MAX;
+
+/// A loop as the others see it.
+struct Peer<S: Service> {
+    core: Mutex<Core<S>>,
+    inbox: Mutex<Vec<Envelope<S::Mail>>>,
+    waker: Waker,
+    /// The thread sleeps, or is about to, and has seen an empty inbox since it said so.
+    asleep: AtomicBool,
+    /// When the sleeping thread will wake by itself.
+    wakes_at: AtomicU64,
+}
+
+/// What belongs to one loop.
+struct Core<S: Service> {
+    io: Io<S::Mail>,
+    service: S,
+    listeners: Vec<Listener>,
+    all_stats: Arc<[Arc<LoopStats>]>,
+    read_buffer: Vec<u8>,
+    write_buffer: Vec<u8>,
+    stopping: bool,
+}
+
+/// The running loops.
+pub struct EventLoops<S: Service> {
+    remote: Remote<S>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Sends mail to loops from other threads.
+pub struct Remote<S: Service> {
+    peers: Arc<[Peer<S>]>,
+}
+
+impl<S: Service> Clone for Remote<S> {
+    fn clone(&self) -> Self {
+        Self { peers: Arc::clone(&self.peers) }
+    }
+}
+
+impl<S: Service> Remote<S> {
+    /// How many loops there are.
+    #[must_use]
+    pub fn loops(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Sends mail to a loop. It waits for the loop's current turn if the loop has too much mail.
+    pub fn send(&self, to: usize, mail: S::Mail) {
+        post(&self.peers, VecDeque::from([(to, vec![Envelope::Mail(mail)])]));
+    }
+}
+
+impl<S: Service> EventLoops<S> {
+    /// Starts `services.len()` loops, each on a thread of its own, the listeners spread over them.
+    ///
+    /// # Errors
+    /// Those of creating epoll instances, wakers and threads, and of registering the listeners.
+    pub fn start(services: Vec<S>, listeners: Vec<Listener>, clock: Clock, stats: &[Arc<LoopStats>]) -> io::Result<Self> {
+        let loops = services.len();
+        let all_stats: Arc<[Arc<LoopStats>]> = stats.into();
+        let mut polls = Vec::new();
+        let mut peers = Vec::new();
+        let mut listeners: VecDeque<(usize, Listener)> = listeners.into_iter().enumerate().collect();
+        for (index, (service, stats)) in services.into_iter().zip(stats).enumerate() {
+            let poll = Poll::new()?;
+            let registry = poll.registry().try_clone()?;
+            let waker = Waker::new(&registry, WAKER)?;
+            let mut mine = Vec::new();
+            for (number, mut listener) in std::mem::take(&mut listeners) {
+                if number % loops == index {
+                    registry.register(&mut listener.socket, Token(FIRST_LISTENER + mine.len()), Interest::READABLE)?;
+                    mine.push(listener);
+                } else {
+                    listeners.push_back((number, listener));
+                }
+            }
+            let core = Core {
+                io: Io::new(index, loops, registry, clock, Arc::clone(stats)),
+                service,
+                listeners: mine,
+                all_stats: Arc::clone(&all_stats),
+                read_buffer: vec![0; CHUNK],
+                write_buffer: Vec::with_capacity(CHUNK),
+                stopping: false,
+            };
+            polls.push(poll);
+            peers.push(Peer {
+                core: Mutex::new(core),
+                inbox: Mutex::new(Vec::new()),
+                waker,
+                asleep: AtomicBool::new(false),
+                wakes_at: AtomicU64::new(0),
+            });
+        }
+        let peers: Arc<[Peer<S>]> = peers.into();
+        let mut threads = Vec::new();
+        for (index, poll) in polls.into_iter().enumerate() {
+            let peers = Arc::clone(&peers);
+            let thread = std::thread::Builder::new().name(format!("loop-{index}"));
+            threads.push(thread.spawn(move || run(&peers, index, poll))?);
+        }
+        Ok(Self { remote: Remote { peers }, threads })
+    }
+
+    /// A handle for other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote<S> {
+        self.remote.clone()
+    }
+
+    /// Stops all loops after their current turn and waits for their threads. What is not written by then
+    /// is lost.
+    pub fn stop(self) {
+        for to in 0..self.remote.peers.len() {
+            post(&self.remote.peers, VecDeque::from([(to, vec![Envelope::Stop])]));
+            if let Some(peer) = self.remote.peers.get(to) {
+                wake(peer);
+            }
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("an event loop ended by a panic");
+            }
+        }
+    }
+}
+
+/// A loop's thread.
+fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
+    let Some(me) = peers.get(index) else { return };
+    let mut events = Events::with_capacity(EVENTS);
+    let mut wait = Some((0, 0));
+    loop {
+        me.wakes_at.store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
+        me.asleep.store(true, Ordering::SeqCst);
+        let mut timeout = wait.map(|(ms, _)| Duration::from_millis(ms));
+        if !me.inbox.lock().is_empty() {
+            timeout = Some(Duration::ZERO);
+        }
+        if let Err(error) = poll.poll(&mut events, timeout)
+            && error.kind() != ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "waiting for events failed; the loop ends");
+            return;
+        }
+        me.asleep.store(false, Ordering::SeqCst);
+        let mut core = me.core.lock();
+        core.begin_turn();
+        core.take_inbox(me);
+        for event in &events {
+            core.handle_event(event);
+        }
+        core.finish_turn();
+        if core.stopping {
+            return;
+        }
+        wait = core.wait();
+        let mail = core.take_outgoing();
+        drop(core);
+        post(peers, mail);
+    }
+}
+
+/// Brings mail to its destinations, and the mail that comes of it.
+fn post<S: Service>(peers: &[Peer<S>], mut mail: VecDeque<(usize, Vec<Envelope<S::Mail>>)>) {
+    while let Some((to, batch)) = mail.pop_front() {
+        let Some(peer) = peers.get(to) else { continue };
+        if let Some(mut core) = peer.core.try_lock() {
+            core.begin_turn();
+            core.take_inbox(peer);
+            core.open_mail(batch);
+            core.io.stats.helped.add(1);
+            finish_for(peer, core, &mut mail);
+            continue;
+        }
+        let waiting = {
+            let mut inbox = peer.inbox.lock();
+            inbox.extend(batch);
+            inbox.len()
+        };
+        if peer.asleep.swap(false, Ordering::SeqCst) {
+            wake(peer);
+        }
+        if waiting > INBOX_LIMIT {
+            let mut core = peer.core.lock();
+            core.begin_turn();
+            core.take_inbox(peer);
+            finish_for(peer, core, &mut mail);
+        }
+    }
+}
+
+/// Ends a turn that another thread ran for a loop.
+fn finish_for<S: Service>(
+    peer: &Peer<S>,
+    mut core: parking_lot::MutexGuard<'_, Core<S>>,
+    mail: &mut VecDeque<(usize, Vec<Envelope<S::Mail>>)>,
+) {
+    core.finish_turn();
+    mail.extend(core.take_outgoing());
+    let wait = core.wait();
+    let stopping = core.stopping;
+    drop(core);
+    // Its thread sleeps by a plan that this turn may have made too long.
+    if stopping || wait.is_some_and(|(_, at)| at < peer.wakes_at.load(Ordering::Relaxed)) {
+        wake(peer);
+    }
+}
+
+fn wake<S: Service>(peer: &Peer<S>) {
+    if let Err(error) = peer.waker.wake() {
+        tracing::error!(%error, "a loop could not be woken");
+    }
+}
+
+impl<S: Service> Core<S> {
+    fn begin_turn(&mut self) {
+        self.io.now_ms = self.io.clock.now_ms();
+        self.io.stats.turns.add(1);
+    }
+
+    fn take_inbox(&mut self, peer: &Peer<S>) {
+        let batch = std::mem::take(&mut *peer.inbox.lock());
+        self.open_mail(batch);
+    }
+
+    fn open_mail(&mut self, batch: Vec<Envelope<S::Mail>>) {
+        for envelope in batch {
+            match envelope {
+                Envelope::Mail(mail) => self.service.mail(&mut self.io, mail),
+                Envelope::Accepted(stream, peer) => self.take_in(stream, peer),
+                Envelope::HandedOver(connection) => self.take_over(*connection),
+                Envelope::Stop => self.stopping = true,
+            }
+            if self.io.touched.len() >= FLUSH_AT {
+                self.flush_touched();
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: &Event) {
+        match event.token() {
+            WAKER => {}
+            Token(number) if number >= FIRST_LISTENER => self.accept(number - FIRST_LISTENER),
+            Token(number) => {
+                let id = Key::from_bits(number as u64);
+                let Some(c) = self.io.connections.get_mut(id) else { return };
+                if event.is_writable() && c.write_blocked {
+                    c.write_blocked = false;
+                    self.io.touch(id);
+                }
+                if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    if let Some(c) = self.io.connections.get_mut(id) {
+                        c.readable = true;
+                    }
+                    self.read(id);
+                }
+                if self.io.touched.len() >= FLUSH_AT {
+                    self.flush_touched();
+                }
+            }
+        }
+    }
+
+    /// Deadlines, connections that had more to read than their share, own mail, and the flush.
+    fn finish_turn(&mut self) {
+        // All that are due are taken first: one that is armed again for now waits for the next turn.
+        let mut due = Vec::new();
+        while let Some(timer) = self.io.timers.pop_due(self.io.now_ms) {
+            due.push(timer);
+        }
+        for timer in due {
+            if timer == ACCEPT_TIMER {
+                for listener in 0..self.listeners.len() {
+                    self.accept(listener);
+                }
+            } else if timer & CONNECTION_TIMER != 0 {
+                self.connection_timer(Key::from_bits(timer & !CONNECTION_TIMER));
+            } else {
+                self.service.timer(&mut self.io, timer);
+            }
+        }
+        for id in std::mem::take(&mut self.io.ready) {
+            if let Some(c) = self.io.connections.get_mut(id) {
+                c.ready = false;
+            }
+            self.read(id);
+        }
+        loop {
+            let own = self.io.outgoing.get_mut(self.io.index).map(std::mem::take).unwrap_or_default();
+            if own.is_empty() && self.io.touched.is_empty() {
+                break;
+            }
+            self.open_mail(own);
+            self.flush_touched();
+        }
+    }
+
+    /// How long the thread may sleep: ms, and the time at which it wakes. `None`: until something comes.
+    fn wait(&self) -> Option<(u64, u64)> {
+        if !self.io.ready.is_empty() {
+            return Some((0, self.io.now_ms));
+        }
+        let at = self.io.timers.next()?;
+        Some((at.saturating_sub(self.io.clock.now_ms()), at))
+    }
+
+    fn take_outgoing(&mut self) -> VecDeque<(usize, Vec<Envelope<S::Mail>>)> {
+        let queues = self.io.outgoing.iter_mut().enumerate();
+        queues.filter(|(_, queue)| !queue.is_empty()).map(|(to, queue)| (to, std::mem::take(queue))).collect()
+    }
+
+    fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(number) else { return };
+            match listener.socket.accept() {
+                Ok((stream, peer)) => {
+                    if !self.service.admit(&mut self.io, peer) {
+                        continue;
+                    }
+                    let fewest = self.all_stats.iter().enumerate().min_by_key(|(index, stats)| {
+                        let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
+                        (stats.open.get() + on_its_way as u64, *index != self.io.index)
+                    });
+                    match fewest {
+                        Some((to, _)) if to != self.io.index => {
+                            if let Some(queue) = self.io.outgoing.get_mut(to) {
+                                queue.push(Envelope::Accepted(stream, peer));
+                            }
+                        }
+                        _ => self.take_in(stream, peer),
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        // Events are edge-triggered: without a new connection nothing would call
+                        // accept again, so a timer does.
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        self.io.stats.accept_errors.add(1);
+                        self.io.timers.arm(self.io.now_ms + ACCEPT_PAUSE_MS, ACCEPT_TIMER);
+                        return;
+                    }
+                },
+            }
+        }
+        self.io.timers.arm(self.io.now_ms, ACCEPT_TIMER);
+    }
+
+    fn take_in(&mut self, stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
+        if let Some(id) = self.io.adopt(Connection::new(stream, peer)) {
+            self.io.stats.accepted.add(1);
+            self.service.arrived(&mut self.io, id, peer, Arrival::Accepted);
+        }
+    }
+
+    fn take_over(&mut self, connection: Connection) {
+        let peer = connection.peer;
+        if let Some(id) = self.io.adopt(connection) {
+            self.service.arrived(&mut self.io, id, peer, Arrival::HandedOver);
+            if let Some(c) = self.io.connections.get_mut(id) {
+                c.unoffered = c.pending_in.is_some();
+                c.ready = false;
+            }
+            self.io.make_ready(id);
+        }
+    }
+
+    fn connection_timer(&mut self, id: ConnectionId) {
+        let now = self.io.now_ms;
+        let Some(c) = self.io.connections.get(id) else { return };
+        match c.phase {
+            Phase::Closing { until } | Phase::Lingering { until } if now >= until => self.io.close(id),
+            _ => {
+                self.io.make_ready(id);
+                self.io.touch(id);
+            }
+        }
+    }
+
+    fn lost(&mut self, id: ConnectionId, cause: Closed) {
+        let heard = self.io.connections.get(id).is_some_and(|c| c.phase == Phase::Open);
+        if heard {
+            self.service.closed(&mut self.io, id, cause);
+        }
+        self.io.close(id);
+    }
+
+    fn read(&mut self, id: ConnectionId) {
+        for _ in 0..ROUNDS {
+            let Some(c) = self.io.connections.get_mut(id) else { return };
+            if c.phase != Phase::Open {
+                self.discard(id);
+                return;
+            }
+            if c.paused {
+                return;
+            }
+            if c.unoffered {
+                c.unoffered = false;
+                if !self.offer_pending(id) {
+                    return;
+                }
+                continue;
+            }
+            if !c.readable {
+                return;
+            }
+            let available = c.rate_in.available(self.io.rate_in, self.io.now_ms);
+            if available == 0 {
+                let at = c.rate_in.resumes_at(self.io.now_ms);
+                self.io.timers.arm(at, CONNECTION_TIMER | id.to_bits());
+                self.io.stats.throttled_in.add(1);
+                return;
+            }
+            let wanted = usize::try_from(available).map_or(CHUNK, |n| n.min(CHUNK));
+            let Some(buffer) = self.read_buffer.get_mut(..wanted) else { return };
+            self.io.stats.reads.add(1);
+            let n = match c.stream.read(buffer) {
+                Ok(0) => return self.lost(id, Closed::ByPeer),
+                Ok(n) => n,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        c.readable = false;
+                        return;
+                    }
+                    ErrorKind::Interrupted => continue,
+                    _ => return self.lost(id, Closed::Error(error)),
+                },
+            };
+            // Less than asked for means that the socket is empty (epoll(7), question 9).
+            c.readable = n == wanted;
+            c.rate_in.take(n as u64, self.io.rate_in, self.io.now_ms);
+            self.io.stats.bytes_in.add(n as u64);
+            let goes_on = if c.pending_in.is_some() {
+                let fresh = self.read_buffer.get(..n).unwrap_or_default();
+                if let Some(pending) = &mut c.pending_in {
+                    pending.extend_from_slice(fresh);
+                }
+                self.offer_pending(id)
+            } else {
+                let buffer = std::mem::take(&mut self.read_buffer);
+                let goes_on = self.offer(id, buffer.get(..n).unwrap_or_default());
+                self.read_buffer = buffer;
+                goes_on
+            };
+            if !goes_on {
+                return;
+            }
+        }
+        if self.io.connections.get(id).is_some_and(|c| c.readable) {
+            self.io.make_ready(id);
+        }
+    }
+
+    /// Offers bytes that belong to no buffer yet. False: the connection is to be left alone now.
+    fn offer(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
+        let received = self.service.received(&mut self.io, id, bytes);
+        let rest = bytes.get(received.consumed..).unwrap_or_default();
+        if let Some(c) = self.io.connections.get_mut(id)
+            && c.phase == Phase::Open
+            && !rest.is_empty()
+        {
+            c.pending_in = Some(Box::new(rest.to_vec()));
+        }
+        self.follow(id, received.next)
+    }
+
+    /// Offers the connection's own buffer, and frees it when all is consumed.
+    fn offer_pending(&mut self, id: ConnectionId) -> bool {
+        let Some(c) = self.io.connections.get_mut(id) else { return false };
+        let Some(mut pending) = c.pending_in.take() else { return true };
+        let received = self.service.received(&mut self.io, id, &pending);
+        if received.consumed < pending.len()
+            && let Some(c) = self.io.connections.get_mut(id)
+            && c.phase == Phase::Open
+        {
+            pending.drain(..received.consumed);
+            if pending.capacity() > CHUNK && pending.len() < pending.capacity() / 4 {
+                pending.shrink_to_fit();
+            }
+            c.pending_in = Some(pending);
+        }
+        self.follow(id, received.next)
+    }
+
+    fn follow(&mut self, id: ConnectionId, next: Next) -> bool {
+        match next {
+            Next::Read => self.io.connections.get(id).is_some_and(|c| c.phase == Phase::Open),
+            Next::Pause => {
+                if let Some(c) = self.io.connections.get_mut(id) {
+                    c.paused = true;
+                }
+                false
+            }
+            Next::Close => {
+                self.io.close(id);
+                false
+            }
+            Next::HandOver(to) => {
+                if let Some(mut c) = self.io.connections.remove(id) {
+                    let _ = self.io.registry.deregister(&mut c.stream);
+                    self.io.stats.open.set(self.io.connections.len() as u64);
+                    c.touched = false;
+                    if let Some(queue) = self.io.outgoing.get_mut(to) {
+                        queue.push(Envelope::HandedOver(Box::new(c)));
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    /// Reads and throws away what still comes on a connection that is being closed.
+    fn discard(&mut self, id: ConnectionId) {
+        for _ in 0..ROUNDS {
+            let Some(c) = self.io.connections.get_mut(id) else { return };
+            match c.stream.read(&mut self.read_buffer) {
+                Ok(0) => {
+                    // The peer has closed. If last bytes are still to be written, it may yet read them.
+                    c.readable = false;
+                    if matches!(c.phase, Phase::Lingering { .. }) {
+                        self.io.close(id);
+                    }
+                    return;
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    c.readable = false;
+                    return;
+                }
+                Err(_) => return self.io.close(id),
+            }
+        }
+        self.io.make_ready(id);
+    }
+
+    fn flush_touched(&mut self) {
+        // Flushing may touch further connections (a message that could not be sent goes to another
+        // member of its group); they are flushed in the same pass.
+        let mut next = 0;
+        while let Some(&id) = self.io.touched.get(next) {
+            next += 1;
+            if let Some(c) = self.io.connections.get_mut(id) {
+                c.touched = false;
+                self.flush(id);
+            }
+        }
+        self.io.touched.clear();
+        if self.io.touched.capacity() > 4 * FLUSH_AT {
+            self.io.touched.shrink_to(FLUSH_AT);
+        }
+    }
+
+    fn flush(&mut self, id: ConnectionId) {
+        for _ in 0..ROUNDS {
+            let Some(c) = self.io.connections.get_mut(id) else { return };
+            if c.write_blocked || matches!(c.phase, Phase::Lingering { .. }) {
+                return;
+            }
+            let open = c.phase == Phase::Open;
+            let available = c.rate_out.available(self.io.rate_out, self.io.now_ms);
+            if available == 0 && open {
+                let at = c.rate_out.resumes_at(self.io.now_ms);
+                self.io.timers.arm(at, CONNECTION_TIMER | id.to_bits());
+                self.io.stats.throttled_out.add(1);
+                return;
+            }
+            if let Some(unwritten) = c.pending_out.take() {
+                let mut unwritten = *unwritten;
+                let rest = unwritten.bytes.get(unwritten.written..).unwrap_or_default();
+                let Some(n) = self.write(id, rest) else { return };
+                unwritten.written += n;
+                if unwritten.written < unwritten.bytes.len() {
+                    return self.keep(id, unwritten);
+                }
+                continue;
+            }
+            if !open {
+                self.io.linger(id);
+                return;
+            }
+            let budget = usize::try_from(available).map_or(CHUNK, |n| n.min(CHUNK));
+            let mut out = std::mem::take(&mut self.write_buffer);
+            out.clear();
+            let transmit = self.service.transmit(&mut self.io, id, &mut out, budget);
+            if transmit == Transmit::Close {
+                self.io.send_last(id, std::mem::take(&mut out));
+            }
+            let written = if out.is_empty() { Some(0) } else { self.write(id, &out) };
+            if let Some(rest) = written.and_then(|n| out.get(n..))
+                && !rest.is_empty()
+            {
+                self.keep(id, Unwritten { bytes: rest.to_vec(), written: 0 });
+            }
+            if out.capacity() > 4 * CHUNK || out.capacity() == 0 {
+                out = Vec::with_capacity(CHUNK);
+            }
+            self.write_buffer = out;
+            if written.is_none() || transmit == Transmit::Idle {
+                return;
+            }
+        }
+        // Its share of the turn is used up; the next turn goes on.
+        self.io.timers.arm(self.io.now_ms, CONNECTION_TIMER | id.to_bits());
+    }
+
+    /// Writes what the socket takes and says how much that was. `None`: the connection is lost.
+    fn write(&mut self, id: ConnectionId, bytes: &[u8]) -> Option<usize> {
+        let c = self.io.connections.get_mut(id)?;
+        match write_some(c, bytes, &self.io.stats) {
+            Ok(n) => {
+                c.rate_out.take(n as u64, self.io.rate_out, self.io.now_ms);
+                Some(n)
+            }
+            Err(error) => {
+                self.lost(id, Closed::Error(error));
+                None
+            }
+        }
+    }
+
+    /// Keeps what the socket did not take.
+    fn keep(&mut self, id: ConnectionId, unwritten: Unwritten) {
+        if let Some(c) = self.io.connections.get_mut(id) {
+            c.pending_out = Some(Box::new(unwritten));
+            self.block(id);
+        }
+    }
+
+    /// Waits for the socket to take more.
+    fn block(&mut self, id: ConnectionId) {
+        let Some(c) = self.io.connections.get_mut(id) else { return };
+        c.write_blocked = true;
+        if !c.watches_writable {
+            // Most connections never fill their socket; only those that did are watched for room.
+            c.watches_writable = true;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            if let Err(error) = self.io.registry.reregister(&mut c.stream, token(id), both) {
+                self.lost(id, Closed::Error(error));
+            }
+        }
+    }
+}
+
+/// One write(2), or several when interrupted. `Ok(0)`: the socket is full.
+fn write_some(c: &mut Connection, bytes: &[u8], stats: &LoopStats) -> io::Result<usize> {
+    loop {
+        stats.writes.add(1);
+        match c.stream.write(bytes) {
+            Ok(n) => {
+                stats.bytes_out.add(n as u64);
+                return Ok(n);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What a [`Service`](crate::Service) can do to its loop.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::arena::{Arena, Key};
+use crate::connection::{Connection, Phase, Unwritten};
+use crate::stats::LoopStats;
+use crate::timers::Timers;
+use crate::{Clock, ConnectionId};
+
+/// How long a closing connection may take to accept its last bytes.
+const CLOSING_MS: u64 = 5_000;
+
+/// How long a connection whose last bytes are written waits for the peer to close.
+const LINGER_MS: u64 = 1_000;
+
+/// Marks timers of connections; the service's own have the bit clear.
+pub(crate) const CONNECTION_TIMER: u64 = 1 << 63;
+
+/// What one loop has for another.
+#[derive(Debug)]
+pub(crate) enum Envelope<M> {
+    /// From the service.
+    Mail(M),
+    /// A fresh connection, dealt to the loop with the fewest.
+    Accepted(TcpStream, SocketAddr),
+    /// A connection that belongs to the other loop.
+    HandedOver(Box<Connection>),
+    /// End the loop.
+    Stop,
+}
+
+/// The part of a loop that its service may use: connections, deadlines, mail to other loops.
+#[derive(Debug)]
+pub struct Io<M> {
+    pub(crate) index: usize,
+    pub(crate) connections: Arena<Connection>,
+    pub(crate) registry: Registry,
+    pub(crate) timers: Timers<u64>,
+    pub(crate) touched: Vec<ConnectionId>,
+    pub(crate) ready: Vec<ConnectionId>,
+    /// Mail by destination; that to the loop itself is handled before the turn ends.
+    pub(crate) outgoing: Vec<Vec<Envelope<M>>>,
+    pub(crate) now_ms: u64,
+    pub(crate) clock: Clock,
+    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) rate_in: u64,
+    pub(crate) rate_out: u64,
+}
+
+impl<M> Io<M> {
+    pub(crate) fn new(index: usize, loops: usize, registry: Registry, clock: Clock, stats: Arc<LoopStats>) -> Self {
+        Self {
+            index,
+            connections: Arena::default(),
+            registry,
+            timers: Timers::default(),
+            touched: Vec::new(),
+            ready: Vec::new(),
+            outgoing: (0..loops).map(|_| Vec::new()).collect(),
+            now_ms: clock.now_ms(),
+            clock,
+            stats,
+            rate_in: 0,
+            rate_out: 0,
+        }
+    }
+
+    /// This loop's number, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many loops there are.
+    #[must_use]
+    pub fn loops(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// The time in ms at which this turn began.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Connections open in this loop.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Limits each connection's bytes per second in and out; 0 is no limit. What exceeds the rate is
+    /// delayed, never lost. Applies at once to all connections of this loop.
+    pub fn set_rates(&mut self, bytes_per_s_in: u64, bytes_per_s_out: u64) {
+        self.rate_in = bytes_per_s_in;
+        self.rate_out = bytes_per_s_out;
+    }
+
+    /// The number that the service gave a connection ([`Io::set_tag`]); 0 before.
+    #[must_use]
+    pub fn tag(&self, connection: ConnectionId) -> Option<u64> {
+        self.connections.get(connection).map(|c| c.tag)
+    }
+
+    /// Gives a connection a number of the service's own.
+    pub fn set_tag(&mut self, connection: ConnectionId, tag: u64) {
+        if let Some(c) = self.connections.get_mut(connection) {
+            c.tag = tag;
+        }
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn peer(&self, connection: ConnectionId) -> Option<SocketAddr> {
+        self.connections.get(connection).map(|c| c.peer)
+    }
+
+    /// Whether bytes of the peer may be waiting that this side has chosen not to read yet (a pause, a
+    /// rate): the peer's silence is then no sign of its death.
+    #[must_use]
+    pub fn is_held_back(&self, connection: ConnectionId) -> bool {
+        self.connections.get(connection).is_some_and(|c| c.paused || c.readable || c.unoffered)
+    }
+
+    /// Whether the socket has not taken all that was transmitted.
+    #[must_use]
+    pub fn is_write_blocked(&self, connection: ConnectionId) -> bool {
+        self.connections.get(connection).is_some_and(|c| c.write_blocked)
+    }
+
+    /// Asks for [`Service::transmit`](crate::Service::transmit) before the turn ends, or when the
+    /// socket can be written.
+    pub fn touch(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && !c.touched
+        {
+            c.touched = true;
+            self.touched.push(connection);
+        }
+    }
+
+    /// Ends a pause: what was not consumed is offered again, then reading goes on.
+    pub fn resume(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && c.paused
+        {
+            c.paused = false;
+            c.unoffered = c.pending_in.is_some();
+            self.make_ready(connection);
+        }
+    }
+
+    /// Closes at once, with all that was not written.
+    pub fn close(&mut self, connection: ConnectionId) {
+        if let Some(mut c) = self.connections.remove(connection) {
+            // Closing the descriptor removes it from epoll; an error here has no consequence.
+            let _ = self.registry.deregister(&mut c.stream);
+            self.stats.open.set(self.connections.len() as u64);
+        }
+    }
+
+    /// Sends these bytes after what is being written already, and closes when they are out. The service
+    /// hears no more of this connection.
+    pub fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
+        let until = self.now_ms + CLOSING_MS;
+        let Some(c) = self.connections.get_mut(connection) else { return };
+        if c.phase != Phase::Open {
+            return;
+        }
+        match &mut c.pending_out {
+            Some(unwritten) => unwritten.bytes.extend_from_slice(&bytes),
+            None if !bytes.is_empty() => c.pending_out = Some(Box::new(Unwritten { bytes, written: 0 })),
+            None => {}
+        }
+        c.phase = Phase::Closing { until };
+        c.pending_in = None;
+        c.paused = false;
+        self.timers.arm(until, CONNECTION_TIMER | connection.to_bits());
+        self.touch(connection);
+    }
+
+    /// Arms a deadline; [`Service::timer`](crate::Service::timer) gets the number back, of which the
+    /// highest bit is ignored. Deadlines cannot be taken back: look whether it still matters.
+    pub fn arm(&mut self, at_ms: u64, timer: u64) {
+        self.timers.arm(at_ms, timer & !CONNECTION_TIMER);
+    }
+
+    /// Sends mail to a loop, this one included; it is handled after the current call.
+    pub fn send(&mut self, to: usize, mail: M) {
+        if let Some(queue) = self.outgoing.get_mut(to) {
+            queue.push(Envelope::Mail(mail));
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && !c.ready
+        {
+            c.ready = true;
+            self.ready.push(connection);
+        }
+    }
+
+    /// Takes a connection in and watches it. `None`: the kernel refused to watch it, and it is closed.
+    pub(crate) fn adopt(&mut self, mut connection: Connection) -> Option<ConnectionId> {
+        let id = self.connections.next_key();
+        let registered = self.registry.register(&mut connection.stream, token(id), Interest::READABLE);
+        if let Err(error) = registered {
+            tracing::warn!(%error, peer = %connection.peer, "a connection cannot be watched and is closed");
+            return None;
+        }
+        connection.watches_writable = false;
+        let id = self.connections.insert(connection);
+        self.stats.open.set(self.connections.len() as u64);
+        Some(id)
+    }
+
+    /// The last bytes are out: shut our side and wait for the peer's.
+    pub(crate) fn linger(&mut self, connection: ConnectionId) {
+        let until = self.now_ms + LINGER_MS;
+        let Some(c) = self.connections.get_mut(connection) else { return };
+        if c.stream.shutdown(std::net::Shutdown::Write).is_err() {
+            self.close(connection);
+            return;
+        }
+        c.phase = Phase::Lingering { until };
+        self.timers.arm(until, CONNECTION_TIMER | connection.to_bits());
+        self.make_ready(connection);
+    }
+}
+
+pub(crate) fn token(id: Key) -> Token {
+    Token(id.to_bits() as usize)
+}

@@ -1,0 +1,39 @@
+//! Listeners and event loops: moves bytes between sockets and a [`Service`].
+//!
+//! Purpose: one event loop per core, each with its own epoll instance and its own connections. A turn
+//! of a loop reads all that is ready, lets the service handle it, and then flushes each touched
+//! connection with one write.
+//!
+//! Invariants: an idle connection holds no buffer; bytes wait in user memory only as an incomplete
+//! packet, or as what the socket did not take of one transmission; a loop's state is touched only under
+//! its lock, and no thread ever waits for one loop's lock while it holds another's.
+//!
+//! Loops work for each other: a loop that has mail for another one that is asleep takes its lock and
+//! handles the mail itself, so that no thread is woken; if the other is awake, the mail waits for the
+//! end of its turn (see `event_loop.rs` and `docs/decisions/0002-event-loops.md`).
+//!
+//! Deliberately absent: MQTT. The service says how much of the bytes it has consumed; what a packet is,
+//! and who may send which, is not known here.
+
+mod arena;
+mod clock;
+mod connection;
+mod event_loop;
+mod io;
+mod listener;
+mod rate;
+mod service;
+mod stats;
+mod timers;
+
+pub use arena::{Arena, Key};
+pub use clock::Clock;
+pub use event_loop::{EventLoops, Remote};
+pub use io::Io;
+pub use listener::{Listener, bind};
+pub use rate::RateBucket;
+pub use service::{Arrival, Closed, Next, Received, Service, Transmit};
+pub use stats::{Counter, LoopStats};
+
+/// A connection of one loop.
+pub type ConnectionId = Key;

@@ -1,0 +1,78 @@
+//! A token bucket in eight bytes.
+//!
+//! The generic cell rate algorithm: instead of a number of tokens and the time of the last refill, one
+//! keeps the time at which everything taken so far would have been earned. Taking is always possible
+//! (one cannot know how much a read returns before it returns); what is taken beyond the burst delays
+//! the next taking.
+
+/// How much may be taken at once after a pause, as time: what the rate yields in one second.
+const BURST_US: u64 = 1_000_000;
+
+/// Takings from a rate that the caller names at each call, so that a reload applies at once.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RateBucket {
+    /// The time in µs at which all that was taken is earned.
+    earned_at_us: u64,
+}
+
+impl RateBucket {
+    /// How much may be taken now. A rate of 0 means without limit.
+    #[must_use]
+    pub fn available(&self, rate_per_s: u64, now_ms: u64) -> u64 {
+        if rate_per_s == 0 {
+            return u64::MAX;
+        }
+        let debt = self.earned_at_us.saturating_sub(now_ms * 1000);
+        let room = BURST_US.saturating_sub(debt);
+        (u128::from(room) * u128::from(rate_per_s) / 1_000_000) as u64
+    }
+
+    /// Takes an amount, also more than is available.
+    pub fn take(&mut self, amount: u64, rate_per_s: u64, now_ms: u64) {
+        if rate_per_s != 0 {
+            let cost = u128::from(amount) * 1_000_000 / u128::from(rate_per_s);
+            let from = self.earned_at_us.max(now_ms * 1000);
+            self.earned_at_us = from.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// When, in ms, there will be something to take: 1/50 s worth at least, so that a throttled
+    /// connection wakes 50 times a second and not for every byte.
+    #[must_use]
+    pub fn resumes_at(&self, now_ms: u64) -> u64 {
+        (self.earned_at_us.saturating_sub(BURST_US) / 1000 + 20).max(now_ms + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_keeps_to_its_rate_after_the_burst() {
+        let mut bucket = RateBucket::default();
+        let (rate, mut now, mut taken) = (1000, 5_000, 0);
+        let start = now;
+        while now < start + 10_000 {
+            if bucket.available(rate, now) > 0 {
+                bucket.take(100, rate, now);
+                taken += 100;
+            } else {
+                let resumes = bucket.resumes_at(now);
+                assert!(resumes > now);
+                now = resumes;
+            }
+        }
+        // one second of burst, ten seconds of rate, and at most one taking too many
+        assert!((11_000..=11_200).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        let mut bucket = RateBucket::default();
+        bucket.take(u64::MAX, 0, 1);
+        assert_eq!(bucket.available(0, 1), u64::MAX);
+        bucket.take(u64::MAX, 1, 1);
+        assert_eq!(bucket.available(1, 1), 0);
+    }
+}

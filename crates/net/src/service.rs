@@ -1,0 +1,93 @@
+//! What an event loop asks of the code that understands the bytes.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::{ConnectionId, Io};
+
+/// How a connection came to this loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// Accepted from a listener.
+    Accepted,
+    /// Handed over by another loop, before it sent anything that was consumed there.
+    HandedOver,
+}
+
+/// What was done with received bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// How many of the bytes are done with. The rest is offered again, together with what follows.
+    pub consumed: usize,
+    /// What to do with the connection.
+    pub next: Next,
+}
+
+/// What is to be done with a connection after some of its bytes were handled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Go on reading.
+    Read,
+    /// Read nothing more until [`Io::resume`].
+    Pause,
+    /// Close at once; the service has done its own part.
+    Close,
+    /// Give the connection, with the bytes not consumed, to another loop.
+    HandOver(usize),
+}
+
+/// What follows a transmission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// Nothing is left to send.
+    Idle,
+    /// There is more; ask again when this is written.
+    More,
+    /// Close when this is written.
+    Close,
+}
+
+/// Why a connection is gone.
+#[derive(Debug)]
+pub enum Closed {
+    /// The peer ended the stream.
+    ByPeer,
+    /// Reading or writing failed.
+    Error(io::Error),
+}
+
+/// The part of a program that understands the bytes. Each loop owns one.
+///
+/// No method may block or sleep: other connections wait meanwhile.
+pub trait Service: Send + 'static {
+    /// What loops send each other.
+    type Mail: Send + 'static;
+
+    /// Whether a connection from this address may come in at all. Refused ones are closed unheard.
+    fn admit(&mut self, io: &mut Io<Self::Mail>, peer: SocketAddr) -> bool;
+
+    /// A connection belongs to this loop from now on.
+    fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, peer: SocketAddr, how: Arrival);
+
+    /// Bytes came. They start where the last call's `consumed` ended.
+    fn received(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, bytes: &[u8]) -> Received;
+
+    /// A connection that was touched ([`Io::touch`]) can be written: append what there is to send,
+    /// stopping when `out` holds `budget` bytes or more.
+    fn transmit(
+        &mut self,
+        io: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        out: &mut Vec<u8>,
+        budget: usize,
+    ) -> Transmit;
+
+    /// A connection is gone for a reason that did not come from the service.
+    fn closed(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, cause: Closed);
+
+    /// A deadline armed with [`Io::arm`] has come.
+    fn timer(&mut self, io: &mut Io<Self::Mail>, timer: u64);
+
+    /// Mail from another loop, or from outside.
+    fn mail(&mut self, io: &mut Io<Self::Mail>, mail: Self::Mail);
+}

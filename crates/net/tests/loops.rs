@@ -1,0 +1,157 @@
+//! Event loops with a small service: lines go to all connections of all loops.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use herald_net::{
+    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, Received, Service, Transmit, bind,
+};
+
+/// Sends each line it receives to every connection; "quit" closes, "big" answers with a megabyte.
+#[derive(Default)]
+struct Lines {
+    members: Vec<ConnectionId>,
+    waiting: Vec<(ConnectionId, Vec<u8>)>,
+}
+
+impl Lines {
+    fn say(&mut self, io: &mut Io<Arc<[u8]>>, line: &[u8]) {
+        for member in &self.members {
+            self.waiting.push((*member, line.to_vec()));
+            io.touch(*member);
+        }
+    }
+}
+
+impl Service for Lines {
+    type Mail = Arc<[u8]>;
+
+    fn admit(&mut self, _: &mut Io<Self::Mail>, _: SocketAddr) -> bool {
+        true
+    }
+
+    fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, _: SocketAddr, _: Arrival) {
+        assert_eq!(io.tag(connection), Some(0));
+        self.members.push(connection);
+    }
+
+    fn received(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, bytes: &[u8]) -> Received {
+        let mut consumed = 0;
+        while let Some(end) = bytes[consumed..].iter().position(|b| *b == b'\n') {
+            let line = &bytes[consumed..=consumed + end];
+            consumed += line.len();
+            if line == b"quit\n" {
+                self.members.retain(|m| *m != connection);
+                io.send_last(connection, b"bye\n".to_vec());
+                break;
+            }
+            if line == b"big\n" {
+                self.waiting.push((connection, vec![b'x'; 1 << 20]));
+                io.touch(connection);
+                continue;
+            }
+            self.say(io, line);
+            let own = io.index();
+            for other in (0..io.loops()).filter(|l| *l != own) {
+                io.send(other, line.into());
+            }
+        }
+        Received { consumed, next: Next::Read }
+    }
+
+    fn transmit(&mut self, _: &mut Io<Self::Mail>, connection: ConnectionId, out: &mut Vec<u8>, _: usize) -> Transmit {
+        self.waiting.retain(|(to, line)| {
+            if *to == connection {
+                out.extend_from_slice(line);
+            }
+            *to != connection
+        });
+        Transmit::Idle
+    }
+
+    fn closed(&mut self, _: &mut Io<Self::Mail>, connection: ConnectionId, _: Closed) {
+        self.members.retain(|m| *m != connection);
+    }
+
+    fn timer(&mut self, _: &mut Io<Self::Mail>, _: u64) {}
+
+    fn mail(&mut self, io: &mut Io<Self::Mail>, line: Self::Mail) {
+        self.say(io, &line);
+    }
+}
+
+fn start(loops: usize) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<LoopStats>>) {
+    let listener = bind("127.0.0.1", 0).unwrap();
+    let address = listener.address();
+    let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::default()).collect();
+    let services = (0..loops).map(|_| Lines::default()).collect();
+    let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
+    (loops, address, stats)
+}
+
+fn connect(address: SocketAddr) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    BufReader::new(stream)
+}
+
+fn line(client: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn lines_reach_the_connections_of_all_loops_in_order() {
+    let (loops, address, stats) = start(3);
+    let mut clients: Vec<_> = (0..6).map(|_| connect(address)).collect();
+    // Each has arrived when each has heard its own line.
+    for client in &mut clients {
+        client.get_mut().write_all(b"hello\n").unwrap();
+        assert_eq!(line(client), "hello\n");
+    }
+    assert!(stats.iter().all(|s| s.open.get() == 2), "connections are dealt evenly");
+    for n in 0..1000 {
+        clients[0].get_mut().write_all(format!("{n}\n").as_bytes()).unwrap();
+    }
+    for client in &mut clients {
+        let mut expected = 0;
+        while expected < 1000 {
+            let line = line(client);
+            if line != "hello\n" {
+                assert_eq!(line, format!("{expected}\n"));
+                expected += 1;
+            }
+        }
+    }
+    loops.stop();
+}
+
+#[test]
+fn last_bytes_arrive_although_input_was_left_unread() {
+    let (loops, address, _) = start(1);
+    for _ in 0..50 {
+        let mut client = connect(address);
+        let mut bytes = b"quit\n".to_vec();
+        bytes.resize(300_000, b'z');
+        // The rest may meet a closed socket: that is the point.
+        let _ = client.get_mut().write_all(&bytes);
+        assert_eq!(line(&mut client), "bye\n");
+    }
+    loops.stop();
+}
+
+#[test]
+fn a_full_socket_keeps_the_rest_for_later() {
+    let (loops, address, _) = start(2);
+    let mut client = connect(address);
+    for _ in 0..20 {
+        client.get_mut().write_all(b"big\n").unwrap();
+    }
+    let mut all = vec![0; 20 << 20];
+    client.read_exact(&mut all).unwrap();
+    assert!(all.iter().all(|b| *b == b'x'));
+    loops.stop();
+}
