@@ -1,0 +1,133 @@
+//! UNSUBSCRIBE (§3.10): topic filters to give up.
+//!
+//! Invariant: a decoded list has at least one entry and every entry was checked, so that walking it
+//! again cannot fail. As in SUBSCRIBE, a filter is only a UTF-8 string here.
+
+use crate::codec::{Reader, put_frame, put_string, put_u16};
+use crate::{
+    DecodeError, EncodeError, PacketId, PacketType, ProtocolVersion, UnsubscribeProperties,
+};
+
+/// Gives subscriptions up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unsubscribe<'a> {
+    /// Identifier that UNSUBACK repeats.
+    pub packet_id: PacketId,
+    /// Empty before 5.0.
+    pub properties: UnsubscribeProperties<'a>,
+    /// Topic filters, at least one.
+    pub filters: UnsubscribeFilters<'a>,
+}
+
+/// The topic filters of an UNSUBSCRIBE, in order.
+#[derive(Clone, Copy)]
+pub struct UnsubscribeFilters<'a> {
+    payload: &'a [u8],
+    count: u32,
+}
+
+impl<'a> UnsubscribeFilters<'a> {
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let mut count = 0;
+        while !reader.is_empty() {
+            // [MQTT-3.10.3-1] [MQTT3-3.10.3-1] UTF-8 strings.
+            reader.string()?;
+            count += 1;
+        }
+        // [MQTT-3.10.3-2] [MQTT3-3.10.3-2] at least one.
+        if count == 0 {
+            return Err(DecodeError::NoTopicFilter(PacketType::Unsubscribe));
+        }
+        Ok(Self { payload, count })
+    }
+
+    /// Lays `filters` out at the end of `buffer`.
+    ///
+    /// # Errors
+    /// No filter, a filter with U+0000 or of more than 65,535 bytes; `buffer` is then unchanged.
+    pub fn encode_from(filters: &[&str], buffer: &'a mut Vec<u8>) -> Result<Self, EncodeError> {
+        let start = buffer.len();
+        if filters.is_empty() {
+            return Err(EncodeError::NoTopicFilter);
+        }
+        for filter in filters {
+            if let Err(error) = put_string(filter, buffer) {
+                buffer.truncate(start);
+                return Err(error);
+            }
+        }
+        let count = filters.len() as u32;
+        Ok(Self {
+            payload: buffer.get(start..).unwrap_or_default(),
+            count,
+        })
+    }
+
+    /// The filters, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let mut reader = Reader::new(self.payload);
+        std::iter::from_fn(move || reader.string().ok())
+    }
+
+    /// Number of filters.
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one filter")]
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+}
+
+impl PartialEq for UnsubscribeFilters<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.payload == other.payload
+    }
+}
+
+impl Eq for UnsubscribeFilters<'_> {}
+
+impl std::fmt::Debug for UnsubscribeFilters<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> Unsubscribe<'a> {
+    pub(crate) fn decode(body: &'a [u8], version: ProtocolVersion) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(body);
+        let packet_id = reader.packet_id()?;
+        let properties = if version.is_v5() {
+            UnsubscribeProperties::decode(&mut reader)?
+        } else {
+            UnsubscribeProperties::default()
+        };
+        let filters = UnsubscribeFilters::decode(reader.rest())?;
+        Ok(Self {
+            packet_id,
+            properties,
+            filters,
+        })
+    }
+
+    /// Appends the packet to `out`. Before 5.0, properties are left out.
+    ///
+    /// # Errors
+    /// A packet that is too large; `out` is then unchanged.
+    pub fn encode(&self, version: ProtocolVersion, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        put_frame(
+            PacketType::Unsubscribe.first_byte(),
+            self.filters.payload,
+            out,
+            |out| {
+                put_u16(self.packet_id.get(), out);
+                if version.is_v5() {
+                    self.properties.encode(out)
+                } else {
+                    Ok(())
+                }
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
