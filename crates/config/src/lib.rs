@@ -1,0 +1,39 @@
+//! Every option of the broker: name, unit, default and documentation, declared once in
+//! `options.rs`, and how a [`Config`] is put together from file, environment and command line.
+//!
+//! Invariant: a [`Config`] that was loaded is complete and consistent. All foreign input passes
+//! through limits and ends in a value or in a [`ConfigError`] that names each problem; nothing
+//! panics.
+//!
+//! Deliberately absent: global state, reading the process environment, resolving host names,
+//! opening anything but the configuration file. The caller does these.
+//!
+//! Where to read next: `options.rs` for the options, `declare.rs` for how they are declared,
+//! `load.rs` for precedence.
+
+mod address;
+mod catalog;
+mod check;
+mod declare;
+mod generated;
+mod load;
+mod nearest;
+mod node;
+mod options;
+mod problem;
+mod reload;
+mod setting;
+
+pub use address::{Endpoint, Endpoints, Host};
+pub use generated::{example, reference};
+pub use load::{Loaded, MAX_FILE_BYTES};
+pub use options::{
+    ClusterConfig, Config, ConnectionLimits, HttpConfig, InboxConfig, InboxQos0, Limits, LogConfig,
+    LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, QueueFull, RetainConfig,
+    SessionLimits, SysConfig, TcpListenerConfig, TopicLimits,
+};
+pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
+pub use reload::ReloadDiff;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! The options: name, type, unit, default, range, documentation, and whether SIGHUP applies them.
+//!
+//! This is the only place where an option is written down. The reference page, the example file,
+//! the messages for unknown keys and bad values, and the comparison at SIGHUP follow from it.
+//! What two options must satisfy together stands in `check.rs`.
+
+use std::{num::NonZero, path::PathBuf, time::Duration};
+
+use crate::{
+    address::{Endpoints, Host},
+    declare::options,
+    setting::choice,
+};
+
+/// The largest packet that the fixed header of MQTT can announce: 268,435,455 bytes after a
+/// header of five. [MQTT 5.0 §2.1.4]
+const LARGEST_PACKET: u64 = 268_435_460;
+
+/// Smaller and not even a CONNECT with a client identifier of 23 bytes would fit.
+const SMALLEST_PACKET: u64 = 64;
+
+const U16: u64 = u16::MAX as u64;
+const U32: u64 = u32::MAX as u64;
+
+options! {
+    /// Options that belong to the node as a whole.
+    pub struct Config {
+        /// Whether this node founds a new cluster at its first start.
+        /// A node that runs alone may set it or not.
+        fixed "bootstrap" => bootstrap: bool = false, example "true";
+        /// Folder for durable state. `--data-dir` on the command line wins.
+        fixed "dataDir" => data_dir: PathBuf = PathBuf::from("data");
+        /// Number of event loops that serve connections. 0: one per core.
+        fixed "eventLoops" => event_loops: Option<NonZero<u16>>, range 0..=1024;
+        /// Whether clients may connect without user name and password.
+        /// Unset: only from loopback addresses (127.0.0.0/8 and ::1).
+        live "allowAnonymous" => allow_anonymous: Option<bool>;
+        group "mqttServerConfig" => mqtt_server_config: MqttServerConfig;
+        group "clusterConfig" => cluster_config: ClusterConfig;
+        group "http" => http: HttpConfig;
+        group "log" => log: LogConfig;
+        group "mqtt" => mqtt: MqttConfig;
+        group "inbox" => inbox: InboxConfig;
+        group "limits" => limits: Limits;
+        group "retain" => retain: RetainConfig;
+        group "sys" => sys: SysConfig;
+    }
+
+    /// The listeners for MQTT clients.
+    pub struct MqttServerConfig {
+        /// MQTT over TCP: one object, or a list of objects for several listeners.
+        /// Without it the broker listens on 127.0.0.1:1883.
+        fixed "tcpListener" => tcp_listeners: Vec<TcpListenerConfig> = vec![TcpListenerConfig::local()];
+    }
+
+    /// One listener for MQTT over TCP.
+    pub struct TcpListenerConfig {
+        /// Whether this listener is opened.
+        fixed "enable" => enable: bool = true;
+        /// Address to listen on. Unset in a `tcpListener` that stands in the configuration file:
+        /// all addresses, IPv6 and IPv4.
+        fixed "host" => host: Option<Host>;
+        /// Port to listen on. 0: the operating system chooses, and the log says which.
+        fixed "port" => port: u16 = 1883, example "1883";
+    }
+
+    /// This node as a member of a cluster. Clustering is not available yet: these keys are read
+    /// and checked, and the node runs alone.
+    pub struct ClusterConfig {
+        /// Name of the cluster; nodes of another name are not talked to.
+        fixed "env" => env: String = "default".to_owned(), example "\"Test\"";
+        /// Address under which the other nodes reach this one.
+        fixed "host" => host: Option<Host>, example "127.0.0.1";
+        /// Port under which the other nodes reach this one.
+        fixed "port" => port: u16 = 8899, example "8899";
+        /// Name whose addresses are the nodes of the cluster, as an alternative to seed endpoints.
+        fixed "clusterDomainName" => cluster_domain_name: Option<String>, example "";
+        /// Nodes to join the cluster through; this node may be among them.
+        fixed "seedEndpoints" => seed_endpoints: Endpoints, example "127.0.0.1:8899";
+    }
+
+    /// The HTTP listener for `/metrics`, `/healthz`, `/readyz` and `/api/v1`.
+    pub struct HttpConfig {
+        /// Whether the HTTP listener is opened.
+        fixed "enable" => enable: bool = true;
+        /// Address to listen on. There is no authentication: think twice before opening it.
+        fixed "host" => host: Host = Host::loopback();
+        /// Port to listen on. Unset: 8091, or if that is taken another one, with a warning.
+        /// A port given here that is taken is an error. 0: the operating system chooses.
+        fixed "port" => port: Option<u16>;
+    }
+
+    /// Logs, which go to standard error.
+    pub struct LogConfig {
+        /// What is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, also per target,
+        /// as in `info,herald_broker=debug`.
+        live "level" => level: String = "info".to_owned();
+        /// Lines for people (`text`) or one JSON object per line (`json`).
+        fixed "format" => format: LogFormat = LogFormat::Text;
+    }
+
+    /// Which features of MQTT clients may use. Connections that are open keep what their CONNACK
+    /// said; changes apply to new connections.
+    pub struct MqttConfig {
+        /// Highest quality of service for publishing and subscribing.
+        live "maximumQos" => maximum_qos: MaximumQos = MaximumQos::ExactlyOnce;
+        /// Whether messages can be retained.
+        live "retainAvailable" => retain_available: bool = true;
+        /// Whether topic filters may hold wildcards.
+        live "wildcardSubscriptionAvailable" => wildcard_subscription_available: bool = true;
+        /// Whether shared subscriptions are served.
+        live "sharedSubscriptionAvailable" => shared_subscription_available: bool = true;
+        /// Whether subscriptions may carry an identifier.
+        live "subscriptionIdentifierAvailable" => subscription_identifier_available: bool = true;
+        /// Topic aliases that a client may define. 0: none.
+        live "topicAliasMaximum" => topic_alias_maximum: u16 = 64;
+        /// Topic aliases that the broker defines towards one client at most; the client's own
+        /// maximum counts if it is smaller. 0: none.
+        live "topicAliasMaximumOut" => topic_alias_maximum_out: u16 = 16;
+        /// Longest keep alive. A client that asks for more, or for none, is given this as Server
+        /// Keep Alive. 0: whatever the client asks for.
+        live "keepAliveMaximum" => keep_alive_maximum_seconds: Option<NonZero<u16>>, unit Seconds;
+        /// Longest session expiry interval. 4294967295: never expires.
+        live "sessionExpiryMaximum" => session_expiry_maximum_seconds: u32 = u32::MAX, unit Seconds;
+        /// Expiry of sessions of MQTT 3.1 and 3.1.1 clients that connect with clean session 0.
+        /// 4294967295: never expires.
+        live "sessionExpiryV3" => session_expiry_v3_seconds: u32 = u32::MAX, unit Seconds;
+        /// Response information for clients that request it. Unset: none.
+        live "responseInformation" => response_information: Option<String>;
+        /// Server reference sent to clients that are refused for load or disconnected at
+        /// shutdown (reason code 0x9C). Unset: none.
+        live "serverReference" => server_reference: Option<String>;
+        /// Whether a payload announced as UTF-8 is checked, and refused with 0x99 if it is not.
+        live "checkPayloadFormat" => check_payload_format: bool = false;
+    }
+
+    /// The queues of persistent sessions.
+    pub struct InboxConfig {
+        /// Which messages of QoS 0 are stored for persistent sessions: those that arrive while the
+        /// session is offline (`offline`), also those while it is online (`always`), none (`never`).
+        live "qos0" => qos0: InboxQos0 = InboxQos0::Offline;
+    }
+
+    /// How much clients may take.
+    pub struct Limits {
+        group "connection" => connection: ConnectionLimits;
+        group "topic" => topic: TopicLimits;
+        group "session" => session: SessionLimits;
+        group "node" => node: NodeLimits;
+    }
+
+    /// Limits of each network connection.
+    pub struct ConnectionLimits {
+        /// Rate at which a client is read. More waits, and is not lost. 0: no limit.
+        live "bytesPerSecondIn" => bytes_per_second_in: Option<NonZero<u64>> = NonZero::new(524_288), unit BytesPerSecond;
+        /// Rate at which a client is written to. More waits in its queues. 0: no limit.
+        live "bytesPerSecondOut" => bytes_per_second_out: Option<NonZero<u64>> = NonZero::new(524_288), unit BytesPerSecond;
+        /// PUBLISH packets read from a client per second. More waits. 0: no limit.
+        live "publishesPerSecond" => publishes_per_second: Option<NonZero<u32>>;
+        /// Messages of QoS 1 and 2 from a client that may be in flight (Receive Maximum).
+        live "receiveMaximum" => receive_maximum: NonZero<u16> = at_least_one(1024);
+        /// Messages of QoS 1 and 2 to a client that are in flight at most; the client's Receive
+        /// Maximum counts if it is smaller.
+        live "inflightMaximum" => inflight_maximum: NonZero<u16> = at_least_one(128);
+        /// Largest packet from a client; a larger one closes the connection with 0x95.
+        live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
+        /// Largest packet before the client is authenticated. The smaller of this and
+        /// `maximumPacketSize` counts.
+        live "maximumConnectSize" => maximum_connect_size: u32 = 65_536, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
+        /// Time from opening a connection to its complete CONNECT.
+        live "connectTimeoutMs" => connect_timeout: Duration = Duration::from_secs(10), unit Milliseconds, range 1..=U32;
+        /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
+        /// `limits.session.queueFull` applies. 0: not at all.
+        live "holdPublisherMs" => hold_publisher: Option<Duration> = Some(Duration::from_secs(5)), unit Milliseconds;
+    }
+
+    /// Limits of each topic name and topic filter.
+    pub struct TopicLimits {
+        /// Levels, which are one more than there are `/`.
+        live "levels" => levels: u16 = 128, range 1..=U16;
+        /// Length.
+        live "length" => length: u16 = 65_535, unit Bytes, range 1..=U16;
+    }
+
+    /// Limits of each session.
+    pub struct SessionLimits {
+        /// Messages queued for a session.
+        live "queueMessages" => queue_messages: u32 = 10_000, range 1..=U32;
+        /// Size of the messages queued for a session.
+        live "queueBytes" => queue_bytes: u64 = 16_777_216, unit Bytes, range 1..=u64::MAX;
+        /// Which message is dropped when the queue is full: the oldest in it (`dropOldest`) or the
+        /// arriving one (`dropNewest`). Each is counted and kept in the drop list.
+        live "queueFull" => queue_full: QueueFull = QueueFull::DropNewest;
+        /// Subscriptions; further ones are refused with 0x97.
+        live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
+    }
+
+    /// Limits of this node as a whole.
+    pub struct NodeLimits {
+        /// Open connections; further ones are refused. 0: as many as file descriptors allow.
+        live "connections" => connections: Option<NonZero<u32>>;
+        /// Connections accepted per second; further ones wait. 0: no limit.
+        live "connectionsPerSecond" => connections_per_second: Option<NonZero<u32>>;
+        /// Sessions, online and offline; further ones are refused with 0x97.
+        live "sessions" => sessions: u32 = 10_000_000, range 1..=U32;
+        /// Memory in use at which the broker stops reading from publishers.
+        /// 0: 80 % of what the machine or its cgroup has.
+        live "memoryHighWater" => memory_high_water: Option<NonZero<u64>>, unit Bytes;
+        /// Memory in use at which new connections are refused with 0x97 (3.1.1: 3); not below
+        /// `memoryHighWater`. 0: 90 % of what the machine or its cgroup has.
+        live "memoryRefuse" => memory_refuse: Option<NonZero<u64>>, unit Bytes;
+        /// Drops that the drop list remembers; older ones are forgotten, but stay counted.
+        fixed "recentDrops" => recent_drops: u32 = 1024, range 0..=1_048_576;
+    }
+
+    /// The retained messages.
+    pub struct RetainConfig {
+        /// Retained messages; further ones are refused with 0x97.
+        live "maxMessages" => max_messages: u64 = 1_000_000, range 1..=u64::MAX;
+        /// Size of all retained messages; more is refused with 0x97.
+        live "maxBytes" => max_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
+    }
+
+    /// The `$SYS` topics.
+    pub struct SysConfig {
+        /// Time between two publications. 0: no `$SYS` topics.
+        live "intervalSeconds" => interval: Option<Duration> = Some(Duration::from_secs(10)), unit Seconds;
+    }
+}
+
+choice! {
+    /// Form of the log.
+    pub enum LogFormat {
+        /// Lines for people.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+
+    /// Highest quality of service. [MQTT 5.0 §3.2.2.3.4]
+    pub enum MaximumQos {
+        /// QoS 0.
+        AtMostOnce = "0",
+        /// QoS 0 and 1.
+        AtLeastOnce = "1",
+        /// QoS 0, 1 and 2.
+        ExactlyOnce = "2",
+    }
+
+    /// Which messages of QoS 0 are stored for persistent sessions.
+    pub enum InboxQos0 {
+        /// Those that arrive while the session is offline.
+        Offline = "offline",
+        /// All of them.
+        Always = "always",
+        /// None.
+        Never = "never",
+    }
+
+    /// Which message a full queue drops.
+    pub enum QueueFull {
+        /// The oldest in the queue.
+        DropOldest = "dropOldest",
+        /// The arriving one.
+        DropNewest = "dropNewest",
+    }
+}
+
+impl MaximumQos {
+    /// As in the properties of MQTT: 0, 1 or 2.
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::AtMostOnce => 0,
+            Self::AtLeastOnce => 1,
+            Self::ExactlyOnce => 2,
+        }
+    }
+}
+
+impl TcpListenerConfig {
+    /// The listener of a broker that was not told where to listen: this machine only.
+    fn local() -> Self {
+        Self {
+            host: Some(Host::loopback()),
+            ..Self::default()
+        }
+    }
+}
+
+/// For defaults, so that a zero among them does not compile into anything.
+const fn at_least_one(number: u16) -> NonZero<u16> {
+    match NonZero::new(number) {
+        Some(number) => number,
+        None => panic!("a default that must not be zero is zero"),
+    }
+}
