@@ -47,8 +47,9 @@ const INBOX_LIMIT: usize = 4096;
 /// while their state is still in the cache.
 const FLUSH_AT: usize = 256;
 
-/// Pause after accept(2) failed for want of descriptors or memory.
-const ACCEPT_PAUSE_MS: u64 = 100;
+/// Pause after accept(2) failed for want of descriptors or memory, or when the service wants no more
+/// connections for the moment.
+const ACCEPT_PAUSE_MS: u64 = 50;
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = 1 << 62;
@@ -368,13 +369,11 @@ impl<S: Service> Core<S> {
     }
 
     fn accept(&mut self, number: usize) {
-        for _ in 0..ACCEPTS {
+        let budget = self.service.accept_budget(&mut self.io);
+        for _ in 0..budget.min(ACCEPTS) {
             let Some(listener) = self.listeners.get(number) else { return };
             match listener.socket.accept() {
                 Ok((stream, peer)) => {
-                    if !self.service.admit(&mut self.io, peer) {
-                        continue;
-                    }
                     let fewest = self.all_stats.iter().enumerate().min_by_key(|(index, stats)| {
                         let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
                         (stats.open.get() + on_its_way as u64, *index != self.io.index)
@@ -402,7 +401,8 @@ impl<S: Service> Core<S> {
                 },
             }
         }
-        self.io.timers.arm(self.io.now_ms, ACCEPT_TIMER);
+        let pause = if budget < ACCEPTS { ACCEPT_PAUSE_MS } else { 0 };
+        self.io.timers.arm(self.io.now_ms + pause, ACCEPT_TIMER);
     }
 
     fn take_in(&mut self, stream: mio::net::TcpStream, peer: std::net::SocketAddr) {

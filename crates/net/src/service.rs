@@ -63,8 +63,8 @@ pub trait Service: Send + 'static {
     /// What loops send each other.
     type Mail: Send + 'static;
 
-    /// Whether a connection from this address may come in at all. Refused ones are closed unheard.
-    fn admit(&mut self, io: &mut Io<Self::Mail>, peer: SocketAddr) -> bool;
+    /// How many connections may be accepted now. 0: ask again in a moment.
+    fn accept_budget(&mut self, io: &mut Io<Self::Mail>) -> usize;
 
     /// A connection belongs to this loop from now on.
     fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, peer: SocketAddr, how: Arrival);

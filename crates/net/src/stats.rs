@@ -14,6 +14,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Takes away, for gauges.
+    pub fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
     /// Replaces the value, for gauges.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);

@@ -28,8 +28,8 @@ impl Lines {
 impl Service for Lines {
     type Mail = Arc<[u8]>;
 
-    fn admit(&mut self, _: &mut Io<Self::Mail>, _: SocketAddr) -> bool {
-        true
+    fn accept_budget(&mut self, _: &mut Io<Self::Mail>) -> usize {
+        usize::MAX
     }
 
     fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, _: SocketAddr, _: Arrival) {
