@@ -30,7 +30,10 @@ impl Key {
     /// The inverse of [`Key::to_bits`].
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
-        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+        Self {
+            slot: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
     }
 }
 
@@ -57,7 +60,11 @@ pub struct Arena<T> {
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Self { pages: Vec::new(), free: None, len: 0 }
+        Self {
+            pages: Vec::new(),
+            free: None,
+            len: 0,
+        }
     }
 }
 
@@ -82,7 +89,10 @@ impl<T> Arena<T> {
                 let generation = self.slot(slot).map_or(0, |s| s.generation);
                 Key { slot, generation }
             }
-            None => Key { slot: self.slots(), generation: 0 },
+            None => Key {
+                slot: self.slots(),
+                generation: 0,
+            },
         }
     }
 
@@ -103,7 +113,10 @@ impl<T> Arena<T> {
             self.pages.push(Vec::with_capacity(PAGE));
         }
         if let Some(page) = self.pages.last_mut() {
-            page.push(Slot { generation: 0, content: Content::Occupied(value) });
+            page.push(Slot {
+                generation: 0,
+                content: Content::Occupied(value),
+            });
         }
         key
     }
@@ -112,7 +125,10 @@ impl<T> Arena<T> {
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
         match self.slot(key.slot)? {
-            Slot { generation, content: Content::Occupied(value) } if *generation == key.generation => Some(value),
+            Slot {
+                generation,
+                content: Content::Occupied(value),
+            } if *generation == key.generation => Some(value),
             _ => None,
         }
     }
@@ -120,7 +136,10 @@ impl<T> Arena<T> {
     /// The value of a key, unless it has been removed.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slot_mut(key.slot)? {
-            Slot { generation, content: Content::Occupied(value) } if *generation == key.generation => Some(value),
+            Slot {
+                generation,
+                content: Content::Occupied(value),
+            } if *generation == key.generation => Some(value),
             _ => None,
         }
     }
@@ -142,12 +161,17 @@ impl<T> Arena<T> {
 
     /// The keys of all values, in no stated order.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| match slot.content {
-            Content::Occupied(_) => {
-                Some(Key { slot: u32::try_from(index).ok()?, generation: slot.generation })
-            }
-            Content::Free(_) => None,
-        })
+        self.pages
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter_map(|(index, slot)| match slot.content {
+                Content::Occupied(_) => Some(Key {
+                    slot: u32::try_from(index).ok()?,
+                    generation: slot.generation,
+                }),
+                Content::Free(_) => None,
+            })
     }
 
     fn slots(&self) -> u32 {
@@ -156,11 +180,15 @@ impl<T> Arena<T> {
     }
 
     fn slot(&self, slot: u32) -> Option<&Slot<T>> {
-        self.pages.get(slot as usize / PAGE)?.get(slot as usize % PAGE)
+        self.pages
+            .get(slot as usize / PAGE)?
+            .get(slot as usize % PAGE)
     }
 
     fn slot_mut(&mut self, slot: u32) -> Option<&mut Slot<T>> {
-        self.pages.get_mut(slot as usize / PAGE)?.get_mut(slot as usize % PAGE)
+        self.pages
+            .get_mut(slot as usize / PAGE)?
+            .get_mut(slot as usize % PAGE)
     }
 }
 

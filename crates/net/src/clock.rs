@@ -14,7 +14,9 @@ impl Clock {
     /// Starts the clock from the system's time.
     #[must_use]
     pub fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Self {
             unix_ms_at_start: u64::try_from(since_epoch.as_millis()).unwrap_or(0),
             started: Instant::now(),

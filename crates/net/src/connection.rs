@@ -13,7 +13,7 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) phase: Phase,
     /// Bytes read and not consumed: the beginning of a packet, or what came before a pause.
-    pub(crate) pending_in: Option<Box<Vec<u8>>>,
+    pub(crate) pending_in: Option<Box<Unconsumed>>,
     /// What the socket did not take.
     pub(crate) pending_out: Option<Box<Unwritten>>,
     pub(crate) rate_in: RateBucket,
@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) ready: bool,
     /// The socket may hold unread bytes (events are edge-triggered and come once).
     pub(crate) readable: bool,
+    /// The peer has said that it sends nothing more: the end of the stream is there to be read.
+    pub(crate) peer_closed: bool,
     /// The service wants no more bytes for now.
     pub(crate) paused: bool,
     /// `pending_in` has not been offered since the pause ended.
@@ -49,6 +51,36 @@ pub(crate) enum Phase {
     Lingering { until: u64 },
 }
 
+/// Bytes that the service has not consumed, and how many before them it has.
+#[derive(Debug)]
+pub(crate) struct Unconsumed {
+    bytes: Vec<u8>,
+    consumed: usize,
+}
+
+impl Unconsumed {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+            consumed: 0,
+        }
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.consumed..).unwrap_or_default()
+    }
+
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.consumed += n;
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
 /// Bytes that the socket did not take, and how many of them have gone out since.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
@@ -70,6 +102,7 @@ impl Connection {
             touched: false,
             ready: false,
             readable: false,
+            peer_closed: false,
             paused: false,
             unoffered: false,
             write_blocked: false,

@@ -1,13 +1,14 @@
 //! The loops, their threads, and how they pass work to each other.
 //!
 //! Each loop's state is a [`Core`] under a lock of its own. Its thread holds the lock for the length of
-//! a turn and lets it go to sleep in epoll_wait(2). Mail goes out after the lock is released: if the
-//! destination sleeps, the sender's thread takes its lock and runs a turn for it (a wake-up costs more
-//! than the work); if it is awake, the mail is left in its inbox, which every holder of the lock empties
-//! first, so mail is handled in the order of its sending.
+//! a turn and lets it go to sleep in epoll_wait(2). At the end of a turn, still under the lock, mail is
+//! put into the inboxes of its destinations: so mail of one loop to another is handled in the order of
+//! its sending, whichever threads ran the turns. After the lock is released the thread looks after the
+//! destinations: for one that sleeps it takes the lock and runs a turn (a wake-up costs more than the
+//! work); one that is awake will find the mail before it sleeps.
 //!
-//! An inbox is bounded: a sender that finds more than [`INBOX_LIMIT`] items there waits for the lock and
-//! empties it itself. It holds no other lock then, so no two threads can wait for each other.
+//! An inbox is bounded: a sender that leaves more than [`INBOX_LIMIT`] items there waits for the lock
+//! and works them off. It holds no other lock then, so no two threads can wait for each other.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,7 +22,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use parking_lot::Mutex;
 
 use crate::arena::Key;
-use crate::connection::{Connection, Phase, Unwritten};
+use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
 use crate::io::{CONNECTION_TIMER, Envelope, Io, token};
 use crate::listener::Listener;
 use crate::service::{Arrival, Closed, Next, Service, Transmit};
@@ -73,6 +74,10 @@ struct Core<S: Service> {
     service: S,
     listeners: Vec<Listener>,
     all_stats: Arc<[Arc<LoopStats>]>,
+    /// An empty buffer that changes places with the inbox.
+    batch: Vec<Envelope<S::Mail>>,
+    /// Connections that were left with something to read when this turn began.
+    ready: Vec<ConnectionId>,
     read_buffer: Vec<u8>,
     write_buffer: Vec<u8>,
     stopping: bool,
@@ -91,7 +96,9 @@ pub struct Remote<S: Service> {
 
 impl<S: Service> Clone for Remote<S> {
     fn clone(&self) -> Self {
-        Self { peers: Arc::clone(&self.peers) }
+        Self {
+            peers: Arc::clone(&self.peers),
+        }
     }
 }
 
@@ -104,7 +111,7 @@ impl<S: Service> Remote<S> {
 
     /// Sends mail to a loop. It waits for the loop's current turn if the loop has too much mail.
     pub fn send(&self, to: usize, mail: S::Mail) {
-        post(&self.peers, VecDeque::from([(to, vec![Envelope::Mail(mail)])]));
+        post(&self.peers, to, Envelope::Mail(mail));
     }
 }
 
@@ -113,12 +120,18 @@ impl<S: Service> EventLoops<S> {
     ///
     /// # Errors
     /// Those of creating epoll instances, wakers and threads, and of registering the listeners.
-    pub fn start(services: Vec<S>, listeners: Vec<Listener>, clock: Clock, stats: &[Arc<LoopStats>]) -> io::Result<Self> {
+    pub fn start(
+        services: Vec<S>,
+        listeners: Vec<Listener>,
+        clock: Clock,
+        stats: &[Arc<LoopStats>],
+    ) -> io::Result<Self> {
         let loops = services.len();
         let all_stats: Arc<[Arc<LoopStats>]> = stats.into();
         let mut polls = Vec::new();
         let mut peers = Vec::new();
-        let mut listeners: VecDeque<(usize, Listener)> = listeners.into_iter().enumerate().collect();
+        let mut listeners: VecDeque<(usize, Listener)> =
+            listeners.into_iter().enumerate().collect();
         for (index, (service, stats)) in services.into_iter().zip(stats).enumerate() {
             let poll = Poll::new()?;
             let registry = poll.registry().try_clone()?;
@@ -126,7 +139,11 @@ impl<S: Service> EventLoops<S> {
             let mut mine = Vec::new();
             for (number, mut listener) in std::mem::take(&mut listeners) {
                 if number % loops == index {
-                    registry.register(&mut listener.socket, Token(FIRST_LISTENER + mine.len()), Interest::READABLE)?;
+                    registry.register(
+                        &mut listener.socket,
+                        Token(FIRST_LISTENER + mine.len()),
+                        Interest::READABLE,
+                    )?;
                     mine.push(listener);
                 } else {
                     listeners.push_back((number, listener));
@@ -137,6 +154,8 @@ impl<S: Service> EventLoops<S> {
                 service,
                 listeners: mine,
                 all_stats: Arc::clone(&all_stats),
+                batch: Vec::new(),
+                ready: Vec::new(),
                 read_buffer: vec![0; CHUNK],
                 write_buffer: Vec::with_capacity(CHUNK),
                 stopping: false,
@@ -157,7 +176,10 @@ impl<S: Service> EventLoops<S> {
             let thread = std::thread::Builder::new().name(format!("loop-{index}"));
             threads.push(thread.spawn(move || run(&peers, index, poll))?);
         }
-        Ok(Self { remote: Remote { peers }, threads })
+        Ok(Self {
+            remote: Remote { peers },
+            threads,
+        })
     }
 
     /// A handle for other threads.
@@ -170,7 +192,7 @@ impl<S: Service> EventLoops<S> {
     /// is lost.
     pub fn stop(self) {
         for to in 0..self.remote.peers.len() {
-            post(&self.remote.peers, VecDeque::from([(to, vec![Envelope::Stop])]));
+            post(&self.remote.peers, to, Envelope::Stop);
             if let Some(peer) = self.remote.peers.get(to) {
                 wake(peer);
             }
@@ -188,8 +210,10 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
     let Some(me) = peers.get(index) else { return };
     let mut events = Events::with_capacity(EVENTS);
     let mut wait = Some((0, 0));
+    let mut receivers = VecDeque::new();
     loop {
-        me.wakes_at.store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
+        me.wakes_at
+            .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
         me.asleep.store(true, Ordering::SeqCst);
         let mut timeout = wait.map(|(ms, _)| Duration::from_millis(ms));
         if !me.inbox.lock().is_empty() {
@@ -213,55 +237,44 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
             return;
         }
         wait = core.wait();
-        let mail = core.take_outgoing();
+        core.hand_out(peers, &mut receivers);
         drop(core);
-        post(peers, mail);
+        look_after(peers, &mut receivers);
     }
 }
 
-/// Brings mail to its destinations, and the mail that comes of it.
-fn post<S: Service>(peers: &[Peer<S>], mut mail: VecDeque<(usize, Vec<Envelope<S::Mail>>)>) {
-    while let Some((to, batch)) = mail.pop_front() {
-        let Some(peer) = peers.get(to) else { continue };
-        if let Some(mut core) = peer.core.try_lock() {
-            core.begin_turn();
-            core.take_inbox(peer);
-            core.open_mail(batch);
-            core.io.stats.helped.add(1);
-            finish_for(peer, core, &mut mail);
-            continue;
-        }
-        let waiting = {
-            let mut inbox = peer.inbox.lock();
-            inbox.extend(batch);
-            inbox.len()
-        };
-        if peer.asleep.swap(false, Ordering::SeqCst) {
+/// Sends mail from outside the loops.
+fn post<S: Service>(peers: &[Peer<S>], to: usize, envelope: Envelope<S::Mail>) {
+    if let Some(peer) = peers.get(to) {
+        peer.inbox.lock().push(envelope);
+        look_after(peers, &mut VecDeque::from([to]));
+    }
+}
+
+/// Sees to it that loops handle what is in their inboxes, and those that get mail of that.
+fn look_after<S: Service>(peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
+    while let Some(peer) = receivers.pop_front().and_then(|to| peers.get(to)) {
+        let core = peer.core.try_lock().or_else(|| {
+            // Whoever has the lock may have looked into the inbox already.
+            if peer.asleep.swap(false, Ordering::SeqCst) {
+                wake(peer);
+            }
+            let full = peer.inbox.lock().len() > INBOX_LIMIT;
+            full.then(|| peer.core.lock())
+        });
+        let Some(mut core) = core else { continue };
+        core.begin_turn();
+        core.take_inbox(peer);
+        core.io.stats.helped.add(1);
+        core.finish_turn();
+        core.hand_out(peers, receivers);
+        let wait = core.wait();
+        let stopping = core.stopping;
+        drop(core);
+        // Its thread sleeps by a plan that this turn may have made too long.
+        if stopping || wait.is_some_and(|(_, at)| at < peer.wakes_at.load(Ordering::Relaxed)) {
             wake(peer);
         }
-        if waiting > INBOX_LIMIT {
-            let mut core = peer.core.lock();
-            core.begin_turn();
-            core.take_inbox(peer);
-            finish_for(peer, core, &mut mail);
-        }
-    }
-}
-
-/// Ends a turn that another thread ran for a loop.
-fn finish_for<S: Service>(
-    peer: &Peer<S>,
-    mut core: parking_lot::MutexGuard<'_, Core<S>>,
-    mail: &mut VecDeque<(usize, Vec<Envelope<S::Mail>>)>,
-) {
-    core.finish_turn();
-    mail.extend(core.take_outgoing());
-    let wait = core.wait();
-    let stopping = core.stopping;
-    drop(core);
-    // Its thread sleeps by a plan that this turn may have made too long.
-    if stopping || wait.is_some_and(|(_, at)| at < peer.wakes_at.load(Ordering::Relaxed)) {
-        wake(peer);
     }
 }
 
@@ -275,15 +288,18 @@ impl<S: Service> Core<S> {
     fn begin_turn(&mut self) {
         self.io.now_ms = self.io.clock.now_ms();
         self.io.stats.turns.add(1);
+        std::mem::swap(&mut self.ready, &mut self.io.ready);
     }
 
     fn take_inbox(&mut self, peer: &Peer<S>) {
-        let batch = std::mem::take(&mut *peer.inbox.lock());
-        self.open_mail(batch);
+        let mut batch = std::mem::take(&mut self.batch);
+        std::mem::swap(&mut batch, &mut *peer.inbox.lock());
+        self.open_mail(&mut batch);
+        self.batch = batch;
     }
 
-    fn open_mail(&mut self, batch: Vec<Envelope<S::Mail>>) {
-        for envelope in batch {
+    fn open_mail(&mut self, batch: &mut Vec<Envelope<S::Mail>>) {
+        for envelope in batch.drain(..) {
             match envelope {
                 Envelope::Mail(mail) => self.service.mail(&mut self.io, mail),
                 Envelope::Accepted(stream, peer) => self.take_in(stream, peer),
@@ -302,7 +318,9 @@ impl<S: Service> Core<S> {
             Token(number) if number >= FIRST_LISTENER => self.accept(number - FIRST_LISTENER),
             Token(number) => {
                 let id = Key::from_bits(number as u64);
-                let Some(c) = self.io.connections.get_mut(id) else { return };
+                let Some(c) = self.io.connections.get_mut(id) else {
+                    return;
+                };
                 if event.is_writable() && c.write_blocked {
                     c.write_blocked = false;
                     self.io.touch(id);
@@ -310,6 +328,7 @@ impl<S: Service> Core<S> {
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
                     if let Some(c) = self.io.connections.get_mut(id) {
                         c.readable = true;
+                        c.peer_closed |= event.is_read_closed() || event.is_error();
                     }
                     self.read(id);
                 }
@@ -338,18 +357,25 @@ impl<S: Service> Core<S> {
                 self.service.timer(&mut self.io, timer);
             }
         }
-        for id in std::mem::take(&mut self.io.ready) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for id in ready.drain(..) {
             if let Some(c) = self.io.connections.get_mut(id) {
                 c.ready = false;
             }
             self.read(id);
         }
+        self.ready = ready;
         loop {
-            let own = self.io.outgoing.get_mut(self.io.index).map(std::mem::take).unwrap_or_default();
+            let mut own = self
+                .io
+                .outgoing
+                .get_mut(self.io.index)
+                .map(std::mem::take)
+                .unwrap_or_default();
             if own.is_empty() && self.io.touched.is_empty() {
                 break;
             }
-            self.open_mail(own);
+            self.open_mail(&mut own);
             self.flush_touched();
         }
     }
@@ -363,21 +389,37 @@ impl<S: Service> Core<S> {
         Some((at.saturating_sub(self.io.clock.now_ms()), at))
     }
 
-    fn take_outgoing(&mut self) -> VecDeque<(usize, Vec<Envelope<S::Mail>>)> {
-        let queues = self.io.outgoing.iter_mut().enumerate();
-        queues.filter(|(_, queue)| !queue.is_empty()).map(|(to, queue)| (to, std::mem::take(queue))).collect()
+    /// Puts the turn's mail into the inboxes of its receivers.
+    fn hand_out(&mut self, peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
+        for (to, queue) in self.io.outgoing.iter_mut().enumerate() {
+            if !queue.is_empty()
+                && let Some(peer) = peers.get(to)
+            {
+                peer.inbox.lock().append(queue);
+                receivers.push_back(to);
+            }
+        }
     }
 
     fn accept(&mut self, number: usize) {
         let budget = self.service.accept_budget(&mut self.io);
         for _ in 0..budget.min(ACCEPTS) {
-            let Some(listener) = self.listeners.get(number) else { return };
+            let Some(listener) = self.listeners.get(number) else {
+                return;
+            };
             match listener.socket.accept() {
                 Ok((stream, peer)) => {
-                    let fewest = self.all_stats.iter().enumerate().min_by_key(|(index, stats)| {
-                        let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
-                        (stats.open.get() + on_its_way as u64, *index != self.io.index)
-                    });
+                    let fewest = self
+                        .all_stats
+                        .iter()
+                        .enumerate()
+                        .min_by_key(|(index, stats)| {
+                            let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
+                            (
+                                stats.open.get() + on_its_way as u64,
+                                *index != self.io.index,
+                            )
+                        });
                     match fewest {
                         Some((to, _)) if to != self.io.index => {
                             if let Some(queue) = self.io.outgoing.get_mut(to) {
@@ -395,7 +437,9 @@ impl<S: Service> Core<S> {
                         // accept again, so a timer does.
                         tracing::warn!(%error, "a connection could not be accepted");
                         self.io.stats.accept_errors.add(1);
-                        self.io.timers.arm(self.io.now_ms + ACCEPT_PAUSE_MS, ACCEPT_TIMER);
+                        self.io
+                            .timers
+                            .arm(self.io.now_ms + ACCEPT_PAUSE_MS, ACCEPT_TIMER);
                         return;
                     }
                 },
@@ -408,14 +452,16 @@ impl<S: Service> Core<S> {
     fn take_in(&mut self, stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
         if let Some(id) = self.io.adopt(Connection::new(stream, peer)) {
             self.io.stats.accepted.add(1);
-            self.service.arrived(&mut self.io, id, peer, Arrival::Accepted);
+            self.service
+                .arrived(&mut self.io, id, peer, Arrival::Accepted);
         }
     }
 
     fn take_over(&mut self, connection: Connection) {
         let peer = connection.peer;
         if let Some(id) = self.io.adopt(connection) {
-            self.service.arrived(&mut self.io, id, peer, Arrival::HandedOver);
+            self.service
+                .arrived(&mut self.io, id, peer, Arrival::HandedOver);
             if let Some(c) = self.io.connections.get_mut(id) {
                 c.unoffered = c.pending_in.is_some();
                 c.ready = false;
@@ -426,9 +472,13 @@ impl<S: Service> Core<S> {
 
     fn connection_timer(&mut self, id: ConnectionId) {
         let now = self.io.now_ms;
-        let Some(c) = self.io.connections.get(id) else { return };
+        let Some(c) = self.io.connections.get(id) else {
+            return;
+        };
         match c.phase {
-            Phase::Closing { until } | Phase::Lingering { until } if now >= until => self.io.close(id),
+            Phase::Closing { until } | Phase::Lingering { until } if now >= until => {
+                self.io.close(id)
+            }
             _ => {
                 self.io.make_ready(id);
                 self.io.touch(id);
@@ -437,7 +487,11 @@ impl<S: Service> Core<S> {
     }
 
     fn lost(&mut self, id: ConnectionId, cause: Closed) {
-        let heard = self.io.connections.get(id).is_some_and(|c| c.phase == Phase::Open);
+        let heard = self
+            .io
+            .connections
+            .get(id)
+            .is_some_and(|c| c.phase == Phase::Open);
         if heard {
             self.service.closed(&mut self.io, id, cause);
         }
@@ -446,7 +500,9 @@ impl<S: Service> Core<S> {
 
     fn read(&mut self, id: ConnectionId) {
         for _ in 0..ROUNDS {
-            let Some(c) = self.io.connections.get_mut(id) else { return };
+            let Some(c) = self.io.connections.get_mut(id) else {
+                return;
+            };
             if c.phase != Phase::Open {
                 self.discard(id);
                 return;
@@ -472,7 +528,9 @@ impl<S: Service> Core<S> {
                 return;
             }
             let wanted = usize::try_from(available).map_or(CHUNK, |n| n.min(CHUNK));
-            let Some(buffer) = self.read_buffer.get_mut(..wanted) else { return };
+            let Some(buffer) = self.read_buffer.get_mut(..wanted) else {
+                return;
+            };
             self.io.stats.reads.add(1);
             let n = match c.stream.read(buffer) {
                 Ok(0) => return self.lost(id, Closed::ByPeer),
@@ -486,14 +544,15 @@ impl<S: Service> Core<S> {
                     _ => return self.lost(id, Closed::Error(error)),
                 },
             };
-            // Less than asked for means that the socket is empty (epoll(7), question 9).
-            c.readable = n == wanted;
+            // Less than asked for means that the socket is empty (epoll(7), question 9); but an end of
+            // the stream that was announced with these bytes is not announced again.
+            c.readable = n == wanted || c.peer_closed;
             c.rate_in.take(n as u64, self.io.rate_in, self.io.now_ms);
             self.io.stats.bytes_in.add(n as u64);
             let goes_on = if c.pending_in.is_some() {
                 let fresh = self.read_buffer.get(..n).unwrap_or_default();
                 if let Some(pending) = &mut c.pending_in {
-                    pending.extend_from_slice(fresh);
+                    pending.append(fresh);
                 }
                 self.offer_pending(id)
             } else {
@@ -519,24 +578,25 @@ impl<S: Service> Core<S> {
             && c.phase == Phase::Open
             && !rest.is_empty()
         {
-            c.pending_in = Some(Box::new(rest.to_vec()));
+            c.pending_in = Some(Box::new(Unconsumed::new(rest)));
         }
         self.follow(id, received.next)
     }
 
     /// Offers the connection's own buffer, and frees it when all is consumed.
     fn offer_pending(&mut self, id: ConnectionId) -> bool {
-        let Some(c) = self.io.connections.get_mut(id) else { return false };
-        let Some(mut pending) = c.pending_in.take() else { return true };
-        let received = self.service.received(&mut self.io, id, &pending);
-        if received.consumed < pending.len()
+        let Some(c) = self.io.connections.get_mut(id) else {
+            return false;
+        };
+        let Some(mut pending) = c.pending_in.take() else {
+            return true;
+        };
+        let received = self.service.received(&mut self.io, id, pending.rest());
+        pending.consume(received.consumed);
+        if !pending.rest().is_empty()
             && let Some(c) = self.io.connections.get_mut(id)
             && c.phase == Phase::Open
         {
-            pending.drain(..received.consumed);
-            if pending.capacity() > CHUNK && pending.len() < pending.capacity() / 4 {
-                pending.shrink_to_fit();
-            }
             c.pending_in = Some(pending);
         }
         self.follow(id, received.next)
@@ -544,7 +604,18 @@ impl<S: Service> Core<S> {
 
     fn follow(&mut self, id: ConnectionId, next: Next) -> bool {
         match next {
-            Next::Read => self.io.connections.get(id).is_some_and(|c| c.phase == Phase::Open),
+            Next::Read => self
+                .io
+                .connections
+                .get(id)
+                .is_some_and(|c| c.phase == Phase::Open),
+            Next::Yield => {
+                if let Some(c) = self.io.connections.get_mut(id) {
+                    c.unoffered = c.pending_in.is_some();
+                    self.io.make_ready(id);
+                }
+                false
+            }
             Next::Pause => {
                 if let Some(c) = self.io.connections.get_mut(id) {
                     c.paused = true;
@@ -572,7 +643,9 @@ impl<S: Service> Core<S> {
     /// Reads and throws away what still comes on a connection that is being closed.
     fn discard(&mut self, id: ConnectionId) {
         for _ in 0..ROUNDS {
-            let Some(c) = self.io.connections.get_mut(id) else { return };
+            let Some(c) = self.io.connections.get_mut(id) else {
+                return;
+            };
             match c.stream.read(&mut self.read_buffer) {
                 Ok(0) => {
                     // The peer has closed. If last bytes are still to be written, it may yet read them.
@@ -613,7 +686,9 @@ impl<S: Service> Core<S> {
 
     fn flush(&mut self, id: ConnectionId) {
         for _ in 0..ROUNDS {
-            let Some(c) = self.io.connections.get_mut(id) else { return };
+            let Some(c) = self.io.connections.get_mut(id) else {
+                return;
+            };
             if c.write_blocked || matches!(c.phase, Phase::Lingering { .. }) {
                 return;
             }
@@ -628,7 +703,9 @@ impl<S: Service> Core<S> {
             if let Some(unwritten) = c.pending_out.take() {
                 let mut unwritten = *unwritten;
                 let rest = unwritten.bytes.get(unwritten.written..).unwrap_or_default();
-                let Some(n) = self.write(id, rest) else { return };
+                let Some(n) = self.write(id, rest) else {
+                    return;
+                };
                 unwritten.written += n;
                 if unwritten.written < unwritten.bytes.len() {
                     return self.keep(id, unwritten);
@@ -646,11 +723,21 @@ impl<S: Service> Core<S> {
             if transmit == Transmit::Close {
                 self.io.send_last(id, std::mem::take(&mut out));
             }
-            let written = if out.is_empty() { Some(0) } else { self.write(id, &out) };
+            let written = if out.is_empty() {
+                Some(0)
+            } else {
+                self.write(id, &out)
+            };
             if let Some(rest) = written.and_then(|n| out.get(n..))
                 && !rest.is_empty()
             {
-                self.keep(id, Unwritten { bytes: rest.to_vec(), written: 0 });
+                self.keep(
+                    id,
+                    Unwritten {
+                        bytes: rest.to_vec(),
+                        written: 0,
+                    },
+                );
             }
             if out.capacity() > 4 * CHUNK || out.capacity() == 0 {
                 out = Vec::with_capacity(CHUNK);
@@ -661,7 +748,9 @@ impl<S: Service> Core<S> {
             }
         }
         // Its share of the turn is used up; the next turn goes on.
-        self.io.timers.arm(self.io.now_ms, CONNECTION_TIMER | id.to_bits());
+        self.io
+            .timers
+            .arm(self.io.now_ms, CONNECTION_TIMER | id.to_bits());
     }
 
     /// Writes what the socket takes and says how much that was. `None`: the connection is lost.
@@ -689,7 +778,9 @@ impl<S: Service> Core<S> {
 
     /// Waits for the socket to take more.
     fn block(&mut self, id: ConnectionId) {
-        let Some(c) = self.io.connections.get_mut(id) else { return };
+        let Some(c) = self.io.connections.get_mut(id) else {
+            return;
+        };
         c.write_blocked = true;
         if !c.watches_writable {
             // Most connections never fill their socket; only those that did are watched for room.

@@ -53,7 +53,13 @@ pub struct Io<M> {
 }
 
 impl<M> Io<M> {
-    pub(crate) fn new(index: usize, loops: usize, registry: Registry, clock: Clock, stats: Arc<LoopStats>) -> Self {
+    pub(crate) fn new(
+        index: usize,
+        loops: usize,
+        registry: Registry,
+        clock: Clock,
+        stats: Arc<LoopStats>,
+    ) -> Self {
         Self {
             index,
             connections: Arena::default(),
@@ -124,13 +130,17 @@ impl<M> Io<M> {
     /// rate): the peer's silence is then no sign of its death.
     #[must_use]
     pub fn is_held_back(&self, connection: ConnectionId) -> bool {
-        self.connections.get(connection).is_some_and(|c| c.paused || c.readable || c.unoffered)
+        self.connections
+            .get(connection)
+            .is_some_and(|c| c.paused || c.readable || c.unoffered)
     }
 
     /// Whether the socket has not taken all that was transmitted.
     #[must_use]
     pub fn is_write_blocked(&self, connection: ConnectionId) -> bool {
-        self.connections.get(connection).is_some_and(|c| c.write_blocked)
+        self.connections
+            .get(connection)
+            .is_some_and(|c| c.write_blocked)
     }
 
     /// Asks for [`Service::transmit`](crate::Service::transmit) before the turn ends, or when the
@@ -168,19 +178,24 @@ impl<M> Io<M> {
     /// hears no more of this connection.
     pub fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
         let until = self.now_ms + CLOSING_MS;
-        let Some(c) = self.connections.get_mut(connection) else { return };
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
         if c.phase != Phase::Open {
             return;
         }
         match &mut c.pending_out {
             Some(unwritten) => unwritten.bytes.extend_from_slice(&bytes),
-            None if !bytes.is_empty() => c.pending_out = Some(Box::new(Unwritten { bytes, written: 0 })),
+            None if !bytes.is_empty() => {
+                c.pending_out = Some(Box::new(Unwritten { bytes, written: 0 }))
+            }
             None => {}
         }
         c.phase = Phase::Closing { until };
         c.pending_in = None;
         c.paused = false;
-        self.timers.arm(until, CONNECTION_TIMER | connection.to_bits());
+        self.timers
+            .arm(until, CONNECTION_TIMER | connection.to_bits());
         self.touch(connection);
     }
 
@@ -209,7 +224,9 @@ impl<M> Io<M> {
     /// Takes a connection in and watches it. `None`: the kernel refused to watch it, and it is closed.
     pub(crate) fn adopt(&mut self, mut connection: Connection) -> Option<ConnectionId> {
         let id = self.connections.next_key();
-        let registered = self.registry.register(&mut connection.stream, token(id), Interest::READABLE);
+        let registered =
+            self.registry
+                .register(&mut connection.stream, token(id), Interest::READABLE);
         if let Err(error) = registered {
             tracing::warn!(%error, peer = %connection.peer, "a connection cannot be watched and is closed");
             return None;
@@ -223,13 +240,16 @@ impl<M> Io<M> {
     /// The last bytes are out: shut our side and wait for the peer's.
     pub(crate) fn linger(&mut self, connection: ConnectionId) {
         let until = self.now_ms + LINGER_MS;
-        let Some(c) = self.connections.get_mut(connection) else { return };
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
         if c.stream.shutdown(std::net::Shutdown::Write).is_err() {
             self.close(connection);
             return;
         }
         c.phase = Phase::Lingering { until };
-        self.timers.arm(until, CONNECTION_TIMER | connection.to_bits());
+        self.timers
+            .arm(until, CONNECTION_TIMER | connection.to_bits());
         self.make_ready(connection);
     }
 }

@@ -28,6 +28,8 @@ pub struct Received {
 pub enum Next {
     /// Go on reading.
     Read,
+    /// Go on in the next turn, so that what was done so far reaches its receivers first.
+    Yield,
     /// Read nothing more until [`Io::resume`].
     Pause,
     /// Close at once; the service has done its own part.
@@ -67,10 +69,21 @@ pub trait Service: Send + 'static {
     fn accept_budget(&mut self, io: &mut Io<Self::Mail>) -> usize;
 
     /// A connection belongs to this loop from now on.
-    fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, peer: SocketAddr, how: Arrival);
+    fn arrived(
+        &mut self,
+        io: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        peer: SocketAddr,
+        how: Arrival,
+    );
 
     /// Bytes came. They start where the last call's `consumed` ended.
-    fn received(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, bytes: &[u8]) -> Received;
+    fn received(
+        &mut self,
+        io: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> Received;
 
     /// A connection that was touched ([`Io::touch`]) can be written: append what there is to send,
     /// stopping when `out` holds `budget` bytes or more.

@@ -15,7 +15,9 @@ pub(crate) struct Timers<K> {
 
 impl<K: Ord> Default for Timers<K> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new() }
+        Self {
+            heap: BinaryHeap::new(),
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, Received, Service, Transmit, bind,
+    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, Received, Service,
+    Transmit, bind,
 };
 
 /// Sends each line it receives to every connection; "quit" closes, "big" answers with a megabyte.
@@ -32,12 +33,23 @@ impl Service for Lines {
         usize::MAX
     }
 
-    fn arrived(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, _: SocketAddr, _: Arrival) {
+    fn arrived(
+        &mut self,
+        io: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        _: SocketAddr,
+        _: Arrival,
+    ) {
         assert_eq!(io.tag(connection), Some(0));
         self.members.push(connection);
     }
 
-    fn received(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, bytes: &[u8]) -> Received {
+    fn received(
+        &mut self,
+        io: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
         let mut consumed = 0;
         while let Some(end) = bytes[consumed..].iter().position(|b| *b == b'\n') {
             let line = &bytes[consumed..=consumed + end];
@@ -58,10 +70,19 @@ impl Service for Lines {
                 io.send(other, line.into());
             }
         }
-        Received { consumed, next: Next::Read }
+        Received {
+            consumed,
+            next: Next::Read,
+        }
     }
 
-    fn transmit(&mut self, _: &mut Io<Self::Mail>, connection: ConnectionId, out: &mut Vec<u8>, _: usize) -> Transmit {
+    fn transmit(
+        &mut self,
+        _: &mut Io<Self::Mail>,
+        connection: ConnectionId,
+        out: &mut Vec<u8>,
+        _: usize,
+    ) -> Transmit {
         self.waiting.retain(|(to, line)| {
             if *to == connection {
                 out.extend_from_slice(line);
@@ -93,7 +114,9 @@ fn start(loops: usize) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<LoopStats>>) {
 
 fn connect(address: SocketAddr) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     BufReader::new(stream)
 }
 
@@ -112,9 +135,15 @@ fn lines_reach_the_connections_of_all_loops_in_order() {
         client.get_mut().write_all(b"hello\n").unwrap();
         assert_eq!(line(client), "hello\n");
     }
-    assert!(stats.iter().all(|s| s.open.get() == 2), "connections are dealt evenly");
+    assert!(
+        stats.iter().all(|s| s.open.get() == 2),
+        "connections are dealt evenly"
+    );
     for n in 0..1000 {
-        clients[0].get_mut().write_all(format!("{n}\n").as_bytes()).unwrap();
+        clients[0]
+            .get_mut()
+            .write_all(format!("{n}\n").as_bytes())
+            .unwrap();
     }
     for client in &mut clients {
         let mut expected = 0;
