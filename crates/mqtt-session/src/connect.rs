@@ -1,0 +1,278 @@
+//! CONNECT and CONNACK: what is checked before there is a session, and how one begins or resumes.
+
+use std::collections::VecDeque;
+use std::num::{NonZeroU16, NonZeroU32};
+
+use mqtt_proto::{
+    ConnAck, ConnAckProperties, Connect, Packet, PacketId, ProtocolVersion, QoS, ReasonCode,
+    validate_topic_name,
+};
+
+use crate::alias::OutboundAliases;
+use crate::will::Will;
+use crate::{Policy, Session, Timestamp};
+
+/// The longest client identifier of MQTT 3.1, in characters.
+const CLIENT_ID_MAX_V3_1: usize = 23;
+
+/// Checks a CONNECT that decoded well, as far as no session and no credentials are needed for it.
+///
+/// # Errors
+/// The reason code to refuse the connection with: [`encode_refusal`].
+pub fn check_connect(connect: &Connect<'_>, policy: &Policy) -> Result<(), ReasonCode> {
+    // [MQTT-4.12.0-1] no authentication method is supported.
+    if connect.properties.authentication_method.is_some() {
+        return Err(ReasonCode::BadAuthenticationMethod);
+    }
+    let client_id_fits = match connect.version {
+        // 3.1 §3.1: 1 to 23 characters.
+        ProtocolVersion::V3_1 => {
+            (1..=CLIENT_ID_MAX_V3_1).contains(&connect.client_id.chars().count())
+        }
+        // [MQTT3-3.1.3-7] [MQTT3-3.1.3-8] none only together with a clean session.
+        ProtocolVersion::V3_1_1 => !connect.client_id.is_empty() || connect.clean_start,
+        // [MQTT-3.1.3-6] none is allowed: the server assigns one.
+        ProtocolVersion::V5 => true,
+    };
+    if !client_id_fits {
+        return Err(ReasonCode::ClientIdentifierNotValid);
+    }
+    let Some(will) = &connect.will else {
+        return Ok(());
+    };
+    if validate_topic_name(will.topic).is_err() || !policy.admits_topic(will.topic) {
+        return Err(ReasonCode::TopicNameInvalid);
+    }
+    // [MQTT-3.2.2-12]
+    if will.qos > policy.maximum_qos {
+        return Err(ReasonCode::QoSNotSupported);
+    }
+    // [MQTT-3.2.2-13]
+    if will.retain && !policy.retain_available {
+        return Err(ReasonCode::RetainNotSupported);
+    }
+    if policy.check_payload_format
+        && will.properties.payload_format_indicator == Some(true)
+        && std::str::from_utf8(will.payload).is_err()
+    {
+        return Err(ReasonCode::PayloadFormatInvalid);
+    }
+    Ok(())
+}
+
+/// Appends the CONNACK that refuses a connection; close after sending it [MQTT-3.2.2-7].
+pub fn encode_refusal(
+    version: ProtocolVersion,
+    reason: ReasonCode,
+    policy: &Policy,
+    out: &mut Vec<u8>,
+) {
+    let properties = ConnAckProperties {
+        server_reference: policy.reference_for(reason),
+        ..ConnAckProperties::default()
+    };
+    // [MQTT-3.2.2-6] [MQTT3-3.2.2-4] no session is present in a refusal.
+    let refusal = |reason| {
+        Packet::ConnAck(ConnAck {
+            session_present: false,
+            reason,
+            properties,
+        })
+    };
+    // [MQTT-3.2.2-8] a code that CONNACK cannot carry becomes the one that says least.
+    if refusal(reason).encode(version, out).is_err() {
+        let encoded = refusal(ReasonCode::UnspecifiedError).encode(version, out);
+        debug_assert_eq!(encoded, Ok(()), "CONNACK can say unspecified error");
+    }
+}
+
+impl Policy {
+    /// The server to name along with a reason code that sends the client elsewhere [MQTT-4.11.0-1].
+    pub(crate) fn reference_for(&self, reason: ReasonCode) -> Option<&str> {
+        let elsewhere = matches!(
+            reason,
+            ReasonCode::UseAnotherServer | ReasonCode::ServerMoved
+        );
+        self.server_reference.as_deref().filter(|_| elsewhere)
+    }
+}
+
+impl Session {
+    /// A new session for an accepted CONNECT. CONNACK with session present 0 waits for transmission.
+    /// `assigned`: the server chose the client identifier.
+    #[must_use]
+    pub fn open(
+        connect: &Connect<'_>,
+        client_id: Box<str>,
+        assigned: bool,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Self {
+        let mut session = Self {
+            client_id,
+            username: None,
+            subscriptions: Vec::new(),
+            control: Vec::new(),
+            qos0: VecDeque::new(),
+            outbound: None,
+            inbound: None,
+            inbound_aliases: None,
+            outbound_aliases: None,
+            will: None,
+            since: now,
+            queue_bytes: 0,
+            session_expiry: 0,
+            client_maximum_packet_size: u32::MAX,
+            keep_alive: 0,
+            client_receive_maximum: u16::MAX,
+            window: 1,
+            receive_maximum: 1,
+            topic_alias_maximum: 0,
+            next_packet_id: PacketId::FIRST,
+            version: connect.version,
+            online: false,
+            closing: false,
+            problem_information: true,
+            expiry_requested: false,
+        };
+        session.accept(connect, assigned, false, policy, now);
+        session
+    }
+
+    /// A new network connection for this session, by a CONNECT with clean start 0. CONNACK with
+    /// session present 1 waits for transmission, and behind it what was not acknowledged.
+    ///
+    /// # Panics
+    /// The previous network connection was not reported closed
+    /// ([`Self::handle_connection_closed`]).
+    pub fn resume(&mut self, connect: &Connect<'_>, policy: &Policy, now: Timestamp) {
+        assert!(
+            !self.online,
+            "the previous network connection is closed before the next one"
+        );
+        self.accept(connect, false, true, policy, now);
+    }
+
+    fn accept(
+        &mut self,
+        connect: &Connect<'_>,
+        assigned: bool,
+        session_present: bool,
+        policy: &Policy,
+        now: Timestamp,
+    ) {
+        let properties = &connect.properties;
+        self.username = connect.username.map(Into::into);
+        // [MQTT-3.1.3-9] the will of the previous connection is replaced before its delay passed.
+        self.will = connect.will.as_ref().map(Will::new);
+        self.since = now;
+        self.version = connect.version;
+        self.online = true;
+        self.client_maximum_packet_size = properties
+            .maximum_packet_size
+            .map_or(u32::MAX, NonZeroU32::get);
+        self.problem_information = properties.request_problem_information.unwrap_or(true);
+        self.client_receive_maximum = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
+        self.set_window(policy);
+        self.receive_maximum = policy.receive_maximum.max(1);
+        self.topic_alias_maximum = if self.version.is_v5() {
+            policy.topic_alias_maximum
+        } else {
+            0
+        };
+        // [MQTT-3.1.2-26] [MQTT-3.1.2-27]
+        let aliases_out = properties.topic_alias_maximum.unwrap_or(0);
+        self.outbound_aliases = NonZeroU16::new(aliases_out.min(policy.topic_alias_maximum_out))
+            .map(|maximum| Box::new(OutboundAliases::new(maximum)));
+        let requested_expiry = self.accept_expiry(connect, policy);
+        self.keep_alive = negotiate_keep_alive(connect, policy);
+        self.send_connack(connect, assigned, session_present, requested_expiry, policy);
+    }
+
+    /// Sets the session expiry interval; returns the one that the client asked for.
+    fn accept_expiry(&mut self, connect: &Connect<'_>, policy: &Policy) -> u32 {
+        let requested = match connect.version {
+            ProtocolVersion::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
+            // [MQTT3-3.1.2-6] a clean session lasts as long as its network connection.
+            ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 if connect.clean_start => 0,
+            ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 => policy.session_expiry_v3,
+        };
+        self.expiry_requested = requested != 0;
+        self.session_expiry = requested.min(policy.session_expiry_maximum);
+        requested
+    }
+
+    /// CONNACK. Properties that would repeat the protocol's default are left out.
+    fn send_connack(
+        &mut self,
+        connect: &Connect<'_>,
+        assigned: bool,
+        session_present: bool,
+        requested_expiry: u32,
+        policy: &Policy,
+    ) {
+        let client_id = std::mem::take(&mut self.client_id);
+        let unavailable = |available: bool| (!available).then_some(false);
+        let properties = ConnAckProperties {
+            session_expiry_interval: (self.session_expiry != requested_expiry)
+                .then_some(self.session_expiry),
+            receive_maximum: NonZeroU16::new(self.receive_maximum)
+                .filter(|maximum| *maximum != NonZeroU16::MAX),
+            // [MQTT-3.2.2-9]
+            maximum_qos: Some(policy.maximum_qos).filter(|qos| *qos != QoS::ExactlyOnce),
+            retain_available: unavailable(policy.retain_available),
+            maximum_packet_size: NonZeroU32::new(policy.maximum_packet_size)
+                .filter(|size| *size != NonZeroU32::MAX),
+            // [MQTT-3.1.3-7]
+            assigned_client_identifier: assigned.then_some(&*client_id),
+            topic_alias_maximum: Some(self.topic_alias_maximum).filter(|maximum| *maximum != 0),
+            wildcard_subscription_available: unavailable(policy.wildcard_subscription_available),
+            subscription_identifiers_available: unavailable(
+                policy.subscription_identifier_available,
+            ),
+            shared_subscription_available: unavailable(policy.shared_subscription_available),
+            // [MQTT-3.2.2-21] [MQTT-3.2.2-22]
+            server_keep_alive: (self.keep_alive != connect.keep_alive).then_some(self.keep_alive),
+            // [MQTT-3.1.2-28] only for a client that asks.
+            response_information: (connect.properties.request_response_information == Some(true))
+                .then_some(policy.response_information.as_deref())
+                .flatten(),
+            ..ConnAckProperties::default()
+        };
+        // [MQTT-3.1.4-5] [MQTT-3.2.2-2] [MQTT-3.2.2-3] [MQTT3-3.2.2-1] [MQTT3-3.2.2-2] [MQTT3-3.2.2-3]
+        let connack = ConnAck {
+            session_present,
+            reason: ReasonCode::Success,
+            properties,
+        };
+        let fits = self.push_control(|version, out| connack.encode(version, out));
+        // [MQTT-3.2.2-19] response information goes only if it fits.
+        let fits = fits
+            || self.push_control(|version, out| {
+                let properties = ConnAckProperties {
+                    response_information: None,
+                    ..properties
+                };
+                ConnAck {
+                    properties,
+                    ..connack
+                }
+                .encode(version, out)
+            });
+        self.client_id = client_id;
+        // [MQTT-3.2.0-1] nothing goes before CONNACK: a client that cannot take it is sent nothing.
+        self.closing = !fits;
+    }
+}
+
+/// The keep alive in force, in seconds. Only MQTT 5.0 can tell a client another one than it asked
+/// for.
+fn negotiate_keep_alive(connect: &Connect<'_>, policy: &Policy) -> u16 {
+    let maximum = policy.keep_alive_maximum;
+    let within = connect.keep_alive != 0 && connect.keep_alive <= maximum;
+    if maximum == 0 || within || !connect.version.is_v5() {
+        connect.keep_alive
+    } else {
+        maximum
+    }
+}

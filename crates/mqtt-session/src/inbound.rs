@@ -1,0 +1,384 @@
+//! Messages from the client: PUBLISH at each QoS, its answers in order, PUBREL.
+//!
+//! Invariants: PUBACK and PUBREC leave in the order in which their PUBLISHes came, however late the
+//! server is done with each; a QoS 2 message is handed to the server once, across network
+//! connections; the client keeps to the Receive Maximum that CONNACK gave it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mqtt_proto::{
+    AckProperties, MessageBody, PacketId, PubAck, PubComp, PubRec, PubRel, Publish, QoS, ReasonCode,
+};
+
+use crate::{
+    Action, ApplicationMessage, DropReason, Dropped, Policy, Session, Timestamp, Violation, alias,
+};
+
+/// QoS 1 and 2 messages from the client that are not finished.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    /// PUBACKs and PUBRECs to send, in the order of the PUBLISHes.
+    answers: VecDeque<Answer>,
+    /// Identifiers of QoS 2 messages that were received and not released, sorted.
+    received: Vec<PacketId>,
+    /// Those of them that came on an earlier network connection while the server is still at work on
+    /// them: nobody waits for their PUBREC until the client asks again.
+    orphans: Vec<PacketId>,
+    /// Publications on this network connection that the client counts against Receive Maximum.
+    unacknowledged: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    packet_id: PacketId,
+    qos: QoS,
+    /// `None` until the server is done with the message.
+    reason: Option<ReasonCode>,
+}
+
+impl Inbound {
+    /// The answer that waits for the server under this identifier.
+    fn pending(&mut self, packet_id: PacketId) -> Option<&mut Answer> {
+        let mut answers = self.answers.iter_mut();
+        answers.find(|answer| answer.packet_id == packet_id && answer.reason.is_none())
+    }
+
+    fn is_received(&self, packet_id: PacketId) -> bool {
+        self.received.binary_search(&packet_id).is_ok()
+    }
+
+    fn forget_received(&mut self, packet_id: PacketId) -> bool {
+        let found = self.received.binary_search(&packet_id);
+        found.map(|index| self.received.remove(index)).is_ok()
+    }
+
+    fn forget_orphan(&mut self, packet_id: PacketId) -> bool {
+        let found = self.orphans.iter().position(|orphan| *orphan == packet_id);
+        found.map(|index| self.orphans.swap_remove(index)).is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.received.is_empty() && self.unacknowledged == 0
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.answers.capacity() * size_of::<Answer>()
+            + (self.received.capacity() + self.orphans.capacity()) * size_of::<PacketId>()
+    }
+}
+
+/// What a PUBLISH with a packet identifier is.
+enum Receipt {
+    New,
+    Duplicate,
+    IdentifierInUse,
+}
+
+impl Session {
+    pub(crate) fn handle_publish<'a>(
+        &mut self,
+        publish: &Publish<'_>,
+        key: u64,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Action<'a>, Violation> {
+        // [MQTT-3.2.2-11]
+        if publish.qos > policy.maximum_qos {
+            return Err(Violation::QosNotSupported);
+        }
+        // [MQTT-3.2.2-14]
+        if publish.retain && !policy.retain_available {
+            return Err(Violation::RetainNotSupported);
+        }
+        // [MQTT-3.3.4-6]
+        if !publish.properties.subscription_ids.is_empty() {
+            return Err(Violation::SubscriptionIdFromClient);
+        }
+        let topic = alias::resolve(&mut self.inbound_aliases, publish, self.topic_alias_maximum)?;
+        let refusal = refusal(publish, topic, policy);
+        if let Some(packet_id) = publish.packet_id {
+            let v5 = self.version.is_v5();
+            let inbound = self.inbound.get_or_insert_default();
+            let receipt = inbound.receive(packet_id, publish, v5, self.receive_maximum)?;
+            match receipt {
+                Receipt::New => {}
+                Receipt::Duplicate => {
+                    self.flush_answers();
+                    return Ok(Action::None);
+                }
+                // [MQTT-2.2.1-3] [MQTT3-2.3.1-2]
+                Receipt::IdentifierInUse if !v5 => return Err(Violation::PacketIdentifierInUse),
+                Receipt::IdentifierInUse => {
+                    inbound.answer(
+                        packet_id,
+                        publish.qos,
+                        Some(ReasonCode::PacketIdentifierInUse),
+                    );
+                    self.flush_answers();
+                    return Ok(Action::None);
+                }
+            }
+            inbound.answer(packet_id, publish.qos, refusal.map(|(reason, _)| reason));
+        }
+        let message = ApplicationMessage {
+            body: MessageBody::from_publish(publish, topic),
+            qos: publish.qos,
+            retain: publish.retain,
+            publisher: key,
+            expires_at: publish
+                .properties
+                .message_expiry_interval
+                .map(|secs| now.add_secs(secs)),
+        };
+        if let Some((_, reason)) = refusal {
+            self.flush_answers();
+            return Ok(Action::Refused(Dropped {
+                message: Arc::new(message),
+                reason,
+            }));
+        }
+        Ok(Action::Publish {
+            message,
+            packet_id: publish.packet_id,
+        })
+    }
+
+    /// The server is done with the message of an [`Action::Publish`]: PUBACK or PUBREC is queued as
+    /// soon as those of all earlier messages are. A completion that comes after the network
+    /// connection was closed does no harm.
+    pub fn complete_publish(&mut self, packet_id: PacketId, reason: ReasonCode) {
+        let v5 = self.version.is_v5();
+        let Some(inbound) = &mut self.inbound else {
+            return;
+        };
+        if let Some(answer) = inbound.pending(packet_id) {
+            answer.reason = Some(reason);
+            self.flush_answers();
+        } else if inbound.forget_orphan(packet_id) && v5 && reason.is_error() {
+            // [MQTT-4.3.3-9] as if the refusal had been sent.
+            inbound.forget_received(packet_id);
+        }
+    }
+
+    /// [MQTT-4.6.0-2] [MQTT-4.6.0-3] answers leave from the front only.
+    fn flush_answers(&mut self) {
+        while let Some(inbound) = &mut self.inbound
+            && let Some(Answer {
+                packet_id,
+                qos,
+                reason: Some(reason),
+            }) = inbound.answers.front().copied()
+        {
+            inbound.answers.pop_front();
+            // [MQTT3-3.3.5-2] before 5.0 an answer cannot say no.
+            let refused = self.version.is_v5() && reason.is_error();
+            if refused && qos == QoS::ExactlyOnce {
+                // [MQTT-4.3.3-9] the next PUBLISH with this identifier is a new message.
+                inbound.forget_received(packet_id);
+            }
+            if refused || qos == QoS::AtLeastOnce {
+                inbound.unacknowledged = inbound.unacknowledged.saturating_sub(1);
+            }
+            self.send_answer(packet_id, qos, reason);
+        }
+    }
+
+    fn send_answer(&mut self, packet_id: PacketId, qos: QoS, reason: ReasonCode) {
+        // [MQTT-3.1.2-29] a client may ask for no words.
+        let words = explain(reason).filter(|_| self.problem_information && self.version.is_v5());
+        let properties = AckProperties {
+            reason_string: words,
+            ..AckProperties::default()
+        };
+        let mut send = |properties| {
+            self.push_control(|version, out| {
+                let encode = |reason, out: &mut Vec<u8>| match qos {
+                    // [MQTT-4.3.2-4] [MQTT3-4.3.2-2]
+                    QoS::AtLeastOnce => PubAck {
+                        packet_id,
+                        reason,
+                        properties,
+                    }
+                    .encode(version, out),
+                    // [MQTT-4.3.3-8] [MQTT3-4.3.3-2]
+                    _ => PubRec {
+                        packet_id,
+                        reason,
+                        properties,
+                    }
+                    .encode(version, out),
+                };
+                // [MQTT-3.4.2-1] [MQTT-3.5.2-1] a code that they cannot carry becomes the general one.
+                encode(reason, out).or_else(|_| encode(ReasonCode::UnspecifiedError, out))
+            })
+        };
+        // [MQTT-3.4.2-2] [MQTT-3.5.2-2] the words stay behind if they do not fit.
+        if !send(properties) && words.is_some() {
+            send(AckProperties::default());
+        }
+    }
+
+    pub(crate) fn handle_pubrel<'a>(&mut self, ack: &PubRel<'_>) -> Result<Action<'a>, Violation> {
+        let packet_id = ack.packet_id;
+        let mut found = false;
+        if let Some(inbound) = &mut self.inbound {
+            let pending = inbound.pending(packet_id);
+            if pending.is_some_and(|answer| answer.qos == QoS::ExactlyOnce)
+                || inbound.orphans.contains(&packet_id)
+            {
+                return Err(Violation::PubRelBeforePubRec);
+            }
+            // [MQTT-4.3.3-12] from here on, a PUBLISH with this identifier is a new message.
+            found = inbound.forget_received(packet_id);
+            inbound.unacknowledged = inbound.unacknowledged.saturating_sub(1);
+        }
+        let reason = if found || !self.version.is_v5() {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        // [MQTT-4.3.3-11] [MQTT3-4.3.3-2]
+        self.push_control(|version, out| {
+            PubComp {
+                packet_id,
+                reason,
+                properties: AckProperties::default(),
+            }
+            .encode(version, out)
+        });
+        Ok(Action::None)
+    }
+
+    /// Whether the client uses this identifier for a PUBLISH.
+    pub(crate) fn is_inbound_id_in_use(&self, packet_id: PacketId) -> bool {
+        self.inbound.as_ref().is_some_and(|inbound| {
+            inbound.is_received(packet_id)
+                || inbound
+                    .answers
+                    .iter()
+                    .any(|answer| answer.packet_id == packet_id)
+        })
+    }
+
+    /// The network connection is gone: QoS 1 messages are the client's to send again; QoS 2 ones the
+    /// server is at work on stay, and are answered when the client asks again.
+    pub(crate) fn detach_inbound(&mut self) {
+        let v5 = self.version.is_v5();
+        let Some(inbound) = &mut self.inbound else {
+            return;
+        };
+        for answer in std::mem::take(&mut inbound.answers) {
+            match answer.reason {
+                _ if answer.qos != QoS::ExactlyOnce => {}
+                None => inbound.orphans.push(answer.packet_id),
+                // [MQTT-4.3.3-9] as if the refusal had been sent.
+                Some(reason) if v5 && reason.is_error() => {
+                    inbound.forget_received(answer.packet_id);
+                }
+                Some(_) => {}
+            }
+        }
+        inbound.unacknowledged = 0;
+    }
+
+    pub(crate) fn release_inbound(&mut self) {
+        if self
+            .inbound
+            .as_ref()
+            .is_some_and(|inbound| inbound.is_empty())
+        {
+            self.inbound = None;
+        }
+        if let Some(inbound) = &mut self.inbound {
+            inbound.answers.shrink_to_fit();
+            inbound.received.shrink_to_fit();
+            inbound.orphans.shrink_to_fit();
+        }
+    }
+}
+
+impl Inbound {
+    /// Takes note of a PUBLISH. Duplicates get their answer here.
+    fn receive(
+        &mut self,
+        packet_id: PacketId,
+        publish: &Publish<'_>,
+        v5: bool,
+        receive_maximum: u16,
+    ) -> Result<Receipt, Violation> {
+        let received = self.is_received(packet_id);
+        let pending = self.pending(packet_id);
+        let in_use = received || pending.is_some();
+        match (publish.qos, pending) {
+            // The server is at work on it. [MQTT-4.3.3-10] no second delivery, and one answer.
+            (QoS::ExactlyOnce, Some(answer)) if answer.qos == QoS::ExactlyOnce => {
+                return Ok(Receipt::Duplicate);
+            }
+            (QoS::AtLeastOnce, Some(answer)) if answer.qos == QoS::AtLeastOnce && publish.dup => {
+                return Ok(Receipt::Duplicate);
+            }
+            // [MQTT-4.3.3-10] [MQTT3-4.3.3-2] received before: PUBREC again, no second delivery.
+            (QoS::ExactlyOnce, None) if received => {
+                let done = (!self.forget_orphan(packet_id)).then_some(ReasonCode::Success);
+                self.answer(packet_id, publish.qos, done);
+                return Ok(Receipt::Duplicate);
+            }
+            _ => {}
+        }
+        // [MQTT-3.3.4-7] [MQTT-3.3.4-9] before 5.0 the packet identifiers are the only limit.
+        if v5 && self.unacknowledged >= u32::from(receive_maximum) {
+            return Err(Violation::ReceiveMaximumExceeded);
+        }
+        self.unacknowledged += 1;
+        if in_use {
+            return Ok(Receipt::IdentifierInUse);
+        }
+        if publish.qos == QoS::ExactlyOnce
+            && let Err(index) = self.received.binary_search(&packet_id)
+        {
+            self.received.insert(index, packet_id);
+        }
+        Ok(Receipt::New)
+    }
+
+    fn answer(&mut self, packet_id: PacketId, qos: QoS, reason: Option<ReasonCode>) {
+        self.answers.push_back(Answer {
+            packet_id,
+            qos,
+            reason,
+        });
+    }
+}
+
+/// The limit of the policy that a message breaks.
+#[inline]
+fn refusal(
+    publish: &Publish<'_>,
+    topic: &str,
+    policy: &Policy,
+) -> Option<(ReasonCode, DropReason)> {
+    if !policy.admits_topic(topic) {
+        return Some((ReasonCode::TopicNameInvalid, DropReason::TopicLimit));
+    }
+    let invalid = policy.check_payload_format
+        && publish.properties.payload_format_indicator == Some(true)
+        && std::str::from_utf8(publish.payload).is_err();
+    invalid.then_some((
+        ReasonCode::PayloadFormatInvalid,
+        DropReason::PayloadFormatInvalid,
+    ))
+}
+
+/// Words for a human, where the code alone leaves them guessing.
+fn explain(reason: ReasonCode) -> Option<&'static str> {
+    match reason {
+        ReasonCode::TopicNameInvalid => {
+            Some("topic name is longer or deeper than the server allows")
+        }
+        ReasonCode::PayloadFormatInvalid => Some("payload is not the UTF-8 it claims to be"),
+        ReasonCode::QuotaExceeded => Some("a receiver or the server is at its limit"),
+        _ => None,
+    }
+}

@@ -1,0 +1,51 @@
+//! One client's network connection and session as a state machine without I/O.
+//!
+//! Purpose: everything that MQTT 3.1, 3.1.1 and 5.0 say about one client. Inputs are packets
+//! ([`Session::handle_packet`]), commands of the server ([`Session::deliver`], [`Session::disconnect`],
+//! …) and points in time; outputs are bytes to send ([`Session::poll_transmit`]), things for the
+//! server to do ([`Action`]) and the next deadline ([`Session::poll_deadline`]).
+//!
+//! Order of calls: [`check_connect`]; then [`Session::open`], or [`Session::resume`] on the session
+//! the client left behind; any inputs; [`Session::handle_connection_closed`] when the network
+//! connection is gone; [`Session::end`] when the session is. After each input look at
+//! [`Session::wants_transmit`] and [`Session::poll_deadline`].
+//!
+//! Invariants: no packet identifier is reused while it is in flight; no more QoS 1 and 2 messages
+//! are in flight than the client's Receive Maximum; nothing is dropped without being handed back
+//! with its reason; every queue has a limit in the [`Policy`].
+//!
+//! Deliberately absent: clock, randomness, sockets, locks, other clients, authentication, topic
+//! matching, rates. Statements of MQTT 5.0 are cited as `[MQTT-…]`, those of 3.1.1 as `[MQTT3-…]`.
+
+#![forbid(unsafe_code)]
+
+mod alias;
+mod connect;
+mod deadline;
+mod disconnect;
+mod inbound;
+mod message;
+mod outbound;
+mod policy;
+mod session;
+mod subscribe;
+mod time;
+mod transmit;
+mod violation;
+mod will;
+
+#[cfg(test)]
+mod tests;
+
+pub use connect::{check_connect, encode_refusal};
+pub use deadline::Deadline;
+pub use disconnect::{Detached, Ended};
+pub use message::{
+    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
+};
+pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
+pub use session::{Action, Session};
+pub use subscribe::Subscription;
+pub use time::Timestamp;
+pub use transmit::Transmit;
+pub use violation::Violation;

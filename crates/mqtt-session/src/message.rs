@@ -1,0 +1,176 @@
+//! An application message, and one delivery of it to one session.
+//!
+//! Invariant: the bytes of a message exist once, whatever the number of sessions that queue it; a
+//! session holds references. Deliberately absent: who the receivers are.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use mqtt_proto::{MessageBody, QoS};
+
+use crate::Timestamp;
+
+/// An application message as the server holds it, shared by all receivers.
+#[derive(Clone, Debug)]
+pub struct ApplicationMessage {
+    /// Topic name, forwarded properties and payload.
+    pub body: MessageBody,
+    /// The QoS it was published with.
+    pub qos: QoS,
+    /// Whether it was published with RETAIN 1.
+    pub retain: bool,
+    /// The publishing session's key, for No Local and for holding back its publisher; 0: the server
+    /// itself. Opaque here.
+    pub publisher: u64,
+    /// The end of its Message Expiry Interval.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ApplicationMessage {
+    /// Whether the Message Expiry Interval has passed.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// The Message Expiry Interval to forward: what is left of it in seconds, rounded up so that a
+    /// message that has not expired never says 0.
+    pub(crate) fn remaining_expiry(&self, now: Timestamp) -> Option<u32> {
+        let left = self.expires_at?.saturating_since(now).div_ceil(1_000);
+        Some(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+/// The Subscription Identifiers that go with one delivery.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum SubscriptionIdSet {
+    /// No matching subscription has one.
+    #[default]
+    None,
+    /// One.
+    One(u32),
+    /// Two or more. A thin pointer: a delivery stays within 32 bytes.
+    Many(Arc<Vec<u32>>),
+}
+
+impl SubscriptionIdSet {
+    /// The identifiers in the order they were added.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::None => &[],
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Many(ids) => ids,
+        }
+    }
+
+    /// Adds an identifier.
+    pub fn push(&mut self, id: u32) {
+        match self {
+            Self::None => *self = Self::One(id),
+            Self::One(first) => *self = Self::Many(Arc::new(vec![*first, id])),
+            Self::Many(ids) => Arc::make_mut(ids).push(id),
+        }
+    }
+}
+
+impl FromIterator<u32> for SubscriptionIdSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        let mut set = Self::None;
+        ids.into_iter().for_each(|id| set.push(id));
+        set
+    }
+}
+
+/// One message for one session.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The message.
+    pub message: Arc<ApplicationMessage>,
+    /// The QoS to deliver with: the lesser of the published and the granted one.
+    pub qos: QoS,
+    /// The RETAIN flag on the wire.
+    pub retain: bool,
+    /// Identifiers of the subscriptions that matched.
+    pub subscription_ids: SubscriptionIdSet,
+    /// The shared group that chose this session.
+    pub group: Option<NonZeroU32>,
+}
+
+impl Delivery {
+    /// Bytes accounted for one waiting or in-flight delivery: the reference and what it refers to.
+    pub(crate) fn bytes(&self) -> u64 {
+        (size_of::<Self>() + size_of::<ApplicationMessage>() + self.message.body.heap_len()) as u64
+    }
+}
+
+/// A message that will not reach this client, with the reason.
+#[derive(Clone, Debug)]
+pub struct Dropped {
+    /// The message.
+    pub message: Arc<ApplicationMessage>,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Why a message was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum DropReason {
+    /// The session's queue had as many messages as it may.
+    QueueFullMessages,
+    /// The session's queue had as many bytes as it may.
+    QueueFullBytes,
+    /// The Message Expiry Interval passed before delivery began.
+    Expired,
+    /// The packet is larger than the client's Maximum Packet Size.
+    PacketTooLarge,
+    /// QoS 0 for a client that is offline, and the policy does not store such.
+    OfflineQos0,
+    /// The session ended before the client acknowledged it.
+    SessionEnded,
+    /// Inbound: the topic name is longer or deeper than the policy allows.
+    TopicLimit,
+    /// Inbound: the payload is not the UTF-8 that its Payload Format Indicator promises.
+    PayloadFormatInvalid,
+}
+
+impl DropReason {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::QueueFullMessages,
+        Self::QueueFullBytes,
+        Self::Expired,
+        Self::PacketTooLarge,
+        Self::OfflineQos0,
+        Self::SessionEnded,
+        Self::TopicLimit,
+        Self::PayloadFormatInvalid,
+    ];
+
+    /// The reason's name in metrics and in the list of recent drops.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFullMessages => "queue_full_messages",
+            Self::QueueFullBytes => "queue_full_bytes",
+            Self::Expired => "expired",
+            Self::PacketTooLarge => "packet_too_large",
+            Self::OfflineQos0 => "offline_qos0",
+            Self::SessionEnded => "session_ended",
+            Self::TopicLimit => "topic_limit",
+            Self::PayloadFormatInvalid => "payload_format_invalid",
+        }
+    }
+}
+
+/// What became of a delivery that was handed to a session.
+#[derive(Clone, Debug)]
+#[must_use = "a drop that nobody counts is a silent one"]
+pub enum Delivered {
+    /// It waits for transmission.
+    Queued,
+    /// It waits for transmission; these older ones made room (oldest first).
+    QueuedDropping(Vec<Dropped>),
+    /// It was dropped.
+    Dropped(DropReason),
+}

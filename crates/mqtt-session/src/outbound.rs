@@ -1,0 +1,537 @@
+//! Messages to the client: waiting, in flight, acknowledged.
+//!
+//! Invariants: a packet identifier is not reused while it is in flight, for identifiers in flight are
+//! consecutive and new ones are taken at the end; messages leave in the order they were delivered in,
+//! except that QoS 0 passes a QoS 1 or 2 message that the window holds back.
+//!
+//! Deliberately absent: bytes; see `transmit.rs`.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use mqtt_proto::{
+    AckProperties, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode,
+};
+
+use crate::{
+    Action, Delivered, Delivery, DropReason, Dropped, Policy, Qos0Inbox, QueueFull, Session,
+    Timestamp, Violation,
+};
+
+/// Slots that a drained queue keeps until the client pings or leaves, so that a steady trickle of
+/// messages does not allocate each time.
+const SPARE_SLOTS: usize = 32;
+
+/// Identifiers from the oldest to the newest in flight, as a multiple of the window: room for a client
+/// that acknowledges out of order, without growing by those it never acknowledges.
+const SPAN_PER_WINDOW: usize = 8;
+
+/// A QoS 0 delivery that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingQos0 {
+    pub(crate) delivery: Delivery,
+    /// How many QoS 1 and 2 deliveries go before it, counted as [`Outbound::taken`] is.
+    behind: u32,
+}
+
+/// QoS 1 and 2 deliveries.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    /// Waiting.
+    pub(crate) queue: VecDeque<Delivery>,
+    /// In flight; packet identifiers are consecutive and end before the session's next one.
+    pub(crate) slots: VecDeque<Slot>,
+    /// The first so many slots need not be sent on this network connection, or not any more. The next
+    /// one, if any, waits to be sent again: it is not acknowledged.
+    pub(crate) sent: usize,
+    /// Slots among these that are not acknowledged.
+    pub(crate) awaiting: usize,
+    /// Slots that are not acknowledged.
+    live: usize,
+    /// Deliveries that ever left `queue`, wrapping around.
+    taken: u32,
+}
+
+/// The state of one packet identifier.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// Done, but an older one is not.
+    Acknowledged,
+    /// PUBLISH was sent: waits for PUBACK or PUBREC.
+    Publish(Delivery),
+    /// PUBREC came: waits for PUBCOMP.
+    PubRel,
+}
+
+/// What an acknowledgement does to a slot.
+enum Step {
+    /// The delivery is over.
+    Finish,
+    /// PUBREL is next.
+    Release,
+    /// The acknowledgement changes nothing.
+    Keep,
+}
+
+impl Outbound {
+    /// Whether another QoS 1 or 2 message may be sent.
+    #[inline]
+    pub(crate) fn is_open(&self, window: u16) -> bool {
+        let window = usize::from(window);
+        let span = (window * SPAN_PER_WINDOW).min(usize::from(u16::MAX));
+        // [MQTT-3.3.4-9] [MQTT-4.9.0-2]; what has to be sent again goes first [MQTT-4.6.0-1].
+        self.awaiting < window && self.sent == self.slots.len() && self.slots.len() < span
+    }
+
+    /// Whether there is something to send again, and room for it.
+    #[inline]
+    pub(crate) fn can_resend(&self, window: u16) -> bool {
+        match self.slots.get(self.sent) {
+            // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
+            Some(Slot::Publish(_)) => self.awaiting < usize::from(window),
+            Some(Slot::PubRel) => true,
+            Some(Slot::Acknowledged) | None => false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take_waiting(&mut self) -> Option<Delivery> {
+        let delivery = self.queue.pop_front()?;
+        self.taken = self.taken.wrapping_add(1);
+        Some(delivery)
+    }
+
+    /// A message was sent for the first time, with the session's next identifier.
+    #[inline]
+    pub(crate) fn start(&mut self, delivery: Delivery) {
+        self.slots.push_back(Slot::Publish(delivery));
+        self.sent += 1;
+        self.awaiting += 1;
+        self.live += 1;
+    }
+
+    /// Frees acknowledged identifiers at the front.
+    pub(crate) fn trim(&mut self) {
+        while let Some(Slot::Acknowledged) = self.slots.front() {
+            self.slots.pop_front();
+            self.sent = self.sent.saturating_sub(1);
+        }
+    }
+
+    /// Ends the slot at `index` and returns its message, if it still has one.
+    pub(crate) fn finish(&mut self, index: usize) -> Option<Delivery> {
+        let slot = std::mem::replace(self.slots.get_mut(index)?, Slot::Acknowledged);
+        if !matches!(slot, Slot::Acknowledged) {
+            self.live -= 1;
+            if index < self.sent {
+                self.awaiting -= 1;
+            }
+        }
+        self.skip_acknowledged();
+        match slot {
+            Slot::Publish(delivery) => Some(delivery),
+            Slot::Acknowledged | Slot::PubRel => None,
+        }
+    }
+
+    /// The next slot was sent again.
+    pub(crate) fn mark_sent(&mut self) {
+        self.sent += 1;
+        self.awaiting += 1;
+        self.skip_acknowledged();
+    }
+
+    fn skip_acknowledged(&mut self) {
+        while let Some(Slot::Acknowledged) = self.slots.get(self.sent) {
+            self.sent += 1;
+        }
+    }
+
+    /// The position of an identifier in flight.
+    fn index_of(&self, packet_id: PacketId, next: PacketId) -> Option<usize> {
+        // Identifiers go round from 65,535 to 1.
+        let back = (u32::from(next.get()) + 65_535 - u32::from(packet_id.get())) % 65_535;
+        let back = if back == 0 { 65_535 } else { back as usize };
+        self.slots.len().checked_sub(back)
+    }
+
+    /// The identifier of the slot at `index`.
+    pub(crate) fn id_at(&self, index: usize, next: PacketId) -> PacketId {
+        let back = (self.slots.len() - index) as u32;
+        let id = (u32::from(next.get()) + 65_534 - back) % 65_535 + 1;
+        u16::try_from(id)
+            .ok()
+            .and_then(PacketId::new)
+            .unwrap_or(PacketId::FIRST)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.slots.is_empty()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.queue.capacity() * size_of::<Delivery>()
+            + self.slots.capacity() * size_of::<Slot>()
+    }
+}
+
+impl Session {
+    /// Hands a message to the session. Constant time.
+    pub fn deliver(&mut self, delivery: Delivery, policy: &Policy, now: Timestamp) -> Delivered {
+        let qos0 = delivery.qos == QoS::AtMostOnce;
+        if qos0 && !self.online && policy.qos0_inbox == Qos0Inbox::Never {
+            return Delivered::Dropped(DropReason::OfflineQos0);
+        }
+        let bytes = delivery.bytes();
+        let mut made_room = Vec::new();
+        while let Some(limit) = self.full(bytes, policy) {
+            match self.make_room(qos0, bytes, limit, policy, now) {
+                Some(dropped) => made_room.push(dropped),
+                // Dropping the oldest stops where there is none left, which `make_room` foresees.
+                None => return Delivered::Dropped(limit),
+            }
+        }
+        self.queue_bytes += bytes;
+        if qos0 {
+            let behind = self.outbound.as_ref().map_or(0, |outbound| {
+                outbound.taken.wrapping_add(outbound.queue.len() as u32)
+            });
+            self.qos0.push_back(WaitingQos0 { delivery, behind });
+        } else {
+            self.outbound
+                .get_or_insert_default()
+                .queue
+                .push_back(delivery);
+        }
+        if made_room.is_empty() {
+            Delivered::Queued
+        } else {
+            Delivered::QueuedDropping(made_room)
+        }
+    }
+
+    /// The limit that a message of this size would break.
+    #[inline]
+    fn full(&self, bytes: u64, policy: &Policy) -> Option<DropReason> {
+        if self.queue_len() >= policy.queue_messages as usize {
+            return Some(DropReason::QueueFullMessages);
+        }
+        (self.queue_bytes + bytes > policy.queue_bytes).then_some(DropReason::QueueFullBytes)
+    }
+
+    /// Drops the oldest waiting message, if the policy says so or it has expired, and if that helps.
+    fn make_room(
+        &mut self,
+        qos0: bool,
+        bytes: u64,
+        limit: DropReason,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Dropped> {
+        let oldest = self.oldest_waiting()?;
+        let expired = oldest.message.is_expired(now);
+        let after = self.queue_bytes - oldest.bytes() + bytes;
+        let helps = if !qos0 && policy.queue_full == QueueFull::DropOldest {
+            let in_flight = self
+                .outbound
+                .as_ref()
+                .map_or(0, |outbound| outbound.in_flight_bytes());
+            in_flight + bytes <= policy.queue_bytes
+        } else {
+            // [MQTT-3.3.2-5] an expired message is to go anyhow.
+            expired && after <= policy.queue_bytes
+        };
+        if !helps {
+            return None;
+        }
+        let reason = if expired { DropReason::Expired } else { limit };
+        let message = self.pop_oldest()?.message;
+        Some(Dropped { message, reason })
+    }
+
+    /// Whether the first waiting QoS 0 message is older than the first QoS 1 or 2 one.
+    #[inline]
+    pub(crate) fn is_qos0_next(&self) -> bool {
+        match (self.qos0.front(), &self.outbound) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(waiting), Some(outbound)) => {
+                // Counters wrap around; the queue is far shorter than half their range.
+                let ahead = waiting.behind.wrapping_sub(outbound.taken) as i32;
+                outbound.queue.is_empty() || ahead <= 0
+            }
+        }
+    }
+
+    fn oldest_waiting(&self) -> Option<&Delivery> {
+        if self.is_qos0_next() {
+            return self.qos0.front().map(|waiting| &waiting.delivery);
+        }
+        self.outbound.as_ref()?.queue.front()
+    }
+
+    fn pop_oldest(&mut self) -> Option<Delivery> {
+        let delivery = if self.is_qos0_next() {
+            self.qos0.pop_front()?.delivery
+        } else {
+            self.outbound.as_mut()?.take_waiting()?
+        };
+        self.queue_bytes -= delivery.bytes();
+        Some(delivery)
+    }
+
+    pub(crate) fn handle_puback<'a>(&mut self, ack: &PubAck<'_>) -> Result<Action<'a>, Violation> {
+        self.acknowledge(ack.packet_id, PacketType::PubAck, |slot| match slot {
+            // [MQTT-4.4.0-2] [MQTT-4.8.2-6] an error ends the delivery as well.
+            Slot::Publish(delivery) if delivery.qos == QoS::AtLeastOnce => Some(Step::Finish),
+            Slot::Acknowledged => Some(Step::Keep),
+            Slot::Publish(_) | Slot::PubRel => None,
+        })?;
+        Ok(Action::Acknowledged)
+    }
+
+    pub(crate) fn handle_pubrec<'a>(&mut self, ack: &PubRec<'_>) -> Result<Action<'a>, Violation> {
+        let step = self.acknowledge(ack.packet_id, PacketType::PubRec, |slot| match slot {
+            Slot::Publish(delivery) if delivery.qos == QoS::ExactlyOnce => {
+                // [MQTT-4.3.3-4] PUBREL only for a reason code below 0x80; [MQTT-4.4.0-2]
+                // [MQTT-4.8.2-6] any other ends the delivery.
+                Some(if ack.reason.is_error() {
+                    Step::Finish
+                } else {
+                    Step::Release
+                })
+            }
+            Slot::PubRel if !ack.reason.is_error() => Some(Step::Release),
+            Slot::PubRel => Some(Step::Finish),
+            Slot::Acknowledged => Some(Step::Keep),
+            Slot::Publish(_) => None,
+        })?;
+        let reason = match step {
+            Step::Finish => return Ok(Action::Acknowledged),
+            Step::Release => ReasonCode::Success,
+            Step::Keep if ack.reason.is_error() => return Ok(Action::None),
+            Step::Keep if self.version.is_v5() => ReasonCode::PacketIdentifierNotFound,
+            Step::Keep => ReasonCode::Success,
+        };
+        self.send_pubrel(ack.packet_id, reason);
+        Ok(Action::None)
+    }
+
+    pub(crate) fn handle_pubcomp<'a>(
+        &mut self,
+        ack: &PubComp<'_>,
+    ) -> Result<Action<'a>, Violation> {
+        self.acknowledge(ack.packet_id, PacketType::PubComp, |slot| match slot {
+            Slot::PubRel => Some(Step::Finish),
+            Slot::Acknowledged => Some(Step::Keep),
+            // [MQTT-4.3.3-5] the message stays unacknowledged until PUBREC.
+            Slot::Publish(_) => None,
+        })?;
+        Ok(Action::Acknowledged)
+    }
+
+    pub(crate) fn send_pubrel(&mut self, packet_id: PacketId, reason: ReasonCode) {
+        self.push_control(|version, out| {
+            PubRel {
+                packet_id,
+                reason,
+                properties: AckProperties::default(),
+            }
+            .encode(version, out)
+        });
+    }
+
+    /// Applies an acknowledgement; one for an identifier that is not in flight counts as for one that
+    /// is done.
+    fn acknowledge(
+        &mut self,
+        packet_id: PacketId,
+        kind: PacketType,
+        step: impl FnOnce(&Slot) -> Option<Step>,
+    ) -> Result<Step, Violation> {
+        let next = self.next_packet_id;
+        let Some(outbound) = &mut self.outbound else {
+            return Ok(Step::Keep);
+        };
+        let Some(index) = outbound.index_of(packet_id, next) else {
+            return Ok(Step::Keep);
+        };
+        let Some(slot) = outbound.slots.get_mut(index) else {
+            return Ok(Step::Keep);
+        };
+        let step = step(slot).ok_or(Violation::UnexpectedAcknowledgement(kind))?;
+        let freed = match step {
+            Step::Keep => None,
+            Step::Finish => outbound.finish(index),
+            // [MQTT-4.3.3-6] the message is not sent again from here on, so it is let go.
+            Step::Release => match std::mem::replace(slot, Slot::PubRel) {
+                Slot::Publish(delivery) => Some(delivery),
+                Slot::Acknowledged | Slot::PubRel => None,
+            },
+        };
+        outbound.trim();
+        if let Some(delivery) = freed {
+            self.queue_bytes -= delivery.bytes();
+        }
+        Ok(step)
+    }
+
+    /// Takes the deliveries of one shared group that the client has not got: those that wait, and,
+    /// while the client is offline, QoS 1 ones that it did not acknowledge. A QoS 2 message that was
+    /// sent stays with its client [MQTT-4.8.2-4]; what was sent to a client that is online is
+    /// completed [MQTT-3.10.4-3].
+    pub fn take_group(&mut self, group: NonZeroU32) -> Vec<Delivery> {
+        let mut taken = Vec::new();
+        let in_group = |delivery: &Delivery| delivery.group == Some(group);
+        if let Some(outbound) = &mut self.outbound {
+            for index in 0..if self.online { 0 } else { outbound.slots.len() } {
+                if let Some(Slot::Publish(delivery)) = outbound.slots.get(index)
+                    && delivery.qos == QoS::AtLeastOnce
+                    && in_group(delivery)
+                {
+                    taken.extend(outbound.finish(index));
+                }
+            }
+            outbound.trim();
+            if outbound.queue.iter().any(in_group) {
+                let (theirs, ours): (Vec<_>, Vec<_>) = outbound.queue.drain(..).partition(in_group);
+                outbound.queue = ours.into();
+                outbound.taken = outbound.taken.wrapping_add(theirs.len() as u32);
+                taken.extend(theirs);
+            }
+        }
+        if self.qos0.iter().any(|waiting| in_group(&waiting.delivery)) {
+            let (theirs, ours): (Vec<_>, Vec<_>) = self
+                .qos0
+                .drain(..)
+                .partition(|waiting| in_group(&waiting.delivery));
+            self.qos0 = ours.into();
+            taken.extend(theirs.into_iter().map(|waiting| waiting.delivery));
+        }
+        self.queue_bytes -= taken.iter().map(Delivery::bytes).sum::<u64>();
+        taken
+    }
+
+    /// Takes every delivery, oldest first; with each, whether it was sent already.
+    pub(crate) fn take_all(&mut self) -> Vec<(Delivery, bool)> {
+        let mut taken = Vec::new();
+        if let Some(outbound) = &mut self.outbound {
+            for index in 0..outbound.slots.len() {
+                taken.extend(outbound.finish(index).map(|delivery| (delivery, true)));
+            }
+            outbound.trim();
+        }
+        self.queue_bytes -= taken
+            .iter()
+            .map(|(delivery, _)| delivery.bytes())
+            .sum::<u64>();
+        while let Some(delivery) = self.pop_oldest() {
+            taken.push((delivery, false));
+        }
+        taken
+    }
+
+    /// The network connection is gone: everything in flight has to be sent again on the next one
+    /// [MQTT-4.4.0-1] [MQTT3-4.4.0-1].
+    pub(crate) fn detach_outbound(&mut self) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.sent = 0;
+            outbound.awaiting = 0;
+        }
+    }
+
+    /// Frees what drained queues keep for the next message.
+    pub fn release_spare(&mut self) {
+        self.release_inbound();
+        if self.qos0.is_empty() {
+            self.qos0 = VecDeque::new();
+            if self
+                .outbound
+                .as_ref()
+                .is_some_and(|outbound| outbound.is_empty())
+            {
+                self.outbound = None;
+            }
+        }
+        self.shrink_drained(0);
+    }
+
+    /// Frees drained queues that are larger than a trickle needs.
+    #[inline]
+    pub(crate) fn shrink_drained(&mut self, spare: usize) {
+        if self.qos0.is_empty() && self.qos0.capacity() > spare {
+            self.qos0 = VecDeque::new();
+        }
+        if let Some(outbound) = &mut self.outbound {
+            if outbound.queue.is_empty() && outbound.queue.capacity() > spare {
+                outbound.queue = VecDeque::new();
+            }
+            if outbound.slots.is_empty() && outbound.slots.capacity() > spare {
+                outbound.slots = VecDeque::new();
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn shrink_to_trickle(&mut self) {
+        self.shrink_drained(SPARE_SLOTS);
+    }
+
+    /// [MQTT-4.9.0-1] the window is at least 1 and at most the client's Receive Maximum.
+    #[inline]
+    pub(crate) fn set_window(&mut self, policy: &Policy) {
+        self.window = policy
+            .inflight_maximum
+            .max(1)
+            .min(self.client_receive_maximum);
+    }
+
+    /// Messages that wait, not counting those in flight.
+    #[must_use]
+    pub fn queue_len(&self) -> usize {
+        self.qos0.len()
+            + self
+                .outbound
+                .as_ref()
+                .map_or(0, |outbound| outbound.queue.len())
+    }
+
+    /// Bytes of the messages held, waiting and in flight, as counted against the policy.
+    #[must_use]
+    pub fn queue_bytes(&self) -> u64 {
+        self.queue_bytes
+    }
+
+    /// QoS 1 and 2 messages that are in flight: sent, and not acknowledged to the end.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.outbound.as_ref().map_or(0, |outbound| outbound.live)
+    }
+
+    /// The most QoS 1 and 2 messages in flight on this network connection.
+    #[must_use]
+    pub fn window(&self) -> u16 {
+        self.window
+    }
+
+    /// QoS 1 and 2 messages that could be sent at once if they were delivered now.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        let taken = self
+            .outbound
+            .as_ref()
+            .map_or(0, |outbound| outbound.live + outbound.queue.len());
+        u32::from(self.window).saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+}
+
+impl Outbound {
+    fn in_flight_bytes(&self) -> u64 {
+        let bytes = |slot: &Slot| match slot {
+            Slot::Publish(delivery) => delivery.bytes(),
+            Slot::Acknowledged | Slot::PubRel => 0,
+        };
+        self.slots.iter().map(bytes).sum()
+    }
+}

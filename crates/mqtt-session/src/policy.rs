@@ -1,0 +1,128 @@
+//! The server's settings that a session obeys.
+//!
+//! A session keeps none of them: the current policy is an argument of each call, so that a reload
+//! applies at once. What CONNACK promised a client for its network connection (Receive Maximum,
+//! Topic Alias Maximum) stays as promised until the client reconnects.
+
+use mqtt_proto::QoS;
+
+/// A session expiry interval that never passes.
+pub const NEVER_EXPIRES: u32 = u32::MAX;
+
+/// What happens to a QoS 1 or 2 message that finds the session's queue full. A QoS 0 message that
+/// finds it full is always the one to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueFull {
+    /// The oldest waiting messages make room.
+    DropOldest,
+    /// The new message is dropped.
+    DropNewest,
+}
+
+/// Whether QoS 0 messages are stored for persistent sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Qos0Inbox {
+    /// Stored while the client is offline, delivered directly while it is online.
+    Offline,
+    /// As `Offline`, and through the durable inbox also while the client is online. In memory, where
+    /// this session lives, the two are the same.
+    Always,
+    /// Not stored: dropped while the client is offline.
+    Never,
+}
+
+/// Limits and abilities of the server towards one client.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The highest QoS of messages and subscriptions.
+    pub maximum_qos: QoS,
+    /// Whether retained messages are supported.
+    pub retain_available: bool,
+    /// Whether topic filters may have wildcards.
+    pub wildcard_subscription_available: bool,
+    /// Whether shared subscriptions are supported.
+    pub shared_subscription_available: bool,
+    /// Whether subscription identifiers are supported.
+    pub subscription_identifier_available: bool,
+    /// The most topic aliases that a client may set; 0: none.
+    pub topic_alias_maximum: u16,
+    /// The most topic aliases used towards a client; 0: none.
+    pub topic_alias_maximum_out: u16,
+    /// The longest keep alive of MQTT 5.0 clients in seconds; 0: whatever the client asks. Older
+    /// clients cannot be told another value and keep theirs.
+    pub keep_alive_maximum: u16,
+    /// The longest session expiry interval in seconds; [`NEVER_EXPIRES`]: no limit.
+    pub session_expiry_maximum: u32,
+    /// The session expiry interval in seconds of MQTT 3.1 and 3.1.1 sessions with clean session 0.
+    pub session_expiry_v3: u32,
+    /// Response Information for clients that ask for it.
+    pub response_information: Option<Box<str>>,
+    /// The server named to clients that are sent elsewhere.
+    pub server_reference: Option<Box<str>>,
+    /// Whether a payload that claims to be UTF-8 is checked.
+    pub check_payload_format: bool,
+    /// The most inbound QoS 1 and 2 publications in flight; at least 1.
+    pub receive_maximum: u16,
+    /// The most outbound QoS 1 and 2 publications in flight; less if the client's Receive Maximum is.
+    pub inflight_maximum: u16,
+    /// The largest inbound packet in bytes. The session announces it; whoever reads the socket
+    /// enforces it.
+    pub maximum_packet_size: u32,
+    /// The most levels of a topic name or filter.
+    pub topic_levels: u16,
+    /// The longest topic name or filter in bytes.
+    pub topic_length: u16,
+    /// The most messages that wait for one session; those in flight are limited by their window.
+    pub queue_messages: u32,
+    /// The most bytes of messages that wait or are in flight for one session. A message shared with
+    /// other sessions counts in each.
+    pub queue_bytes: u64,
+    /// What happens at these two limits.
+    pub queue_full: QueueFull,
+    /// The most subscriptions of one session.
+    pub subscriptions: u32,
+    /// Whether QoS 0 messages are stored.
+    pub qos0_inbox: Qos0Inbox,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            maximum_qos: QoS::ExactlyOnce,
+            retain_available: true,
+            wildcard_subscription_available: true,
+            shared_subscription_available: true,
+            subscription_identifier_available: true,
+            topic_alias_maximum: 64,
+            topic_alias_maximum_out: 16,
+            keep_alive_maximum: 0,
+            session_expiry_maximum: NEVER_EXPIRES,
+            session_expiry_v3: NEVER_EXPIRES,
+            response_information: None,
+            server_reference: None,
+            check_payload_format: false,
+            receive_maximum: 1024,
+            inflight_maximum: 128,
+            maximum_packet_size: 2_097_152,
+            topic_levels: 128,
+            topic_length: 65_535,
+            queue_messages: 10_000,
+            queue_bytes: 16_777_216,
+            queue_full: QueueFull::DropNewest,
+            subscriptions: 10_000,
+            qos0_inbox: Qos0Inbox::Offline,
+        }
+    }
+}
+
+impl Policy {
+    /// Whether a topic name or filter is within the limits of length and levels.
+    pub(crate) fn admits_topic(&self, topic: &str) -> bool {
+        if topic.len() > usize::from(self.topic_length) {
+            return false;
+        }
+        let levels = usize::from(self.topic_levels);
+        // A topic has at most as many levels as bytes plus one, so most need no count.
+        topic.len() < levels || topic.bytes().filter(|byte| *byte == b'/').count() < levels
+    }
+}

@@ -1,0 +1,251 @@
+//! The session's state, its facts, and the dispatch of the client's packets.
+//!
+//! Invariant: at most 240 bytes plus what is in use. Parts that most sessions have no use for most of
+//! the time sit behind a box that is freed when they are empty.
+
+use std::collections::VecDeque;
+
+use mqtt_proto::{EncodeError, Packet, PacketId, ProtocolVersion, Subscribe, Unsubscribe};
+
+use crate::alias::{InboundAliases, OutboundAliases};
+use crate::inbound::Inbound;
+use crate::outbound::{Outbound, WaitingQos0};
+use crate::will::Will;
+use crate::{ApplicationMessage, Dropped, Policy, Subscription, Timestamp, Violation};
+
+/// One client's session, and its network connection while there is one.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) client_id: Box<str>,
+    pub(crate) username: Option<Box<str>>,
+    /// Sorted by filter.
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// Encoded packets other than PUBLISH that wait for transmission.
+    pub(crate) control: Vec<u8>,
+    /// QoS 0 deliveries that wait for transmission.
+    pub(crate) qos0: VecDeque<WaitingQos0>,
+    /// QoS 1 and 2 deliveries, waiting and in flight.
+    pub(crate) outbound: Option<Box<Outbound>>,
+    /// QoS 1 and 2 messages from the client that are not finished.
+    pub(crate) inbound: Option<Box<Inbound>>,
+    pub(crate) inbound_aliases: Option<Box<InboundAliases>>,
+    pub(crate) outbound_aliases: Option<Box<OutboundAliases>>,
+    pub(crate) will: Option<Box<Will>>,
+    /// Online: when the last packet came. Offline: when the network connection was closed.
+    pub(crate) since: Timestamp,
+    /// Bytes of all deliveries held, waiting and in flight.
+    pub(crate) queue_bytes: u64,
+    /// Seconds.
+    pub(crate) session_expiry: u32,
+    /// The client's Maximum Packet Size in bytes; `u32::MAX`: none.
+    pub(crate) client_maximum_packet_size: u32,
+    /// Seconds; 0: none.
+    pub(crate) keep_alive: u16,
+    /// The client's Receive Maximum.
+    pub(crate) client_receive_maximum: u16,
+    /// The most QoS 1 and 2 deliveries in flight: the lesser of that and the policy's.
+    pub(crate) window: u16,
+    /// As announced in CONNACK.
+    pub(crate) receive_maximum: u16,
+    /// As announced in CONNACK.
+    pub(crate) topic_alias_maximum: u16,
+    /// The identifier of the next new outbound message.
+    pub(crate) next_packet_id: PacketId,
+    pub(crate) version: ProtocolVersion,
+    pub(crate) online: bool,
+    /// DISCONNECT was sent or received: no packet follows.
+    pub(crate) closing: bool,
+    pub(crate) problem_information: bool,
+    /// CONNECT asked for a session that outlives the network connection.
+    pub(crate) expiry_requested: bool,
+}
+
+/// What the server has to do because of a packet.
+#[derive(Debug)]
+#[must_use = "the client waits for what the server does"]
+pub enum Action<'a> {
+    /// Nothing. There may be something to transmit.
+    None,
+    /// Route the message. If there is a packet identifier, call [`Session::complete_publish`] once
+    /// when all is done, now or later.
+    Publish {
+        /// The message.
+        message: ApplicationMessage,
+        /// Its identifier, with QoS 1 and 2.
+        packet_id: Option<PacketId>,
+    },
+    /// The client's message breaks a limit of the policy. It was answered; count the drop.
+    Refused(Dropped),
+    /// Try [`Session::check_filter`] and subscribe each filter, then call
+    /// [`Session::complete_subscribe`].
+    Subscribe(Subscribe<'a>),
+    /// Unsubscribe each filter, then call [`Session::complete_unsubscribe`].
+    Unsubscribe(Unsubscribe<'a>),
+    /// The client acknowledged something: the window of outbound messages may have moved.
+    Acknowledged,
+    /// The client's DISCONNECT: close the network connection.
+    Disconnect,
+}
+
+impl Session {
+    /// One packet from the client. `key` becomes the publisher of its messages. Answers that need
+    /// nobody else are queued for transmission.
+    ///
+    /// # Errors
+    /// What the client did wrong. Then call [`Self::disconnect_for`] and close.
+    pub fn handle_packet<'a>(
+        &mut self,
+        packet: &Packet<'a>,
+        key: u64,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Action<'a>, Violation> {
+        // [MQTT-3.14.4-1] the connection is over: what is still in the pipe is not processed.
+        if !self.online || self.closing {
+            return Ok(Action::None);
+        }
+        self.since = now;
+        match packet {
+            Packet::Publish(publish) => self.handle_publish(publish, key, policy, now),
+            Packet::PubAck(ack) => self.handle_puback(ack),
+            Packet::PubRec(ack) => self.handle_pubrec(ack),
+            Packet::PubRel(ack) => self.handle_pubrel(ack),
+            Packet::PubComp(ack) => self.handle_pubcomp(ack),
+            Packet::Subscribe(subscribe) => self.handle_subscribe(subscribe, policy),
+            Packet::Unsubscribe(unsubscribe) => Ok(self.handle_unsubscribe(unsubscribe)),
+            Packet::PingReq => {
+                // [MQTT-3.12.4-1] [MQTT3-3.12.4-1]
+                self.push_control(|version, out| Packet::PingResp.encode(version, out));
+                // A client that pings has nothing else to say: a good time to be small.
+                self.release_spare();
+                Ok(Action::None)
+            }
+            Packet::Disconnect(disconnect) => self.handle_disconnect(disconnect, policy),
+            // [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
+            Packet::Connect(_) => Err(Violation::SecondConnect),
+            // [MQTT-4.12.0-7]; a CONNECT that names a method is refused, so no AUTH is in order.
+            Packet::Auth(_) => Err(Violation::UnexpectedAuth),
+            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
+                Err(Violation::ServerOnlyPacket(packet.packet_type()))
+            }
+        }
+    }
+
+    /// Queues a packet other than PUBLISH; says whether the client can take it. Completions may come
+    /// late: after DISCONNECT nothing is queued [MQTT-3.14.4-1].
+    pub(crate) fn push_control(
+        &mut self,
+        encode: impl FnOnce(ProtocolVersion, &mut Vec<u8>) -> Result<(), EncodeError>,
+    ) -> bool {
+        if !self.online || self.closing {
+            return false;
+        }
+        let start = self.control.len();
+        let encoded = encode(self.version, &mut self.control);
+        debug_assert_eq!(
+            encoded,
+            Ok(()),
+            "the session makes packets that can be encoded"
+        );
+        // [MQTT-3.1.2-24] never larger than the client's Maximum Packet Size, then [MQTT-3.1.2-25]
+        // as if it had been sent.
+        if self.control.len() - start > self.client_maximum_packet_size as usize {
+            self.control.truncate(start);
+            return false;
+        }
+        true
+    }
+
+    /// The client identifier, as given by the client or assigned by the server.
+    #[must_use]
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// The user name of the last CONNECT.
+    #[must_use]
+    pub fn username(&self) -> Option<&str> {
+        self.username.as_deref()
+    }
+
+    /// The protocol version of the last CONNECT.
+    #[must_use]
+    pub fn version(&self) -> ProtocolVersion {
+        self.version
+    }
+
+    /// Whether there is a network connection.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        self.online
+    }
+
+    /// Whether the session ends with its network connection.
+    #[must_use]
+    pub fn expires_at_close(&self) -> bool {
+        self.session_expiry == 0
+    }
+
+    /// The session expiry interval in seconds; [`crate::NEVER_EXPIRES`]: none.
+    #[must_use]
+    pub fn session_expiry(&self) -> u32 {
+        self.session_expiry
+    }
+
+    /// The keep alive in force, in seconds; 0: none.
+    #[must_use]
+    pub fn keep_alive(&self) -> u16 {
+        self.keep_alive
+    }
+
+    /// Bytes of encoded packets other than PUBLISH that wait for transmission.
+    #[must_use]
+    pub fn control_len(&self) -> usize {
+        self.control.len()
+    }
+
+    /// Bytes on the heap, without the shared messages ([`Self::queue_bytes`]).
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let filters = self
+            .subscriptions
+            .iter()
+            .map(|subscription| subscription.filter.len());
+        self.client_id.len()
+            + self.username.as_ref().map_or(0, |name| name.len())
+            + self.subscriptions.capacity() * size_of::<Subscription>()
+            + filters.sum::<usize>()
+            + self.control.capacity()
+            + self.qos0.capacity() * size_of::<WaitingQos0>()
+            + self
+                .outbound
+                .as_ref()
+                .map_or(0, |outbound| outbound.heap_bytes())
+            + self
+                .inbound
+                .as_ref()
+                .map_or(0, |inbound| inbound.heap_bytes())
+            + self
+                .inbound_aliases
+                .as_ref()
+                .map_or(0, |aliases| aliases.heap_bytes())
+            + self
+                .outbound_aliases
+                .as_ref()
+                .map_or(0, |aliases| aliases.heap_bytes())
+            + self.will.as_ref().map_or(0, |will| will.heap_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_stays_small() {
+        assert!(size_of::<Session>() <= 240, "{}", size_of::<Session>());
+        assert!(size_of::<Subscription>() <= 32);
+        assert!(size_of::<crate::Delivery>() <= 32);
+        assert!(size_of::<ApplicationMessage>() <= 72);
+    }
+}

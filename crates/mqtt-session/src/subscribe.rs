@@ -1,0 +1,194 @@
+//! SUBSCRIBE and UNSUBSCRIBE, their answers, and the session's table of subscriptions.
+//!
+//! Deliberately absent: matching, shared groups, retained messages: the server does those between
+//! the action and its completion.
+
+use std::num::NonZeroU32;
+
+use mqtt_proto::{
+    AckProperties, PacketId, ProtocolVersion, ReasonCode, SubAck, Subscribe, SubscriptionFilter,
+    SubscriptionOptions, UnsubAck, Unsubscribe,
+};
+
+use crate::{Action, Policy, Session, Violation};
+
+/// One subscription of a session.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// The filter as the client wrote it, a `$share/…` prefix included.
+    pub filter: Box<str>,
+    /// The options as granted.
+    pub options: SubscriptionOptions,
+    /// The Subscription Identifier.
+    pub id: Option<u32>,
+    /// The shared group it makes the session a member of.
+    pub group: Option<NonZeroU32>,
+}
+
+impl Session {
+    /// The reason code for one filter of a SUBSCRIBE under the policy: the filter taken apart and the
+    /// options to grant.
+    ///
+    /// # Errors
+    /// The reason code for this filter in SUBACK.
+    pub fn check_filter<'f>(
+        &self,
+        filter: &'f str,
+        options: SubscriptionOptions,
+        policy: &Policy,
+    ) -> Result<(SubscriptionFilter<'f>, SubscriptionOptions), ReasonCode> {
+        // [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+        let parsed =
+            SubscriptionFilter::parse(filter).map_err(|_| ReasonCode::TopicFilterInvalid)?;
+        if !policy.admits_topic(parsed.filter) {
+            return Err(ReasonCode::TopicFilterInvalid);
+        }
+        if parsed.shared.is_some() && !policy.shared_subscription_available {
+            return Err(ReasonCode::SharedSubscriptionsNotSupported);
+        }
+        // [MQTT3-3.8.3-2]
+        if !policy.wildcard_subscription_available && parsed.filter.contains(['+', '#']) {
+            return Err(ReasonCode::WildcardSubscriptionsNotSupported);
+        }
+        let full = self.subscriptions.len() >= policy.subscriptions as usize;
+        if full && self.subscription(filter).is_none() {
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        // [MQTT-3.2.2-10] a higher QoS is asked for in vain, not in error.
+        let qos = options.qos.min(policy.maximum_qos);
+        Ok((parsed, SubscriptionOptions { qos, ..options }))
+    }
+
+    /// Queues SUBACK: one reason code per filter, in their order.
+    pub fn complete_subscribe(&mut self, packet_id: PacketId, reasons: &[ReasonCode]) {
+        let properties = AckProperties::default();
+        // [MQTT31-5] 3.1 has no code for a refusal: what is refused looks granted, and brings nothing.
+        let granted_at_most: Vec<ReasonCode>;
+        let mut reasons = reasons;
+        if self.version == ProtocolVersion::V3_1 {
+            let known = |reason: &ReasonCode| {
+                if reason.is_error() {
+                    ReasonCode::Success
+                } else {
+                    *reason
+                }
+            };
+            granted_at_most = reasons.iter().map(known).collect();
+            reasons = &granted_at_most;
+        }
+        // [MQTT-3.8.4-1] [MQTT-3.8.4-2] [MQTT-3.8.4-6] [MQTT3-3.8.4-1] [MQTT3-3.8.4-2]
+        self.push_control(|version, out| {
+            SubAck {
+                packet_id,
+                properties,
+                reasons: reasons.into(),
+            }
+            .encode(version, out)
+        });
+    }
+
+    /// Queues UNSUBACK: one reason code per filter, in their order.
+    pub fn complete_unsubscribe(&mut self, packet_id: PacketId, reasons: &[ReasonCode]) {
+        let properties = AckProperties::default();
+        // [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT3-3.10.4-4] [MQTT3-3.10.4-5]
+        self.push_control(|version, out| {
+            UnsubAck {
+                packet_id,
+                properties,
+                reasons: reasons.into(),
+            }
+            .encode(version, out)
+        });
+    }
+
+    /// The session's subscriptions, sorted by filter.
+    #[must_use]
+    pub fn subscriptions(&self) -> &[Subscription] {
+        &self.subscriptions
+    }
+
+    /// The subscription with exactly this filter.
+    #[must_use]
+    pub fn subscription(&self, filter: &str) -> Option<&Subscription> {
+        self.find_subscription(filter)
+            .ok()
+            .and_then(|index| self.subscriptions.get(index))
+    }
+
+    /// Adds a subscription, or replaces the one with the same filter [MQTT-3.8.4-3]
+    /// [MQTT3-3.8.4-3]; returns the replaced one.
+    pub fn add_subscription(&mut self, subscription: Subscription) -> Option<Subscription> {
+        match self.find_subscription(&subscription.filter) {
+            Ok(index) => Some(std::mem::replace(
+                &mut self.subscriptions[index],
+                subscription,
+            )),
+            Err(index) => {
+                if self.subscriptions.is_empty() {
+                    // Most clients have one subscription.
+                    self.subscriptions.reserve_exact(1);
+                }
+                self.subscriptions.insert(index, subscription);
+                None
+            }
+        }
+    }
+
+    /// Removes the subscription with exactly this filter [MQTT-3.10.4-1] [MQTT3-3.10.4-1].
+    pub fn remove_subscription(&mut self, filter: &str) -> Option<Subscription> {
+        let index = self.find_subscription(filter).ok()?;
+        let removed = self.subscriptions.remove(index);
+        if self.subscriptions.is_empty() {
+            self.subscriptions = Vec::new();
+        }
+        Some(removed)
+    }
+
+    fn find_subscription(&self, filter: &str) -> Result<usize, usize> {
+        self.subscriptions
+            .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
+    }
+
+    pub(crate) fn handle_subscribe<'a>(
+        &mut self,
+        subscribe: &Subscribe<'a>,
+        policy: &Policy,
+    ) -> Result<Action<'a>, Violation> {
+        for (filter, options) in subscribe.filters.iter() {
+            // [MQTT-3.8.3-4]
+            let shared =
+                || SubscriptionFilter::parse(filter).is_ok_and(|filter| filter.shared.is_some());
+            if options.no_local && shared() {
+                return Err(Violation::NoLocalOnSharedSubscription);
+            }
+        }
+        let refusal = if subscribe.properties.subscription_id.is_some()
+            && !policy.subscription_identifier_available
+        {
+            Some(ReasonCode::SubscriptionIdentifiersNotSupported)
+        } else {
+            self.refuse_id_in_use(subscribe.packet_id)
+        };
+        if let Some(reason) = refusal {
+            self.complete_subscribe(subscribe.packet_id, &vec![reason; subscribe.filters.len()]);
+            return Ok(Action::None);
+        }
+        Ok(Action::Subscribe(*subscribe))
+    }
+
+    pub(crate) fn handle_unsubscribe<'a>(&mut self, unsubscribe: &Unsubscribe<'a>) -> Action<'a> {
+        if let Some(reason) = self.refuse_id_in_use(unsubscribe.packet_id) {
+            let reasons = vec![reason; unsubscribe.filters.len()];
+            self.complete_unsubscribe(unsubscribe.packet_id, &reasons);
+            return Action::None;
+        }
+        Action::Unsubscribe(*unsubscribe)
+    }
+
+    /// [MQTT-2.2.1-3] the client's packets share one space of identifiers. Before 5.0 there is no
+    /// code to say so, and the packet is taken.
+    fn refuse_id_in_use(&self, packet_id: PacketId) -> Option<ReasonCode> {
+        (self.version.is_v5() && self.is_inbound_id_in_use(packet_id))
+            .then_some(ReasonCode::PacketIdentifierInUse)
+    }
+}

@@ -1,0 +1,85 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use super::driver::check;
+
+/// [MQTT-3.8.4-1] [MQTT-3.8.4-2] [MQTT-3.8.4-5] [MQTT-3.8.4-6] [MQTT-3.8.4-7] [MQTT-3.9.3-1]
+/// [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT3-3.8.4-1] [MQTT3-3.8.4-2] [MQTT3-3.10.4-4] [MQTT3-3.10.4-5]
+#[test]
+fn each_filter_gets_its_code() {
+    check(
+        "% levels=3
+         > CONNECT
+         < CONNACK
+         > SUBSCRIBE id=9 qos=2 filter=a/+ filter=a# filter=$share/g/a filter=$share/g filter=a/b/c/d
+         < SUBACK id=9 reasons=0x02,0x8F,0x02,0x8F,0x8F
+         > UNSUBSCRIBE id=9 filter=a/+
+         < UNSUBACK id=9 reasons=0x00
+         > UNSUBSCRIBE id=9 filter=a/+
+         < UNSUBACK id=9 reasons=0x11",
+    );
+    check(
+        "> CONNECT v=3.1.1 clean
+         < CONNACK
+         > SUBSCRIBE id=9 qos=2 filter=a/+ filter=a#
+         < SUBACK id=9 reasons=0x02,0x80
+         > UNSUBSCRIBE id=9 filter=a/+
+         < UNSUBACK id=9",
+    );
+}
+
+/// [MQTT-3.2.2-10] [MQTT3-3.8.3-2]
+#[test]
+fn what_the_policy_does_not_offer() {
+    check(
+        "% maximum_qos=1 wildcard=0 shared=0 subids=0
+         > CONNECT
+         < CONNACK maximum_qos=1 wildcard=false subids=false shared=false
+         > SUBSCRIBE id=1 qos=2 filter=a filter=a/+ filter=$queue/a filter=$oshare/g/a
+         < SUBACK id=1 reasons=0x01,0xA2,0x9E,0x9E
+         > SUBSCRIBE id=1 filter=a filter=b subid=5
+         < SUBACK id=1 reasons=0xA1,0xA1",
+    );
+}
+
+/// [MQTT-3.8.4-3] [MQTT3-3.8.4-3] replacing a subscription needs no room.
+#[test]
+fn subscriptions_are_limited() {
+    check(
+        "% subscriptions=2
+         > CONNECT
+         < CONNACK
+         > SUBSCRIBE id=1 filter=b filter=a filter=c
+         < SUBACK id=1 reasons=0x00,0x00,0x97
+         > SUBSCRIBE id=1 filter=a filter=b qos=1
+         < SUBACK id=1 reasons=0x01,0x01",
+    );
+}
+
+/// [MQTT-3.8.3-4] for each kind of shared subscription; the codec refuses `$share` by itself.
+#[test]
+fn no_local_on_a_shared_subscription() {
+    for filter in ["$queue/a", "$oshare/g/a"] {
+        check(&format!(
+            "> CONNECT
+             < CONNACK
+             > SUBSCRIBE id=1 filter={filter} no_local
+             ! violation NoLocalOnSharedSubscription
+             < DISCONNECT reason=0x82 words
+             < close
+             ! ended"
+        ));
+    }
+}
+
+/// A completion that comes after the end of the connection does no harm.
+#[test]
+fn late_completions() {
+    check(
+        "> CONNECT expiry=9
+         < CONNACK
+         $ close
+         $ suback id=1 reasons=0x00
+         > CONNECT expiry=9
+         < CONNACK session_present",
+    );
+}
