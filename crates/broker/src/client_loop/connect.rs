@@ -1,0 +1,296 @@
+//! From CONNECT to a session.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
+use mqtt_session::{Session, Timestamp, check_connect, encode_refusal};
+use net::{ConnectionId, Key, Next, RateBucket};
+
+use super::{Client, ClientLoop, HAS_SESSION, LoopIo};
+use crate::key::SessionKey;
+use crate::node::Pressure;
+use crate::registry::Claim;
+
+impl ClientLoop {
+    /// The first packet of a connection.
+    pub(super) fn connect(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        packet_type: PacketType,
+        frame: &[u8],
+    ) -> Next {
+        let peer = io.peer(connection).map(tracing::field::display);
+        if packet_type != PacketType::Connect {
+            // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
+            tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
+            io.send_last(connection, Vec::new());
+            return Next::Read;
+        }
+        let connect = match Packet::decode(frame, ProtocolVersion::V5) {
+            Ok(Packet::Connect(connect)) => connect,
+            Ok(_) => return Next::Close,
+            Err(error) => {
+                tracing::info!(peer, %error, statement = error.statement(), "a CONNECT cannot be read");
+                self.refuse(io, connection, answer_to(frame, error.reason_code()));
+                return Next::Read;
+            }
+        };
+        let version = connect.version;
+        if let Err(reason) = self.admit(io, connection, &connect) {
+            tracing::info!(
+                client_id = connect.client_id,
+                peer,
+                reason = reason.name(),
+                "a client is refused"
+            );
+            self.refuse(io, connection, Some((version, reason)));
+            return Next::Read;
+        }
+        let assigned = connect.client_id.is_empty();
+        let client_id = if assigned {
+            self.new_client_id(io)
+        } else {
+            connect.client_id.into()
+        };
+        let key = self.clients.next_key();
+        let session_key = self.session_key(key);
+        match self.node.registry.claim(&client_id, session_key) {
+            Claim::Taken(home) if home.loop_index() != self.index => {
+                return Next::HandOver(home.loop_index());
+            }
+            Claim::Taken(home) => {
+                return self.take_over(io, connection, &connect, client_id, home.key());
+            }
+            Claim::New => {
+                if self.settings.sessions != 0 && self.session_count() >= self.settings.sessions {
+                    self.node.registry.release(&client_id, session_key);
+                    self.refuse(io, connection, Some((version, ReasonCode::QuotaExceeded)));
+                    return Next::Read;
+                }
+                self.open(io, connection, &connect, client_id, assigned);
+            }
+        }
+        Next::Read
+    }
+
+    /// Whether a client may connect, before its session is looked for.
+    fn admit(
+        &self,
+        io: &LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+    ) -> Result<(), ReasonCode> {
+        let settings = &self.settings;
+        check_connect(connect, &settings.policy)?;
+        if self.closing {
+            return Err(ReasonCode::ServerShuttingDown);
+        }
+        let elsewhere = settings.policy.server_reference.is_some();
+        let busy = |reason| {
+            if elsewhere {
+                ReasonCode::UseAnotherServer
+            } else {
+                reason
+            }
+        };
+        if self.node.pressure() == Pressure::Refuse {
+            return Err(busy(ReasonCode::QuotaExceeded));
+        }
+        if settings.connections != 0
+            && self.node.connected.load(Ordering::Relaxed) >= settings.connections
+        {
+            return Err(busy(ReasonCode::QuotaExceeded));
+        }
+        let local = io
+            .peer(connection)
+            .is_some_and(|peer| is_loopback(peer.ip()));
+        if settings.allow_anonymous.unwrap_or(local) {
+            return Ok(());
+        }
+        self.node.explain_anonymous_refusal();
+        Err(ReasonCode::NotAuthorized)
+    }
+
+    /// Answers with a CONNACK, if there is a version to answer in, and closes.
+    fn refuse(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        answer: Option<(ProtocolVersion, ReasonCode)>,
+    ) {
+        self.stats.refused.add(1);
+        let mut bytes = Vec::new();
+        if let Some((version, reason)) = answer {
+            encode_refusal(version, reason, &self.settings.policy, &mut bytes);
+        }
+        // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
+        io.send_last(connection, bytes);
+    }
+
+    /// A client without a session here.
+    fn open(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        client_id: Box<str>,
+        assigned: bool,
+    ) {
+        let now = Timestamp(io.now_ms());
+        let session = Session::open(connect, client_id, assigned, &self.settings.policy, now);
+        let key = self.clients.insert(Client {
+            session,
+            connection: Some(connection),
+            armed_ms: 0,
+            publish_rate: RateBucket::default(),
+            gauge: None,
+            replay: None,
+            hold: None,
+        });
+        self.stats.sessions.add(1);
+        self.attached(io, connection, key);
+    }
+
+    /// A client identifier that has a session in this loop: its connection, if any, is closed, and the
+    /// session goes on or makes room for a new one.
+    fn take_over(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        client_id: Box<str>,
+        key: Key,
+    ) -> Next {
+        if self
+            .clients
+            .get(key)
+            .is_some_and(|client| client.connection.is_some())
+        {
+            // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
+            tracing::info!(
+                client_id = &*client_id,
+                "a new connection takes the session over"
+            );
+            self.stats.takeovers.add(1);
+            self.kick(io, key, ReasonCode::SessionTakenOver);
+        }
+        let now = Timestamp(io.now_ms());
+        match self.clients.get_mut(key) {
+            Some(client) if !connect.clean_start => {
+                client.session.resume(connect, &self.settings.policy, now);
+                client.connection = Some(connection);
+                self.stats.offline.sub(1);
+                self.attached(io, connection, key);
+            }
+            found => {
+                if found.is_some() {
+                    // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session
+                    self.end(io, key);
+                }
+                let key = self.clients.next_key();
+                match self
+                    .node
+                    .registry
+                    .claim(&client_id, SessionKey::new(self.index, key))
+                {
+                    Claim::New => self.open(io, connection, connect, client_id, false),
+                    // Another loop was quicker to claim what has just become free.
+                    Claim::Taken(home) => return Next::HandOver(home.loop_index()),
+                }
+            }
+        }
+        Next::Read
+    }
+
+    /// A connection has its session.
+    fn attached(&mut self, io: &mut LoopIo, connection: ConnectionId, key: Key) {
+        io.set_tag(connection, HAS_SESSION | key.to_bits());
+        self.stats.connects.add(1);
+        self.node.count_connected();
+        self.show_room(key);
+        self.arm_deadline(io, key);
+        io.touch(connection);
+        if let Some(client) = self.clients.get(key) {
+            tracing::debug!(
+                client_id = client.session.client_id(),
+                peer = io.peer(connection).map(tracing::field::display),
+                "connected"
+            );
+        }
+    }
+
+    /// An identifier for a client that asked for one: unique in this node and hard to guess.
+    fn new_client_id(&self, io: &LoopIo) -> Box<str> {
+        use std::hash::BuildHasher;
+        loop {
+            // RandomState is keyed from the system's randomness at each start.
+            let high =
+                self.identifiers
+                    .hash_one((self.index, io.now_ms(), self.stats.connects.get()));
+            let low = self
+                .identifiers
+                .hash_one((high, self.stats.packets_in.get()));
+            let id = format!("auto-{high:016x}{low:016x}");
+            if self.node.registry.find(&id).is_none() {
+                return id.into();
+            }
+        }
+    }
+
+    fn session_count(&self) -> usize {
+        usize::try_from(crate::stats::sum(&self.node.stats, |s| &s.sessions)).unwrap_or(usize::MAX)
+    }
+}
+
+/// 127.0.0.0/8 and ::1, also as IPv4-mapped addresses.
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
+/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1]; a level that is not served is refused in the words of 3.1.1, which
+/// every client understands [MQTT3-3.1.2-2].
+fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, ReasonCode)> {
+    if reason == ReasonCode::UnsupportedProtocolVersion {
+        return Some((ProtocolVersion::V3_1_1, reason));
+    }
+    let header = mqtt_proto::peek_frame(frame, None).ok()??.header_len;
+    frame
+        .get(header..)?
+        .starts_with(b"\0\x04MQTT\x05")
+        .then_some((ProtocolVersion::V5, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_recognised_in_all_its_forms() {
+        for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_loopback(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["192.0.2.1", "::", "::ffff:192.0.2.1"] {
+            assert!(!is_loopback(ip.parse().unwrap()), "{ip}");
+        }
+    }
+
+    #[test]
+    fn only_a_broken_connect_of_5_0_is_answered() {
+        let broken = ReasonCode::MalformedPacket;
+        assert_eq!(
+            answer_to(b"\x10\x0a\0\x04MQTT\x05xyz", broken),
+            Some((ProtocolVersion::V5, broken))
+        );
+        assert_eq!(answer_to(b"\x10\x0a\0\x04MQTT\x04xyz", broken), None);
+        assert_eq!(answer_to(b"\x10\x0a\0\x04HTTP\x05xyz", broken), None);
+        assert_eq!(answer_to(b"\x10", broken), None);
+        let unknown = ReasonCode::UnsupportedProtocolVersion;
+        assert_eq!(
+            answer_to(b"\x10\x0a\0\x04MQTT\x06xyz", unknown),
+            Some((ProtocolVersion::V3_1_1, unknown))
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Back-pressure from a subscriber's queue to its publishers (P8).
+//!
+//! A connected subscriber whose queue of QoS 1 and 2 messages fills up holds back the publishers that
+//! fill it: their connections are not read, TCP does the rest, and nothing is lost. Lest one stuck
+//! subscriber stop its publishers for good, it may do so only for a set time; then they go on, what
+//! does not fit is dropped by the queue's policy, and it holds nobody back until it has drained.
+//!
+//! A message that was on its way between loops when its publisher was held back is queued beyond the
+//! limit: at most what a publisher may send in a turn and what an inbox between loops holds.
+//!
+//! Invariant: each hold is released exactly once, by draining, by time, or by the subscriber's end.
+
+use net::Key;
+
+use super::{ClientLoop, LoopIo, Mail, Timer};
+use crate::key::SessionKey;
+
+/// A session's part in holding back and being held.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    /// How many subscribers hold this session back.
+    by: u32,
+    /// The publishers that this session holds back.
+    of: Vec<SessionKey>,
+    /// When they are let go at the latest; 0: nobody is held.
+    until_ms: u64,
+    /// It held publishers back for the whole time and has not drained since.
+    spent: bool,
+}
+
+impl Hold {
+    pub(super) fn is_held(&self) -> bool {
+        self.by > 0
+    }
+
+    /// Whether this session holds back a publisher.
+    pub(super) fn holds(&self, publisher: u64) -> bool {
+        self.of.iter().any(|held| held.to_bits() == publisher)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.by == 0 && self.of.is_empty() && !self.spent
+    }
+}
+
+/// Publishers that one subscriber holds back at most; further ones are not.
+const PUBLISHERS: usize = 1024;
+
+impl ClientLoop {
+    /// A message was queued for a connected session: when the queue is three quarters full, its
+    /// publisher is held back.
+    pub(super) fn consider_hold(&mut self, io: &mut LoopIo, key: Key, publisher: u64) {
+        let hold_ms = self.settings.hold_publisher_ms;
+        let policy = &self.settings.policy;
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let session = &client.session;
+        let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
+            || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
+        if !full || hold_ms == 0 || !session.is_online() {
+            return;
+        }
+        let Some(publisher) = SessionKey::from_bits(publisher) else {
+            return;
+        };
+        if publisher == SessionKey::new(self.index, key) {
+            // Who floods itself reads its own messages only if its connection is read.
+            return;
+        }
+        let hold = client.hold.get_or_insert_default();
+        if hold.spent || hold.of.len() >= PUBLISHERS || hold.of.contains(&publisher) {
+            return;
+        }
+        hold.of.push(publisher);
+        if hold.until_ms == 0 {
+            hold.until_ms = io.now_ms() + hold_ms;
+            io.arm(hold.until_ms, Timer::Hold(key).to_bits());
+        }
+        self.stats.holds.add(1);
+        if publisher.loop_index() == self.index {
+            self.held(publisher.key());
+        } else {
+            io.send(publisher.loop_index(), Mail::Hold(publisher));
+        }
+    }
+
+    /// A publisher of this loop is held back; its connection is paused at its next PUBLISH.
+    pub(super) fn held(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.hold.get_or_insert_default().by += 1;
+        }
+    }
+
+    /// One subscriber less holds this publisher back.
+    pub(super) fn released(&mut self, io: &mut LoopIo, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &mut client.hold {
+            hold.by = hold.by.saturating_sub(1);
+            if hold.by == 0
+                && let Some(connection) = client.connection
+            {
+                io.resume(connection);
+            }
+            if hold.is_idle() {
+                client.hold = None;
+            }
+        }
+    }
+
+    /// After transmitting: a queue that is less than half full holds nobody back.
+    pub(super) fn relax_hold(&mut self, io: &mut LoopIo, key: Key) {
+        let policy = &self.settings.policy;
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(hold) = &client.hold else { return };
+        let session = &client.session;
+        let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
+            && session.queue_bytes() * 2 < policy.queue_bytes;
+        if drained && (hold.spent || !hold.of.is_empty()) {
+            self.let_go(io, key, false);
+        }
+    }
+
+    /// The time for holding back is over.
+    pub(super) fn end_hold(&mut self, io: &mut LoopIo, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &client.hold
+            && hold.until_ms != 0
+            && hold.until_ms <= io.now_ms()
+        {
+            tracing::info!(
+                client_id = client.session.client_id(),
+                publishers = hold.of.len(),
+                "a subscriber does not keep up; its publishers are held back no longer"
+            );
+            self.let_go(io, key, true);
+        }
+    }
+
+    /// Releases all publishers that a session holds back.
+    pub(super) fn let_go(&mut self, io: &mut LoopIo, key: Key, spent: bool) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(hold) = &mut client.hold else { return };
+        let publishers = std::mem::take(&mut hold.of);
+        hold.until_ms = 0;
+        hold.spent = spent;
+        if hold.is_idle() {
+            client.hold = None;
+        }
+        for publisher in publishers {
+            if publisher.loop_index() == self.index {
+                self.released(io, publisher.key());
+            } else {
+                io.send(publisher.loop_index(), Mail::Release(publisher));
+            }
+        }
+    }
+}

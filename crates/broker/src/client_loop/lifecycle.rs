@@ -1,0 +1,204 @@
+//! The end of connections and of sessions.
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::{ApplicationMessage, Deadline, Ended, Timestamp};
+use net::Key;
+
+use super::{ClientLoop, DONE, LoopIo, Timer};
+
+/// When a keep alive seems to have passed only because the connection is not being read: look again.
+const HELD_BACK_RETRY_MS: u64 = 1_000;
+
+/// Bytes of a last transmission that come before a DISCONNECT.
+const LAST_BUDGET: usize = 64 * 1024;
+
+impl ClientLoop {
+    /// Disconnects a client: a DISCONNECT with the reason (5.0), then the close.
+    pub(super) fn kick(&mut self, io: &mut LoopIo, key: Key, reason: ReasonCode) {
+        let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = client.connection else {
+            return;
+        };
+        client.session.disconnect(reason, &self.settings.policy);
+        let mut bytes = Vec::new();
+        // Whatever it asks for, this connection is closed after these bytes.
+        let _ = client.session.poll_transmit(
+            &mut bytes,
+            LAST_BUDGET,
+            &mut self.dropped,
+            &self.settings.policy,
+            now,
+        );
+        self.report_dropped(io, key);
+        io.send_last(connection, bytes);
+        self.detach(io, key);
+    }
+
+    /// A client's connection is gone, or given up.
+    pub(super) fn detach(&mut self, io: &mut LoopIo, key: Key) {
+        let session_key = self.session_key(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = client.connection.take() else {
+            return;
+        };
+        io.set_tag(connection, DONE);
+        self.node.count_disconnected();
+        self.stats.offline.add(1);
+        client.replay = None;
+        let detached = client
+            .session
+            .handle_connection_closed(Timestamp(io.now_ms()));
+        if let Some(will) = detached.will {
+            self.publish_will(io, will, key);
+        }
+        self.let_go(io, key, false);
+        self.show_room(key);
+        if detached.ended {
+            self.end(io, key);
+            return;
+        }
+        // What an offline member of a shared group has waiting goes to members that are online.
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let groups: Vec<_> = client
+            .session
+            .subscriptions()
+            .iter()
+            .filter_map(|s| s.group)
+            .collect();
+        for number in groups {
+            let online = |number: std::num::NonZeroU32| {
+                let group = self.node.routes.group(number.get())?;
+                group
+                    .members()
+                    .iter()
+                    .any(|m| m.session != session_key && m.gauge.is_online())
+                    .then_some(())
+            };
+            if online(number).is_some()
+                && let Some(client) = self.clients.get_mut(key)
+            {
+                let deliveries = client.session.take_group(number);
+                self.redispatch(io, deliveries, Some(session_key));
+            }
+        }
+        self.arm_deadline(io, key);
+    }
+
+    /// A session ends: nothing of it remains.
+    pub(super) fn end(&mut self, io: &mut LoopIo, key: Key) {
+        let session_key = self.session_key(key);
+        self.remove_routes(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Ended {
+            will,
+            redispatch,
+            dropped,
+        } = client.session.end(Timestamp(io.now_ms()));
+        if let Some(will) = will {
+            self.publish_will(io, will, key);
+        }
+        let Some(client) = self.clients.remove(key) else {
+            return;
+        };
+        self.stats.sessions.sub(1);
+        self.stats.offline.sub(1);
+        let client_id = Box::<str>::from(client.session.client_id());
+        self.node.registry.release(&client_id, session_key);
+        for dropped in dropped {
+            super::record(&self.drops, io.now_ms(), &client_id, &dropped);
+        }
+        self.redispatch(io, redispatch, Some(session_key));
+    }
+
+    /// A session's deadline may have come.
+    pub(super) fn session_deadline(&mut self, io: &mut LoopIo, key: Key) {
+        let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        client.armed_ms = 0;
+        if client.session.poll_deadline().is_some_and(|at| at <= now) {
+            if client
+                .connection
+                .is_some_and(|connection| io.is_held_back(connection))
+            {
+                client.armed_ms = now.0 + HELD_BACK_RETRY_MS;
+                io.arm(client.armed_ms, Timer::Session(key).to_bits());
+                return;
+            }
+            match client.session.handle_deadline(now) {
+                Deadline::None => {}
+                Deadline::KeepAliveTimeout => {
+                    self.stats.keep_alive_timeouts.add(1);
+                    tracing::info!(
+                        client_id = client.session.client_id(),
+                        "the keep alive passed without a packet"
+                    );
+                    // [MQTT-3.1.2-22] [MQTT3-3.1.2-24]
+                    self.kick(io, key, ReasonCode::KeepAliveTimeout);
+                }
+                Deadline::WillDue(will) => self.publish_will(io, will, key),
+                Deadline::Expired { will } => {
+                    if let Some(will) = will {
+                        self.publish_will(io, will, key);
+                    }
+                    self.end(io, key);
+                }
+            }
+        }
+        self.arm_deadline(io, key);
+    }
+
+    fn publish_will(&mut self, io: &mut LoopIo, mut will: ApplicationMessage, key: Key) {
+        self.stats.wills.add(1);
+        will.publisher = self.session_key(key).to_bits();
+        self.publish(io, will, key);
+    }
+
+    /// At shutdown the wills of connected clients are published while there is somebody to hear them.
+    pub(super) fn publish_all_wills(&mut self, io: &mut LoopIo) {
+        let now = Timestamp(io.now_ms());
+        for key in self.online() {
+            if let Some(will) = self
+                .clients
+                .get_mut(key)
+                .and_then(|client| client.session.take_will(now))
+            {
+                self.publish_will(io, will, key);
+            }
+        }
+    }
+
+    /// At shutdown everybody is told, and disconnected.
+    pub(super) fn disconnect_all(&mut self, io: &mut LoopIo) {
+        let elsewhere = self.settings.policy.server_reference.is_some();
+        let reason = if elsewhere {
+            ReasonCode::UseAnotherServer
+        } else {
+            ReasonCode::ServerShuttingDown
+        };
+        for key in self.online() {
+            self.kick(io, key, reason);
+        }
+    }
+
+    fn online(&self) -> Vec<Key> {
+        self.clients
+            .keys()
+            .filter(|key| {
+                self.clients
+                    .get(*key)
+                    .is_some_and(|c| c.connection.is_some())
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,660 @@
+//! One event loop's clients: frames in, packets to sessions, what sessions ask for to the rest of the
+//! broker, and messages from everywhere to sessions.
+//!
+//! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
+//! time. Other loops reach a session only by [`Mail`].
+//!
+//! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
+//! receivers. `subscribe.rs`: subscriptions and retained messages. `lifecycle.rs`: the end of
+//! connections and sessions. `hold.rs`: full queues that slow their publishers down.
+
+mod connect;
+mod hold;
+mod lifecycle;
+mod publish;
+mod subscribe;
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use mqtt_proto::{DecodeError, Packet, PacketType, QoS, ReasonCode, peek_frame};
+use mqtt_session::{Action, ApplicationMessage, Delivery, Dropped, Session, Timestamp};
+use net::{
+    Arena, Arrival, Closed, ConnectionId, Io, Key, Next, RateBucket, Received, Service, Transmit,
+};
+
+use crate::drops::{Drops, Reason};
+use crate::groups::Gauge;
+use crate::key::SessionKey;
+use crate::node::{Node, Pressure};
+use crate::routes::{MatchCache, MatchSet};
+use crate::settings::Settings;
+use crate::stats::BrokerStats;
+use crate::sys::SysTopics;
+use hold::Hold;
+use subscribe::Replay;
+
+/// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
+/// longer read: it sends requests, and does not read the answers.
+const CONTROL_LIMIT: usize = 64 * 1024;
+
+/// Messages of QoS 1 and 2 that one client may publish in a turn. What they did to queues in other loops
+/// is known after the turn; until then nobody could hold the publisher back.
+const TURN: u32 = 32;
+
+/// How often connections that wait for memory look again.
+const PRESSURE_RETRY_MS: u64 = 100;
+
+/// What loops, and other threads, send a loop.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A message for some of the targets of a match, all of this loop.
+    Deliver {
+        message: Arc<ApplicationMessage>,
+        set: Arc<MatchSet>,
+        range: Range<usize>,
+    },
+    /// A delivery for one session, chosen by a shared group.
+    DeliverTo(SessionKey, Delivery),
+    /// A queue of a subscriber is full: do not read this publisher / go on.
+    Hold(SessionKey),
+    Release(SessionKey),
+    /// The configuration has been read again.
+    Reload(Arc<Settings>),
+    /// Shutdown, first step: the wills of all connected clients are published.
+    PublishWills(Done),
+    /// Shutdown, second step: all connections are closed.
+    Disconnect(Done),
+}
+
+/// Tells that a step is done by being dropped.
+pub(crate) type Done = std::sync::mpsc::SyncSender<()>;
+
+/// A session in its loop.
+#[derive(Debug)]
+struct Client {
+    session: Session,
+    connection: Option<ConnectionId>,
+    /// The deadline that the loop is armed for; 0: none.
+    armed_ms: u64,
+    publish_rate: RateBucket,
+    /// Shows shared groups the session's room; only with shared subscriptions.
+    gauge: Option<Arc<Gauge>>,
+    /// Retained messages still to be sent.
+    replay: Option<Box<Replay>>,
+    hold: Option<Box<Hold>>,
+}
+
+/// What a loop's timer is about. The kind stands in bits 56 to 58 of the timer's number.
+enum Timer {
+    /// A session's keep alive, will delay or expiry.
+    Session(Key),
+    /// The time by which a connection must have sent its CONNECT.
+    Connect(ConnectionId),
+    /// A connection over its publish rate may be read again.
+    Resume(ConnectionId),
+    /// A subscriber may hold back publishers no longer.
+    Hold(Key),
+    /// See whether there is memory again.
+    Pressure,
+    /// Publish `$SYS`.
+    Sys,
+}
+
+const TIMER_KIND: u32 = 56;
+
+impl Timer {
+    fn to_bits(&self) -> u64 {
+        let (kind, bits) = match self {
+            Self::Session(key) => (1, key.to_bits()),
+            Self::Connect(id) => (2, id.to_bits()),
+            Self::Resume(id) => (3, id.to_bits()),
+            Self::Hold(key) => (4, key.to_bits()),
+            Self::Pressure => (5, 0),
+            Self::Sys => (6, 0),
+        };
+        kind << TIMER_KIND | bits
+    }
+
+    fn from_bits(bits: u64) -> Option<Self> {
+        let key = Key::from_bits(bits & ((1 << TIMER_KIND) - 1));
+        Some(match bits >> TIMER_KIND {
+            1 => Self::Session(key),
+            2 => Self::Connect(key),
+            3 => Self::Resume(key),
+            4 => Self::Hold(key),
+            5 => Self::Pressure,
+            6 => Self::Sys,
+            _ => return None,
+        })
+    }
+}
+
+/// Marks the tag of a connection that has a session; the rest of the tag is the session's key.
+const HAS_SESSION: u64 = 1 << 56;
+
+/// The tag of a connection whose session has let go of it.
+const DONE: u64 = 1 << 57;
+
+/// The clients of one loop.
+pub(crate) struct ClientLoop {
+    node: Arc<Node>,
+    settings: Arc<Settings>,
+    index: usize,
+    clients: Arena<Client>,
+    cache: MatchCache,
+    stats: Arc<BrokerStats>,
+    drops: Arc<Drops>,
+    /// Connections that are not read because memory is scarce.
+    waiting_for_memory: Vec<ConnectionId>,
+    /// What sessions dropped in one call; empty between calls.
+    dropped: Vec<Dropped>,
+    /// The broker shuts down: nobody is let in.
+    closing: bool,
+    /// For identifiers that the broker assigns.
+    identifiers: RandomState,
+    sys: SysTopics,
+    sys_armed: bool,
+}
+
+type LoopIo = Io<Mail>;
+
+impl ClientLoop {
+    pub(crate) fn new(node: Arc<Node>, index: usize) -> Self {
+        let settings = Arc::clone(&node.settings.read());
+        let own = |all: &[Arc<BrokerStats>]| all.get(index).cloned().unwrap_or_default();
+        Self {
+            settings,
+            index,
+            clients: Arena::default(),
+            cache: MatchCache::default(),
+            stats: own(&node.stats),
+            drops: node
+                .drops
+                .get(index)
+                .cloned()
+                .unwrap_or_else(|| Drops::new(0)),
+            waiting_for_memory: Vec::new(),
+            dropped: Vec::new(),
+            closing: false,
+            identifiers: RandomState::default(),
+            sys: SysTopics::default(),
+            sys_armed: false,
+            node,
+        }
+    }
+
+    fn session_key(&self, key: Key) -> SessionKey {
+        SessionKey::new(self.index, key)
+    }
+
+    /// The session of a connection.
+    fn key_of(io: &LoopIo, connection: ConnectionId) -> Option<Key> {
+        let tag = io.tag(connection)?;
+        (tag & HAS_SESSION != 0).then(|| Key::from_bits(tag & !HAS_SESSION))
+    }
+
+    /// One frame of a client that has a session. `Err`: what the connection is closed for.
+    fn handle_frame(&mut self, io: &mut LoopIo, key: Key, frame: &[u8]) -> Result<Next, Violated> {
+        let now = Timestamp(io.now_ms());
+        let session_key = self.session_key(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return Ok(Next::Close);
+        };
+        let packet =
+            Packet::decode(frame, client.session.version()).map_err(Violated::by_decoding)?;
+        self.stats.packets_in.add(1);
+        let action = client
+            .session
+            .handle_packet(&packet, session_key.to_bits(), &self.settings.policy, now)
+            .map_err(|v| Violated {
+                reason: v.reason_code(),
+                statement: v.statement(),
+                what: v.to_string(),
+            })?;
+        if let Packet::Publish(publish) = &packet {
+            if let Some(count) = self.stats.publishes_in.get(publish.qos as usize) {
+                count.add(1);
+            }
+            self.stats
+                .publish_bytes_in
+                .add(publish.payload.len() as u64);
+        }
+        match action {
+            Action::None => {}
+            Action::Publish { message, packet_id } => {
+                let reason = self.publish(io, message, key);
+                if let (Some(packet_id), Some(client)) = (packet_id, self.clients.get_mut(key)) {
+                    client.session.complete_publish(packet_id, reason);
+                }
+            }
+            Action::Subscribe(subscribe) => self.subscribe(io, key, &subscribe),
+            Action::Unsubscribe(unsubscribe) => self.unsubscribe(io, key, &unsubscribe),
+            Action::Acknowledged => self.show_room(key),
+            Action::Refused(dropped) => self.dropped.push(dropped),
+            Action::Disconnect => {
+                self.detach(io, key);
+                return Ok(Next::Close);
+            }
+        }
+        self.report_dropped(io, key);
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(connection) = client.connection
+            && client.session.wants_transmit()
+        {
+            io.touch(connection);
+        }
+        Ok(Next::Read)
+    }
+
+    /// Whether the next frame must wait although it has come: the publisher is held back, over its
+    /// rate, or memory is scarce; or the client does not read what it is answered.
+    fn must_wait(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        key: Key,
+        packet: PacketType,
+    ) -> bool {
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        if client.session.control_len() > CONTROL_LIMIT && io.is_write_blocked(connection) {
+            // Transmitting, which becomes possible when the client reads, resumes the connection.
+            return true;
+        }
+        if packet != PacketType::Publish {
+            return false;
+        }
+        if client.hold.as_ref().is_some_and(|hold| hold.is_held()) {
+            return true;
+        }
+        let rate = self.settings.publishes_per_s;
+        if rate != 0 {
+            if client.publish_rate.available(rate, io.now_ms()) == 0 {
+                self.stats.throttled_publishes.add(1);
+                io.arm(
+                    client.publish_rate.resumes_at(io.now_ms()),
+                    Timer::Resume(connection).to_bits(),
+                );
+                return true;
+            }
+            client.publish_rate.take(1, rate, io.now_ms());
+        }
+        if self.node.pressure() != Pressure::None {
+            self.stats.pressure_pauses.add(1);
+            if self.waiting_for_memory.is_empty() {
+                io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
+            }
+            self.waiting_for_memory.push(connection);
+            return true;
+        }
+        false
+    }
+
+    /// Arms the loop for the session's next deadline, unless it is armed for an earlier time already.
+    fn arm_deadline(&mut self, io: &mut LoopIo, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(Timestamp(at)) = client.session.poll_deadline()
+            && (client.armed_ms == 0 || at < client.armed_ms)
+        {
+            client.armed_ms = at;
+            io.arm(at, Timer::Session(key).to_bits());
+        }
+    }
+
+    /// Shows the session's shared groups how much it can take.
+    fn show_room(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(gauge) = &client.gauge
+        {
+            let session = &client.session;
+            let free = i64::from(session.window()) - session.in_flight() as i64;
+            gauge.show(free - session.queue_len() as i64, session.is_online());
+        }
+    }
+
+    /// Records what a session has dropped.
+    fn report_dropped(&mut self, io: &LoopIo, key: Key) {
+        if self.dropped.is_empty() {
+            return;
+        }
+        let id = self
+            .clients
+            .get(key)
+            .map_or("", |client| client.session.client_id());
+        for dropped in self.dropped.drain(..) {
+            record(&self.drops, io.now_ms(), id, &dropped);
+        }
+    }
+
+    /// Closes a connection for what its client did.
+    fn close_violator(&mut self, io: &mut LoopIo, connection: ConnectionId, violated: &Violated) {
+        self.stats.violations.add(1);
+        let peer = io.peer(connection).map(tracing::field::display);
+        let Some(key) = Self::key_of(io, connection) else {
+            tracing::debug!(
+                peer,
+                reason = violated.what,
+                statement = violated.statement,
+                "closed before CONNECT"
+            );
+            io.send_last(connection, Vec::new());
+            return;
+        };
+        let id = self
+            .clients
+            .get(key)
+            .map_or("", |client| client.session.client_id());
+        tracing::info!(
+            client_id = id,
+            peer,
+            reason = violated.what,
+            statement = violated.statement,
+            "a client broke the protocol and is disconnected"
+        );
+        self.kick(io, key, violated.reason);
+    }
+}
+
+/// What a connection is closed for.
+struct Violated {
+    reason: ReasonCode,
+    statement: Option<&'static str>,
+    what: String,
+}
+
+impl Violated {
+    fn by_decoding(error: DecodeError) -> Self {
+        Self {
+            reason: error.reason_code(),
+            statement: error.statement(),
+            what: error.to_string(),
+        }
+    }
+}
+
+/// Whole packets, and how many of them are PUBLISH.
+fn count_packets(mut bytes: &[u8]) -> (u64, u64) {
+    let (mut packets, mut publishes) = (0, 0);
+    while let Ok(Some(frame)) = peek_frame(bytes, None) {
+        packets += 1;
+        publishes += u64::from(frame.packet_type == PacketType::Publish);
+        bytes = bytes.get(frame.len()..).unwrap_or_default();
+    }
+    (packets, publishes)
+}
+
+fn record(drops: &Drops, now_ms: u64, client_id: &str, dropped: &Dropped) {
+    let Dropped { message, reason } = dropped;
+    let length = message.body.payload().len();
+    drops.record(
+        now_ms,
+        client_id,
+        message.body.topic(),
+        Reason::Session(*reason),
+        message.qos,
+        length,
+    );
+}
+
+impl Service for ClientLoop {
+    type Mail = Mail;
+
+    fn accept_budget(&mut self, io: &mut LoopIo) -> usize {
+        if self.closing {
+            return 0;
+        }
+        let available = self
+            .node
+            .connection_rate
+            .lock()
+            .available(self.settings.connections_per_s, io.now_ms());
+        usize::try_from(available).unwrap_or(usize::MAX)
+    }
+
+    fn arrived(&mut self, io: &mut LoopIo, connection: ConnectionId, _: SocketAddr, how: Arrival) {
+        if how == Arrival::Accepted {
+            if self.settings.connections_per_s != 0 {
+                self.node.connection_rate.lock().take(
+                    1,
+                    self.settings.connections_per_s,
+                    io.now_ms(),
+                );
+            }
+            if self.closing {
+                io.close(connection);
+                return;
+            }
+        }
+        io.set_tag(connection, 0);
+        io.arm(
+            io.now_ms() + self.settings.connect_timeout_ms,
+            Timer::Connect(connection).to_bits(),
+        );
+    }
+
+    fn received(&mut self, io: &mut LoopIo, connection: ConnectionId, bytes: &[u8]) -> Received {
+        let mut consumed = 0;
+        let mut acknowledged = 0;
+        loop {
+            let rest = bytes.get(consumed..).unwrap_or_default();
+            let key = Self::key_of(io, connection);
+            let client = key.and_then(|key| self.clients.get(key));
+            let version = client.map(|client| client.session.version());
+            let limit = match version {
+                Some(_) => self.settings.policy.maximum_packet_size,
+                None => self.settings.maximum_connect_size,
+            };
+            let frame = match peek_frame(rest, version) {
+                Ok(None) => {
+                    return Received {
+                        consumed,
+                        next: Next::Read,
+                    };
+                }
+                Ok(Some(frame)) => frame,
+                Err(error) => {
+                    self.close_violator(io, connection, &Violated::by_decoding(error));
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            };
+            if frame.len() > limit as usize {
+                // [MQTT-3.1.2-24] the limit that CONNACK announced; judged by what is announced, so
+                // that nobody makes us wait for, or keep, what will be refused anyway
+                let violated = Violated {
+                    reason: ReasonCode::PacketTooLarge,
+                    statement: Some("MQTT-3.2.2-15"),
+                    what: format!(
+                        "a packet of {} bytes is larger than the limit of {limit}",
+                        frame.len()
+                    ),
+                };
+                self.close_violator(io, connection, &violated);
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let Some(whole) = rest.get(..frame.len()) else {
+                return Received {
+                    consumed,
+                    next: Next::Read,
+                };
+            };
+            let result = match key {
+                None => {
+                    let next = self.connect(io, connection, frame.packet_type, whole);
+                    if let Next::HandOver(_) = next {
+                        return Received { consumed, next };
+                    }
+                    Ok(next)
+                }
+                Some(key) => {
+                    if self.must_wait(io, connection, key, frame.packet_type) {
+                        return Received {
+                            consumed,
+                            next: Next::Pause,
+                        };
+                    }
+                    self.handle_frame(io, key, whole)
+                }
+            };
+            consumed += frame.len();
+            // QoS in bits 1 and 2 of the flags
+            if frame.packet_type == PacketType::Publish && frame.flags & 0b110 != 0 {
+                acknowledged += 1;
+            }
+            match result {
+                Ok(Next::Read) if acknowledged == TURN => {
+                    return Received {
+                        consumed,
+                        next: Next::Yield,
+                    };
+                }
+                Ok(Next::Read) => {}
+                Ok(next) => return Received { consumed, next },
+                Err(violated) => {
+                    self.close_violator(io, connection, &violated);
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            }
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        out: &mut Vec<u8>,
+        budget: usize,
+    ) -> Transmit {
+        let now = Timestamp(io.now_ms());
+        let Some(key) = Self::key_of(io, connection) else {
+            return Transmit::Idle;
+        };
+        let Some(client) = self.clients.get_mut(key) else {
+            return Transmit::Idle;
+        };
+        let congested = client.session.control_len() > CONTROL_LIMIT;
+        let mut result = client.session.poll_transmit(
+            out,
+            budget,
+            &mut self.dropped,
+            &self.settings.policy,
+            now,
+        );
+        let (packets, publishes) = count_packets(out);
+        self.stats.packets_out.add(packets);
+        self.stats.publishes_out.add(publishes);
+        if congested {
+            io.resume(connection);
+        }
+        if result == mqtt_session::Transmit::Idle
+            && client.replay.is_some()
+            && self.replay_page(io, key)
+        {
+            result = mqtt_session::Transmit::More;
+        }
+        self.report_dropped(io, key);
+        self.relax_hold(io, key);
+        self.show_room(key);
+        match result {
+            mqtt_session::Transmit::Idle => Transmit::Idle,
+            mqtt_session::Transmit::More => Transmit::More,
+            mqtt_session::Transmit::Close => {
+                self.detach(io, key);
+                Transmit::Close
+            }
+        }
+    }
+
+    fn closed(&mut self, io: &mut LoopIo, connection: ConnectionId, cause: Closed) {
+        if let Some(key) = Self::key_of(io, connection) {
+            if let Some(client) = self.clients.get(key) {
+                let error = if let Closed::Error(error) = &cause {
+                    Some(tracing::field::display(error))
+                } else {
+                    None
+                };
+                tracing::debug!(
+                    client_id = client.session.client_id(),
+                    error,
+                    "connection closed by the client"
+                );
+            }
+            self.detach(io, key);
+        }
+    }
+
+    fn timer(&mut self, io: &mut LoopIo, timer: u64) {
+        match Timer::from_bits(timer) {
+            Some(Timer::Session(key)) => self.session_deadline(io, key),
+            Some(Timer::Connect(connection)) if io.tag(connection) == Some(0) => {
+                tracing::debug!(
+                    peer = io.peer(connection).map(tracing::field::display),
+                    "no CONNECT in time"
+                );
+                io.close(connection);
+            }
+            Some(Timer::Resume(connection)) => io.resume(connection),
+            Some(Timer::Hold(key)) => self.end_hold(io, key),
+            Some(Timer::Pressure) => {
+                if self.node.pressure() == Pressure::None {
+                    for connection in std::mem::take(&mut self.waiting_for_memory) {
+                        io.resume(connection);
+                    }
+                } else {
+                    io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
+                }
+            }
+            Some(Timer::Sys) => self.publish_sys(io),
+            Some(Timer::Connect(_)) | None => {}
+        }
+    }
+
+    fn mail(&mut self, io: &mut LoopIo, mail: Mail) {
+        match mail {
+            Mail::Deliver {
+                message,
+                set,
+                range,
+            } => {
+                self.deliver_range(io, &message, &set, range);
+            }
+            Mail::DeliverTo(session, delivery) => self.deliver_to(io, session.key(), delivery),
+            Mail::Hold(publisher) => self.held(publisher.key()),
+            Mail::Release(publisher) => self.released(io, publisher.key()),
+            Mail::Reload(settings) => {
+                io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
+                self.settings = settings;
+                self.start_sys(io);
+            }
+            Mail::PublishWills(done) => {
+                self.closing = true;
+                self.publish_all_wills(io);
+                drop(done);
+            }
+            Mail::Disconnect(done) => {
+                self.disconnect_all(io);
+                drop(done);
+            }
+        }
+    }
+}
+
+/// The QoS that a message published with one QoS reaches a subscription of another with.
+fn effective(published: QoS, granted: QoS) -> QoS {
+    // [MQTT-3.8.4-8] the lesser of the two
+    published.min(granted)
+}

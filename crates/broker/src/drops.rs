@@ -1,0 +1,190 @@
+//! Every message that is dropped: a reason, a count, and a place in the list of recent drops (P7).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::DropReason;
+use net::Counter;
+use parking_lot::Mutex;
+
+/// Longest part of a topic or client identifier that a record keeps, in bytes.
+const KEPT: usize = 256;
+
+/// Why a message was dropped, or why it never got in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// Decided by a session.
+    Session(DropReason),
+    /// The retained store has as many messages or bytes as it may; the message was delivered, not kept.
+    RetainedLimit,
+    /// A client published under `$SYS/`, which belongs to the broker.
+    ReservedTopic,
+    /// A shared group had no member left that could take the message.
+    NoGroupMember,
+}
+
+impl Reason {
+    const OWN: [Self; 3] = [
+        Self::RetainedLimit,
+        Self::ReservedTopic,
+        Self::NoGroupMember,
+    ];
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        DropReason::ALL
+            .into_iter()
+            .map(Self::Session)
+            .chain(Self::OWN)
+    }
+
+    /// The reason's name in metrics and in the list.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Session(reason) => reason.as_str(),
+            Self::RetainedLimit => "retained_limit",
+            Self::ReservedTopic => "reserved_topic",
+            Self::NoGroupMember => "no_group_member",
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Self::Session(reason) => reason as usize,
+            Self::RetainedLimit => DropReason::ALL.len(),
+            Self::ReservedTopic => DropReason::ALL.len() + 1,
+            Self::NoGroupMember => DropReason::ALL.len() + 2,
+        }
+    }
+}
+
+/// One dropped message.
+#[derive(Clone, Debug)]
+pub(crate) struct Drop {
+    /// Unix time in ms.
+    pub(crate) at_ms: u64,
+    /// The session that did not get it, or whose publication it was.
+    pub(crate) client_id: String,
+    pub(crate) topic: String,
+    pub(crate) reason: &'static str,
+    pub(crate) qos: u8,
+    /// Length of the payload.
+    pub(crate) bytes: u64,
+}
+
+/// The drops of one loop: only its own turns write here, so there is nobody to wait for.
+#[derive(Debug)]
+pub(crate) struct Drops {
+    counts: [Counter; DropReason::ALL.len() + Reason::OWN.len()],
+    recent: Mutex<VecDeque<Drop>>,
+    limit: usize,
+}
+
+impl Drops {
+    /// Remembers at most `limit` drops in its list.
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            counts: Default::default(),
+            recent: Mutex::new(VecDeque::new()),
+            limit,
+        })
+    }
+
+    pub(crate) fn record(
+        &self,
+        at_ms: u64,
+        client_id: &str,
+        topic: &str,
+        reason: Reason,
+        qos: QoS,
+        bytes: usize,
+    ) {
+        if let Some(count) = self.counts.get(reason.index()) {
+            count.add(1);
+        }
+        if self.limit == 0 {
+            return;
+        }
+        let mut recent = self.recent.lock();
+        // A flood of drops must not cost allocations: the oldest record's strings are used again.
+        let mut record = if recent.len() >= self.limit {
+            recent.pop_front()
+        } else {
+            None
+        }
+        .unwrap_or_else(|| Drop {
+            at_ms: 0,
+            client_id: String::new(),
+            topic: String::new(),
+            reason: "",
+            qos: 0,
+            bytes: 0,
+        });
+        record.at_ms = at_ms;
+        replace(&mut record.client_id, client_id);
+        replace(&mut record.topic, topic);
+        record.reason = reason.as_str();
+        record.qos = qos as u8;
+        record.bytes = bytes as u64;
+        recent.push_back(record);
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(Counter::get).sum()
+    }
+
+    pub(crate) fn count(&self, reason: Reason) -> u64 {
+        self.counts.get(reason.index()).map_or(0, Counter::get)
+    }
+
+    /// The recent drops of several loops, newest first.
+    pub(crate) fn recent(loops: &[Arc<Self>], limit: usize) -> Vec<Drop> {
+        let mut all: Vec<Drop> = loops
+            .iter()
+            .flat_map(|drops| {
+                drops
+                    .recent
+                    .lock()
+                    .iter()
+                    .rev()
+                    .cloned()
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        // Stable: within a loop the order is known even where the time is the same.
+        all.sort_by_key(|drop| std::cmp::Reverse(drop.at_ms));
+        all.truncate(limit);
+        all
+    }
+}
+
+fn replace(kept: &mut String, text: &str) {
+    kept.clear();
+    let end = text.floor_char_boundary(KEPT);
+    kept.push_str(text.get(..end).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_where_the_list_forgets() {
+        let drops = Drops::new(2);
+        let reason = Reason::Session(DropReason::Expired);
+        for n in 0..5u64 {
+            drops.record(n, "client", &"ä".repeat(200), reason, QoS::AtLeastOnce, 3);
+        }
+        assert_eq!(drops.count(reason), 5);
+        assert_eq!(drops.count(Reason::RetainedLimit), 0);
+        let recent = Drops::recent(&[drops], 10);
+        assert_eq!(recent.iter().map(|d| d.at_ms).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(recent[0].topic.len(), 256);
+    }
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        let indices: Vec<usize> = Reason::all().map(Reason::index).collect();
+        assert_eq!(indices, (0..indices.len()).collect::<Vec<_>>());
+    }
+}

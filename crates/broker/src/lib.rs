@@ -1,0 +1,302 @@
+//! The broker: event loops, sessions, routes, retained messages, limits and the HTTP port, wired
+//! together.
+//!
+//! Purpose: [`Broker::start`] makes a running node of a [`Config`]; [`Broker::shutdown`] ends it in
+//! order.
+//!
+//! Where to read next: `client_loop/mod.rs` for what happens to a packet, `routes.rs` for who gets a
+//! message, `registry.rs` for who owns a client identifier. What later becomes durable or distributed
+//! meets this crate at the borders that `docs/decisions/0003-store-border.md` describes.
+//!
+//! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
+//! topics (`topic-router`).
+
+mod client_loop;
+mod drops;
+mod groups;
+mod http;
+mod key;
+mod memory;
+mod metrics;
+mod node;
+mod registry;
+mod retained;
+mod routes;
+mod settings;
+mod stats;
+mod sys;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use config::{Config, HttpConfig};
+use net::{Clock, EventLoops, Listener, Remote};
+
+use client_loop::{ClientLoop, Mail};
+use key::SessionKey;
+use node::Node;
+use settings::Settings;
+
+/// Where the HTTP port is looked for if the configuration does not say.
+const HTTP_PORT: u16 = 8091;
+
+/// How long a step of the shutdown may take.
+const SHUTDOWN_STEP: Duration = Duration::from_secs(5);
+
+/// How often the memory is looked at.
+const MEMORY_CHECK: Duration = Duration::from_millis(500);
+
+/// A running node.
+pub struct Broker {
+    node: Arc<Node>,
+    loops: EventLoops<ClientLoop>,
+    side: Side,
+    addresses: Vec<SocketAddr>,
+    http_address: Option<SocketAddr>,
+}
+
+/// The thread beside the loops: HTTP and the watch over memory.
+struct Side {
+    stop: tokio::sync::oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Why a node does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A listener cannot be opened.
+    Listen {
+        /// What it is for.
+        kind: &'static str,
+        /// Host and port as configured.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Threads or event queues cannot be made.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen {
+                kind,
+                address,
+                source,
+            } => write!(f, "cannot listen on {address} ({kind}): {source}"),
+            Self::System(source) => write!(f, "cannot start the event loops: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Listen { source, .. } | Self::System(source) => Some(source),
+        }
+    }
+}
+
+impl Broker {
+    /// Opens the listeners and starts serving.
+    ///
+    /// # Errors
+    /// A listener that cannot be opened, or a system that gives no threads or descriptors.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let listeners = mqtt_listeners(config)?;
+        let http = http_listener(&config.http)?;
+        let loops = config
+            .event_loops
+            .map_or_else(cores, |n| n.get().into())
+            .clamp(1, SessionKey::MAX_LOOPS);
+        let settings = Arc::new(Settings::new(config));
+        let recent_drops = config.limits.node.recent_drops as usize;
+        let node = Arc::new(Node::new(Arc::clone(&settings), loops, recent_drops, clock));
+        let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+        let services = (0..loops)
+            .map(|index| ClientLoop::new(Arc::clone(&node), index))
+            .collect();
+        let loops =
+            EventLoops::start(services, listeners, clock, &node.net).map_err(StartError::System)?;
+        let remote = loops.remote();
+        reload_loops(&remote, &settings);
+        let http_address = http
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok());
+        let side = Side::start(Arc::clone(&node), http).map_err(StartError::System)?;
+        for address in &addresses {
+            tracing::info!(kind = "mqtt-tcp", %address, "listening");
+        }
+        if let Some(address) = http_address {
+            tracing::info!(kind = "http", %address, "listening");
+        }
+        node.ready.store(true, Ordering::Relaxed);
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            loops = remote.loops(),
+            "ready"
+        );
+        Ok(Self {
+            node,
+            loops,
+            side,
+            addresses,
+            http_address,
+        })
+    }
+
+    /// Where MQTT clients are listened for.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where HTTP is served.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Applies what can change without a restart.
+    pub fn reload(&self, config: &Config) {
+        let settings = Arc::new(Settings::new(config));
+        *self.node.settings.write() = Arc::clone(&settings);
+        reload_loops(&self.loops.remote(), &settings);
+    }
+
+    /// Ends the node in order: wills are published, clients are told and disconnected, sockets are
+    /// closed.
+    pub fn shutdown(self) {
+        self.node.ready.store(false, Ordering::Relaxed);
+        let connected = self.node.connected.load(Ordering::Relaxed);
+        tracing::info!(connected, "shutting down");
+        let remote = self.loops.remote();
+        all_loops(&remote, Mail::PublishWills);
+        all_loops(&remote, Mail::Disconnect);
+        // The last packets are on their way; a connection that does not take them is given up.
+        let deadline = Instant::now() + SHUTDOWN_STEP;
+        while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.loops.stop();
+        let Side { stop, thread } = self.side;
+        let _ = stop.send(());
+        if thread.join().is_err() {
+            tracing::error!("the HTTP thread ended by a panic");
+        }
+        tracing::info!("stopped");
+    }
+}
+
+/// Sends all loops a step of the shutdown and waits until each has done it.
+fn all_loops(remote: &Remote<ClientLoop>, step: fn(client_loop::Done) -> Mail) {
+    let (done, all_done) = mpsc::sync_channel(0);
+    for index in 0..remote.loops() {
+        remote.send(index, step(done.clone()));
+    }
+    drop(done);
+    // Nothing is ever sent: the channel closes when the last loop drops its end.
+    let _ = all_done.recv_timeout(SHUTDOWN_STEP);
+}
+
+fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {
+    for index in 0..remote.loops() {
+        remote.send(index, Mail::Reload(Arc::clone(settings)));
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+fn mqtt_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let listeners = &config.mqtt_server_config.tcp_listeners;
+    let enabled = listeners.iter().filter(|listener| listener.enable);
+    enabled
+        .map(|listener| {
+            let host = listener.host.as_ref().map_or("::", |host| host.as_str());
+            net::bind(host, listener.port).map_err(|source| StartError::Listen {
+                kind: "MQTT",
+                address: format!("{host}:{}", listener.port),
+                source,
+            })
+        })
+        .collect()
+}
+
+fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, StartError> {
+    if !config.enable {
+        return Ok(None);
+    }
+    let host = config.host.as_str();
+    let port = config.port.unwrap_or(HTTP_PORT);
+    let listener = match std::net::TcpListener::bind((host, port)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.port.is_none() => {
+            tracing::warn!(
+                port,
+                "the default HTTP port is taken, another one is used; http.port sets it"
+            );
+            std::net::TcpListener::bind((host, 0))
+        }
+        result => result,
+    };
+    let failed = |source| StartError::Listen {
+        kind: "HTTP",
+        address: format!("{host}:{port}"),
+        source,
+    };
+    let listener = listener.map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(Some(listener))
+}
+
+impl Side {
+    fn start(node: Arc<Node>, http: Option<std::net::TcpListener>) -> io::Result<Self> {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name("http".into())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    tokio::select! {
+                        _ = stopped => {}
+                        () = watch_memory(&node) => {}
+                        () = serve_http(&node, http) => {}
+                    }
+                });
+            })?;
+        Ok(Self { stop, thread })
+    }
+}
+
+async fn watch_memory(node: &Arc<Node>) {
+    let mut interval = tokio::time::interval(MEMORY_CHECK);
+    loop {
+        interval.tick().await;
+        memory::check(node);
+    }
+}
+
+async fn serve_http(node: &Arc<Node>, http: Option<std::net::TcpListener>) {
+    let Some(http) = http else {
+        return std::future::pending().await;
+    };
+    let served = match tokio::net::TcpListener::from_std(http) {
+        Ok(listener) => axum::serve(listener, http::router(Arc::clone(node))).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        tracing::error!(%error, "the HTTP port is closed");
+    }
+    std::future::pending().await
+}

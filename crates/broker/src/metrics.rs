@@ -1,0 +1,278 @@
+//! `/metrics`: every counter of every loop, summed when somebody asks.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use net::{Counter, LoopStats};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::drops::Reason;
+use crate::node::Node;
+use crate::stats::{BrokerStats, sum, sum_net};
+
+/// The registry of a node, for the text format of Prometheus (OpenMetrics).
+pub(crate) fn registry(node: Arc<Node>) -> Registry {
+    let mut registry = Registry::with_prefix("heraldmq");
+    registry.register_collector(Box::new(NodeCollector(node)));
+    registry
+}
+
+/// The metrics in the text format of Prometheus, version 0.0.4, which every scraper reads. The library
+/// writes OpenMetrics, where the description of a counter leaves out the `_total` of its samples.
+pub(crate) fn text(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut open_metrics = String::new();
+    encode(&mut open_metrics, registry)?;
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut lines = open_metrics.lines().peekable();
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words.as_slice() {
+            ["#", "EOF"] | ["#", "UNIT", ..] => {}
+            ["#", "HELP", name, help] => {
+                let counter = lines
+                    .peek()
+                    .is_some_and(|next| next.starts_with("# TYPE") && next.ends_with(" counter"));
+                let total = if counter { "_total" } else { "" };
+                writeln!(text, "# HELP {name}{total} {help}")?;
+            }
+            ["#", "TYPE", name, "counter"] => writeln!(text, "# TYPE {name}_total counter")?,
+            _ => writeln!(text, "{line}")?,
+        }
+    }
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct NodeCollector(Arc<Node>);
+
+type Encoded = Result<(), std::fmt::Error>;
+
+/// A counter: name, help, and where it stands.
+type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
+
+/// Counters of the MQTT side.
+const BROKER: [Described<BrokerStats>; 14] = [
+    ("packets_received", "Control packets received", |s| {
+        &s.packets_in
+    }),
+    ("packets_sent", "Control packets sent", |s| &s.packets_out),
+    ("publishes_sent", "PUBLISH packets sent", |s| {
+        &s.publishes_out
+    }),
+    (
+        "publishes_unmatched",
+        "PUBLISH packets whose topic matched no subscription",
+        |s| &s.unmatched,
+    ),
+    ("connects", "CONNECT packets accepted", |s| &s.connects),
+    ("connects_refused", "CONNECT packets refused", |s| {
+        &s.refused
+    }),
+    (
+        "violations",
+        "Connections closed because the client broke the protocol",
+        |s| &s.violations,
+    ),
+    (
+        "takeovers",
+        "Sessions taken over by a new connection",
+        |s| &s.takeovers,
+    ),
+    (
+        "keep_alive_timeouts",
+        "Connections closed because the keep alive passed",
+        |s| &s.keep_alive_timeouts,
+    ),
+    ("wills_published", "Will messages published", |s| &s.wills),
+    (
+        "publishers_held",
+        "Times a publisher was held back for a subscriber's full queue",
+        |s| &s.holds,
+    ),
+    (
+        "publish_rate_pauses",
+        "Reads put off because of limits.connection.publishesPerSecond",
+        |s| &s.throttled_publishes,
+    ),
+    (
+        "memory_pauses",
+        "Reads put off because memory is scarce",
+        |s| &s.pressure_pauses,
+    ),
+    (
+        "match_cache_misses",
+        "Topics looked up in the route index",
+        |s| &s.cache_misses,
+    ),
+];
+
+/// Counters of the event loops.
+const NET: [Described<LoopStats>; 8] = [
+    ("sockets_accepted", "Connections accepted", |s| &s.accepted),
+    ("socket_reads", "Calls of read(2)", |s| &s.reads),
+    ("socket_writes", "Calls of write(2)", |s| &s.writes),
+    ("loop_turns", "Turns of the event loops", |s| &s.turns),
+    (
+        "loop_turns_helped",
+        "Turns run for a sleeping loop by another one",
+        |s| &s.helped,
+    ),
+    (
+        "read_rate_pauses",
+        "Reads put off because of limits.connection.bytesPerSecondIn",
+        |s| &s.throttled_in,
+    ),
+    (
+        "write_rate_pauses",
+        "Writes put off because of limits.connection.bytesPerSecondOut",
+        |s| &s.throttled_out,
+    ),
+    ("accept_errors", "Failures of accept(2)", |s| {
+        &s.accept_errors
+    }),
+];
+
+impl Collector for NodeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let node = &*self.0;
+        for (name, help, pick) in BROKER {
+            counter(&mut encoder, name, help, None, sum(&node.stats, pick))?;
+        }
+        for (name, help, pick) in NET {
+            counter(&mut encoder, name, help, None, sum_net(&node.net, pick))?;
+        }
+        let bytes = Some(&Unit::Bytes);
+        counter(
+            &mut encoder,
+            "received",
+            "Bytes read from clients",
+            bytes,
+            sum_net(&node.net, |s| &s.bytes_in),
+        )?;
+        counter(
+            &mut encoder,
+            "sent",
+            "Bytes written to clients",
+            bytes,
+            sum_net(&node.net, |s| &s.bytes_out),
+        )?;
+        let payload = sum(&node.stats, |s| &s.publish_bytes_in);
+        counter(
+            &mut encoder,
+            "publish_payload_received",
+            "Payload of PUBLISH packets received",
+            bytes,
+            payload,
+        )?;
+
+        let help = "PUBLISH packets received, by QoS";
+        let mut family =
+            encoder.encode_descriptor("publishes_received", help, None, MetricType::Counter)?;
+        for qos in 0..3usize {
+            let total: u64 = node
+                .stats
+                .iter()
+                .filter_map(|s| s.publishes_in.get(qos))
+                .map(Counter::get)
+                .sum();
+            let labels = [("qos", qos.to_string())];
+            ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Messages dropped, by reason; /api/v1/drops lists recent ones";
+        let mut family =
+            encoder.encode_descriptor("messages_dropped", help, None, MetricType::Counter)?;
+        for reason in Reason::all() {
+            let total: u64 = node.drops.iter().map(|drops| drops.count(reason)).sum();
+            let labels = [("reason", reason.as_str())];
+            ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
+        }
+
+        let (retained, retained_bytes) = node.retained.size();
+        let sessions = sum(&node.stats, |s| &s.sessions);
+        let cached = sum(&node.stats, |s| &s.cached_topics);
+        let open = sum_net(&node.net, |s| &s.open);
+        let connected = node.connected.load(Ordering::Relaxed) as u64;
+        let uptime = node.clock.uptime_ms() / 1000;
+        let resident = crate::memory::resident_bytes().unwrap_or(0);
+        for (name, help, unit, value) in [
+            ("connections_open", "Open network connections", None, open),
+            ("clients_connected", "Clients connected", None, connected),
+            ("sessions", "Sessions, online and offline", None, sessions),
+            (
+                "subscriptions",
+                "Subscriptions",
+                None,
+                node.routes.subscriptions() as u64,
+            ),
+            (
+                "shared_groups",
+                "Shared subscription groups",
+                None,
+                node.routes.shared_groups() as u64,
+            ),
+            ("retained_messages", "Retained messages", None, retained),
+            (
+                "retained",
+                "Memory of retained messages",
+                Some(&Unit::Bytes),
+                retained_bytes,
+            ),
+            (
+                "match_cache_topics",
+                "Topics in the loops' match caches",
+                None,
+                cached,
+            ),
+            (
+                "memory_pressure",
+                "0: none, 1: publishers are not read, 2: connections are refused",
+                None,
+                { node.pressure() as u64 },
+            ),
+            (
+                "resident_memory",
+                "Resident memory of the process",
+                Some(&Unit::Bytes),
+                resident,
+            ),
+            (
+                "uptime",
+                "Time since the start",
+                Some(&Unit::Seconds),
+                uptime,
+            ),
+        ] {
+            gauge(&mut encoder, name, help, unit, value)?;
+        }
+        Ok(())
+    }
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    value: u64,
+) -> Encoded {
+    let metric = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+    ConstCounter::new(value).encode(metric)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    value: u64,
+) -> Encoded {
+    let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)
+}

@@ -1,0 +1,119 @@
+//! What all loops of a node share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use net::{Clock, LoopStats, RateBucket};
+use parking_lot::{Mutex, Once, RwLock};
+
+use crate::drops::Drops;
+use crate::registry::Registry;
+use crate::retained::Retained;
+use crate::routes::Routes;
+use crate::settings::Settings;
+use crate::stats::BrokerStats;
+
+/// The state of a node beside its sessions, which belong to their loops.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) clock: Clock,
+    /// What the loops obey is the copy that each was last sent; this one is for other threads.
+    pub(crate) settings: RwLock<Arc<Settings>>,
+    pub(crate) registry: Registry,
+    pub(crate) routes: Routes,
+    pub(crate) retained: Retained,
+    /// Clients connected, in all loops.
+    pub(crate) connected: AtomicUsize,
+    /// The most clients ever connected at once.
+    pub(crate) connected_maximum: AtomicUsize,
+    pressure: AtomicU8,
+    /// New connections of the whole node.
+    pub(crate) connection_rate: Mutex<RateBucket>,
+    anonymous_refusal: Once,
+    /// All listeners are bound and all loops run, and no shutdown has begun.
+    pub(crate) ready: AtomicBool,
+    pub(crate) drops: Box<[Arc<Drops>]>,
+    /// Drops that are remembered; each loop keeps as many, because all may be one loop's.
+    pub(crate) recent_drops: usize,
+    pub(crate) stats: Box<[Arc<BrokerStats>]>,
+    pub(crate) net: Box<[Arc<LoopStats>]>,
+}
+
+/// How scarce memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Pressure {
+    /// Below the high-water mark.
+    None = 0,
+    /// Publishers are not read.
+    StopReading = 1,
+    /// New connections are refused as well.
+    Refuse = 2,
+}
+
+impl Node {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        loops: usize,
+        recent_drops: usize,
+        clock: Clock,
+    ) -> Self {
+        // Only a fixed number of topics and identifiers can collide under a seed nobody else knows.
+        let seed = std::hash::BuildHasher::hash_one(
+            &foldhash::fast::RandomState::default(),
+            clock.now_ms(),
+        );
+        Self {
+            clock,
+            settings: RwLock::new(settings),
+            registry: Registry::new(),
+            routes: Routes::with_seed(seed),
+            retained: Retained::default(),
+            connected: AtomicUsize::new(0),
+            connected_maximum: AtomicUsize::new(0),
+            pressure: AtomicU8::new(0),
+            connection_rate: Mutex::default(),
+            anonymous_refusal: Once::new(),
+            ready: AtomicBool::new(false),
+            recent_drops,
+            drops: (0..loops).map(|_| Drops::new(recent_drops)).collect(),
+            stats: (0..loops).map(|_| Arc::default()).collect(),
+            net: (0..loops).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    pub(crate) fn pressure(&self) -> Pressure {
+        match self.pressure.load(Ordering::Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::StopReading,
+            _ => Pressure::Refuse,
+        }
+    }
+
+    pub(crate) fn set_pressure(&self, pressure: Pressure) {
+        self.pressure.store(pressure as u8, Ordering::Relaxed);
+    }
+
+    /// Says, once, how anonymous clients from other machines are let in.
+    pub(crate) fn explain_anonymous_refusal(&self) {
+        self.anonymous_refusal.call_once(|| {
+            tracing::warn!(
+                "anonymous clients are accepted from loopback addresses only; \
+                 `allowAnonymous: true` accepts them from everywhere"
+            );
+        });
+    }
+
+    /// A client has connected.
+    pub(crate) fn count_connected(&self) {
+        let now = self.connected.fetch_add(1, Ordering::Relaxed) + 1;
+        if now > self.connected_maximum.load(Ordering::Relaxed) {
+            self.connected_maximum.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// A client's connection is gone.
+    pub(crate) fn count_disconnected(&self) {
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,580 @@
+//! Who gets a message: the route index of this node, and the match cache of each loop.
+//!
+//! Invariants: a publication that starts after [`Routes::subscribe`] returned finds the subscription,
+//! whichever loop it comes in by (P3 within a node). A session stands in a match once, however many of
+//! its subscriptions match: with the highest QoS and all subscription identifiers of those.
+//!
+//! A loop looks up a topic in its own [`MatchCache`] without touching anything that another core
+//! writes, except to read three change counters. Only a miss goes to the index, whose read lock is
+//! divided per core.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crossbeam_utils::sync::ShardedLock;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use mqtt_proto::{QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
+use mqtt_session::SubscriptionIdSet;
+use slab::Slab;
+use topic_router::change::{BUCKETS, bucket_of_filter, buckets_of_topic};
+use topic_router::{Inserted, Router};
+
+use crate::groups::{Gauge, Group, Member};
+use crate::key::{Receiver, SessionKey};
+
+/// What a subscription asks for, beside its filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    /// Subscription identifier; 0: none.
+    id: u32,
+    pub(crate) qos: QoS,
+    no_local: bool,
+    retain_as_published: bool,
+}
+
+impl Wanted {
+    pub(crate) fn new(options: SubscriptionOptions, id: Option<u32>) -> Self {
+        Self {
+            id: id.unwrap_or(0),
+            qos: options.qos,
+            no_local: options.no_local,
+            retain_as_published: options.retain_as_published,
+        }
+    }
+
+    pub(crate) fn ids(self) -> SubscriptionIdSet {
+        if self.id == 0 {
+            SubscriptionIdSet::None
+        } else {
+            SubscriptionIdSet::One(self.id)
+        }
+    }
+
+    pub(crate) fn retain_as_published(self) -> bool {
+        self.retain_as_published
+    }
+}
+
+/// A session that gets a message, once.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) session: SessionKey,
+    pub(crate) ids: SubscriptionIdSet,
+    pub(crate) qos: QoS,
+    pub(crate) retain_as_published: bool,
+    pub(crate) who: Publishers,
+}
+
+/// Whose messages a target gets. With overlapping subscriptions of which some are No Local, a session
+/// has two targets: one for its own messages and one for all others'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Publishers {
+    Anybody,
+    Others,
+    ItselfOnly,
+}
+
+impl Target {
+    /// Whether a message of this publisher is for the target.
+    pub(crate) fn wants(&self, publisher: u64) -> bool {
+        match self.who {
+            Publishers::Anybody => true,
+            // [MQTT-3.8.3-3] not to the connection that published it, if No Local is set
+            Publishers::Others => self.session.to_bits() != publisher,
+            Publishers::ItselfOnly => self.session.to_bits() == publisher,
+        }
+    }
+}
+
+/// A shared group and its members when the match was made.
+type MatchedGroup = (Arc<Group>, Arc<[Member]>);
+
+/// Everybody who gets messages of one topic.
+#[derive(Debug)]
+pub(crate) struct MatchSet {
+    /// Sorted by session, so the targets of one loop are neighbours.
+    pub(crate) targets: Box<[Target]>,
+    /// The loops that have targets, and where.
+    pub(crate) loops: Box<[(usize, Range<usize>)]>,
+    /// Shared subscription groups: of each, one member gets the message.
+    pub(crate) groups: Box<[MatchedGroup]>,
+}
+
+impl MatchSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.targets.is_empty() && self.groups.is_empty()
+    }
+
+    /// Estimated bytes, for the limit of the cache.
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.targets.len() * size_of::<Target>()
+            + self.loops.len() * size_of::<(usize, Range<usize>)>()
+            + self
+                .groups
+                .iter()
+                .map(|(_, members)| 64 + members.len() * size_of::<Member>())
+                .sum::<usize>()
+    }
+}
+
+/// The route index of a node.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    index: ShardedLock<Index>,
+    changes: Box<[AtomicU32]>,
+    /// Subscriptions, those in shared groups included.
+    subscriptions: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Index {
+    router: Router<Receiver, Wanted>,
+    groups: Slab<Arc<Group>>,
+    group_numbers: HashMap<GroupName, u32, RandomState>,
+}
+
+/// Groups are told apart by kind, name and filter.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct GroupName {
+    ordered: bool,
+    name: Box<str>,
+    filter: Box<str>,
+}
+
+impl GroupName {
+    fn new(kind: SharedKind, name: &str, filter: &str) -> Self {
+        Self {
+            ordered: kind == SharedKind::OrderedShare,
+            name: name.into(),
+            filter: filter.into(),
+        }
+    }
+}
+
+/// What a subscription did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Subscribed {
+    /// There was none of this session with this filter before.
+    pub(crate) new: bool,
+    /// The number of the shared group.
+    pub(crate) group: Option<u32>,
+}
+
+impl Routes {
+    /// `seed` protects the hash tables from chosen collisions.
+    pub(crate) fn with_seed(seed: u64) -> Self {
+        Self {
+            index: ShardedLock::new(Index {
+                router: Router::with_seed(seed),
+                groups: Slab::new(),
+                group_numbers: HashMap::default(),
+            }),
+            changes: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
+            subscriptions: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscriptions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shared_groups(&self) -> usize {
+        self.read().groups.len()
+    }
+
+    /// Adds or replaces a session's subscription. `gauge` shows shared groups the session's room.
+    pub(crate) fn subscribe(
+        &self,
+        session: SessionKey,
+        filter: SubscriptionFilter<'_>,
+        wanted: Wanted,
+        gauge: impl FnOnce() -> Arc<Gauge>,
+    ) -> Subscribed {
+        let mut index = self.write();
+        let subscribed = match filter.shared {
+            None => {
+                let inserted = index.router.insert(filter.filter, session.into(), wanted);
+                Subscribed {
+                    new: matches!(inserted, Inserted::New),
+                    group: None,
+                }
+            }
+            Some((kind, name)) => {
+                let (number, group) = index.group(kind, name, filter.filter, wanted);
+                let new = group.join(Member {
+                    session,
+                    wanted,
+                    gauge: gauge(),
+                });
+                Subscribed {
+                    new,
+                    group: Some(number),
+                }
+            }
+        };
+        self.changed(filter.filter);
+        drop(index);
+        if subscribed.new {
+            self.subscriptions.fetch_add(1, Ordering::Relaxed);
+        }
+        subscribed
+    }
+
+    /// Removes a session's subscription, if it has it.
+    pub(crate) fn unsubscribe(&self, session: SessionKey, filter: SubscriptionFilter<'_>) -> bool {
+        let mut index = self.write();
+        let removed = match filter.shared {
+            None => index
+                .router
+                .remove(filter.filter, &session.into())
+                .is_some(),
+            Some((kind, name)) => index.leave(session, kind, name, filter.filter),
+        };
+        if removed {
+            self.changed(filter.filter);
+            self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    /// The group of a number, while it has members.
+    pub(crate) fn group(&self, number: u32) -> Option<Arc<Group>> {
+        self.read().groups.get(slot(number)).cloned()
+    }
+
+    /// Looks up who gets messages of a topic.
+    fn find(&self, topic: &str) -> MatchSet {
+        let index = self.read();
+        let mut found: Vec<(SessionKey, Wanted)> = Vec::new();
+        let mut groups = Vec::new();
+        index
+            .router
+            .for_each_match(topic, |receiver, wanted| match receiver.target() {
+                Err(session) => found.push((session, *wanted)),
+                Ok(number) => {
+                    if let Some(group) = index.groups.get(slot(number)) {
+                        groups.push((Arc::clone(group), group.members()));
+                    }
+                }
+            });
+        drop(index);
+        let targets = merge(found);
+        let mut loops: Vec<(usize, Range<usize>)> = Vec::new();
+        for (at, target) in targets.iter().enumerate() {
+            let index = target.session.loop_index();
+            match loops.last_mut() {
+                Some((last, range)) if *last == index => range.end = at + 1,
+                _ => loops.push((index, at..at + 1)),
+            }
+        }
+        MatchSet {
+            targets,
+            loops: loops.into(),
+            groups: groups.into(),
+        }
+    }
+
+    /// A number that changes whenever a change of routes could affect the topic.
+    fn stamp(&self, topic: &str) -> u32 {
+        buckets_of_topic(topic)
+            .into_iter()
+            .filter_map(|bucket| self.changes.get(usize::from(bucket)))
+            .fold(0, |sum, change| {
+                sum.wrapping_add(change.load(Ordering::Acquire))
+            })
+    }
+
+    fn changed(&self, filter: &str) {
+        if let Some(change) = self.changes.get(usize::from(bucket_of_filter(filter))) {
+            change.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    // A panic in a turn ends the process (panic = abort), so there is no poisoned state to meet.
+    fn read(&self) -> crossbeam_utils::sync::ShardedLockReadGuard<'_, Index> {
+        self.index
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write(&self) -> crossbeam_utils::sync::ShardedLockWriteGuard<'_, Index> {
+        self.index
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    /// The group with this name and filter, made if there is none.
+    fn group(
+        &mut self,
+        kind: SharedKind,
+        name: &str,
+        filter: &str,
+        wanted: Wanted,
+    ) -> (u32, Arc<Group>) {
+        let full_name = GroupName::new(kind, name, filter);
+        let known = self.group_numbers.get(&full_name).copied();
+        if let Some(number) = known
+            && let Some(group) = self.groups.get(slot(number))
+        {
+            return (number, Arc::clone(group));
+        }
+        let entry = self.groups.vacant_entry();
+        let number = NonZeroU32::MIN.saturating_add(u32::try_from(entry.key()).unwrap_or(u32::MAX));
+        let group = Arc::new(Group::new(number, kind == SharedKind::OrderedShare));
+        entry.insert(Arc::clone(&group));
+        let number = number.get();
+        self.group_numbers.insert(full_name, number);
+        self.router.insert(filter, Receiver::group(number), wanted);
+        (number, group)
+    }
+
+    fn leave(&mut self, session: SessionKey, kind: SharedKind, name: &str, filter: &str) -> bool {
+        let full_name = GroupName::new(kind, name, filter);
+        let Some(number) = self.group_numbers.get(&full_name).copied() else {
+            return false;
+        };
+        let Some(group) = self.groups.get(slot(number)) else {
+            return false;
+        };
+        let left = group.leave(session);
+        if group.is_empty() {
+            self.router.remove(filter, &Receiver::group(number));
+            self.group_numbers.remove(&full_name);
+            self.groups.remove(slot(number));
+        }
+        left
+    }
+}
+
+/// Groups are numbered from 1, their slots from 0.
+fn slot(number: u32) -> usize {
+    number.wrapping_sub(1) as usize
+}
+
+/// One target per session and kind of publisher.
+fn merge(mut found: Vec<(SessionKey, Wanted)>) -> Box<[Target]> {
+    found.sort_by_key(|(session, _)| *session);
+    let mut targets = Vec::with_capacity(found.len());
+    for same in found.chunk_by(|a, b| a.0 == b.0) {
+        let no_local = same.iter().filter(|(_, wanted)| wanted.no_local).count();
+        if no_local == 0 {
+            targets.extend(target(same.iter(), Publishers::Anybody));
+        } else {
+            targets.extend(target(same.iter(), Publishers::Others));
+            targets.extend(target(
+                same.iter().filter(|(_, wanted)| !wanted.no_local),
+                Publishers::ItselfOnly,
+            ));
+        }
+    }
+    targets.into()
+}
+
+fn target<'a>(
+    same: impl Iterator<Item = &'a (SessionKey, Wanted)>,
+    who: Publishers,
+) -> Option<Target> {
+    let mut merged: Option<Target> = None;
+    for (session, wanted) in same {
+        let target = merged.get_or_insert(Target {
+            session: *session,
+            ids: SubscriptionIdSet::None,
+            qos: wanted.qos,
+            retain_as_published: false,
+            who,
+        });
+        // [MQTT-3.3.4-2] the highest QoS of all matching subscriptions
+        target.qos = target.qos.max(wanted.qos);
+        target.retain_as_published |= wanted.retain_as_published;
+        // [MQTT-3.3.4-3] [MQTT-3.3.4-4] one copy carries the identifiers of all of them
+        if wanted.id != 0 {
+            target.ids.push(wanted.id);
+        }
+    }
+    merged
+}
+
+/// Bytes that one loop's cache holds at most, in each of its two halves.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// One loop's memory of who gets which topic.
+///
+/// Two halves: what is found in the old half moves to the young one; when the young half is full, it
+/// becomes the old one, and what was in that is forgotten. So topics in use stay, at no cost per use.
+#[derive(Debug, Default)]
+pub(crate) struct MatchCache {
+    young: HashMap<Box<str>, Cached, RandomState>,
+    old: HashMap<Box<str>, Cached, RandomState>,
+    young_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Cached {
+    set: Arc<MatchSet>,
+    stamp: u32,
+}
+
+impl MatchCache {
+    /// Who gets messages of a topic, as of now.
+    pub(crate) fn find(&mut self, topic: &str, routes: &Routes) -> Arc<MatchSet> {
+        // Read before the index is, so that a change in between makes the entry stale, not wrong.
+        let stamp = routes.stamp(topic);
+        if let Some(cached) = self.young.get_mut(topic) {
+            if cached.stamp != stamp {
+                *cached = Cached {
+                    set: Arc::new(routes.find(topic)),
+                    stamp,
+                };
+            }
+            return Arc::clone(&cached.set);
+        }
+        let cached = match self.old.remove(topic) {
+            Some(cached) if cached.stamp == stamp => cached,
+            _ => Cached {
+                set: Arc::new(routes.find(topic)),
+                stamp,
+            },
+        };
+        let set = Arc::clone(&cached.set);
+        self.young_bytes += topic.len() + size_of::<(Box<str>, Cached)>() + set.bytes();
+        self.young.insert(topic.into(), cached);
+        if self.young_bytes > CACHE_BYTES {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        set
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::RetainHandling;
+    use net::Key;
+
+    use super::*;
+
+    fn session(slot: u32) -> SessionKey {
+        SessionKey::new(
+            slot as usize % 2,
+            Key {
+                slot,
+                generation: 0,
+            },
+        )
+    }
+
+    fn wanted(qos: QoS, no_local: bool, id: u32) -> Wanted {
+        let options = SubscriptionOptions {
+            qos,
+            no_local,
+            retain_as_published: false,
+            retain_handling: RetainHandling::SendAtSubscribe,
+        };
+        Wanted::new(options, (id != 0).then_some(id))
+    }
+
+    fn subscribe(routes: &Routes, slot: u32, filter: &str, wanted: Wanted) -> Subscribed {
+        let filter = SubscriptionFilter::parse(filter).unwrap();
+        routes.subscribe(session(slot), filter, wanted, Arc::default)
+    }
+
+    #[test]
+    fn a_change_of_routes_reaches_a_cached_match_at_once() {
+        let routes = Routes::with_seed(1);
+        let mut cache = MatchCache::default();
+        assert!(cache.find("a/b", &routes).is_empty());
+        let filters = ["a/b", "a/+", "#", "$share/g/a/b"];
+        for (slot, filter) in (1..).zip(filters) {
+            assert!(subscribe(&routes, slot, filter, wanted(QoS::AtMostOnce, false, 0)).new);
+            let set = cache.find("a/b", &routes);
+            assert_eq!(
+                set.targets.len() + set.groups.len(),
+                slot as usize,
+                "{filter}"
+            );
+        }
+        assert_eq!((routes.subscriptions(), routes.shared_groups()), (4, 1));
+        for (slot, filter) in (1..).zip(filters) {
+            assert!(routes.unsubscribe(session(slot), SubscriptionFilter::parse(filter).unwrap()));
+            assert!(!routes.unsubscribe(session(slot), SubscriptionFilter::parse(filter).unwrap()));
+            let set = cache.find("a/b", &routes);
+            assert_eq!(
+                set.targets.len() + set.groups.len(),
+                filters.len() - slot as usize,
+                "{filter}"
+            );
+        }
+        assert_eq!((routes.subscriptions(), routes.shared_groups()), (0, 0));
+    }
+
+    #[test]
+    fn overlapping_subscriptions_are_one_target() {
+        // [MQTT-3.3.4-2] [MQTT-3.3.4-4]
+        let routes = Routes::with_seed(1);
+        subscribe(&routes, 1, "a/b", wanted(QoS::AtMostOnce, false, 7));
+        subscribe(&routes, 1, "a/#", wanted(QoS::ExactlyOnce, false, 9));
+        subscribe(&routes, 1, "+/b", wanted(QoS::AtLeastOnce, false, 0));
+        let set = routes.find("a/b");
+        let [target] = &*set.targets else {
+            panic!("{set:?}")
+        };
+        assert_eq!(target.qos, QoS::ExactlyOnce);
+        let mut ids = target.ids.as_slice().to_vec();
+        ids.sort_unstable();
+        assert_eq!(ids, [7, 9]);
+    }
+
+    #[test]
+    fn no_local_on_one_of_two_subscriptions_spares_the_other() {
+        // [MQTT-3.8.3-3]
+        let routes = Routes::with_seed(1);
+        subscribe(&routes, 1, "a/b", wanted(QoS::ExactlyOnce, true, 7));
+        subscribe(&routes, 1, "a/#", wanted(QoS::AtLeastOnce, false, 9));
+        let set = routes.find("a/b");
+        let qos_for = |publisher| {
+            let wanting: Vec<QoS> = set
+                .targets
+                .iter()
+                .filter(|t| t.wants(publisher))
+                .map(|t| t.qos)
+                .collect();
+            wanting
+        };
+        assert_eq!(qos_for(session(2).to_bits()), [QoS::ExactlyOnce]);
+        assert_eq!(qos_for(session(1).to_bits()), [QoS::AtLeastOnce]);
+    }
+
+    #[test]
+    fn targets_of_a_loop_are_neighbours() {
+        let routes = Routes::with_seed(1);
+        for slot in 0..100 {
+            subscribe(&routes, slot, "t", wanted(QoS::AtMostOnce, false, 0));
+        }
+        let set = routes.find("t");
+        assert_eq!(&*set.loops, [(0, 0..50), (1, 50..100)]);
+    }
+
+    #[test]
+    fn a_cache_forgets_what_is_not_used() {
+        let routes = Routes::with_seed(1);
+        let mut cache = MatchCache::default();
+        let long = "x".repeat(60_000);
+        for n in 0..2000 {
+            cache.find(&format!("{n}{long}"), &routes);
+            cache.find("used", &routes);
+        }
+        let bytes = cache.len() * long.len();
+        assert!(bytes < 2 * CACHE_BYTES + 2 * long.len(), "{bytes}");
+        assert!(cache.young.contains_key("used"));
+    }
+}

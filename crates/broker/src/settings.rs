@@ -1,0 +1,125 @@
+//! The configuration in the form that the event loops use.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use config::{Config, InboxQos0, MaximumQos, QueueFull};
+use mqtt_proto::QoS;
+use mqtt_session::{Policy, Qos0Inbox};
+
+use crate::retained::RetainedLimits;
+
+/// What loops look up while they serve. A reload replaces it as a whole.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    /// The same without limits of the queue, for what is on its way when a publisher is held back.
+    pub(crate) beyond_limit: Policy,
+    pub(crate) allow_anonymous: Option<bool>,
+    pub(crate) bytes_per_s_in: u64,
+    pub(crate) bytes_per_s_out: u64,
+    pub(crate) publishes_per_s: u64,
+    pub(crate) maximum_connect_size: u32,
+    pub(crate) connect_timeout_ms: u64,
+    /// 0: publishers are never held back.
+    pub(crate) hold_publisher_ms: u64,
+    /// 0: no limit.
+    pub(crate) connections: usize,
+    /// 0: no limit.
+    pub(crate) connections_per_s: u64,
+    pub(crate) sessions: usize,
+    pub(crate) retained: RetainedLimits,
+    /// 0: no `$SYS` topics.
+    pub(crate) sys_interval_ms: u64,
+    /// 0: by the machine's memory.
+    pub(crate) memory_high_water: u64,
+    pub(crate) memory_refuse: u64,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Self {
+        let Config { mqtt, limits, .. } = config;
+        let policy = Policy {
+            maximum_qos: match mqtt.maximum_qos {
+                MaximumQos::AtMostOnce => QoS::AtMostOnce,
+                MaximumQos::AtLeastOnce => QoS::AtLeastOnce,
+                MaximumQos::ExactlyOnce => QoS::ExactlyOnce,
+            },
+            retain_available: mqtt.retain_available,
+            wildcard_subscription_available: mqtt.wildcard_subscription_available,
+            shared_subscription_available: mqtt.shared_subscription_available,
+            subscription_identifier_available: mqtt.subscription_identifier_available,
+            topic_alias_maximum: mqtt.topic_alias_maximum,
+            topic_alias_maximum_out: mqtt.topic_alias_maximum_out,
+            keep_alive_maximum: mqtt.keep_alive_maximum_seconds.map_or(0, NonZero::get),
+            session_expiry_maximum: mqtt.session_expiry_maximum_seconds,
+            session_expiry_v3: mqtt.session_expiry_v3_seconds,
+            response_information: mqtt.response_information.as_deref().map(Box::from),
+            server_reference: mqtt.server_reference.as_deref().map(Box::from),
+            check_payload_format: mqtt.check_payload_format,
+            receive_maximum: limits.connection.receive_maximum.get(),
+            inflight_maximum: limits.connection.inflight_maximum.get(),
+            maximum_packet_size: limits.connection.maximum_packet_size,
+            topic_levels: limits.topic.levels,
+            topic_length: limits.topic.length,
+            queue_messages: limits.session.queue_messages,
+            queue_bytes: limits.session.queue_bytes,
+            queue_full: match limits.session.queue_full {
+                QueueFull::DropOldest => mqtt_session::QueueFull::DropOldest,
+                QueueFull::DropNewest => mqtt_session::QueueFull::DropNewest,
+            },
+            subscriptions: limits.session.subscriptions,
+            qos0_inbox: match config.inbox.qos0 {
+                InboxQos0::Offline => Qos0Inbox::Offline,
+                InboxQos0::Always => Qos0Inbox::Always,
+                InboxQos0::Never => Qos0Inbox::Never,
+            },
+        };
+        Self {
+            beyond_limit: Policy {
+                queue_messages: u32::MAX,
+                queue_bytes: u64::MAX,
+                ..policy.clone()
+            },
+            policy,
+            allow_anonymous: config.allow_anonymous,
+            bytes_per_s_in: limits
+                .connection
+                .bytes_per_second_in
+                .map_or(0, NonZero::get),
+            bytes_per_s_out: limits
+                .connection
+                .bytes_per_second_out
+                .map_or(0, NonZero::get),
+            publishes_per_s: limits
+                .connection
+                .publishes_per_second
+                .map_or(0, NonZero::get)
+                .into(),
+            maximum_connect_size: limits
+                .connection
+                .maximum_connect_size
+                .min(limits.connection.maximum_packet_size),
+            connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
+            hold_publisher_ms: millis(limits.connection.hold_publisher),
+            connections: limits.node.connections.map_or(0, NonZero::get) as usize,
+            connections_per_s: limits
+                .node
+                .connections_per_second
+                .map_or(0, NonZero::get)
+                .into(),
+            sessions: limits.node.sessions as usize,
+            retained: RetainedLimits {
+                messages: config.retain.max_messages,
+                bytes: config.retain.max_bytes,
+            },
+            sys_interval_ms: millis(config.sys.interval),
+            memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
+            memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
+        }
+    }
+}
+
+fn millis(duration: Option<Duration>) -> u64 {
+    duration.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,63 @@
+//! What a loop counts of MQTT.
+
+use net::{Counter, LoopStats};
+
+/// Counters of one loop since the start.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct BrokerStats {
+    /// Control packets received.
+    pub(crate) packets_in: Counter,
+    /// Control packets sent.
+    pub(crate) packets_out: Counter,
+    /// PUBLISH packets received, by QoS.
+    pub(crate) publishes_in: [Counter; 3],
+    /// PUBLISH packets sent.
+    pub(crate) publishes_out: Counter,
+    /// Payload bytes of PUBLISH packets received.
+    pub(crate) publish_bytes_in: Counter,
+    /// Publications that matched nobody.
+    pub(crate) unmatched: Counter,
+    /// CONNECT packets answered with success.
+    pub(crate) connects: Counter,
+    /// CONNECT packets refused.
+    pub(crate) refused: Counter,
+    /// Connections closed for a violation of the protocol.
+    pub(crate) violations: Counter,
+    /// Sessions taken over by a new connection.
+    pub(crate) takeovers: Counter,
+    /// Connections closed because the keep alive passed.
+    pub(crate) keep_alive_timeouts: Counter,
+    /// Will messages published.
+    pub(crate) wills: Counter,
+    /// Times a publisher was held back for a subscriber's full queue.
+    pub(crate) holds: Counter,
+    /// Reads put off because of the publish rate.
+    pub(crate) throttled_publishes: Counter,
+    /// Reads put off because memory is scarce.
+    pub(crate) pressure_pauses: Counter,
+    /// Sessions of this loop, online and offline.
+    pub(crate) sessions: Counter,
+    /// Sessions of this loop that are offline.
+    pub(crate) offline: Counter,
+    /// Topics looked up in the route index.
+    pub(crate) cache_misses: Counter,
+    /// Topics in the match cache.
+    pub(crate) cached_topics: Counter,
+}
+
+/// Sums one counter over all loops.
+pub(crate) fn sum<'a>(
+    stats: &'a [std::sync::Arc<BrokerStats>],
+    pick: impl Fn(&'a BrokerStats) -> &'a Counter,
+) -> u64 {
+    stats.iter().map(|s| pick(s).get()).sum()
+}
+
+/// Sums one counter of the event loops.
+pub(crate) fn sum_net<'a>(
+    stats: &'a [std::sync::Arc<LoopStats>],
+    pick: impl Fn(&'a LoopStats) -> &'a Counter,
+) -> u64 {
+    stats.iter().map(|s| pick(s).get()).sum()
+}
