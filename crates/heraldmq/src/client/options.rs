@@ -1,0 +1,222 @@
+//! The options of `pub` and `sub` that are about the connection; letters as in mosquitto_pub.
+
+use clap::{ArgAction, Args, ValueEnum};
+use mqtt_proto::{ProtocolVersion, QoS};
+
+use super::property::Properties;
+use crate::failure::Failure;
+
+/// A session that never expires, on the wire.
+const NEVER: u32 = u32::MAX;
+
+/// How to connect.
+#[derive(Args)]
+pub(crate) struct ConnectionOptions {
+    /// Host name or address of the broker.
+    #[arg(short = 'h', long, default_value = "localhost")]
+    pub(super) host: String,
+    /// Port of the broker.
+    #[arg(short, long, default_value_t = 1883)]
+    pub(super) port: u16,
+    /// Client identifier; without it, the broker chooses one.
+    #[arg(short, long, value_name = "CLIENT_ID")]
+    pub(super) id: Option<String>,
+    /// User name.
+    #[arg(short, long)]
+    pub(super) username: Option<String>,
+    /// Password.
+    #[arg(short = 'P', long = "pw", value_name = "PASSWORD")]
+    pub(super) password: Option<String>,
+    /// Keep alive in seconds; 0: none.
+    #[arg(short, long, default_value_t = 60, value_name = "SECONDS")]
+    pub(super) keepalive: u16,
+    /// Version of MQTT.
+    #[arg(short = 'V', long, default_value = "5", value_name = "VERSION")]
+    pub(super) protocol_version: Version,
+    /// Keep the session of this client identifier (clean start 0), before and after.
+    #[arg(short = 'c', long, requires = "id")]
+    pub(super) disable_clean_session: bool,
+    /// Seconds that the session lives on after the connection, or -1: for ever (MQTT 5).
+    /// Default: -1 with -c, else 0.
+    #[arg(
+        short = 'x',
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        value_parser = parse_session_expiry
+    )]
+    pub(super) session_expiry_interval: Option<u32>,
+    /// A property of a packet (MQTT 5): connect, publish, subscribe, unsubscribe, disconnect or
+    /// will, then the property and its value. A user-property has a name and a value.
+    #[arg(
+        short = 'D',
+        long = "property",
+        value_names = ["PACKET", "PROPERTY", "VALUE"],
+        num_args = 3..=4,
+        action = ArgAction::Append
+    )]
+    property: Vec<String>,
+    /// Topic of the will message, which the broker sends when the connection breaks.
+    #[arg(long, value_name = "TOPIC")]
+    pub(super) will_topic: Option<String>,
+    /// Payload of the will message.
+    #[arg(long, value_name = "TEXT", requires = "will_topic", default_value = "")]
+    pub(super) will_payload: String,
+    /// QoS of the will message.
+    #[arg(long, value_name = "QOS", requires = "will_topic", default_value = "0", value_parser = parse_qos)]
+    pub(super) will_qos: QoS,
+    /// Retain the will message.
+    #[arg(long, requires = "will_topic")]
+    pub(super) will_retain: bool,
+    /// Say on standard error which packets come and go.
+    #[arg(short, long)]
+    pub(super) debug: bool,
+    /// Print help.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Version {
+    #[value(name = "5", aliases = ["mqttv5", "50", "5.0"])]
+    V5,
+    #[value(name = "311", aliases = ["mqttv311", "3.1.1"])]
+    V311,
+    #[value(name = "31", aliases = ["mqttv31", "3.1"])]
+    V31,
+}
+
+impl ConnectionOptions {
+    pub(crate) fn version(&self) -> ProtocolVersion {
+        match self.protocol_version {
+            Version::V5 => ProtocolVersion::V5,
+            Version::V311 => ProtocolVersion::V3_1_1,
+            Version::V31 => ProtocolVersion::V3_1,
+        }
+    }
+
+    /// The properties of all packets, checked.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub(crate) fn properties(&self) -> Result<Properties, Failure> {
+        let properties = Properties::parse(&self.property).map_err(Failure::Usage)?;
+        if !self.version().is_v5()
+            && (!properties.is_empty() || self.session_expiry_interval.is_some())
+        {
+            return Err(Failure::Usage("-D and -x need MQTT 5 (-V 5)".to_owned()));
+        }
+        if self.will_topic.is_none() && properties.of(super::PropertyOf::Will).next().is_some() {
+            return Err(Failure::Usage("-D will needs --will-topic".to_owned()));
+        }
+        if !self.version().is_v5() && self.password.is_some() && self.username.is_none() {
+            return Err(Failure::Usage("before MQTT 5, -P needs -u".to_owned()));
+        }
+        Ok(properties)
+    }
+
+    /// What CONNECT says; `None`: the session ends with the connection.
+    pub(super) fn session_expiry(&self) -> Option<u32> {
+        self.session_expiry_interval
+            .or_else(|| self.disable_clean_session.then_some(NEVER))
+    }
+}
+
+/// Reads `0`, `1` or `2`.
+///
+/// # Errors
+/// What is expected instead.
+pub(crate) fn parse_qos(text: &str) -> Result<QoS, String> {
+    text.parse()
+        .ok()
+        .and_then(QoS::from_u8)
+        .ok_or_else(|| "expected 0, 1 or 2".to_owned())
+}
+
+fn parse_session_expiry(text: &str) -> Result<u32, String> {
+    match text {
+        "-1" => Ok(NEVER),
+        seconds => seconds
+            .parse()
+            .map_err(|_| format!("expected -1 or 0 to {NEVER}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    #[command(disable_help_flag = true)]
+    struct Line {
+        #[command(flatten)]
+        options: ConnectionOptions,
+    }
+
+    fn parse(line: &str) -> Result<ConnectionOptions, String> {
+        Line::try_parse_from(std::iter::once("x").chain(line.split_whitespace()))
+            .map(|line| line.options)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn versions_have_the_names_of_mosquitto_and_short_ones() {
+        for (name, version) in [
+            ("5", ProtocolVersion::V5),
+            ("mqttv5", ProtocolVersion::V5),
+            ("311", ProtocolVersion::V3_1_1),
+            ("mqttv311", ProtocolVersion::V3_1_1),
+            ("mqttv31", ProtocolVersion::V3_1),
+        ] {
+            assert_eq!(parse(&format!("-V {name}")).unwrap().version(), version);
+        }
+        assert!(parse("-V 4").is_err());
+    }
+
+    #[test]
+    fn session_expiry_follows_clean_start_unless_given() {
+        let expiry = |line| parse(line).unwrap().session_expiry();
+        assert_eq!(expiry(""), None);
+        assert_eq!(expiry("-i me -c"), Some(NEVER));
+        assert_eq!(expiry("-i me -c -x 30"), Some(30));
+        assert_eq!(expiry("-x -1"), Some(NEVER));
+        assert!(parse("-x -2").is_err());
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_refused() {
+        assert!(
+            parse("-c").is_err(),
+            "a session to keep needs an identifier"
+        );
+        assert!(parse("--will-retain").is_err());
+        for line in [
+            "-V 311 -x 5",
+            "-V 311 -D publish content-type text",
+            "-D will content-type text",
+            "-V 311 -P secret",
+        ] {
+            assert!(
+                matches!(parse(line).unwrap().properties(), Err(Failure::Usage(_))),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn h_is_the_host() {
+        assert_eq!(parse("-h example.org").unwrap().host, "example.org");
+    }
+
+    #[test]
+    fn several_properties_stand_behind_one_another() {
+        let options = parse(
+            "-D publish user-property a b -D publish content-type text -D connect receive-maximum 7",
+        );
+        let properties = options.unwrap().properties().unwrap();
+        assert_eq!(properties.of(super::super::PropertyOf::Publish).count(), 2);
+        assert_eq!(properties.of(super::super::PropertyOf::Connect).count(), 1);
+    }
+}

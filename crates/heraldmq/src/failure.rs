@@ -1,0 +1,39 @@
+//! How a subcommand ends if not well: the message and the exit code.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Why a subcommand could not do what was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Something outside refused: a port in use, an unreadable folder, a broker that says no.
+    /// Exit code 1.
+    Runtime(String),
+    /// The command line or the configuration is wrong. Exit code 2.
+    Usage(String),
+    /// The time given by `-W` is over. Exit code 27, as mosquitto_sub has it.
+    TimedOut,
+}
+
+impl Failure {
+    /// Prints the message and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (message, code) = match self {
+            Self::Runtime(message) => (message, 1),
+            Self::Usage(message) => (message, 2),
+            Self::TimedOut => ("timed out".to_owned(), 27),
+        };
+        complain(&message);
+        ExitCode::from(code)
+    }
+}
+
+/// Prints each line of `message` on standard error. A standard error that nobody reads changes
+/// nothing about the outcome.
+pub(crate) fn complain(message: &str) {
+    for line in message.lines() {
+        let _ = writeln!(io::stderr(), "heraldmq: {line}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The `heraldmq` command: the broker, the check of its configuration, and two small clients for a
+//! first try.
+//!
+//! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
+//! codes in `failure.rs`; standard output carries only what was asked for.
+//!
+//! Deliberately absent: anything that a broker does; `serve` starts the `broker` crate and forwards
+//! signals to it.
+//!
+//! Where to read next: one file per subcommand.
+
+mod allocator;
+mod check_config;
+mod client;
+mod failure;
+mod publish;
+mod serve;
+mod subscribe;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A message broker for MQTT 3.1, 3.1.1 and 5.0.
+#[derive(Parser)]
+#[command(name = "heraldmq", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  heraldmq serve                          a broker on 127.0.0.1:1883
+  heraldmq sub -v -t 'sensors/#'          print what arrives
+  heraldmq pub -t sensors/a -m 21.5       send a message
+
+`heraldmq <command> --help` says more about each.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the broker.
+    Serve(serve::Arguments),
+    /// Say whether a configuration file is right, and what is wrong with it.
+    CheckConfig(check_config::Arguments),
+    /// Publish messages, in the manner of mosquitto_pub.
+    Pub(publish::Arguments),
+    /// Subscribe and print messages, in the manner of mosquitto_sub.
+    Sub(subscribe::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Pub(arguments) => publish::run(&arguments),
+        Command::Sub(arguments) => subscribe::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn no_option_contradicts_another() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,140 @@
+//! `heraldmq serve`: loads the configuration, starts the broker, and lives until a signal ends it.
+//!
+//! SIGTERM and SIGINT shut down in order; a second one ends the process at once. SIGHUP loads the
+//! configuration again and applies what can be applied to a running broker.
+
+mod data_dir;
+mod descriptors;
+pub(crate) mod logging;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use broker::Broker;
+use config::{Config, ConfigError, Loaded};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+    iterator::Signals,
+};
+use tracing::{error, info, warn};
+
+use crate::failure::Failure;
+
+/// Run the broker.
+///
+/// Without a configuration file it listens on 127.0.0.1:1883. Options come from defaults, the file,
+/// the environment (HERALDMQ_LIMITS__SESSION__QUEUEMESSAGES=…), --set and --data-dir, each winning
+/// over those before it; docs/reference/configuration.md describes every one. Logs go to standard
+/// error. SIGTERM and SIGINT end the broker in order, SIGHUP loads the configuration again.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Configuration file (YAML), for example conf/standalone.yml.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder for durable state; created if it is missing.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Set one option by its path; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  heraldmq serve
+  heraldmq serve --config conf/standalone.yml --data-dir /var/lib/heraldmq
+  heraldmq serve --set mqttServerConfig.tcpListener.port=1884 --set log.format=json
+
+Exit codes: 0 ended in order, 1 could not run (port in use, unusable folder), 2 wrong configuration.";
+
+impl Arguments {
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        // What is not Unicode is no option's name or value.
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Config::load(
+            self.config.as_deref(),
+            environment,
+            &self.set,
+            self.data_dir.clone(),
+        )
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Loaded {
+        mut config,
+        warnings,
+    } = arguments
+        .load()
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let log = logging::start(&config.log).map_err(Failure::Usage)?;
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    data_dir::prepare(&config.data_dir).map_err(Failure::Runtime)?;
+    descriptors::raise_limit();
+
+    // Before the start, so that no signal takes its default course once the broker is ready.
+    let watch = |error: std::io::Error| Failure::Runtime(format!("cannot watch signals: {error}"));
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&ending)).map_err(watch)?;
+    }
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(watch)?;
+
+    let broker = Broker::start(&config).map_err(|error| Failure::Runtime(error.to_string()))?;
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            reload(arguments, &mut config, &log, &broker);
+            continue;
+        }
+        info!(signal = signal_name(signal), "signal received");
+        ending.store(true, Ordering::Relaxed);
+        break;
+    }
+    broker.shutdown();
+    Ok(())
+}
+
+/// Loads the configuration again. If anything is wrong with it, everything stays as it is.
+fn reload(arguments: &Arguments, config: &mut Config, log: &logging::Handle, broker: &Broker) {
+    let loaded = match arguments.load() {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            for problem in problems.problems {
+                error!(%problem, "configuration not reloaded");
+            }
+            return;
+        }
+    };
+    if let Err(problem) = log.set_level(&loaded.config.log.level) {
+        error!(problem, "configuration not reloaded");
+        return;
+    }
+    for warning in loaded.warnings {
+        warn!("{warning}");
+    }
+    let diff = Config::reload_diff(config, &loaded.config);
+    broker.reload(&loaded.config);
+    // The next comparison is again with what this one found, so that an option that waits for a
+    // restart is named once, not at each SIGHUP.
+    *config = loaded.config;
+    info!(
+        applied = diff.applied.join(", "),
+        needs_restart = diff.needs_restart.join(", "),
+        "configuration reloaded"
+    );
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    signal_hook::low_level::signal_name(signal).unwrap_or("unknown")
+}

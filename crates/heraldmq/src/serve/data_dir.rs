@@ -1,0 +1,17 @@
+//! The folder for durable state: there, and writable, before anything else starts.
+
+use std::{fs, io, path::Path};
+
+/// Creates the folder if it is missing and tries to write into it.
+///
+/// # Errors
+/// One line that names the folder and the system's reason.
+pub(super) fn prepare(folder: &Path) -> Result<(), String> {
+    let attempt = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let probe = folder.join(format!(".write-test-{}", std::process::id()));
+        fs::write(&probe, b"")?;
+        fs::remove_file(probe)
+    };
+    attempt().map_err(|error| format!("data folder {} cannot be used: {error}", folder.display()))
+}

@@ -1,0 +1,441 @@
+//! `heraldmq sub`: prints the messages that match topic filters.
+//!
+//! Invariant: a message is acknowledged only after it was printed, so that what a broken pipe
+//! swallowed stays with the broker.
+
+mod format;
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use mqtt_proto::{
+    Packet, PacketId, PubAck, PubComp, PubRec, Publish, QoS, ReasonCode, RetainHandling, SubAck,
+    Subscribe, SubscribeFilters, SubscriptionFilter, SubscriptionOptions, Unsubscribe,
+    UnsubscribeFilters, validate_topic_filter,
+};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use self::format::Format;
+use crate::{
+    client::{
+        Connection, ConnectionOptions, Event, Properties, explain, parse_qos, unencodable,
+        unexpected,
+    },
+    failure::{Failure, complain},
+};
+
+/// How long to wait at the end for PUBREL of messages that were printed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Subscribe and print messages, in the manner of mosquitto_sub.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Topic filter to subscribe to; may be repeated.
+    #[arg(short, long, required_unless_present = "unsubscribe", value_parser = parse_subscription)]
+    topic: Vec<String>,
+    /// Topic filter to unsubscribe from, in a session that was kept; may be repeated.
+    #[arg(short = 'U', long, value_name = "TOPIC")]
+    unsubscribe: Vec<String>,
+    /// Highest quality of service to receive: 0, 1 or 2.
+    #[arg(short, long, default_value = "0", value_parser = parse_qos)]
+    qos: QoS,
+    /// End after this many messages.
+    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this many seconds, with exit code 27.
+    #[arg(short = 'W', value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// End when the broker has acknowledged the subscriptions.
+    #[arg(short = 'E')]
+    exit_after_subscribe: bool,
+    /// Print the topic name before the payload.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print messages in this format: %t topic name, %p payload, %q QoS, %r retain; see below.
+    #[arg(short = 'F', long, conflicts_with = "verbose", value_parser = Format::parse)]
+    format: Option<Format>,
+    /// No line end after each message.
+    #[arg(short = 'N')]
+    no_newline: bool,
+    /// Do not print messages that were retained before.
+    #[arg(short = 'R')]
+    no_retained: bool,
+    /// Do not print messages whose topic name matches this filter; may be repeated.
+    #[arg(short = 'T', long, value_name = "TOPIC", value_parser = parse_filter)]
+    filter_out: Vec<String>,
+    /// Do not receive what this client itself publishes (MQTT 5).
+    #[arg(long)]
+    no_local: bool,
+    /// Keep the retain flag as the publisher set it (MQTT 5).
+    #[arg(long)]
+    retain_as_published: bool,
+    /// When the broker sends retained messages (MQTT 5).
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    retain_handling: Handling,
+    #[command(flatten)]
+    connection: ConnectionOptions,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Handling {
+    /// At each subscription.
+    Always,
+    /// If the subscription is new.
+    New,
+    /// Never.
+    Never,
+}
+
+const EXAMPLES: &str = "\
+Formats (-F):
+  %t topic name        %p payload            %x %X payload in hexadecimal
+  %l payload bytes     %q QoS                %r retain, 0 or 1
+  %m packet identifier %U time of arrival, seconds since 1970
+  %C content type      %R response topic     %D correlation data
+  %E message expiry    %F payload format     %P user properties
+  %S subscription identifiers                %% a percent sign
+  \\n \\r \\t \\0 \\\\ as in C
+
+Examples:
+  heraldmq sub -v -t 'sensors/#'
+  heraldmq sub -t 'jobs/+' -q 1 -c -i worker-1         a session that outlives the connection
+  heraldmq sub -t a/b -C 1 -W 5                        one message, within 5 seconds
+  heraldmq sub -t '#' -F '%t %q %r %l'
+
+Exit codes: 0 ended as asked or by a signal, 1 refused or disconnected, 2 wrong options, 27 time is
+over (-W).";
+
+impl Arguments {
+    fn options(&self) -> SubscriptionOptions {
+        SubscriptionOptions {
+            qos: self.qos,
+            no_local: self.no_local,
+            retain_as_published: self.retain_as_published,
+            retain_handling: match self.retain_handling {
+                Handling::Always => RetainHandling::SendAtSubscribe,
+                Handling::New => RetainHandling::SendIfNew,
+                Handling::Never => RetainHandling::DoNotSend,
+            },
+        }
+    }
+
+    fn is_wanted(&self, publish: &Publish<'_>) -> bool {
+        let filtered_out = |filter: &String| matches(filter, publish.topic);
+        let stale = self.no_retained && publish.retain;
+        !stale && !self.filter_out.iter().any(filtered_out)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let deadline = arguments
+        .timeout
+        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let properties = arguments.connection.properties()?;
+    let options = arguments.options();
+    let only_qos = SubscriptionOptions {
+        qos: options.qos,
+        ..SubscriptionOptions::default()
+    };
+    if !arguments.connection.version().is_v5() && options != only_qos {
+        return Err(Failure::Usage(
+            "--no-local, --retain-as-published and --retain-handling need MQTT 5 (-V 5)".to_owned(),
+        ));
+    }
+    let format = match &arguments.format {
+        Some(format) => format.clone(),
+        None if arguments.verbose => Format::verbose(),
+        None => Format::plain(),
+    };
+    let connection = Connection::open(&arguments.connection, &properties, "sub", deadline)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::Runtime(format!("cannot watch signals: {error}")))?;
+    let sink = connection.sender();
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            if sink.send(Event::Stop).is_err() {
+                return;
+            }
+        }
+    });
+    let mut subscriber = Subscriber {
+        connection,
+        arguments,
+        properties: &properties,
+        format,
+        owed: 0,
+        awaiting_release: HashSet::new(),
+        printed: 0,
+        outcome: None,
+    };
+    subscriber.request()?;
+    let outcome = subscriber.receive(deadline)?;
+    subscriber.finish(outcome)
+}
+
+/// Why receiving ends.
+enum Outcome {
+    /// As asked: enough messages, a signal, nobody reads any more.
+    Done,
+    TimedOut,
+    Refused(String),
+}
+
+struct Subscriber<'a> {
+    connection: Connection<'a>,
+    arguments: &'a Arguments,
+    properties: &'a Properties,
+    format: Format,
+    /// SUBACK and UNSUBACK that have not come yet.
+    owed: u32,
+    /// Messages of QoS 2 that were printed and whose PUBREL has not come yet.
+    awaiting_release: HashSet<PacketId>,
+    printed: u64,
+    outcome: Option<Outcome>,
+}
+
+impl Subscriber<'_> {
+    /// Sends SUBSCRIBE and UNSUBSCRIBE.
+    fn request(&mut self) -> Result<(), Failure> {
+        let (mut buffer, mut list) = (Vec::new(), Vec::new());
+        if !self.arguments.unsubscribe.is_empty() {
+            let filters: Vec<&str> = self
+                .arguments
+                .unsubscribe
+                .iter()
+                .map(String::as_str)
+                .collect();
+            let packet = Packet::Unsubscribe(Unsubscribe {
+                packet_id: self.connection.packet_id(),
+                properties: self
+                    .properties
+                    .unsubscribe(&mut buffer)
+                    .map_err(unencodable)?,
+                filters: UnsubscribeFilters::encode_from(&filters, &mut list)
+                    .map_err(unencodable)?,
+            });
+            self.connection.send(&packet)?;
+            self.owed += 1;
+        }
+        let (mut buffer, mut list) = (Vec::new(), Vec::new());
+        if !self.arguments.topic.is_empty() {
+            let options = self.arguments.options();
+            let filters: Vec<(&str, SubscriptionOptions)> = self
+                .arguments
+                .topic
+                .iter()
+                .map(|topic| (topic.as_str(), options))
+                .collect();
+            let packet = Packet::Subscribe(Subscribe {
+                packet_id: self.connection.packet_id(),
+                properties: self
+                    .properties
+                    .subscribe(&mut buffer)
+                    .map_err(unencodable)?,
+                filters: SubscribeFilters::encode_from(&filters, &mut list).map_err(unencodable)?,
+            });
+            self.connection.send(&packet)?;
+            self.owed += 1;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Option<Instant>) -> Result<Outcome, Failure> {
+        loop {
+            match self.connection.next(deadline)? {
+                None => return Ok(Outcome::TimedOut),
+                Some(Event::Stop) => return Ok(Outcome::Done),
+                Some(Event::Ended(how)) => return Err(Failure::Runtime(how)),
+                Some(Event::Frame(frame)) => self.handle(&frame)?,
+                Some(Event::Line(_) | Event::EndOfInput) => {}
+            }
+            if let Some(outcome) = self.outcome.take() {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn handle(&mut self, frame: &[u8]) -> Result<(), Failure> {
+        match self.connection.decode(frame)? {
+            Packet::Publish(publish) => self.deliver(&publish)?,
+            Packet::PubRel(release) => self.release(release.packet_id)?,
+            Packet::SubAck(suback) => self.subscribed(&suback),
+            Packet::UnsubAck(_) => self.acknowledged(),
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn subscribed(&mut self, suback: &SubAck<'_>) {
+        let mut granted = 0;
+        let mut refusal = None;
+        for (topic, reason) in self.arguments.topic.iter().zip(suback.reasons.iter()) {
+            if reason.is_error() {
+                let why = explain(reason, suback.properties.reason_string);
+                let line = format!("the broker refused the subscription to {topic}: {why}");
+                // The last one is the message of the failure.
+                if let Some(earlier) = refusal.replace(line) {
+                    complain(&earlier);
+                }
+            } else {
+                granted += 1;
+            }
+        }
+        match refusal {
+            Some(refusal) if granted == 0 => self.outcome = Some(Outcome::Refused(refusal)),
+            Some(refusal) => {
+                complain(&refusal);
+                self.acknowledged();
+            }
+            None => self.acknowledged(),
+        }
+    }
+
+    fn acknowledged(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
+        if self.owed == 0 && self.arguments.exit_after_subscribe {
+            self.outcome = Some(Outcome::Done);
+        }
+    }
+
+    fn deliver(&mut self, publish: &Publish<'_>) -> Result<(), Failure> {
+        let released = publish
+            .packet_id
+            .is_none_or(|id| !self.awaiting_release.contains(&id));
+        // A message of QoS 2 that comes again is acknowledged again, not printed again.
+        if released && self.arguments.is_wanted(publish) {
+            if self.print(publish).is_err() {
+                self.outcome = Some(Outcome::Done);
+                return Ok(());
+            }
+            self.printed += 1;
+            if self.arguments.count == Some(self.printed) {
+                self.outcome = Some(Outcome::Done);
+            }
+        }
+        let (Some(packet_id), qos) = (publish.packet_id, publish.qos) else {
+            return Ok(());
+        };
+        let (reason, properties) = (ReasonCode::Success, Default::default());
+        if qos == QoS::AtLeastOnce {
+            self.connection.send(&Packet::PubAck(PubAck {
+                packet_id,
+                reason,
+                properties,
+            }))
+        } else {
+            self.awaiting_release.insert(packet_id);
+            self.connection.send(&Packet::PubRec(PubRec {
+                packet_id,
+                reason,
+                properties,
+            }))
+        }
+    }
+
+    fn print(&self, publish: &Publish<'_>) -> io::Result<()> {
+        let mut line = Vec::new();
+        self.format.append(publish, &mut line);
+        if !self.arguments.no_newline {
+            line.push(b'\n');
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(&line)?;
+        out.flush()
+    }
+
+    fn release(&mut self, packet_id: PacketId) -> Result<(), Failure> {
+        let reason = if self.awaiting_release.remove(&packet_id) {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        let properties = Default::default();
+        self.connection.send(&Packet::PubComp(PubComp {
+            packet_id,
+            reason,
+            properties,
+        }))
+    }
+
+    /// Completes what was printed, and disconnects. Messages that come meanwhile are not
+    /// acknowledged: in a session that is kept, they come again.
+    fn finish(mut self, outcome: Outcome) -> Result<(), Failure> {
+        let patience = Instant::now() + PATIENCE;
+        while !self.awaiting_release.is_empty() {
+            let Some(Event::Frame(frame)) = self.connection.next(Some(patience))? else {
+                break;
+            };
+            if let Packet::PubRel(release) = self.connection.decode(&frame)? {
+                self.release(release.packet_id)?;
+            }
+        }
+        self.connection.disconnect()?;
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::TimedOut => Err(Failure::TimedOut),
+            Outcome::Refused(why) => Err(Failure::Runtime(why)),
+        }
+    }
+}
+
+/// Whether a topic name matches a filter (5.0 §4.7). [MQTT-4.7.2-1] A wildcard in the first level
+/// does not match `$`.
+fn matches(filter: &str, topic: &str) -> bool {
+    if topic.starts_with('$') && filter.starts_with(['+', '#']) {
+        return false;
+    }
+    let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
+    loop {
+        match (filter.next(), topic.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(_)) => {}
+            (Some(wanted), Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+}
+
+fn parse_filter(text: &str) -> Result<String, String> {
+    validate_topic_filter(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// A topic filter, or a shared subscription.
+fn parse_subscription(text: &str) -> Result<String, String> {
+    SubscriptionFilter::parse(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_match_as_the_standard_says() {
+        for (filter, topic, expected) in [
+            ("a/b", "a/b", true),
+            ("a/b", "a/b/c", false),
+            ("a/b/c", "a/b", false),
+            ("a/+", "a/b", true),
+            ("a/+", "a", false),
+            ("a/+", "a/", true),
+            ("a/#", "a", true),
+            ("a/#", "a/b/c", true),
+            ("#", "a/b", true),
+            ("#", "$SYS/a", false),
+            ("+/a", "$SYS/a", false),
+            ("$SYS/#", "$SYS/a", true),
+        ] {
+            assert_eq!(matches(filter, topic), expected, "{filter} {topic}");
+        }
+    }
+}
