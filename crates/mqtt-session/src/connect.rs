@@ -87,7 +87,7 @@ pub fn encode_refusal(
 }
 
 impl Policy {
-    /// The server to name along with a reason code that sends the client elsewhere [MQTT-4.11.0-1].
+    /// The server to name along with a reason code that sends the client elsewhere (§4.11).
     pub(crate) fn reference_for(&self, reason: ReasonCode) -> Option<&str> {
         let elsewhere = matches!(
             reason,

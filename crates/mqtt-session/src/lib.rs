@@ -15,7 +15,7 @@
 //! with its reason; every queue has a limit in the [`Policy`].
 //!
 //! Deliberately absent: clock, randomness, sockets, locks, other clients, authentication, topic
-//! matching, rates. Statements of MQTT 5.0 are cited as `[MQTT-…]`, those of 3.1.1 as `[MQTT3-…]`.
+//! matching, rates. Statements of MQTT 5.0 are cited with `MQTT`, those of 3.1.1 with `MQTT3`.
 
 #![forbid(unsafe_code)]
 

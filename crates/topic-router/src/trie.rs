@@ -156,7 +156,7 @@ impl<R: Copy + Ord, O: Copy> Trie<R, O> {
             let children = self.children(node);
             // [MQTT-4.7.2-1] no wildcard in the first level matches a topic name that starts with $.
             let wildcards = node != ROOT || !is_hidden(topic);
-            // 3.1.1 [MQTT-4.7.1-2], 5.0 [MQTT-4.7.1-1] `#` stands for its parent level and all below it.
+            // [MQTT-4.7.1-1] [MQTT3-4.7.1-2] `#` stands for its parent level and all below it.
             if children.multi
                 && wildcards
                 && let Some(child) = self.child(hashing.edge(node, hashing.multi), node, MULTI)
@@ -172,7 +172,7 @@ impl<R: Copy + Ord, O: Copy> Trie<R, O> {
                     let child = self.child(hashing.edge(node, hash), node, level);
                     self.enter(hashing, child, depth, start, &mut levels, &mut open, f);
                 }
-                // 3.1.1 [MQTT-4.7.1-3], 5.0 [MQTT-4.7.1-2] `+` stands for one whole level, be it empty.
+                // [MQTT-4.7.1-2] [MQTT3-4.7.1-3] `+` stands for one whole level, be it empty.
                 if children.single && wildcards {
                     let child = self.child(hashing.edge(node, hashing.single), node, SINGLE);
                     self.enter(hashing, child, depth, start, &mut levels, &mut open, f);

@@ -40,7 +40,7 @@ fn check(filter: &str, matching: &[&str], others: &[&str]) {
     }
 }
 
-/// 3.1.1 [MQTT-4.7.1-2], 5.0 [MQTT-4.7.1-1].
+/// [MQTT-4.7.1-1] [MQTT3-4.7.1-2].
 #[test]
 fn multi_level_wildcard() {
     let player = [
@@ -66,7 +66,7 @@ fn multi_level_wildcard() {
     check("+/#", &["a", "", "/", "a/b", "/b/c"], &[]);
 }
 
-/// 3.1.1 [MQTT-4.7.1-3], 5.0 [MQTT-4.7.1-2].
+/// [MQTT-4.7.1-2] [MQTT3-4.7.1-3].
 #[test]
 fn single_level_wildcard() {
     check(

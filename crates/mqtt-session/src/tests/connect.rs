@@ -155,7 +155,7 @@ fn client_identifiers_by_version() {
     );
 }
 
-/// [MQTT-4.11.0-1] [MQTT-3.2.2-8]
+/// [MQTT-3.2.2-8]
 #[test]
 fn refusal_codes_and_server_reference() {
     let policy = Policy {

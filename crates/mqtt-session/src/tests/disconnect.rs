@@ -67,7 +67,7 @@ fn nothing_follows_a_disconnect() {
     );
 }
 
-/// [MQTT-4.11.0-1] [MQTT-3.14.2-1]
+/// [MQTT-3.14.2-1]
 #[test]
 fn server_reference_and_codes() {
     check(

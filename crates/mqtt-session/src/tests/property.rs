@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// [MQTT-3.3.2-7] [MQTT-3.3.2-10] every alias stands for the topic of the message.
+    /// [MQTT-3.3.2-7] every alias stands for the topic of the message.
     fn check_alias(&mut self, publish: &Publish<'_>) {
         let expected = TOPICS[number_of(publish.payload) as usize % TOPICS.len()];
         let topic = match publish.properties.topic_alias {

@@ -21,7 +21,7 @@ fn names(topics: &[&str], filter: &str) -> Vec<String> {
     found.into_iter().map(|(topic, ())| topic).collect()
 }
 
-/// 3.1.1 [MQTT-4.7.1-2], 5.0 [MQTT-4.7.1-1].
+/// [MQTT-4.7.1-1] [MQTT3-4.7.1-2].
 #[test]
 fn multi_level_wildcard_takes_the_parent_and_all_below() {
     let topics = [
@@ -45,7 +45,7 @@ fn multi_level_wildcard_takes_the_parent_and_all_below() {
     assert_eq!(names(&topics, "#").len(), topics.len());
 }
 
-/// 3.1.1 [MQTT-4.7.1-3], 5.0 [MQTT-4.7.1-2].
+/// [MQTT-4.7.1-2] [MQTT3-4.7.1-3].
 #[test]
 fn single_level_wildcard_takes_one_level() {
     let topics = [
