@@ -7,6 +7,9 @@
 //! destinations: for one that sleeps it takes the lock and runs a turn (a wake-up costs more than the
 //! work); one that is awake will find the mail before it sleeps.
 //!
+//! When there is little to do, one thread does it all: the others park, and the host (the thread of the
+//! first loop) runs their loops as well; see `parking.rs`.
+//!
 //! An inbox is bounded: a sender that leaves more than [`INBOX_LIMIT`] items there waits for the lock
 //! and works them off. It holds no other lock then, so no two threads can wait for each other.
 
@@ -25,6 +28,9 @@ use crate::arena::Key;
 use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
 use crate::io::{CONNECTION_TIMER, Envelope, Io, token};
 use crate::listener::Listener;
+use crate::parking::{
+    FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
+};
 use crate::service::{Arrival, Closed, Next, Service, Transmit};
 use crate::stats::LoopStats;
 use crate::{Clock, ConnectionId};
@@ -39,7 +45,7 @@ const ROUNDS: usize = 4;
 const ACCEPTS: usize = 256;
 
 /// Events taken from the kernel in a turn.
-const EVENTS: usize = 1024;
+pub(crate) const EVENTS: usize = 1024;
 
 /// Items in a loop's inbox at which senders stop to work them off.
 const INBOX_LIMIT: usize = 4096;
@@ -53,24 +59,28 @@ const FLUSH_AT: usize = 256;
 const ACCEPT_PAUSE_MS: u64 = 50;
 
 const WAKER: Token = Token(usize::MAX);
-const FIRST_LISTENER: usize = 1 << 62;
+pub(crate) const FIRST_LISTENER: usize = 1 << 62;
 /// The service's timers use 63 bits, connections' timers 56; this one stands apart from both.
 const ACCEPT_TIMER: u64 = u64::MAX;
 
 /// A loop as the others see it.
-struct Peer<S: Service> {
-    core: Mutex<Core<S>>,
-    inbox: Mutex<Vec<Envelope<S::Mail>>>,
+pub(crate) struct Peer<S: Service> {
+    pub(crate) core: Mutex<Core<S>>,
+    pub(crate) inbox: Mutex<Vec<Envelope<S::Mail>>>,
     waker: Waker,
+    /// Held by the loop's own thread, unless that is parked.
+    pub(crate) poll: Mutex<Poll>,
     /// The thread sleeps, or is about to, and has seen an empty inbox since it said so.
-    asleep: AtomicBool,
+    pub(crate) asleep: AtomicBool,
     /// When the sleeping thread will wake by itself.
-    wakes_at: AtomicU64,
+    pub(crate) wakes_at: AtomicU64,
+    pub(crate) parking: Parking,
+    pub(crate) clock: Clock,
 }
 
 /// What belongs to one loop.
-struct Core<S: Service> {
-    io: Io<S::Mail>,
+pub(crate) struct Core<S: Service> {
+    pub(crate) io: Io<S::Mail>,
     service: S,
     listeners: Vec<Listener>,
     all_stats: Arc<[Arc<LoopStats>]>,
@@ -80,7 +90,7 @@ struct Core<S: Service> {
     ready: Vec<ConnectionId>,
     read_buffer: Vec<u8>,
     write_buffer: Vec<u8>,
-    stopping: bool,
+    pub(crate) stopping: bool,
 }
 
 /// The running loops.
@@ -128,7 +138,6 @@ impl<S: Service> EventLoops<S> {
     ) -> io::Result<Self> {
         let loops = services.len();
         let all_stats: Arc<[Arc<LoopStats>]> = stats.into();
-        let mut polls = Vec::new();
         let mut peers = Vec::new();
         let mut listeners: VecDeque<(usize, Listener)> =
             listeners.into_iter().enumerate().collect();
@@ -160,21 +169,24 @@ impl<S: Service> EventLoops<S> {
                 write_buffer: Vec::with_capacity(CHUNK),
                 stopping: false,
             };
-            polls.push(poll);
+            let parking = Parking::new(poll.registry().try_clone()?);
             peers.push(Peer {
                 core: Mutex::new(core),
                 inbox: Mutex::new(Vec::new()),
                 waker,
+                poll: Mutex::new(poll),
                 asleep: AtomicBool::new(false),
                 wakes_at: AtomicU64::new(0),
+                parking,
+                clock,
             });
         }
         let peers: Arc<[Peer<S>]> = peers.into();
         let mut threads = Vec::new();
-        for (index, poll) in polls.into_iter().enumerate() {
+        for index in 0..peers.len() {
             let peers = Arc::clone(&peers);
             let thread = std::thread::Builder::new().name(format!("loop-{index}"));
-            threads.push(thread.spawn(move || run(&peers, index, poll))?);
+            threads.push(thread.spawn(move || run(&peers, index))?);
         }
         Ok(Self {
             remote: Remote { peers },
@@ -197,7 +209,8 @@ impl<S: Service> EventLoops<S> {
                 wake(peer);
             }
         }
-        for thread in self.threads {
+        for (thread, peer) in self.threads.into_iter().zip(self.remote.peers.iter()) {
+            peer.parking.end(thread.thread());
             if thread.join().is_err() {
                 tracing::error!("an event loop ended by a panic");
             }
@@ -206,16 +219,22 @@ impl<S: Service> EventLoops<S> {
 }
 
 /// A loop's thread.
-fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
+fn run<S: Service>(peers: &[Peer<S>], index: usize) {
     let Some(me) = peers.get(index) else { return };
+    let mut poll = me.poll.lock();
     let mut events = Events::with_capacity(EVENTS);
     let mut wait = Some((0, 0));
     let mut receivers = VecDeque::new();
+    let mut host = (index == HOST).then(|| Host::new(peers));
+    let mut meter = Meter::start();
     loop {
         me.wakes_at
             .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
         me.asleep.store(true, Ordering::SeqCst);
         let mut timeout = wait.map(|(ms, _)| Duration::from_millis(ms));
+        if let Some(parked) = host.as_ref().and_then(Host::wait) {
+            timeout = Some(timeout.map_or(parked, |own| own.min(parked)));
+        }
         if !me.inbox.lock().is_empty() {
             timeout = Some(Duration::ZERO);
         }
@@ -226,11 +245,19 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
             return;
         }
         me.asleep.store(false, Ordering::SeqCst);
+        meter.wake();
         let mut core = me.core.lock();
         core.begin_turn();
         core.take_inbox(me);
         for event in &events {
-            core.handle_event(event);
+            match event.token() {
+                Token(number) if (FIRST_PARKED..FIRST_LISTENER).contains(&number) => {
+                    if let Some(host) = &mut host {
+                        host.has_events(number - FIRST_PARKED);
+                    }
+                }
+                _ => core.handle_event(event),
+            }
         }
         core.finish_turn();
         if core.stopping {
@@ -240,6 +267,22 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize, mut poll: Poll) {
         core.hand_out(peers, &mut receivers);
         drop(core);
         look_after(peers, &mut receivers);
+        if let Some(host) = &mut host {
+            host.run_parked(&mut receivers);
+        }
+        let Some(busy) = meter.sleep() else { continue };
+        match &mut host {
+            Some(host) => host.share_load(busy),
+            None if busy < PARK_BELOW && host_load(peers) < PARK_BELOW_HOST => {
+                me.wakes_at
+                    .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
+                drop(poll);
+                park(peers, index);
+                poll = me.poll.lock();
+                wait = Some((0, 0));
+            }
+            None => {}
+        }
     }
 }
 
@@ -252,7 +295,7 @@ fn post<S: Service>(peers: &[Peer<S>], to: usize, envelope: Envelope<S::Mail>) {
 }
 
 /// Sees to it that loops handle what is in their inboxes, and those that get mail of that.
-fn look_after<S: Service>(peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
+pub(crate) fn look_after<S: Service>(peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
     while let Some(peer) = receivers.pop_front().and_then(|to| peers.get(to)) {
         let core = peer.core.try_lock().or_else(|| {
             // Whoever has the lock may have looked into the inbox already.
@@ -278,20 +321,20 @@ fn look_after<S: Service>(peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
     }
 }
 
-fn wake<S: Service>(peer: &Peer<S>) {
+pub(crate) fn wake<S: Service>(peer: &Peer<S>) {
     if let Err(error) = peer.waker.wake() {
         tracing::error!(%error, "a loop could not be woken");
     }
 }
 
 impl<S: Service> Core<S> {
-    fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self) {
         self.io.now_ms = self.io.clock.now_ms();
         self.io.stats.turns.add(1);
         std::mem::swap(&mut self.ready, &mut self.io.ready);
     }
 
-    fn take_inbox(&mut self, peer: &Peer<S>) {
+    pub(crate) fn take_inbox(&mut self, peer: &Peer<S>) {
         let mut batch = std::mem::take(&mut self.batch);
         std::mem::swap(&mut batch, &mut *peer.inbox.lock());
         self.open_mail(&mut batch);
@@ -312,7 +355,7 @@ impl<S: Service> Core<S> {
         }
     }
 
-    fn handle_event(&mut self, event: &Event) {
+    pub(crate) fn handle_event(&mut self, event: &Event) {
         match event.token() {
             WAKER => {}
             Token(number) if number >= FIRST_LISTENER => self.accept(number - FIRST_LISTENER),
@@ -340,7 +383,7 @@ impl<S: Service> Core<S> {
     }
 
     /// Deadlines, connections that had more to read than their share, own mail, and the flush.
-    fn finish_turn(&mut self) {
+    pub(crate) fn finish_turn(&mut self) {
         // All that are due are taken first: one that is armed again for now waits for the next turn.
         let mut due = Vec::new();
         while let Some(timer) = self.io.timers.pop_due(self.io.now_ms) {
@@ -381,7 +424,7 @@ impl<S: Service> Core<S> {
     }
 
     /// How long the thread may sleep: ms, and the time at which it wakes. `None`: until something comes.
-    fn wait(&self) -> Option<(u64, u64)> {
+    pub(crate) fn wait(&self) -> Option<(u64, u64)> {
         if !self.io.ready.is_empty() {
             return Some((0, self.io.now_ms));
         }
@@ -390,7 +433,7 @@ impl<S: Service> Core<S> {
     }
 
     /// Puts the turn's mail into the inboxes of its receivers.
-    fn hand_out(&mut self, peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
+    pub(crate) fn hand_out(&mut self, peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
         for (to, queue) in self.io.outgoing.iter_mut().enumerate() {
             if !queue.is_empty()
                 && let Some(peer) = peers.get(to)

@@ -21,6 +21,7 @@ mod connection;
 mod event_loop;
 mod io;
 mod listener;
+mod parking;
 mod rate;
 mod service;
 mod stats;

@@ -1,0 +1,270 @@
+//! As many threads as the load needs.
+//!
+//! At low rates each message wakes a thread, and waking several threads costs more than letting one do
+//! the work of all: it finds more to do each time, and stays on its core. So a loop's thread that has
+//! little to do parks, and lets the host, the thread of the first loop, watch its epoll instance (which
+//! is registered in the host's) and run its turns. A host that has much to do lets parked threads go on
+//! by themselves, one after the other.
+//!
+//! Invariant: a loop is run by its own thread, or by the host if that thread is parked; and beside, at
+//! any time, by who has mail for it and finds its lock free. Nothing is ever stuck with a parked thread:
+//! its deadlines and its waker reach the host.
+
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Registry, Token};
+
+use crate::event_loop::{EVENTS, Peer, look_after, wake};
+use crate::service::Service;
+
+/// The loop whose thread never parks.
+pub(crate) const HOST: usize = 0;
+
+/// Tokens of parked loops' epoll instances in the host's; above all connections', below the listeners'.
+pub(crate) const FIRST_PARKED: usize = 1 << 61;
+
+/// Over how long the load of a thread is measured.
+const WINDOW: Duration = Duration::from_millis(10);
+
+/// A thread parks if it is busy for less than this share of the time, in percent …
+pub(crate) const PARK_BELOW: u8 = 15;
+
+/// … and the host for less than this one.
+pub(crate) const PARK_BELOW_HOST: u8 = 30;
+
+/// Load of the host, in percent, at which a parked thread takes its loop back.
+const UNPARK_ABOVE: u8 = 60;
+
+/// What parking needs to know of a loop.
+pub(crate) struct Parking {
+    /// The loop's epoll instance, for the host's: where those of parked loops are registered.
+    registry: Registry,
+    parked: AtomicBool,
+    /// The loops end: nobody parks any more.
+    ending: AtomicBool,
+    thread: OnceLock<Thread>,
+    /// How busy the thread was in its last window, in percent.
+    load: AtomicU8,
+}
+
+impl Parking {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self {
+            registry,
+            parked: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            thread: OnceLock::new(),
+            load: AtomicU8::new(0),
+        }
+    }
+
+    /// Lets a parked thread go on, and keeps it from parking again.
+    pub(crate) fn end(&self, thread: &Thread) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.parked.store(false, Ordering::SeqCst);
+        thread.unpark();
+    }
+}
+
+/// How busy the host was in its last window, in percent.
+pub(crate) fn host_load<S: Service>(peers: &[Peer<S>]) -> u8 {
+    peers
+        .get(HOST)
+        .map_or(0, |host| host.parking.load.load(Ordering::Relaxed))
+}
+
+/// Leaves a loop to the host until that has too much to do. The caller has let go of the loop's epoll
+/// instance.
+pub(crate) fn park<S: Service>(peers: &[Peer<S>], index: usize) {
+    let (Some(host), Some(me)) = (peers.get(HOST), peers.get(index)) else {
+        return;
+    };
+    if me.parking.ending.load(Ordering::SeqCst) {
+        return;
+    }
+    let _ = me.parking.thread.set(std::thread::current());
+    let fd = me.poll.lock().as_raw_fd();
+    me.parking.parked.store(true, Ordering::SeqCst);
+    me.asleep.store(true, Ordering::SeqCst);
+    let token = Token(FIRST_PARKED + index);
+    if let Err(error) =
+        host.parking
+            .registry
+            .register(&mut SourceFd(&fd), token, Interest::READABLE)
+    {
+        tracing::warn!(%error, index, "a loop cannot be handed to the host and stays awake");
+        me.parking.parked.store(false, Ordering::SeqCst);
+        return;
+    }
+    // The host plans its sleep with the deadlines of parked loops, and may sleep by an older plan. Mail
+    // that came before the loop was said to sleep has nobody else to look after it.
+    wake(host);
+    if !me.inbox.lock().is_empty() {
+        wake(me);
+    }
+    while me.parking.parked.load(Ordering::SeqCst) && !me.parking.ending.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
+/// The host's view of the parked loops.
+pub(crate) struct Host<'a, S: Service> {
+    peers: &'a [Peer<S>],
+    events: Events,
+    /// Parked loops that have something to do.
+    due: Vec<usize>,
+}
+
+impl<'a, S: Service> Host<'a, S> {
+    pub(crate) fn new(peers: &'a [Peer<S>]) -> Self {
+        Self {
+            peers,
+            events: Events::with_capacity(EVENTS),
+            due: Vec::new(),
+        }
+    }
+
+    fn parked(&self) -> impl Iterator<Item = (usize, &'a Peer<S>)> + use<'a, S> {
+        let parked = |(_, peer): &(usize, &Peer<S>)| peer.parking.parked.load(Ordering::SeqCst);
+        self.peers.iter().enumerate().filter(parked)
+    }
+
+    /// How long the host may sleep for the sake of the parked loops.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let soonest = self
+            .parked()
+            .map(|(_, peer)| peer.wakes_at.load(Ordering::Relaxed))
+            .min()?;
+        if soonest == u64::MAX {
+            return None;
+        }
+        let clock = self.peers.get(HOST)?.clock;
+        Some(Duration::from_millis(
+            soonest.saturating_sub(clock.now_ms()),
+        ))
+    }
+
+    /// A parked loop's epoll instance has events.
+    pub(crate) fn has_events(&mut self, index: usize) {
+        self.due.push(index);
+    }
+
+    /// Runs turns of the parked loops that have events or deadlines.
+    pub(crate) fn run_parked(&mut self, receivers: &mut VecDeque<usize>) {
+        let Some(clock) = self.peers.get(HOST).map(|host| host.clock) else {
+            return;
+        };
+        let mut due = std::mem::take(&mut self.due);
+        for (index, peer) in self.parked() {
+            let wakes_at = peer.wakes_at.load(Ordering::Relaxed);
+            if wakes_at != u64::MAX && !due.contains(&index) && wakes_at <= clock.now_ms() {
+                due.push(index);
+            }
+        }
+        for index in due.drain(..) {
+            self.run_one(index, receivers);
+        }
+        self.due = due;
+    }
+
+    fn run_one(&mut self, index: usize, receivers: &mut VecDeque<usize>) {
+        let Some(peer) = self.peers.get(index) else {
+            return;
+        };
+        if !peer.parking.parked.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut poll = peer.poll.lock();
+        loop {
+            if let Err(error) = poll.poll(&mut self.events, Some(Duration::ZERO))
+                && error.kind() != std::io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "looking for events of a parked loop failed");
+            }
+            peer.asleep.store(false, Ordering::SeqCst);
+            let mut core = peer.core.lock();
+            core.begin_turn();
+            core.take_inbox(peer);
+            let mut events = 0;
+            for event in &self.events {
+                core.handle_event(event);
+                events += 1;
+            }
+            core.finish_turn();
+            let wakes_at = core.wait().map_or(u64::MAX, |(_, at)| at);
+            core.hand_out(self.peers, receivers);
+            drop(core);
+            peer.wakes_at.store(wakes_at, Ordering::Relaxed);
+            peer.asleep.store(true, Ordering::SeqCst);
+            look_after(self.peers, receivers);
+            // Its events are edge-triggered in the host's epoll instance: what is left is not said again.
+            if events < EVENTS && peer.inbox.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// After a window: a host with much to do lets one more thread help.
+    pub(crate) fn share_load(&self, busy: u8) {
+        let Some(host) = self.peers.get(HOST) else {
+            return;
+        };
+        host.parking.load.store(busy, Ordering::Relaxed);
+        if busy < UNPARK_ABOVE {
+            return;
+        }
+        if let Some((_, peer)) = self.parked().next() {
+            let fd = peer.poll.lock().as_raw_fd();
+            if let Err(error) = host.parking.registry.deregister(&mut SourceFd(&fd)) {
+                tracing::warn!(%error, "a loop's epoll instance stays with the host");
+            }
+            peer.parking.parked.store(false, Ordering::SeqCst);
+            if let Some(thread) = peer.parking.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+}
+
+/// How much of its time a thread works.
+pub(crate) struct Meter {
+    window: Instant,
+    woken: Instant,
+    busy: Duration,
+}
+
+impl Meter {
+    pub(crate) fn start() -> Self {
+        let now = Instant::now();
+        Self {
+            window: now,
+            woken: now,
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// Work begins.
+    pub(crate) fn wake(&mut self) {
+        self.woken = Instant::now();
+    }
+
+    /// Work ends. At the end of a window: the share of it that was work, in percent.
+    pub(crate) fn sleep(&mut self) -> Option<u8> {
+        let now = Instant::now();
+        self.busy += now - self.woken;
+        let window = now - self.window;
+        if window < WINDOW {
+            return None;
+        }
+        let percent = self.busy.as_micros() * 100 / window.as_micros().max(1);
+        self.window = now;
+        self.busy = Duration::ZERO;
+        Some(u8::try_from(percent).unwrap_or(100))
+    }
+}
