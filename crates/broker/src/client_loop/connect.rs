@@ -250,7 +250,7 @@ fn is_loopback(ip: IpAddr) -> bool {
 }
 
 /// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
-/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1]; a level that is not served is refused in the words of 3.1.1, which
+/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]; a level that is not served is refused in the words of 3.1.1, which
 /// every client understands [MQTT3-3.1.2-2].
 fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, ReasonCode)> {
     if reason == ReasonCode::UnsupportedProtocolVersion {

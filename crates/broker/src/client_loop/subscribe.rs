@@ -45,7 +45,16 @@ impl ClientLoop {
                 .session
                 .check_filter(text, options, &self.settings.policy);
             reasons.push(match checked {
-                Err(reason) => reason,
+                Err(reason) => {
+                    let client_id = client.session.client_id();
+                    tracing::info!(
+                        client_id,
+                        filter = text,
+                        reason = reason.name(),
+                        "a subscription is refused"
+                    );
+                    reason
+                }
                 Ok((filter, granted)) => {
                     let id = subscribe.properties.subscription_id;
                     let new = self.add_subscription(key, text, filter, granted, id);

@@ -1,0 +1,368 @@
+"""Limits and back-pressure (P7, P8): delay instead of loss, drops that are counted and named,
+memory that stays put, refusals with their code."""
+
+import threading
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker
+from harness.raw import CONNACK, DISCONNECT, PUBACK, PUBLISH
+from harness.wait import Stopwatch, elapse, until
+
+MIB = 1 << 20
+
+
+def drops_of(broker, client_id):
+    return [d for d in broker.drops() if d["client_id"] == client_id]
+
+
+# ---- rates: delay, never loss ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction, qos", [("In", 0), ("In", 1), ("Out", 1)])
+def test_bytes_per_second(name, direction, qos):
+    # limits.connection.bytesPerSecondIn / Out: a token bucket; everything arrives, later
+    rate, count, size = 50_000, 150, 1000
+    sets = {f"limits.connection.bytesPerSecond{d}": rate if d == direction else 0 for d in ("In", "Out")}
+    with Broker(sets) as broker, broker.client(name) as subscriber, broker.client(name + "p") as publisher:
+        subscriber.subscribe(name, qos=qos)
+        clock = Stopwatch()
+        for number in range(count):
+            publisher.publish(name, str(number).ljust(size), qos=qos)
+        got = [int(m.payload) for m in subscriber.take(count, timeout=10)]
+        assert got == list(range(count))
+        # The bucket may start full: at most one second's worth passes at once.
+        assert (count * size - rate) / rate * 0.8 <= clock.seconds() <= 8
+        assert broker.drop_totals() == {} or not any(broker.drop_totals().values())
+
+
+def test_a_throttled_client_does_not_slow_others(name):
+    # The bucket is the connection's own.
+    with Broker({"limits.connection.bytesPerSecondIn": 20_000}) as broker:
+        with broker.client(name) as greedy, broker.client(name + "o") as other:
+            other.subscribe(name + "o")
+            greedy.send(*(raw.publish(name, b"x" * 1000) for _ in range(60)))
+            clock = Stopwatch()
+            for _ in range(10):
+                other.publish(name + "o", b"quick")
+                other.message(payload="quick")
+            assert clock.seconds() < 1
+
+
+def test_no_limit(name):
+    # 0 = no limit
+    with Broker({"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}) as broker:
+        with broker.client(name) as client:
+            client.subscribe(name)
+            clock = Stopwatch()
+            for _ in range(10):
+                client.publish(name, b"x" * MIB)
+                client.message()
+            assert clock.seconds() < 5
+
+
+def test_publishes_per_second(name):
+    # limits.connection.publishesPerSecond: the same, counted in packets
+    with Broker({"limits.connection.publishesPerSecond": 50}) as broker, broker.client(name) as client:
+        client.subscribe(name)
+        clock = Stopwatch()
+        for number in range(150):
+            client.publish(name, str(number))
+        assert [int(m.payload) for m in client.take(150, timeout=10)] == list(range(150))
+        assert 1.6 <= clock.seconds() <= 6
+
+
+# ---- slow consumers ----------------------------------------------------------------------------
+
+
+def test_slow_consumer_qos0(name):
+    # P7, P8: 60 MB at one who reads nothing: dropped, named, counted; memory stays in its limit;
+    # the publisher is not held, a healthy consumer loses nothing
+    sets = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+    count, size = 30_000, 2000
+    with Broker(sets) as broker, broker.client(name + "p") as publisher, broker.client(name + "h") as healthy:
+        slow = broker.raw(receive_buffer=8192)
+        slow.connect(name)
+        slow.subscribe(name)
+        healthy.subscribe(name)
+        seen = []
+
+        def read():
+            while len(seen) < count:
+                seen.append(healthy.message(20).payload[:6])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        before = broker.rss()
+        for first in range(0, count, 100):
+            publisher.send(*(raw.publish(name, f"{n:06}".encode().ljust(size)) for n in range(first, first + 100)))
+            # As fast as the healthy one reads: it is never more than 2 MB behind.
+            until(lambda first=first: len(seen) > first - 1000, 10, "the healthy consumer")
+        reader.join(20)
+        assert seen == [f"{n:06}".encode() for n in range(count)]
+        # limits.session.queueBytes is 16 MiB; the rest is room for buffers and the allocator.
+        assert broker.rss() - before < 48 * MIB
+        dropped = drops_of(broker, name)
+        assert dropped and dropped[0]["topic"] == name and dropped[0]["qos"] == 0 and dropped[0]["reason"]
+        assert dropped[0]["bytes"] >= size
+        total = broker.drop_totals()[dropped[0]["reason"]]
+        assert 0 < total <= count
+        # P7: what was sent is delivered or counted, one by one.
+        publisher.ping()
+        slow.timeout = 20
+        for _ in range(count - total):
+            slow.expect(PUBLISH)
+        # And it is served again.
+        publisher.publish(name, b"again")
+        slow.message(payload="again")
+        slow.close()
+
+
+def test_slow_consumer_qos1_holds_the_publisher_back(name):
+    # limits.connection.holdPublisherMs: PUBACK waits while the queue is full; nothing is lost
+    sets = {"limits.session.queueMessages": 50, "limits.connection.holdPublisherMs": 60_000}
+    with (
+        Broker(sets) as broker,
+        broker.client(name, props={"receive_maximum": 10}) as slow,
+        broker.client(name + "p") as publisher,
+    ):
+        slow.subscribe(name, qos=1)
+        count = 150
+        publisher.send(*(raw.publish(name, str(n), qos=1, pid=n + 1) for n in range(count)))
+        acked = 0
+        try:
+            while True:
+                publisher.expect(PUBACK, 0.7)
+                acked += 1
+        except AssertionError as nothing:
+            assert "nothing came" in str(nothing)
+        # About the queue's length; how much before or behind it the broker stops is not promised.
+        assert 25 <= acked < count
+        # The consumer comes back to life.
+        assert [int(m.payload) for m in slow.take(count)] == list(range(count))
+        while acked < count:
+            assert publisher.expect(PUBACK).reason < 0x80
+            acked += 1
+        assert drops_of(broker, name) == []
+
+
+def test_holding_ends(name):
+    # After holdPublisherMs the policy decides (dropNewest): dropped, counted, and it goes on
+    sets = {"limits.session.queueMessages": 20, "limits.connection.holdPublisherMs": 300}
+    with (
+        Broker(sets) as broker,
+        broker.client(name, props={"receive_maximum": 5}) as slow,
+        broker.client(name + "p") as publisher,
+    ):
+        slow.subscribe(name, qos=1)
+        clock = Stopwatch()
+        for number in range(27):
+            publisher.publish(name, str(number), qos=1, pid=number + 1)
+            publisher.expect(PUBACK, 10, pid=number + 1)
+        assert clock.seconds() >= 0.25
+        dropped = until(lambda: drops_of(broker, name), what="a drop in the ring")
+        got = [int(m.payload) for m in slow.take(27 - len(dropped))]
+        assert got == list(range(len(got))), "dropNewest keeps the oldest, in order"
+
+
+def test_held_publishers_do_not_hold_others(name):
+    # P8: one publisher waits, another one to another topic does not
+    sets = {"limits.session.queueMessages": 10, "limits.connection.holdPublisherMs": 60_000}
+    with Broker(sets) as broker, broker.client(name, props={"receive_maximum": 1}) as slow:
+        with broker.client(name + "p") as held, broker.client(name + "o") as other:
+            slow.subscribe(name, qos=1)
+            held.send(*(raw.publish(name, b"x", qos=1, pid=n + 1) for n in range(50)))
+            other.subscribe(name + "o", qos=1)
+            clock = Stopwatch()
+            for _ in range(50):
+                other.published(name + "o", b"x")
+                other.message()
+            assert clock.seconds() < 3
+
+
+# ---- queues of sessions that are away ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy, kept", [("dropNewest", range(0, 10)), ("dropOldest", range(15, 25))])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_queue_limit_in_messages(name, policy, kept, qos):
+    sets = {
+        "limits.session.queueMessages": 10,
+        "limits.session.queueFull": policy,
+        "limits.connection.holdPublisherMs": 0,
+    }
+    with Broker(sets) as broker:
+        with broker.client(name, props={"session_expiry": 60}) as client:
+            client.subscribe(name, qos=qos)
+            client.disconnect()
+        with broker.client(name + "p") as publisher:
+            for number in range(25):
+                publisher.published(name, str(number), qos=qos)
+        dropped = drops_of(broker, name)
+        assert len(dropped) == 15
+        assert broker.drop_totals()[dropped[0]["reason"]] == 15
+        with broker.client(name, clean=False, session_present=True) as client:
+            assert [int(m.payload) for m in client.take(10)] == list(kept)
+            client.ping()
+
+
+def test_queue_limit_in_bytes(name):
+    sets = {"limits.session.queueBytes": 10_000, "limits.connection.holdPublisherMs": 0}
+    with Broker(sets) as broker:
+        with broker.client(name, props={"session_expiry": 60}) as client:
+            client.subscribe(name, qos=1)
+            client.disconnect()
+        with broker.client(name + "p") as publisher:
+            for number in range(30):
+                publisher.published(name, str(number).ljust(1000))
+        dropped = len(drops_of(broker, name))
+        assert 20 <= dropped <= 25
+        with broker.client(name, clean=False, session_present=True) as client:
+            assert [int(m.payload) for m in client.take(30 - dropped)] == list(range(30 - dropped))
+            client.ping()
+
+
+# ---- the ring of recent drops --------------------------------------------------------------------
+
+
+def test_recent_drops(name):
+    # limits.node.recentDrops bounds the ring, never the counters; newest first; ?limit=
+    with Broker({"limits.node.recentDrops": 5}) as broker:
+        with broker.client(name, props={"maximum_packet_size": 100}) as client, broker.client(name + "p") as publisher:
+            client.subscribe(name + "/+")
+            for number in range(20):
+                publisher.published(f"{name}/{number}", b"x" * 200, qos=1)
+            until(lambda: sum(broker.drop_totals().values()) == 20, what="20 drops")
+            ring = broker.drops()
+            assert [d["topic"] for d in ring] == [f"{name}/{n}" for n in (19, 18, 17, 16, 15)]
+            assert set(ring[0]) == {"time", "client_id", "topic", "reason", "qos", "bytes"}
+            assert [d["topic"] for d in broker.drops(limit=2)] == [f"{name}/19", f"{name}/18"]
+
+
+# ---- limits with refusals ------------------------------------------------------------------------
+
+
+def test_connections(name):
+    # limits.node.connections
+    with Broker({"limits.node.connections": 3}) as broker:
+        clients = [broker.client(f"{name}{n}") for n in range(3)]
+        with broker.raw() as client:
+            client.send(raw.connect(name))
+            client.expect_refused(0x97, 0x89, 0x88, None)
+        for client in clients:
+            client.ping()
+        clients[0].disconnect()
+
+        def connects():
+            try:
+                broker.client(name).disconnect()
+                return True
+            except (AssertionError, ConnectionError):
+                return False
+
+        until(connects, what="a connection in the place that is free")
+
+
+def test_connections_per_second(name):
+    # limits.node.connectionsPerSecond: further ones wait, and all get in
+    with Broker({"limits.node.connectionsPerSecond": 10}) as broker:
+        clock = Stopwatch()
+        clients = [broker.raw() for _ in range(25)]
+        for number, client in enumerate(clients):
+            client.send(raw.connect(f"{name}{number}"))
+        for client in clients:
+            client.expect(CONNACK, reason=0)
+            client.close()
+        assert 1.2 <= clock.seconds() <= 4
+
+
+def test_sessions(name):
+    # limits.node.sessions: 0x97
+    with Broker({"limits.node.sessions": 3}) as broker:
+        for number in range(3):
+            broker.client(f"{name}{number}", props={"session_expiry": 60}).disconnect()
+        with broker.raw() as client:
+            client.send(raw.connect(name, props={"session_expiry": 60}))
+            client.expect_refused(0x97)
+        # A session that exists may come back.
+        with broker.client(f"{name}1", clean=False, session_present=True) as client:
+            client.disconnect(0, {"session_expiry": 0} if "session_expiry" in client.connack.props else None)
+
+
+@pytest.mark.parametrize("version, reason", [(5, 0x97), (4, 0x80)])
+def test_subscriptions(name, version, reason):
+    # limits.session.subscriptions
+    with Broker({"limits.session.subscriptions": 3}) as broker, broker.client(name, version=version) as client:
+        client.subscribe("a", "b", "c", "d", expect=[0, 0, 0, reason])
+        client.subscribe("b", qos=1)  # one that exists is replaced
+        client.unsubscribe("a")
+        client.subscribe("e")
+        client.subscribe("f", expect=[reason])
+
+
+TOPIC_LIMITS = [({"limits.topic.levels": 4}, "a/b/c/d", "a/b/c/d/e"), ({"limits.topic.length": 20}, "x" * 20, "x" * 21)]
+
+
+@pytest.mark.parametrize("sets, good, bad", TOPIC_LIMITS, ids=["levels", "length"])
+def test_topic_limits(name, sets, good, bad):
+    # limits.topic: 0x90 for a name, 0x8F for a filter (4.13, tables 3-4 and 3-8)
+    with Broker(sets) as broker:
+        with broker.client(name) as client:
+            client.subscribe(good)
+            client.publish(good, b"x")
+            client.message(payload="x")
+            client.subscribe(bad, expect=[0x8F])
+            client.publish(bad, b"x", qos=1, pid=9)
+            got = client.recv()
+            assert got.kind in (PUBACK, DISCONNECT) and got.reason == 0x90, got
+        with broker.client(name, version=4) as client:
+            client.subscribe(bad, expect=[0x80])
+            client.ping()
+
+
+def test_retained_messages(name):
+    # retain.maxMessages: one more is refused with 0x97, replacing one is possible
+    with Broker({"retain.maxMessages": 3, "sys.intervalSeconds": 0}) as broker, broker.client(name) as client:
+        for number in range(3):
+            client.published(f"{name}/{number}", b"kept", retain=True)
+        client.publish(f"{name}/3", b"too many", qos=1, pid=500, retain=True)
+        client.expect(PUBACK, pid=500, reason=0x97)
+        client.published(f"{name}/0", b"replaced", retain=True)
+        client.subscribe(f"{name}/+")
+        assert sorted(m.topic for m in client.take(3)) == [f"{name}/{n}" for n in range(3)]
+        client.ping()
+
+
+@pytest.mark.parametrize("version, reason", [(5, 0x97), (4, 3)])
+def test_memory_refusal(name, version, reason):
+    # limits.node.memoryRefuse: below what any process needs, so it is reached at once
+    with Broker({"limits.node.memoryHighWater": 1_000_000, "limits.node.memoryRefuse": 1_000_000}) as broker:
+
+        def refused():
+            with broker.raw(version) as client:
+                client.send(raw.connect(name, version=version))
+                got = client.expect(CONNACK)
+                if got.reason == 0:
+                    return False
+                assert got.reason == reason
+                client.expect_closed()
+                return True
+
+        until(refused, 10, "a refusal for lack of memory")
+
+
+def test_memory_high_water(name):
+    # limits.node.memoryHighWater: reading of publishers stops; what was sent waits, and is not lost
+    with Broker({"limits.node.memoryHighWater": 1_000_000, "limits.node.memoryRefuse": 1 << 40}) as broker:
+        with broker.client(name) as client:
+            client.subscribe(name)
+            client.send(raw.publish(name, b"x"))
+            try:
+                # Memory is looked at now and then: the first messages may pass.
+                while True:
+                    client.message(1.5)
+                    client.publish(name, b"x")
+                    elapse(0.05)
+            except AssertionError as nothing:
+                assert "nothing came" in str(nothing)
