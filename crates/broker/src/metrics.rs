@@ -276,3 +276,82 @@ fn gauge(
     let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
     ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)
 }
+
+#[cfg(test)]
+mod tests {
+    use net::Clock;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/metrics.md"
+    );
+
+    fn exposition() -> String {
+        let settings = Arc::new(Settings::new(&config::Config::default()));
+        text(&registry(Arc::new(Node::new(
+            settings,
+            2,
+            0,
+            Clock::start(),
+        ))))
+        .unwrap()
+    }
+
+    fn page() -> String {
+        let mut page = String::from(
+            "# Metrics\n\n\
+             What `GET /metrics` on the HTTP port shows, in the text format of Prometheus 0.0.4. Names that end\n\
+             in `_bytes` or `_seconds` have that unit, all others are counts; those in `_total` only grow. This\n\
+             page is generated: `UPDATE_GENERATED=1 cargo test -p herald-broker metrics` writes it.\n\n\
+             | Name | Kind | Labels | Meaning |\n|---|---|---|---|\n",
+        );
+        let exposition = exposition();
+        let lines: Vec<&str> = exposition.lines().collect();
+        for pair in lines.windows(3) {
+            let [help, kind, sample] = pair else { continue };
+            if let Some((name, text)) = help
+                .strip_prefix("# HELP ")
+                .and_then(|rest| rest.split_once(' '))
+            {
+                let kind = kind.rsplit(' ').next().unwrap_or_default();
+                let label = sample
+                    .split_once('{')
+                    .and_then(|(_, rest)| rest.split_once('='));
+                let label = label.map_or(String::new(), |(label, _)| format!("`{label}`"));
+                writeln!(
+                    page,
+                    "| `{name}` | {kind} | {label} | {} |",
+                    text.trim_end_matches('.')
+                )
+                .unwrap();
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn every_sample_belongs_to_a_described_metric() {
+        let exposition = exposition();
+        let described = |name: &str| exposition.contains(&format!("# HELP {name} "));
+        let samples: Vec<&str> = exposition
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        assert!(samples.len() > 40);
+        for sample in samples {
+            let name = sample.split(['{', ' ']).next().unwrap();
+            assert!(described(name), "{sample}");
+        }
+    }
+
+    #[test]
+    fn the_reference_page_is_up_to_date() {
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::write(PAGE, page()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(PAGE).unwrap_or_default(), page());
+    }
+}

@@ -412,6 +412,7 @@ pub(crate) struct MatchCache {
     young: HashMap<Box<str>, Cached, RandomState>,
     old: HashMap<Box<str>, Cached, RandomState>,
     young_bytes: usize,
+    misses: u64,
 }
 
 #[derive(Debug)]
@@ -427,6 +428,7 @@ impl MatchCache {
         let stamp = routes.stamp(topic);
         if let Some(cached) = self.young.get_mut(topic) {
             if cached.stamp != stamp {
+                self.misses += 1;
                 *cached = Cached {
                     set: Arc::new(routes.find(topic)),
                     stamp,
@@ -436,10 +438,13 @@ impl MatchCache {
         }
         let cached = match self.old.remove(topic) {
             Some(cached) if cached.stamp == stamp => cached,
-            _ => Cached {
-                set: Arc::new(routes.find(topic)),
-                stamp,
-            },
+            _ => {
+                self.misses += 1;
+                Cached {
+                    set: Arc::new(routes.find(topic)),
+                    stamp,
+                }
+            }
         };
         let set = Arc::clone(&cached.set);
         self.young_bytes += topic.len() + size_of::<(Box<str>, Cached)>() + set.bytes();
@@ -453,6 +458,11 @@ impl MatchCache {
 
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    /// How often the route index had to be asked.
+    pub(crate) fn misses(&self) -> u64 {
+        self.misses
     }
 }
 

@@ -69,6 +69,7 @@ impl ClientLoop {
     ) -> bool {
         let set = self.cache.find(message.body.topic(), &self.node.routes);
         self.stats.cached_topics.set(self.cache.len() as u64);
+        self.stats.cache_misses.set(self.cache.misses());
         if set.is_empty() {
             return false;
         }
