@@ -18,7 +18,6 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use mqtt_proto::{QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
 use mqtt_session::SubscriptionIdSet;
-use slab::Slab;
 use topic_router::change::{BUCKETS, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
@@ -133,7 +132,9 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 struct Index {
     router: Router<Receiver, Wanted>,
-    groups: Slab<Arc<Group>>,
+    groups: HashMap<u32, Arc<Group>, RandomState>,
+    /// A number is not used again: a delivery may name a group that is gone.
+    last_group: u32,
     group_numbers: HashMap<GroupName, u32, RandomState>,
 }
 
@@ -170,7 +171,8 @@ impl Routes {
         Self {
             index: ShardedLock::new(Index {
                 router: Router::with_seed(seed),
-                groups: Slab::new(),
+                groups: HashMap::default(),
+                last_group: 0,
                 group_numbers: HashMap::default(),
             }),
             changes: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
@@ -243,7 +245,7 @@ impl Routes {
 
     /// The group of a number, while it has members.
     pub(crate) fn group(&self, number: u32) -> Option<Arc<Group>> {
-        self.read().groups.get(slot(number)).cloned()
+        self.read().groups.get(&number).cloned()
     }
 
     /// Looks up who gets messages of a topic.
@@ -256,7 +258,7 @@ impl Routes {
             .for_each_match(topic, |receiver, wanted| match receiver.target() {
                 Err(session) => found.push((session, *wanted)),
                 Ok(number) => {
-                    if let Some(group) = index.groups.get(slot(number)) {
+                    if let Some(group) = index.groups.get(&number) {
                         groups.push((Arc::clone(group), group.members()));
                     }
                 }
@@ -320,15 +322,21 @@ impl Index {
         let full_name = GroupName::new(kind, name, filter);
         let known = self.group_numbers.get(&full_name).copied();
         if let Some(number) = known
-            && let Some(group) = self.groups.get(slot(number))
+            && let Some(group) = self.groups.get(&number)
         {
             return (number, Arc::clone(group));
         }
-        let entry = self.groups.vacant_entry();
-        let number = NonZeroU32::MIN.saturating_add(u32::try_from(entry.key()).unwrap_or(u32::MAX));
+        // 4 billion groups come and go before a number is met again; then one in use is passed over.
+        let number = loop {
+            self.last_group = self.last_group.wrapping_add(1);
+            match NonZeroU32::new(self.last_group) {
+                Some(number) if !self.groups.contains_key(&number.get()) => break number,
+                _ => {}
+            }
+        };
         let group = Arc::new(Group::new(number, kind == SharedKind::OrderedShare));
-        entry.insert(Arc::clone(&group));
         let number = number.get();
+        self.groups.insert(number, Arc::clone(&group));
         self.group_numbers.insert(full_name, number);
         self.router.insert(filter, Receiver::group(number), wanted);
         (number, group)
@@ -339,22 +347,17 @@ impl Index {
         let Some(number) = self.group_numbers.get(&full_name).copied() else {
             return false;
         };
-        let Some(group) = self.groups.get(slot(number)) else {
+        let Some(group) = self.groups.get(&number) else {
             return false;
         };
         let left = group.leave(session);
         if group.is_empty() {
             self.router.remove(filter, &Receiver::group(number));
             self.group_numbers.remove(&full_name);
-            self.groups.remove(slot(number));
+            self.groups.remove(&number);
         }
         left
     }
-}
-
-/// Groups are numbered from 1, their slots from 0.
-fn slot(number: u32) -> usize {
-    number.wrapping_sub(1) as usize
 }
 
 /// One target per session and kind of publisher.
@@ -429,12 +432,16 @@ impl MatchCache {
         if let Some(cached) = self.young.get_mut(topic) {
             if cached.stamp != stamp {
                 self.misses += 1;
+                self.young_bytes -= cached.set.bytes();
                 *cached = Cached {
                     set: Arc::new(routes.find(topic)),
                     stamp,
                 };
+                self.young_bytes += cached.set.bytes();
             }
-            return Arc::clone(&cached.set);
+            let set = Arc::clone(&cached.set);
+            self.age();
+            return set;
         }
         let cached = match self.old.remove(topic) {
             Some(cached) if cached.stamp == stamp => cached,
@@ -449,11 +456,16 @@ impl MatchCache {
         let set = Arc::clone(&cached.set);
         self.young_bytes += topic.len() + size_of::<(Box<str>, Cached)>() + set.bytes();
         self.young.insert(topic.into(), cached);
+        self.age();
+        set
+    }
+
+    /// A full young half becomes the old one.
+    fn age(&mut self) {
         if self.young_bytes > CACHE_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        set
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -28,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) readable: bool,
     /// The peer has said that it sends nothing more: the end of the stream is there to be read.
     pub(crate) peer_closed: bool,
+    /// The time (ms) for which a timer is armed because a rate was exceeded; 0: none.
+    pub(crate) wakes_at_ms: u64,
     /// The service wants no more bytes for now.
     pub(crate) paused: bool,
     /// `pending_in` has not been offered since the pause ended.
@@ -74,6 +76,13 @@ impl Unconsumed {
         self.consumed += n;
     }
 
+    /// A little that is left of much does not keep the memory of all.
+    pub(crate) fn trim(&mut self) {
+        if self.rest().len() < self.bytes.capacity() / 4 {
+            *self = Self::new(self.rest());
+        }
+    }
+
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.consumed);
         self.consumed = 0;
@@ -102,6 +111,7 @@ impl Connection {
             touched: false,
             ready: false,
             readable: false,
+            wakes_at_ms: 0,
             peer_closed: false,
             paused: false,
             unoffered: false,

@@ -78,12 +78,22 @@ pub(crate) struct Peer<S: Service> {
     pub(crate) clock: Clock,
 }
 
+impl<S: Service> Peer<S> {
+    /// Notes when the loop's thread wakes by itself. Called under the lock of the core.
+    pub(crate) fn plan(&self, wait: Option<(u64, u64)>) {
+        self.wakes_at
+            .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::SeqCst);
+    }
+}
+
 /// What belongs to one loop.
 pub(crate) struct Core<S: Service> {
     pub(crate) io: Io<S::Mail>,
     service: S,
     listeners: Vec<Listener>,
     all_stats: Arc<[Arc<LoopStats>]>,
+    /// A timer is armed for going on to accept.
+    accept_armed: bool,
     /// An empty buffer that changes places with the inbox.
     batch: Vec<Envelope<S::Mail>>,
     /// Connections that were left with something to read when this turn began.
@@ -163,6 +173,7 @@ impl<S: Service> EventLoops<S> {
                 service,
                 listeners: mine,
                 all_stats: Arc::clone(&all_stats),
+                accept_armed: false,
                 batch: Vec::new(),
                 ready: Vec::new(),
                 read_buffer: vec![0; CHUNK],
@@ -228,8 +239,6 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
     let mut host = (index == HOST).then(|| Host::new(peers));
     let mut meter = Meter::start();
     loop {
-        me.wakes_at
-            .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
         me.asleep.store(true, Ordering::SeqCst);
         let mut timeout = wait.map(|(ms, _)| Duration::from_millis(ms));
         if let Some(parked) = host.as_ref().and_then(Host::wait) {
@@ -264,6 +273,8 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
             return;
         }
         wait = core.wait();
+        // Under the lock: who runs a turn of this loop next compares with it, and wakes us if it must.
+        me.plan(wait);
         core.hand_out(peers, &mut receivers);
         drop(core);
         look_after(peers, &mut receivers);
@@ -274,8 +285,6 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
         match &mut host {
             Some(host) => host.share_load(busy),
             None if busy < PARK_BELOW && host_load(peers) < PARK_BELOW_HOST => {
-                me.wakes_at
-                    .store(wait.map_or(u64::MAX, |(_, at)| at), Ordering::Relaxed);
                 drop(poll);
                 park(peers, index);
                 poll = me.poll.lock();
@@ -349,9 +358,17 @@ impl<S: Service> Core<S> {
                 Envelope::HandedOver(connection) => self.take_over(*connection),
                 Envelope::Stop => self.stopping = true,
             }
-            if self.io.touched.len() >= FLUSH_AT {
-                self.flush_touched();
-            }
+            self.flush_early();
+        }
+        if batch.capacity() > 4 * INBOX_LIMIT {
+            batch.shrink_to(INBOX_LIMIT);
+        }
+    }
+
+    /// Within a turn: flushes when many connections are touched, or a queue fills.
+    fn flush_early(&mut self) {
+        if self.io.touched.len() >= FLUSH_AT || std::mem::take(&mut self.io.flush_soon) {
+            self.flush_touched();
         }
     }
 
@@ -375,9 +392,6 @@ impl<S: Service> Core<S> {
                     }
                     self.read(id);
                 }
-                if self.io.touched.len() >= FLUSH_AT {
-                    self.flush_touched();
-                }
             }
         }
     }
@@ -391,6 +405,7 @@ impl<S: Service> Core<S> {
         }
         for timer in due {
             if timer == ACCEPT_TIMER {
+                self.accept_armed = false;
                 for listener in 0..self.listeners.len() {
                     self.accept(listener);
                 }
@@ -434,6 +449,7 @@ impl<S: Service> Core<S> {
 
     /// Puts the turn's mail into the inboxes of its receivers.
     pub(crate) fn hand_out(&mut self, peers: &[Peer<S>], receivers: &mut VecDeque<usize>) {
+        self.io.mailed = 0;
         for (to, queue) in self.io.outgoing.iter_mut().enumerate() {
             if !queue.is_empty()
                 && let Some(peer) = peers.get(to)
@@ -480,16 +496,21 @@ impl<S: Service> Core<S> {
                         // accept again, so a timer does.
                         tracing::warn!(%error, "a connection could not be accepted");
                         self.io.stats.accept_errors.add(1);
-                        self.io
-                            .timers
-                            .arm(self.io.now_ms + ACCEPT_PAUSE_MS, ACCEPT_TIMER);
+                        self.accept_later(ACCEPT_PAUSE_MS);
                         return;
                     }
                 },
             }
         }
         let pause = if budget < ACCEPTS { ACCEPT_PAUSE_MS } else { 0 };
-        self.io.timers.arm(self.io.now_ms + pause, ACCEPT_TIMER);
+        self.accept_later(pause);
+    }
+
+    fn accept_later(&mut self, pause_ms: u64) {
+        if !self.accept_armed {
+            self.accept_armed = true;
+            self.io.timers.arm(self.io.now_ms + pause_ms, ACCEPT_TIMER);
+        }
     }
 
     fn take_in(&mut self, stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
@@ -515,9 +536,10 @@ impl<S: Service> Core<S> {
 
     fn connection_timer(&mut self, id: ConnectionId) {
         let now = self.io.now_ms;
-        let Some(c) = self.io.connections.get(id) else {
+        let Some(c) = self.io.connections.get_mut(id) else {
             return;
         };
+        c.wakes_at_ms = 0;
         match c.phase {
             Phase::Closing { until } | Phase::Lingering { until } if now >= until => {
                 self.io.close(id)
@@ -553,9 +575,16 @@ impl<S: Service> Core<S> {
             if c.paused {
                 return;
             }
+            if self.io.mailed > INBOX_LIMIT {
+                // Enough for this turn: the rest is read when this is on its way.
+                self.io.make_ready(id);
+                return;
+            }
             if c.unoffered {
                 c.unoffered = false;
-                if !self.offer_pending(id) {
+                let goes_on = self.offer_pending(id);
+                self.flush_early();
+                if !goes_on {
                     return;
                 }
                 continue;
@@ -566,7 +595,7 @@ impl<S: Service> Core<S> {
             let available = c.rate_in.available(self.io.rate_in, self.io.now_ms);
             if available == 0 {
                 let at = c.rate_in.resumes_at(self.io.now_ms);
-                self.io.timers.arm(at, CONNECTION_TIMER | id.to_bits());
+                self.io.throttle(id, at);
                 self.io.stats.throttled_in.add(1);
                 return;
             }
@@ -604,6 +633,7 @@ impl<S: Service> Core<S> {
                 self.read_buffer = buffer;
                 goes_on
             };
+            self.flush_early();
             if !goes_on {
                 return;
             }
@@ -636,6 +666,7 @@ impl<S: Service> Core<S> {
         };
         let received = self.service.received(&mut self.io, id, pending.rest());
         pending.consume(received.consumed);
+        pending.trim();
         if !pending.rest().is_empty()
             && let Some(c) = self.io.connections.get_mut(id)
             && c.phase == Phase::Open
@@ -739,7 +770,7 @@ impl<S: Service> Core<S> {
             let available = c.rate_out.available(self.io.rate_out, self.io.now_ms);
             if available == 0 && open {
                 let at = c.rate_out.resumes_at(self.io.now_ms);
-                self.io.timers.arm(at, CONNECTION_TIMER | id.to_bits());
+                self.io.throttle(id, at);
                 self.io.stats.throttled_out.add(1);
                 return;
             }

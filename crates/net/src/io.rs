@@ -48,6 +48,10 @@ pub struct Io<M> {
     pub(crate) now_ms: u64,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<LoopStats>,
+    /// The service wants a flush before the turn goes on.
+    pub(crate) flush_soon: bool,
+    /// Mail of this turn.
+    pub(crate) mailed: usize,
     pub(crate) rate_in: u64,
     pub(crate) rate_out: u64,
 }
@@ -71,6 +75,8 @@ impl<M> Io<M> {
             now_ms: clock.now_ms(),
             clock,
             stats,
+            flush_soon: false,
+            mailed: 0,
             rate_in: 0,
             rate_out: 0,
         }
@@ -132,7 +138,7 @@ impl<M> Io<M> {
     pub fn is_held_back(&self, connection: ConnectionId) -> bool {
         self.connections
             .get(connection)
-            .is_some_and(|c| c.paused || c.readable || c.unoffered)
+            .is_some_and(|c| !c.peer_closed && (c.paused || c.readable || c.unoffered))
     }
 
     /// Whether the socket has not taken all that was transmitted.
@@ -174,6 +180,23 @@ impl<M> Io<M> {
         }
     }
 
+    /// Closes all connections that the service has given no number.
+    pub fn close_untagged(&mut self) {
+        let untagged: Vec<ConnectionId> = self
+            .connections
+            .keys()
+            .filter(|id| self.tag(*id) == Some(0))
+            .collect();
+        for connection in untagged {
+            self.close(connection);
+        }
+    }
+
+    /// Flushes touched connections before anything else is read: a queue fills that could be emptied.
+    pub fn flush_soon(&mut self) {
+        self.flush_soon = true;
+    }
+
     /// Sends these bytes after what is being written already, and closes when they are out. The service
     /// hears no more of this connection.
     pub fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
@@ -209,6 +232,18 @@ impl<M> Io<M> {
     pub fn send(&mut self, to: usize, mail: M) {
         if let Some(queue) = self.outgoing.get_mut(to) {
             queue.push(Envelope::Mail(mail));
+            self.mailed += 1;
+        }
+    }
+
+    /// Arms the time at which a connection over its rate goes on, unless an earlier one is armed.
+    pub(crate) fn throttle(&mut self, connection: ConnectionId, at_ms: u64) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && (c.wakes_at_ms == 0 || at_ms < c.wakes_at_ms)
+        {
+            c.wakes_at_ms = at_ms;
+            self.timers
+                .arm(at_ms, CONNECTION_TIMER | connection.to_bits());
         }
     }
 

@@ -29,6 +29,9 @@ pub(crate) const HOST: usize = 0;
 /// Tokens of parked loops' epoll instances in the host's; above all connections', below the listeners'.
 pub(crate) const FIRST_PARKED: usize = 1 << 61;
 
+/// Turns that the host runs for one parked loop before it looks after the others.
+const ROUNDS: usize = 4;
+
 /// Over how long the load of a thread is measured.
 const WINDOW: Duration = Duration::from_millis(10);
 
@@ -119,6 +122,8 @@ pub(crate) struct Host<'a, S: Service> {
     events: Events,
     /// Parked loops that have something to do.
     due: Vec<usize>,
+    /// Those that had more to do than their share of a turn.
+    again: Vec<usize>,
 }
 
 impl<'a, S: Service> Host<'a, S> {
@@ -127,6 +132,7 @@ impl<'a, S: Service> Host<'a, S> {
             peers,
             events: Events::with_capacity(EVENTS),
             due: Vec::new(),
+            again: Vec::new(),
         }
     }
 
@@ -137,6 +143,9 @@ impl<'a, S: Service> Host<'a, S> {
 
     /// How long the host may sleep for the sake of the parked loops.
     pub(crate) fn wait(&self) -> Option<Duration> {
+        if !self.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let soonest = self
             .parked()
             .map(|(_, peer)| peer.wakes_at.load(Ordering::Relaxed))
@@ -161,6 +170,7 @@ impl<'a, S: Service> Host<'a, S> {
             return;
         };
         let mut due = std::mem::take(&mut self.due);
+        due.append(&mut self.again);
         for (index, peer) in self.parked() {
             let wakes_at = peer.wakes_at.load(Ordering::Relaxed);
             if wakes_at != u64::MAX && !due.contains(&index) && wakes_at <= clock.now_ms() {
@@ -181,7 +191,7 @@ impl<'a, S: Service> Host<'a, S> {
             return;
         }
         let mut poll = peer.poll.lock();
-        loop {
+        for _ in 0..ROUNDS {
             if let Err(error) = poll.poll(&mut self.events, Some(Duration::ZERO))
                 && error.kind() != std::io::ErrorKind::Interrupted
             {
@@ -197,10 +207,9 @@ impl<'a, S: Service> Host<'a, S> {
                 events += 1;
             }
             core.finish_turn();
-            let wakes_at = core.wait().map_or(u64::MAX, |(_, at)| at);
+            peer.plan(core.wait());
             core.hand_out(self.peers, receivers);
             drop(core);
-            peer.wakes_at.store(wakes_at, Ordering::Relaxed);
             peer.asleep.store(true, Ordering::SeqCst);
             look_after(self.peers, receivers);
             // Its events are edge-triggered in the host's epoll instance: what is left is not said again.
@@ -208,6 +217,7 @@ impl<'a, S: Service> Host<'a, S> {
                 return;
             }
         }
+        self.again.push(index);
     }
 
     /// After a window: a host with much to do lets one more thread help.

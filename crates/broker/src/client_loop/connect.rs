@@ -25,7 +25,7 @@ impl ClientLoop {
         if packet_type != PacketType::Connect {
             // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
             tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
-            io.send_last(connection, Vec::new());
+            Self::dismiss(io, connection, Vec::new());
             return Next::Read;
         }
         let connect = match Packet::decode(frame, ProtocolVersion::V5) {
@@ -64,9 +64,11 @@ impl ClientLoop {
                 return self.take_over(io, connection, &connect, client_id, home.key());
             }
             Claim::New => {
-                if self.settings.sessions != 0 && self.session_count() >= self.settings.sessions {
+                let full =
+                    self.settings.sessions != 0 && self.session_count() >= self.settings.sessions;
+                if full || !self.has_room() {
                     self.node.registry.release(&client_id, session_key);
-                    self.refuse(io, connection, Some((version, ReasonCode::QuotaExceeded)));
+                    self.refuse(io, connection, Some((version, self.full())));
                     return Next::Read;
                 }
                 self.open(io, connection, &connect, client_id, assigned);
@@ -87,21 +89,8 @@ impl ClientLoop {
         if self.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }
-        let elsewhere = settings.policy.server_reference.is_some();
-        let busy = |reason| {
-            if elsewhere {
-                ReasonCode::UseAnotherServer
-            } else {
-                reason
-            }
-        };
         if self.node.pressure() == Pressure::Refuse {
-            return Err(busy(ReasonCode::QuotaExceeded));
-        }
-        if settings.connections != 0
-            && self.node.connected.load(Ordering::Relaxed) >= settings.connections
-        {
-            return Err(busy(ReasonCode::QuotaExceeded));
+            return Err(self.full());
         }
         let local = io
             .peer(connection)
@@ -111,6 +100,21 @@ impl ClientLoop {
         }
         self.node.explain_anonymous_refusal();
         Err(ReasonCode::NotAuthorized)
+    }
+
+    /// The reason code for a client too many.
+    fn full(&self) -> ReasonCode {
+        if self.settings.policy.server_reference.is_some() {
+            ReasonCode::UseAnotherServer
+        } else {
+            ReasonCode::QuotaExceeded
+        }
+    }
+
+    /// Whether one client more may be connected. One that takes its own connection over is none.
+    fn has_room(&self) -> bool {
+        let limit = self.settings.connections;
+        limit == 0 || self.node.connected.load(Ordering::Relaxed) < limit
     }
 
     /// Answers with a CONNACK, if there is a version to answer in, and closes.
@@ -126,7 +130,7 @@ impl ClientLoop {
             encode_refusal(version, reason, &self.settings.policy, &mut bytes);
         }
         // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
-        io.send_last(connection, bytes);
+        Self::dismiss(io, connection, bytes);
     }
 
     /// A client without a session here.
@@ -163,11 +167,15 @@ impl ClientLoop {
         client_id: Box<str>,
         key: Key,
     ) -> Next {
-        if self
+        let online = self
             .clients
             .get(key)
-            .is_some_and(|client| client.connection.is_some())
-        {
+            .is_some_and(|client| client.connection.is_some());
+        if !online && !self.has_room() {
+            self.refuse(io, connection, Some((connect.version, self.full())));
+            return Next::Read;
+        }
+        if online {
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
             tracing::info!(
                 client_id = &*client_id,

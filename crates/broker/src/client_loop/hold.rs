@@ -33,11 +33,6 @@ impl Hold {
         self.by > 0
     }
 
-    /// Whether this session holds back a publisher.
-    pub(super) fn holds(&self, publisher: u64) -> bool {
-        self.of.iter().any(|held| held.to_bits() == publisher)
-    }
-
     fn is_idle(&self) -> bool {
         self.by == 0 && self.of.is_empty() && !self.spent
     }
@@ -47,30 +42,35 @@ impl Hold {
 const PUBLISHERS: usize = 1024;
 
 impl ClientLoop {
-    /// A message was queued for a connected session: when the queue is three quarters full, its
-    /// publisher is held back.
-    pub(super) fn consider_hold(&mut self, io: &mut LoopIo, key: Key, publisher: u64) {
+    /// A message of QoS 1 or 2 is about to be queued: when the queue of a connected session is three
+    /// quarters full, the publisher is held back. True: it is, and the message is to be kept.
+    pub(super) fn hold_back(&mut self, io: &mut LoopIo, key: Key, publisher: u64) -> bool {
         let hold_ms = self.settings.hold_publisher_ms;
         let policy = &self.settings.policy;
         let Some(client) = self.clients.get_mut(key) else {
-            return;
+            return false;
         };
         let session = &client.session;
         let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
             || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
         if !full || hold_ms == 0 || !session.is_online() {
-            return;
+            return false;
         }
         let Some(publisher) = SessionKey::from_bits(publisher) else {
-            return;
+            return false;
         };
         if publisher == SessionKey::new(self.index, key) {
             // Who floods itself reads its own messages only if its connection is read.
-            return;
+            return false;
         }
         let hold = client.hold.get_or_insert_default();
-        if hold.spent || hold.of.len() >= PUBLISHERS || hold.of.contains(&publisher) {
-            return;
+        if hold.of.contains(&publisher) {
+            return true;
+        }
+        // A session that is held itself holds nobody back: its own acknowledgements may stand behind a
+        // PUBLISH that is not read, and if it held the one that holds it, neither would drain.
+        if hold.is_held() || hold.spent || hold.of.len() >= PUBLISHERS {
+            return false;
         }
         hold.of.push(publisher);
         if hold.until_ms == 0 {
@@ -83,6 +83,7 @@ impl ClientLoop {
         } else {
             io.send(publisher.loop_index(), Mail::Hold(publisher));
         }
+        true
     }
 
     /// A publisher of this loop is held back; its connection is paused at its next PUBLISH.

@@ -125,6 +125,10 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
+        if client.armed_ms > now.0 {
+            // A timer from before; the one that counts is still to come.
+            return;
+        }
         client.armed_ms = 0;
         if client.session.poll_deadline().is_some_and(|at| at <= now) {
             if client
@@ -189,6 +193,7 @@ impl ClientLoop {
         for key in self.online() {
             self.kick(io, key, reason);
         }
+        io.close_untagged();
     }
 
     fn online(&self) -> Vec<Key> {

@@ -40,9 +40,16 @@ use subscribe::Replay;
 /// longer read: it sends requests, and does not read the answers.
 const CONTROL_LIMIT: usize = 64 * 1024;
 
-/// Messages of QoS 1 and 2 that one client may publish in a turn. What they did to queues in other loops
-/// is known after the turn; until then nobody could hold the publisher back.
-const TURN: u32 = 32;
+/// Messages of QoS 0 that one client may publish in a turn, so that receivers' queues are flushed in
+/// between.
+const TURN: u32 = 1024;
+
+/// How many of those a message of QoS 1 or 2 counts for. What it did to queues in other loops is known
+/// after the turn; until then nobody could hold the publisher back.
+const ACKNOWLEDGED_SHARE: u32 = 32;
+
+/// A session's deadline that is further away is looked at again after this time.
+const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
 
 /// How often connections that wait for memory look again.
 const PRESSURE_RETRY_MS: u64 = 100;
@@ -135,7 +142,7 @@ impl Timer {
 /// Marks the tag of a connection that has a session; the rest of the tag is the session's key.
 const HAS_SESSION: u64 = 1 << 56;
 
-/// The tag of a connection whose session has let go of it.
+/// The tag of a connection that is not heard any more: refused, or let go by its session.
 const DONE: u64 = 1 << 57;
 
 /// The clients of one loop.
@@ -232,7 +239,10 @@ impl ClientLoop {
             }
             Action::Subscribe(subscribe) => self.subscribe(io, key, &subscribe),
             Action::Unsubscribe(unsubscribe) => self.unsubscribe(io, key, &unsubscribe),
-            Action::Acknowledged => self.show_room(key),
+            Action::Acknowledged => {
+                self.show_room(key);
+                self.relax_hold(io, key);
+            }
             Action::Refused(dropped) => self.dropped.push(dropped),
             Action::Disconnect => {
                 self.detach(io, key);
@@ -261,14 +271,23 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
-        if client.session.control_len() > CONTROL_LIMIT && io.is_write_blocked(connection) {
+        if client.session.control_len() > CONTROL_LIMIT {
             // Transmitting, which becomes possible when the client reads, resumes the connection.
+            io.touch(connection);
             return true;
         }
         if packet != PacketType::Publish {
             return false;
         }
         if client.hold.as_ref().is_some_and(|hold| hold.is_held()) {
+            return true;
+        }
+        if self.node.pressure() != Pressure::None {
+            self.stats.pressure_pauses.add(1);
+            if self.waiting_for_memory.is_empty() {
+                io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
+            }
+            self.waiting_for_memory.push(connection);
             return true;
         }
         let rate = self.settings.publishes_per_s;
@@ -283,14 +302,6 @@ impl ClientLoop {
             }
             client.publish_rate.take(1, rate, io.now_ms());
         }
-        if self.node.pressure() != Pressure::None {
-            self.stats.pressure_pauses.add(1);
-            if self.waiting_for_memory.is_empty() {
-                io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
-            }
-            self.waiting_for_memory.push(connection);
-            return true;
-        }
         false
     }
 
@@ -299,9 +310,12 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        if let Some(Timestamp(at)) = client.session.poll_deadline()
-            && (client.armed_ms == 0 || at < client.armed_ms)
-        {
+        if let Some(Timestamp(at)) = client.session.poll_deadline() {
+            // Timers cannot be taken back. A distant one would outlive the reason for it by days.
+            let at = at.min(io.now_ms() + TIMER_HORIZON_MS);
+            if client.armed_ms != 0 && client.armed_ms <= at {
+                return;
+            }
             client.armed_ms = at;
             io.arm(at, Timer::Session(key).to_bits());
         }
@@ -332,6 +346,12 @@ impl ClientLoop {
         }
     }
 
+    /// Sends a connection its last bytes, and hears no more of it.
+    fn dismiss(io: &mut LoopIo, connection: ConnectionId, last: Vec<u8>) {
+        io.set_tag(connection, DONE);
+        io.send_last(connection, last);
+    }
+
     /// Closes a connection for what its client did.
     fn close_violator(&mut self, io: &mut LoopIo, connection: ConnectionId, violated: &Violated) {
         self.stats.violations.add(1);
@@ -343,7 +363,7 @@ impl ClientLoop {
                 statement = violated.statement,
                 "closed before CONNECT"
             );
-            io.send_last(connection, Vec::new());
+            Self::dismiss(io, connection, Vec::new());
             return;
         };
         let id = self
@@ -440,8 +460,15 @@ impl Service for ClientLoop {
 
     fn received(&mut self, io: &mut LoopIo, connection: ConnectionId, bytes: &[u8]) -> Received {
         let mut consumed = 0;
-        let mut acknowledged = 0;
+        let mut share = 0;
         loop {
+            if io.tag(connection) == Some(DONE) {
+                // Refused or kicked: whatever else came with the same bytes is not heard.
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
             let rest = bytes.get(consumed..).unwrap_or_default();
             let key = Self::key_of(io, connection);
             let client = key.and_then(|key| self.clients.get(key));
@@ -508,12 +535,16 @@ impl Service for ClientLoop {
                 }
             };
             consumed += frame.len();
-            // QoS in bits 1 and 2 of the flags
-            if frame.packet_type == PacketType::Publish && frame.flags & 0b110 != 0 {
-                acknowledged += 1;
+            if frame.packet_type == PacketType::Publish {
+                // QoS in bits 1 and 2 of the flags
+                share += if frame.flags & 0b110 == 0 {
+                    1
+                } else {
+                    ACKNOWLEDGED_SHARE
+                };
             }
             match result {
-                Ok(Next::Read) if acknowledged == TURN => {
+                Ok(Next::Read) if share >= TURN => {
                     return Received {
                         consumed,
                         next: Next::Yield,

@@ -14,6 +14,9 @@ use crate::key::SessionKey;
 use crate::routes::{MatchSet, Target};
 use crate::{node::Node, sys};
 
+/// Messages in the queue of a client that reads at which the queue is flushed within the turn.
+const FLUSH_AT: usize = 256;
+
 impl ClientLoop {
     /// Routes a client's message. The answer is the reason code of its acknowledgement: everything that
     /// has to be kept before it (P1) is kept when this returns.
@@ -119,19 +122,15 @@ impl ClientLoop {
     /// Gives a delivery to a session of this loop.
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
         let now = mqtt_session::Timestamp(io.now_ms());
+        let qos = delivery.qos;
+        let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
             self.redispatch(io, vec![delivery], None);
             return;
         };
-        let (publisher, qos) = (delivery.message.publisher, delivery.qos);
         let message = Arc::clone(&delivery.message);
         // What was on its way when its publisher was held back is kept, beyond the limit.
-        let held = qos != QoS::AtMostOnce
-            && client
-                .hold
-                .as_ref()
-                .is_some_and(|hold| hold.holds(publisher));
         let policy = if held {
             &self.settings.beyond_limit
         } else {
@@ -158,9 +157,9 @@ impl ClientLoop {
         }
         if let Some(connection) = client.connection {
             io.touch(connection);
-        }
-        if qos != QoS::AtMostOnce {
-            self.consider_hold(io, key, publisher);
+            if client.session.queue_len() >= FLUSH_AT && !io.is_write_blocked(connection) {
+                io.flush_soon();
+            }
         }
     }
 
@@ -210,10 +209,15 @@ impl ClientLoop {
         except: Option<SessionKey>,
     ) {
         for delivery in deliveries {
-            let Some(group) = delivery
-                .group
-                .and_then(|number| self.node.routes.group(number.get()))
-            else {
+            let Some(number) = delivery.group else {
+                continue;
+            };
+            let Some(group) = self.node.routes.group(number.get()) else {
+                let message = &delivery.message;
+                let (topic, length) = (message.body.topic(), message.body.payload().len());
+                let reason = Reason::NoGroupMember;
+                self.drops
+                    .record(io.now_ms(), "", topic, reason, message.qos, length);
                 continue;
             };
             let members = group.members();
@@ -251,9 +255,6 @@ impl ClientLoop {
             io.now_ms() + self.settings.sys_interval_ms,
             Timer::Sys.to_bits(),
         );
-        self.node
-            .retained
-            .sweep(mqtt_session::Timestamp(io.now_ms()));
     }
 }
 

@@ -60,6 +60,7 @@ impl ClientLoop {
                     let new = self.add_subscription(key, text, filter, granted, id);
                     if wants_retained(granted.retain_handling, new) && filter.shared.is_none() {
                         let wanted = Wanted::new(granted, id);
+                        owed.retain(|old: &Owed| &*old.filter != filter.filter);
                         owed.push_back(Owed {
                             filter: filter.filter.into(),
                             wanted,
@@ -78,7 +79,13 @@ impl ClientLoop {
             .complete_subscribe(subscribe.packet_id, &reasons);
         if !owed.is_empty() {
             match &mut client.replay {
-                Some(replay) => replay.filters.append(&mut owed),
+                Some(replay) => {
+                    // What is owed twice is sent once, so that the subscriptions bound what is owed.
+                    replay
+                        .filters
+                        .retain(|old| owed.iter().all(|new| new.filter != old.filter));
+                    replay.filters.append(&mut owed);
+                }
                 None => client.replay = Some(Box::new(Replay { filters: owed })),
             }
         }
@@ -187,7 +194,9 @@ impl ClientLoop {
                 };
                 queued = true;
                 if let Delivered::Dropped(reason) =
-                    client.session.deliver(delivery, &self.settings.policy, now)
+                    client
+                        .session
+                        .deliver(delivery, &self.settings.beyond_limit, now)
                 {
                     let (id, body) = (client.session.client_id(), &message.body);
                     let length = body.payload().len();
