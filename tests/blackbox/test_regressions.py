@@ -1,0 +1,127 @@
+"""Bugs that were found once, each with a test named after it."""
+
+import threading
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker
+from harness.raw import PUBACK, PUBLISH, Closed
+from harness.wait import until
+from test_http import metrics
+
+NO_RATES = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+
+
+def gauge(broker, name) -> float:
+    return metrics(broker)[f"heraldmq_{name}"].samples[0].value
+
+
+def test_a_connect_behind_a_refused_one_opens_no_session(name):
+    # [MQTT-3.1.4-2] [MQTT3-3.1.4-5] what follows a refused CONNECT is not processed
+    with Broker() as broker:
+        for first in (raw.connect("", version=4, clean=False), raw.PING):
+            with broker.raw(4) as client:
+                client.send(first + raw.connect(name, version=4))
+                with pytest.raises(Closed):
+                    while True:
+                        assert client.recv().reason != 0
+        until(lambda: gauge(broker, "connections_open") == 0, what="the connections are closed")
+        assert gauge(broker, "sessions") == gauge(broker, "clients_connected") == 0
+
+
+def test_a_group_that_is_gone_lends_its_number_to_no_other(name):
+    with Broker() as broker, broker.client(name + "p") as publisher:
+        leaver = broker.client(name + "x")
+        leaver.subscribe(f"$share/one/{name}/secret", qos=1)
+        publisher.published(f"{name}/secret", b"secret")
+        leaver.expect(PUBLISH, payload="secret")
+        leaver.unsubscribe(f"$share/one/{name}/secret")
+        with broker.client(name + "y") as stranger:
+            stranger.subscribe(f"$share/two/{name}/other", qos=1)
+            leaver.disconnect()
+            until(lambda: broker.drop_totals()["no_group_member"] == 1, what="the message is dropped by name")
+            publisher.published(f"{name}/other", b"mine")
+            stranger.message(payload="mine")
+
+
+def test_accept_timers_do_not_multiply():
+    # Two listeners in one loop, and more connections than connectionsPerSecond allows
+    listeners = "[{host: 127.0.0.1, port: 0}, {host: 127.0.0.1, port: 0}]"
+    config = f"eventLoops: 1\nmqttServerConfig:\n  tcpListener: {listeners}\n"
+    with Broker({"limits.node.connectionsPerSecond": 20, "http.port": 0}, config=config) as broker:
+        ports = [int(line["address"].rsplit(":")[-1]) for line in broker.find("listening", kind="mqtt-tcp")]
+        assert len(ports) == 2
+        before = broker.rss()
+        clients = [raw.Raw(port, timeout=10) for port in ports * 20]
+        for number, client in enumerate(clients):
+            client.connect(f"c{number}")
+        assert broker.rss() - before < 20 << 20
+        for client in clients:
+            client.close()
+
+
+def test_one_fast_publisher_does_not_overrun_who_reads(name):
+    # QoS 0, far more than the queue holds in what arrives at once
+    count = 300_000
+    with Broker(NO_RATES) as broker:
+        with broker.client(name + "s") as reader, broker.client(name + "p") as publisher:
+            reader.subscribe(name)
+            one = raw.publish(name, b"x")
+            flood = threading.Thread(target=publisher.send, args=(one * count,))
+            flood.start()
+            # Only counted, or this program would be the slow one.
+            left = count * len(one)
+            while left > 0:
+                left -= len(reader.socket.recv(1 << 20))
+            flood.join()
+            assert left == 0 and broker.drop_totals()["queue_full_messages"] == 0
+
+
+def test_acknowledgements_alone_release_held_publishers(name):
+    sets = {**NO_RATES, "limits.connection.holdPublisherMs": 60_000, "limits.session.queueBytes": 1_000_000}
+    with Broker(sets) as broker:
+        with broker.client(name + "s") as reader, broker.client(name + "p") as publisher:
+            reader.subscribe(name, qos=1)
+            for number in range(20):
+                publisher.publish(name, bytes(100_000), qos=1, pid=number + 1)
+            taken = []
+            with pytest.raises(AssertionError, match="nothing came"):
+                while True:
+                    taken.append(reader.expect(PUBLISH, 0.5).pid)
+            assert 5 <= len(taken) < 20
+            reader.send(*(raw.ack(PUBACK, pid) for pid in taken))
+            reader.take(20 - len(taken))
+
+
+def test_a_client_takes_its_own_connection_over_at_the_limit(name):
+    with Broker({"limits.node.connections": 1}) as broker:
+        first = broker.client(name)
+        second = broker.client(name)
+        first.expect_disconnected(0x8E)
+        with broker.raw() as other:
+            other.send(raw.connect(name + "o"))
+            other.expect_refused(0x97)
+        second.disconnect()
+
+
+def test_retained_messages_outgrow_no_queue(name):
+    sets = {**NO_RATES, "limits.session.queueMessages": 5}
+    with Broker(sets) as broker, broker.client(name + "p") as publisher:
+        for number in range(40):
+            publisher.published(f"{name}/{number:02}", b"kept", retain=True)
+        with broker.client(name) as client:
+            client.subscribe(f"{name}/+", qos=1)
+            assert len({m.topic for m in client.take(40)}) == 40
+        assert sum(broker.drop_totals().values()) == 0
+
+
+def test_shutdown_does_not_wait_for_who_never_connected():
+    with Broker() as broker:
+        silent = broker.raw()
+        until(lambda: gauge(broker, "connections_open") == 1, what="the connection is there")
+        assert broker.stop() == 0
+        stopped = broker.find("stopped")[0]["timestamp"]
+        began = broker.find("shutting down")[0]["timestamp"]
+        assert stopped[:17] == began[:17] and float(stopped[17:-1]) - float(began[17:-1]) < 4
+        silent.close()
