@@ -93,8 +93,6 @@ pub(crate) fn park<S: Service>(peers: &[Peer<S>], index: usize) {
     }
     let _ = me.parking.thread.set(std::thread::current());
     let fd = me.poll.lock().as_raw_fd();
-    me.parking.parked.store(true, Ordering::SeqCst);
-    me.asleep.store(true, Ordering::SeqCst);
     let token = Token(FIRST_PARKED + index);
     if let Err(error) =
         host.parking
@@ -102,15 +100,13 @@ pub(crate) fn park<S: Service>(peers: &[Peer<S>], index: usize) {
             .register(&mut SourceFd(&fd), token, Interest::READABLE)
     {
         tracing::warn!(%error, index, "a loop cannot be handed to the host and stays awake");
-        me.parking.parked.store(false, Ordering::SeqCst);
         return;
     }
-    // The host plans its sleep with the deadlines of parked loops, and may sleep by an older plan. Mail
-    // that came before the loop was said to sleep has nobody else to look after it.
-    wake(host);
-    if !me.inbox.lock().is_empty() {
-        wake(me);
-    }
+    me.parking.parked.store(true, Ordering::SeqCst);
+    me.asleep.store(true, Ordering::SeqCst);
+    // Until now the host passed over this loop's events, mail that came had nobody else to look after
+    // it, and the host's plan to sleep knew nothing of this loop's deadlines: its waker tells the host.
+    wake(me);
     while me.parking.parked.load(Ordering::SeqCst) && !me.parking.ending.load(Ordering::SeqCst) {
         std::thread::park();
     }

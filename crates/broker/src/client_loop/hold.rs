@@ -5,11 +5,16 @@
 //! subscriber stop its publishers for good, it may do so only for a set time; then they go on, what
 //! does not fit is dropped by the queue's policy, and it holds nobody back until it has drained.
 //!
+//! What a held publisher sends is read on, as far as acknowledgements and pings go, so that its own
+//! queue can drain; its PUBLISH packets are kept aside, up to a limit, and handled in their order when
+//! it is let go. So sessions that hold each other still make progress.
+//!
 //! A message that was on its way between loops when its publisher was held back is queued beyond the
 //! limit: at most what a publisher may send in a turn and what an inbox between loops holds.
 //!
 //! Invariant: each hold is released exactly once, by draining, by time, or by the subscriber's end.
 
+use mqtt_proto::{PacketType, peek_frame};
 use net::Key;
 
 use super::{ClientLoop, LoopIo, Mail, Timer};
@@ -24,19 +29,56 @@ pub(super) struct Hold {
     of: Vec<SessionKey>,
     /// When they are let go at the latest; 0: nobody is held.
     until_ms: u64,
+    /// PUBLISH packets that came while it is held.
+    kept: Vec<u8>,
     /// It held publishers back for the whole time and has not drained since.
     spent: bool,
 }
 
 impl Hold {
+    /// Whether its PUBLISH packets have to wait.
     pub(super) fn is_held(&self) -> bool {
-        self.by > 0
+        self.by > 0 || !self.kept.is_empty()
+    }
+
+    /// Whether packets wait for the hold to end.
+    pub(super) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// What becomes of a packet of this session while it is held, or has packets kept from then.
+    pub(super) fn wait(&mut self, packet: PacketType, frame: &[u8]) -> Wait {
+        match packet {
+            PacketType::Publish if self.kept.len() + frame.len() <= KEPT_LIMIT => {
+                self.kept.extend_from_slice(frame);
+                Wait::Kept
+            }
+            PacketType::PubAck
+            | PacketType::PubRec
+            | PacketType::PubRel
+            | PacketType::PubComp
+            | PacketType::PingReq => Wait::No,
+            _ => Wait::Pause,
+        }
     }
 
     fn is_idle(&self) -> bool {
-        self.by == 0 && self.of.is_empty() && !self.spent
+        self.by == 0 && self.kept.is_empty() && self.of.is_empty() && !self.spent
     }
 }
+
+/// What to do with a packet that has come.
+pub(super) enum Wait {
+    /// Handle it.
+    No,
+    /// It is kept aside; go on to the next.
+    Kept,
+    /// Leave it, and read no more for now.
+    Pause,
+}
+
+/// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
+const KEPT_LIMIT: usize = 64 * 1024;
 
 /// Publishers that one subscriber holds back at most; further ones are not.
 const PUBLISHERS: usize = 1024;
@@ -67,9 +109,7 @@ impl ClientLoop {
         if hold.of.contains(&publisher) {
             return true;
         }
-        // A session that is held itself holds nobody back: its own acknowledgements may stand behind a
-        // PUBLISH that is not read, and if it held the one that holds it, neither would drain.
-        if hold.is_held() || hold.spent || hold.of.len() >= PUBLISHERS {
+        if hold.spent || hold.of.len() >= PUBLISHERS {
             return false;
         }
         hold.of.push(publisher);
@@ -100,13 +140,58 @@ impl ClientLoop {
         };
         if let Some(hold) = &mut client.hold {
             hold.by = hold.by.saturating_sub(1);
-            if hold.by == 0
-                && let Some(connection) = client.connection
-            {
-                io.resume(connection);
+            if hold.by > 0 {
+                return;
+            }
+        }
+        self.take_kept(io, key, false);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &client.hold {
+            if hold.is_held() {
+                return;
             }
             if hold.is_idle() {
                 client.hold = None;
+            }
+        }
+        if let Some(connection) = client.connection {
+            io.resume(connection);
+        }
+    }
+
+    /// Handles the packets that were kept, until the session is held again; if `all`, in any case.
+    pub(super) fn take_kept(&mut self, io: &mut LoopIo, key: Key, all: bool) {
+        let Some(hold) = self
+            .clients
+            .get_mut(key)
+            .and_then(|client| client.hold.as_mut())
+        else {
+            return;
+        };
+        let kept = std::mem::take(&mut hold.kept);
+        let mut rest = kept.as_slice();
+        while let Ok(Some(frame)) = peek_frame(rest, None) {
+            let Some((packet, after)) = rest.split_at_checked(frame.len()) else {
+                break;
+            };
+            if let Err(violated) = self.handle_frame(io, key, packet) {
+                if let Some(connection) = self.clients.get(key).and_then(|c| c.connection) {
+                    self.close_violator(io, connection, &violated);
+                }
+                return;
+            }
+            rest = after;
+            let Some(client) = self.clients.get_mut(key) else {
+                return;
+            };
+            if let Some(hold) = &mut client.hold
+                && hold.by > 0
+                && !all
+            {
+                hold.kept = rest.to_vec();
+                return;
             }
         }
     }

@@ -16,6 +16,7 @@ impl ClientLoop {
     /// Disconnects a client: a DISCONNECT with the reason (5.0), then the close.
     pub(super) fn kick(&mut self, io: &mut LoopIo, key: Key, reason: ReasonCode) {
         let now = Timestamp(io.now_ms());
+        self.take_kept(io, key, true);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -131,9 +132,10 @@ impl ClientLoop {
         }
         client.armed_ms = 0;
         if client.session.poll_deadline().is_some_and(|at| at <= now) {
+            let kept = client.hold.as_ref().is_some_and(|hold| hold.has_kept());
             if client
                 .connection
-                .is_some_and(|connection| io.is_held_back(connection))
+                .is_some_and(|connection| kept || io.is_held_back(connection))
             {
                 client.armed_ms = now.0 + HELD_BACK_RETRY_MS;
                 io.arm(client.armed_ms, Timer::Session(key).to_bits());

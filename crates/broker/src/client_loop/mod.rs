@@ -33,7 +33,7 @@ use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
-use hold::Hold;
+use hold::{Hold, Wait};
 use subscribe::Replay;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
@@ -267,20 +267,23 @@ impl ClientLoop {
         connection: ConnectionId,
         key: Key,
         packet: PacketType,
-    ) -> bool {
+        frame: &[u8],
+    ) -> Wait {
         let Some(client) = self.clients.get_mut(key) else {
-            return false;
+            return Wait::No;
         };
         if client.session.control_len() > CONTROL_LIMIT {
             // Transmitting, which becomes possible when the client reads, resumes the connection.
             io.touch(connection);
-            return true;
+            return Wait::Pause;
+        }
+        if let Some(hold) = &mut client.hold
+            && hold.is_held()
+        {
+            return hold.wait(packet, frame);
         }
         if packet != PacketType::Publish {
-            return false;
-        }
-        if client.hold.as_ref().is_some_and(|hold| hold.is_held()) {
-            return true;
+            return Wait::No;
         }
         if self.node.pressure() != Pressure::None {
             self.stats.pressure_pauses.add(1);
@@ -288,7 +291,7 @@ impl ClientLoop {
                 io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
             }
             self.waiting_for_memory.push(connection);
-            return true;
+            return Wait::Pause;
         }
         let rate = self.settings.publishes_per_s;
         if rate != 0 {
@@ -298,11 +301,11 @@ impl ClientLoop {
                     client.publish_rate.resumes_at(io.now_ms()),
                     Timer::Resume(connection).to_bits(),
                 );
-                return true;
+                return Wait::Pause;
             }
             client.publish_rate.take(1, rate, io.now_ms());
         }
-        false
+        Wait::No
     }
 
     /// Arms the loop for the session's next deadline, unless it is armed for an earlier time already.
@@ -525,11 +528,18 @@ impl Service for ClientLoop {
                     Ok(next)
                 }
                 Some(key) => {
-                    if self.must_wait(io, connection, key, frame.packet_type) {
-                        return Received {
-                            consumed,
-                            next: Next::Pause,
-                        };
+                    match self.must_wait(io, connection, key, frame.packet_type, whole) {
+                        Wait::No => {}
+                        Wait::Kept => {
+                            consumed += frame.len();
+                            continue;
+                        }
+                        Wait::Pause => {
+                            return Received {
+                                consumed,
+                                next: Next::Pause,
+                            };
+                        }
                     }
                     self.handle_frame(io, key, whole)
                 }
@@ -624,6 +634,7 @@ impl Service for ClientLoop {
                     "connection closed by the client"
                 );
             }
+            self.take_kept(io, key, true);
             self.detach(io, key);
         }
     }
