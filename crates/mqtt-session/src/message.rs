@@ -98,6 +98,11 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    pub(crate) fn dropped(self, reason: DropReason) -> Delivered {
+        let message = self.message;
+        Delivered::Dropped(Dropped { message, reason })
+    }
+
     /// Bytes accounted for one waiting or in-flight delivery: the reference and what it refers to.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Self>() + size_of::<ApplicationMessage>() + self.message.body.heap_len()) as u64
@@ -172,5 +177,5 @@ pub enum Delivered {
     /// It waits for transmission; these older ones made room (oldest first).
     QueuedDropping(Vec<Dropped>),
     /// It was dropped.
-    Dropped(DropReason),
+    Dropped(Dropped),
 }

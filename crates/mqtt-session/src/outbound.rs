@@ -181,7 +181,7 @@ impl Session {
     pub fn deliver(&mut self, delivery: Delivery, policy: &Policy, now: Timestamp) -> Delivered {
         let qos0 = delivery.qos == QoS::AtMostOnce;
         if qos0 && !self.online && policy.qos0_inbox == Qos0Inbox::Never {
-            return Delivered::Dropped(DropReason::OfflineQos0);
+            return delivery.dropped(DropReason::OfflineQos0);
         }
         let bytes = delivery.bytes();
         let mut made_room = Vec::new();
@@ -189,7 +189,7 @@ impl Session {
             match self.make_room(qos0, bytes, limit, policy, now) {
                 Some(dropped) => made_room.push(dropped),
                 // Dropping the oldest stops where there is none left, which `make_room` foresees.
-                None => return Delivered::Dropped(limit),
+                None => return delivery.dropped(limit),
             }
         }
         self.queue_bytes += bytes;

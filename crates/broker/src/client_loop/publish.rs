@@ -129,7 +129,6 @@ impl ClientLoop {
             self.redispatch(io, vec![delivery], None);
             return;
         };
-        let message = Arc::clone(&delivery.message);
         // What was on its way when its publisher was held back is kept, beyond the limit.
         let policy = if held {
             &self.settings.beyond_limit
@@ -143,16 +142,8 @@ impl ClientLoop {
                     record(&self.drops, now.0, client.session.client_id(), &dropped);
                 }
             }
-            Delivered::Dropped(reason) => {
-                let (id, body) = (client.session.client_id(), &message.body);
-                self.drops.record(
-                    now.0,
-                    id,
-                    body.topic(),
-                    Reason::Session(reason),
-                    qos,
-                    body.payload().len(),
-                );
+            Delivered::Dropped(dropped) => {
+                record(&self.drops, now.0, client.session.client_id(), &dropped);
             }
         }
         if let Some(connection) = client.connection {

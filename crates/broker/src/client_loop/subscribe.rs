@@ -11,8 +11,7 @@ use mqtt_session::{Delivered, Delivery, Subscription, Timestamp};
 use net::Key;
 use topic_router::Cursor;
 
-use super::{ClientLoop, LoopIo, effective};
-use crate::drops::Reason;
+use super::{ClientLoop, LoopIo, effective, record};
 use crate::groups::Gauge;
 use crate::routes::Wanted;
 
@@ -186,28 +185,16 @@ impl ClientLoop {
             for message in page.messages {
                 let delivery = Delivery {
                     qos: effective(message.qos, owed.wanted.qos),
-                    message: Arc::clone(&message),
+                    message,
                     // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
                     retain: true,
                     subscription_ids: owed.wanted.ids(),
                     group: None,
                 };
                 queued = true;
-                if let Delivered::Dropped(reason) =
-                    client
-                        .session
-                        .deliver(delivery, &self.settings.beyond_limit, now)
-                {
-                    let (id, body) = (client.session.client_id(), &message.body);
-                    let length = body.payload().len();
-                    self.drops.record(
-                        now.0,
-                        id,
-                        body.topic(),
-                        Reason::Session(reason),
-                        message.qos,
-                        length,
-                    );
+                let policy = &self.settings.beyond_limit;
+                if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
+                    record(&self.drops, now.0, client.session.client_id(), &dropped);
                 }
             }
             owed.after = page.next;

@@ -300,8 +300,8 @@ impl Driver {
                             .iter()
                             .for_each(|dropped| self.print_dropped(dropped));
                     }
-                    Delivered::Dropped(reason) => {
-                        self.say(format!("! refused {}", reason.as_str()))
+                    Delivered::Dropped(dropped) => {
+                        self.say(format!("! refused {}", dropped.reason.as_str()))
                     }
                 }
             }
