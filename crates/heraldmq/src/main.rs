@@ -1,5 +1,5 @@
-//! The `heraldmq` command: the broker, the check of its configuration, and two small clients for a
-//! first try.
+//! The `heraldmq` command: the broker, the check of its configuration, two small clients for a first
+//! try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -10,6 +10,7 @@
 //! Where to read next: one file per subcommand.
 
 mod allocator;
+mod bench;
 mod check_config;
 mod client;
 mod failure;
@@ -43,6 +44,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Say whether a configuration file is right, and what is wrong with it.
     CheckConfig(check_config::Arguments),
+    /// Load-test any broker with the scenarios of the published reports.
+    Bench(bench::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
     Pub(publish::Arguments),
     /// Subscribe and print messages, in the manner of mosquitto_sub.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
     };

@@ -6,8 +6,7 @@
 //!
 //! Invariant: no more messages above QoS 0 are unacknowledged than the server's receive maximum allows.
 //!
-//! Deliberately absent: reconnecting, keep-alive (the load asks for none), sessions that outlive the
-//! connection.
+//! Deliberately absent: reconnecting, keep-alive (the load asks for none).
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,9 +16,10 @@ use std::{fmt, mem};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use mqtt_proto::{
-    AckProperties, Connect, ConnectProperties, DecodeError, EncodeError, Packet, PacketId,
-    PacketType, ProtocolVersion, PubAck, PubComp, PubRec, PubRel, Publish, PublishProperties, QoS,
-    ReasonCode, Subscribe, SubscribeFilters, SubscribeProperties, SubscriptionOptions, peek_frame,
+    AckProperties, Connect, ConnectProperties, DecodeError, Disconnect, DisconnectProperties,
+    EncodeError, Packet, PacketId, PacketType, ProtocolVersion, PubAck, PubComp, PubRec, PubRel,
+    Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters, SubscribeProperties,
+    SubscriptionOptions, peek_frame,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -29,6 +29,9 @@ const CHUNK: usize = 64 * 1024;
 /// Unwritten bytes at which a client has no room for another message.
 const UNWRITTEN_LIMIT: usize = 256 * 1024;
 
+/// How long a persistent session is kept: longer than any run.
+const SESSION_EXPIRY_S: u32 = 24 * 60 * 60;
+
 /// How to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
@@ -36,6 +39,9 @@ pub struct Options<'a> {
     pub version: ProtocolVersion,
     /// Client identifier.
     pub client_id: &'a str,
+    /// Whether the session ends with the connection; if not, [`Client::close`] ends it where the
+    /// version allows.
+    pub clean_session: bool,
     /// What to subscribe to as soon as the server has accepted the connection.
     pub subscription: Option<(&'a str, QoS)>,
 }
@@ -149,13 +155,17 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let connect = Connect {
             version: options.version,
-            clean_start: true,
+            clean_start: options.clean_session,
             keep_alive: 0,
             client_id: options.client_id,
             will: None,
             username: None,
             password: None,
-            properties: ConnectProperties::default(),
+            properties: ConnectProperties {
+                session_expiry_interval: (options.version.is_v5() && !options.clean_session)
+                    .then_some(SESSION_EXPIRY_S),
+                ..ConnectProperties::default()
+            },
         };
         let mut out = Vec::new();
         connect.encode(&mut out)?;
@@ -263,6 +273,21 @@ impl Client {
         }
         self.out.drain(..written);
         Ok(())
+    }
+
+    /// Puts DISCONNECT into what [`Client::flush`] writes. In 5.0 it also ends a persistent session.
+    ///
+    /// # Errors
+    /// None but those of encoding, which this packet has no cause for.
+    pub fn close(&mut self) -> Result<(), EncodeError> {
+        let disconnect = Disconnect {
+            reason: ReasonCode::Success,
+            properties: DisconnectProperties {
+                session_expiry_interval: self.version.is_v5().then_some(0),
+                ..DisconnectProperties::default()
+            },
+        };
+        disconnect.encode(self.version, &mut self.out)
     }
 
     /// Reads all that has arrived and tells what it was. `buffer` is working space that all clients can

@@ -1,7 +1,7 @@
 //! Plays a scenario: one thread, one epoll instance, all connections.
 //!
 //! Call order: [`Engine::new`], [`Engine::connect`] (in steps if wanted), [`Engine::load`] (first to warm
-//! up, then to measure), [`Engine::drain`], [`Engine::outcome`]. Between the steps the caller may look at
+//! up, then to measure), [`Engine::drain`], [`Engine::outcome`], [`Engine::close`]. Between the steps the caller may look at
 //! the broker's CPU and memory.
 //!
 //! A turn reads all that is ready, publishes what is due, and writes each touched connection once.
@@ -62,7 +62,7 @@ pub enum EngineError {
     Io(io::Error),
     /// A client failed.
     Client {
-        /// Its number: subscribers first, then publishers.
+        /// Its number: subscribers first, then publishers, then the background.
         index: usize,
         /// What happened.
         error: ClientError,
@@ -122,7 +122,7 @@ pub struct Engine {
     poll: Poll,
     events: Events,
     timer: Timer,
-    /// Subscribers first, then publishers.
+    /// Subscribers first, then publishers, then the background.
     clients: Vec<Client>,
     publishers: Vec<Publisher>,
     traffic: Traffic,
@@ -176,18 +176,26 @@ impl Engine {
         self.traffic.outcome()
     }
 
-    /// Connects and subscribes until `wanted` clients in all are ready; subscribers come first.
+    /// Connects and subscribes until `wanted` clients in all are ready; subscribers come first, the
+    /// background last.
     ///
     /// # Errors
     /// A client failed, or the broker stopped answering.
     pub fn connect(&mut self, wanted: usize) -> Result<(), EngineError> {
         let wanted = wanted.min(self.scenario.connections());
         let mut progress = Progress::start(PATIENCE);
+        let per_second = self.scenario.connect_rate.unwrap_or(f64::INFINITY);
+        let mut schedule = Schedule::new(monotonic_ns(), per_second, 1);
         while self.traffic.ready < wanted {
             while self.clients.len() < wanted
                 && self.clients.len() - self.traffic.ready < CONNECTING
+                && schedule.take(monotonic_ns() + 1).is_some()
             {
                 self.open()?;
+            }
+            // Past, the next one waits for others to get ready, and these wake by themselves.
+            if self.clients.len() < wanted && schedule.next_due_ns() > monotonic_ns() {
+                self.timer.arm(schedule.next_due_ns())?;
             }
             self.turn(Some(progress.left()))?;
             if progress.is_over(self.traffic.ready as u64) {
@@ -209,6 +217,7 @@ impl Engine {
         let options = Options {
             version: self.scenario.version,
             client_id: &format!("{prefix}-{index}"),
+            clean_session: self.scenario.clean_session || filter.is_none(),
             subscription: filter.as_deref().map(|filter| (filter, self.scenario.qos)),
         };
         let sources = &self.target.sources;
@@ -216,6 +225,7 @@ impl Engine {
             let port = FIRST_LOCAL_PORT.saturating_add((index / sources.len()) as u16);
             SocketAddr::from((source, port))
         });
+        self.traffic.open(monotonic_ns());
         let client = Client::open(
             self.target.address,
             local,
@@ -229,7 +239,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends at the scenario's pace for a while; all clients must be connected. If `record`, the
+    /// Sends at the scenario's pace for a while, or just waits if nobody publishes; all clients must be
+    /// connected. If `record`, the
     /// latencies of the messages due meanwhile are kept.
     ///
     /// # Errors
@@ -243,9 +254,18 @@ impl Engine {
         // Left over from an earlier load; this one starts with all publishers.
         self.traffic.freed.clear();
         match self.scenario.pace {
+            _ if self.publishers.is_empty() => self.hold(until_ns),
             Pace::Open { per_second } => self.load_open(start_ns, until_ns, per_second),
             Pace::Closed { .. } => self.load_closed(until_ns),
         }
+    }
+
+    fn hold(&mut self, until_ns: u64) -> Result<(), EngineError> {
+        self.timer.arm(until_ns)?;
+        while monotonic_ns() < until_ns {
+            self.turn(None)?;
+        }
+        Ok(())
     }
 
     fn load_open(
@@ -258,6 +278,7 @@ impl Engine {
         loop {
             let now_ns = monotonic_ns();
             while let Some((publisher, due_ns)) = schedule.take(until_ns.min(now_ns + 1)) {
+                self.traffic.look(due_ns, now_ns);
                 self.publishers[publisher].waiting.push_back(due_ns);
                 self.waiting += 1;
                 self.send_waiting(publisher, now_ns)?;
@@ -309,6 +330,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes leave of the broker, which ends persistent sessions too (in 5.0). Nobody waits for a
+    /// socket that takes no more bytes.
+    ///
+    /// # Errors
+    /// A client failed.
+    pub fn close(mut self) -> Result<(), EngineError> {
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            let closed = client.close().map_err(ClientError::from);
+            closed
+                .and_then(|()| client.flush())
+                .map_err(|error| EngineError::Client { index, error })?;
+        }
+        Ok(())
+    }
+
     fn is_acknowledged(&self) -> bool {
         self.clients
             .iter()
@@ -345,6 +381,7 @@ impl Engine {
             }
             // A socket that had refused bytes may have made room for messages that wait.
             if let Some(publisher) = index.checked_sub(self.scenario.topology.subscribers())
+                && publisher < self.publishers.len()
                 && event.is_writable()
                 && self.waiting > 0
             {

@@ -59,6 +59,18 @@ pub fn latency_json(histogram: &Histogram<u64>) -> Value {
     })
 }
 
+/// The usual figures, and all buckets that are not empty: `[highest value in ns, count]`, ascending.
+#[must_use]
+pub fn histogram_json(histogram: &Histogram<u64>) -> Value {
+    let buckets: Vec<[u64; 2]> = histogram
+        .iter_recorded()
+        .map(|bucket| [bucket.value_iterated_to(), bucket.count_at_value()])
+        .collect();
+    let mut figures = latency_json(histogram);
+    figures["buckets_ns"] = json!(buckets);
+    figures
+}
+
 /// The middle value, or the mean of the two; `None` if there is none.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -82,6 +94,20 @@ mod tests {
             table.to_string(),
             "row            µs\na long name     1\nb            12.5\n"
         );
+    }
+
+    #[test]
+    fn the_buckets_of_a_histogram_hold_all_that_was_recorded() {
+        let mut histogram = Histogram::new(3).unwrap();
+        for value in [5, 5, 7, 2_000_000] {
+            histogram.record(value).unwrap();
+        }
+        let json = histogram_json(&histogram);
+        assert_eq!(json["count"], 4);
+        assert_eq!(json["buckets_ns"][0], json!([5, 2]));
+        assert_eq!(json["buckets_ns"][1], json!([7, 1]));
+        assert_eq!(json["buckets_ns"][2][1], 1);
+        assert_eq!(json["buckets_ns"].as_array().map(Vec::len), Some(3));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Invariant: counts are of the whole run; latencies only of messages that were due in
 //! the recorded interval, whenever they arrive.
 
-use std::ops::Range;
+use std::ops::{Range, Sub};
 
 use hdrhistogram::Histogram;
 
@@ -25,6 +25,18 @@ pub struct Totals {
     pub delivered: u64,
 }
 
+impl Sub for Totals {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent - earlier.sent,
+            acknowledged: self.acknowledged - earlier.acknowledged,
+            delivered: self.delivered - earlier.delivered,
+        }
+    }
+}
+
 /// What came of a run. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -38,6 +50,11 @@ pub struct Outcome {
     pub acknowledgement: Histogram<u64>,
     /// From due to sent: what the tool itself, or a full in-flight window, added.
     pub lag: Histogram<u64>,
+    /// From due to the moment the tool looked at the message: what the tool alone added. Empty in a
+    /// closed loop.
+    pub lateness: Histogram<u64>,
+    /// From opening a connection to its being accepted, and subscribed if it is to be.
+    pub connecting: Histogram<u64>,
 }
 
 /// The running books.
@@ -65,6 +82,10 @@ pub(crate) struct Traffic {
     delivery: Histogram<u64>,
     acknowledgement: Histogram<u64>,
     lag: Histogram<u64>,
+    lateness: Histogram<u64>,
+    /// By client: when it was opened.
+    opened_ns: Vec<u64>,
+    connecting: Histogram<u64>,
 }
 
 impl Traffic {
@@ -85,6 +106,22 @@ impl Traffic {
             delivery: histogram(),
             acknowledgement: histogram(),
             lag: histogram(),
+            lateness: histogram(),
+            opened_ns: Vec::new(),
+            connecting: histogram(),
+        }
+    }
+
+    /// Books that the next client is being opened.
+    pub(crate) fn open(&mut self, now_ns: u64) {
+        self.opened_ns.push(now_ns);
+    }
+
+    /// Books that the tool has come round to a message.
+    pub(crate) fn look(&mut self, due_ns: u64, now_ns: u64) {
+        if self.recorded_ns.contains(&due_ns) {
+            self.lateness
+                .saturating_record(now_ns.saturating_sub(due_ns));
         }
     }
 
@@ -117,7 +154,12 @@ impl Traffic {
     /// Books what client number `index` tells.
     pub(crate) fn handle(&mut self, index: usize, event: Event<'_>) {
         match event {
-            Event::Ready => self.ready += 1,
+            Event::Ready => {
+                self.ready += 1;
+                let opened_ns = self.opened_ns.get(index).copied().unwrap_or(self.now_ns);
+                self.connecting
+                    .saturating_record(self.now_ns.saturating_sub(opened_ns));
+            }
             Event::Acknowledged(due_ns) => {
                 self.totals.acknowledged += 1;
                 self.freed.push(index - self.subscribers);
@@ -167,6 +209,8 @@ impl Traffic {
             delivery: self.delivery.clone(),
             acknowledgement: self.acknowledgement.clone(),
             lag: self.lag.clone(),
+            lateness: self.lateness.clone(),
+            connecting: self.connecting.clone(),
         }
     }
 }

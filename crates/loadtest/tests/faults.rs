@@ -214,6 +214,9 @@ fn play(wrongs: &[Wrong], qos: QoS, pace: Pace) -> Result<Outcome, EngineError> 
         payload_len: 32,
         qos,
         pace,
+        background: 0,
+        clean_session: true,
+        connect_rate: None,
         version: VERSION,
         prefix: "faults".to_owned(),
     };
@@ -359,6 +362,9 @@ fn a_broker_that_is_not_there_is_an_error() {
         payload_len: 16,
         qos: QoS::AtMostOnce,
         pace: OPEN,
+        background: 0,
+        clean_session: true,
+        connect_rate: None,
         version: VERSION,
         prefix: "nobody".to_owned(),
     };

@@ -228,6 +228,9 @@ impl Row {
             payload_len: 32,
             qos,
             pace,
+            background: 0,
+            clean_session: true,
+            connect_rate: None,
             version: ProtocolVersion::V3_1_1,
             prefix: "bench".to_owned(),
         }
