@@ -8,7 +8,7 @@ verify:
 fix:
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
     cargo fmt --all
-    UPDATE_GENERATED=1 cargo test --quiet -p herald-config
+    UPDATE_GENERATED=1 cargo test --quiet -p herald-config -p herald-broker
     cargo run --quiet -p xtask -- conformance
 
 # Rust tests; arguments go to cargo.

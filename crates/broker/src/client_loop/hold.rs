@@ -126,7 +126,7 @@ impl ClientLoop {
         true
     }
 
-    /// A publisher of this loop is held back; its connection is paused at its next PUBLISH.
+    /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
     pub(super) fn held(&mut self, key: Key) {
         if let Some(client) = self.clients.get_mut(key) {
             client.hold.get_or_insert_default().by += 1;
@@ -241,12 +241,10 @@ impl ClientLoop {
         if hold.is_idle() {
             client.hold = None;
         }
+        // By mail also within this loop: a released publisher handles what was kept of it, which may end
+        // its session and release others in turn. A chain of those must not become a deep recursion.
         for publisher in publishers {
-            if publisher.loop_index() == self.index {
-                self.released(io, publisher.key());
-            } else {
-                io.send(publisher.loop_index(), Mail::Release(publisher));
-            }
+            io.send(publisher.loop_index(), Mail::Release(publisher));
         }
     }
 }

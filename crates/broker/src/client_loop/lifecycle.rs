@@ -1,10 +1,13 @@
 //! The end of connections and of sessions.
 
+use std::num::NonZeroU32;
+
 use mqtt_proto::ReasonCode;
 use mqtt_session::{ApplicationMessage, Deadline, Ended, Timestamp};
 use net::Key;
 
 use super::{ClientLoop, DONE, LoopIo, Timer};
+use crate::key::SessionKey;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
 const HELD_BACK_RETRY_MS: u64 = 1_000;
@@ -74,15 +77,7 @@ impl ClientLoop {
             .filter_map(|s| s.group)
             .collect();
         for number in groups {
-            let online = |number: std::num::NonZeroU32| {
-                let group = self.node.routes.group(number.get())?;
-                group
-                    .members()
-                    .iter()
-                    .any(|m| m.session != session_key && m.gauge.is_online())
-                    .then_some(())
-            };
-            if online(number).is_some()
+            if self.has_member_online_beside(number, session_key)
                 && let Some(client) = self.clients.get_mut(key)
             {
                 let deliveries = client.session.take_group(number);
@@ -90,6 +85,16 @@ impl ClientLoop {
             }
         }
         self.arm_deadline(io, key);
+    }
+
+    fn has_member_online_beside(&self, group: NonZeroU32, session: SessionKey) -> bool {
+        let Some(group) = self.node.routes.group(group.get()) else {
+            return false;
+        };
+        let members = group.members();
+        members
+            .iter()
+            .any(|member| member.session != session && member.gauge.is_online())
     }
 
     /// A session ends: nothing of it remains.
