@@ -4,9 +4,12 @@
 //! [`Client::flush`] after anything that may have produced bytes, and when the socket may be writable.
 //! Acknowledgements are written by the client itself.
 //!
+//! After a failure [`Client::reopen`] connects again under the same name; what was not acknowledged is
+//! kept for [`Client::resend`].
+//!
 //! Invariant: no more messages above QoS 0 are unacknowledged than the server's receive maximum allows.
 //!
-//! Deliberately absent: reconnecting, keep-alive (the load asks for none).
+//! Deliberately absent: deciding when to connect, to send again or to ping; the engine does.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,11 +20,14 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use mqtt_proto::{
     AckProperties, Connect, ConnectProperties, DecodeError, Disconnect, DisconnectProperties,
-    EncodeError, Packet, PacketId, PacketType, ProtocolVersion, PubAck, PubComp, PubRec, PubRel,
-    Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters, SubscribeProperties,
-    SubscriptionOptions, peek_frame,
+    EncodeError, LastWill, Packet, PacketId, PacketType, ProtocolVersion, PubAck, PubComp, PubRec,
+    PubRel, Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters,
+    SubscribeProperties, SubscriptionOptions, WillProperties, peek_frame,
 };
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::workload::Login;
 
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
@@ -35,26 +41,46 @@ const SESSION_EXPIRY_S: u32 = 24 * 60 * 60;
 /// How to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Protocol version.
-    pub version: ProtocolVersion,
+    /// Protocol version, keep alive, user name and password.
+    pub login: &'a Login,
     /// Client identifier.
     pub client_id: &'a str,
     /// Whether the session ends with the connection; if not, [`Client::close`] ends it where the
     /// version allows.
     pub clean_session: bool,
-    /// What to subscribe to as soon as the server has accepted the connection.
+    /// What to subscribe to as soon as the server has accepted the connection without a session.
     pub subscription: Option<(&'a str, QoS)>,
+    /// Topic, QoS and payload of the will.
+    pub will: Option<(&'a str, QoS, &'a [u8])>,
+    /// Bytes that the kernel may keep of what was not read; its own choice if `None`.
+    pub receive_buffer: Option<usize>,
+}
+
+/// Where to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// The server's listener.
+    pub server: SocketAddr,
+    /// An address of this machine to connect from, and a port, unless that is taken.
+    pub local: Option<SocketAddr>,
 }
 
 /// What a client has to tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
-    /// Connected, and subscribed if that was asked for.
-    Ready,
+    /// The server has accepted the connection, and says whether it still had the session.
+    Connected {
+        /// Whether it had.
+        session_present: bool,
+    },
+    /// The subscription is granted.
+    Subscribed,
     /// A message arrived; its payload.
     Message(&'a [u8]),
     /// A message above QoS 0 is acknowledged to the end; the due time it was published with.
     Acknowledged(u64),
+    /// The server refused a message above QoS 0.
+    MessageRefused(ReasonCode),
 }
 
 /// Why a client is of no more use.
@@ -115,10 +141,30 @@ enum Phase {
 }
 
 /// A message that was published and is not acknowledged to the end.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Unacknowledged {
     packet_id: PacketId,
     due_ns: u64,
+    sequence: u32,
+    /// At QoS 2: whether the server has it, and waits for PUBREL.
+    is_received: bool,
+}
+
+/// A message to publish.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Where to.
+    pub topic: &'a str,
+    /// Of publishing.
+    pub qos: QoS,
+    /// Whether the server is to keep it.
+    pub retain: bool,
+    /// Content.
+    pub payload: &'a [u8],
+    /// Comes back in [`Event::Acknowledged`] and [`Client::resend`].
+    pub due_ns: u64,
+    /// Comes back in [`Client::resend`].
+    pub sequence: u32,
 }
 
 /// A simulated client.
@@ -136,59 +182,36 @@ pub struct Client {
     /// In the order of publishing, so that the oldest identifier in use is in front.
     unacknowledged: VecDeque<Unacknowledged>,
     receive_maximum: usize,
+    server_keep_alive_s: Option<u16>,
     /// Identifiers of inbound messages at QoS 2 between PUBREC and PUBREL.
     received: Vec<PacketId>,
+    traffic: ByteCounts,
+}
+
+/// Bytes through a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ByteCounts {
+    /// Written.
+    pub out: u64,
+    /// Read.
+    pub received: u64,
 }
 
 impl Client {
-    /// Starts to connect, from a certain address of this machine if one is given (and its port, unless
-    /// that is taken). CONNECT is waiting to be flushed.
+    /// Starts to connect. CONNECT is waiting to be flushed.
     ///
     /// # Errors
     /// Those of making the socket; an identifier or filter that cannot be written.
     pub fn open(
-        server: SocketAddr,
-        local: Option<SocketAddr>,
+        path: Path,
         registry: &Registry,
         token: Token,
         options: Options<'_>,
     ) -> Result<Self, ClientError> {
-        let connect = Connect {
-            version: options.version,
-            clean_start: options.clean_session,
-            keep_alive: 0,
-            client_id: options.client_id,
-            will: None,
-            username: None,
-            password: None,
-            properties: ConnectProperties {
-                session_expiry_interval: (options.version.is_v5() && !options.clean_session)
-                    .then_some(SESSION_EXPIRY_S),
-                ..ConnectProperties::default()
-            },
-        };
-        let mut out = Vec::new();
-        connect.encode(&mut out)?;
-        let mut subscribe = Vec::new();
-        if let Some((filter, qos)) = options.subscription {
-            let qos_only = SubscriptionOptions {
-                qos,
-                ..SubscriptionOptions::default()
-            };
-            let mut filters = Vec::new();
-            let packet = Subscribe {
-                packet_id: PacketId::FIRST,
-                properties: SubscribeProperties::default(),
-                filters: SubscribeFilters::encode_from(&[(filter, qos_only)], &mut filters)?,
-            };
-            packet.encode(options.version, &mut subscribe)?;
-        }
-        let mut stream = connect_socket(server, local)?;
-        // Watched for edges, so that both interests together cost nothing.
-        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        let (out, subscribe) = first_packets(options)?;
         Ok(Self {
-            stream,
-            version: options.version,
+            stream: connect_socket(path, options.receive_buffer, registry, token)?,
+            version: options.login.version,
             phase: Phase::Connecting,
             partial: Vec::new(),
             out,
@@ -196,8 +219,95 @@ impl Client {
             next_id: PacketId::FIRST,
             unacknowledged: VecDeque::new(),
             receive_maximum: usize::from(u16::MAX),
+            server_keep_alive_s: None,
             received: Vec::new(),
+            traffic: ByteCounts::default(),
         })
+    }
+
+    /// Starts to connect anew, whatever state the connection is in.
+    ///
+    /// # Errors
+    /// As of [`Client::open`]. The client can be opened again later.
+    pub fn reopen(
+        &mut self,
+        path: Path,
+        registry: &Registry,
+        token: Token,
+        options: Options<'_>,
+    ) -> Result<(), ClientError> {
+        let (out, subscribe) = first_packets(options)?;
+        self.phase = Phase::Connecting;
+        self.partial.clear();
+        self.out = out;
+        self.subscribe = subscribe;
+        self.receive_maximum = usize::from(u16::MAX);
+        self.stream = connect_socket(path, options.receive_buffer, registry, token)?;
+        Ok(())
+    }
+
+    /// Publishes again what was not acknowledged, as the standard asks after a reconnect; `payload` writes
+    /// the payload of a message with this sequence and due time. Call it after [`Event::Connected`].
+    /// Messages that the server had received but whose session it has lost count as acknowledged.
+    ///
+    /// # Errors
+    /// The topic cannot be written.
+    pub fn resend(
+        &mut self,
+        session_present: bool,
+        topic: &str,
+        qos: QoS,
+        mut payload: impl FnMut(u32, u64) -> Vec<u8>,
+        on_event: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), EncodeError> {
+        if !session_present {
+            self.received.clear();
+            self.unacknowledged.retain(|message| {
+                if message.is_received {
+                    on_event(Event::Acknowledged(message.due_ns));
+                }
+                !message.is_received
+            });
+        }
+        for message in &self.unacknowledged {
+            if message.is_received {
+                PubRel {
+                    packet_id: message.packet_id,
+                    reason: ReasonCode::Success,
+                    properties: AckProperties::default(),
+                }
+                .encode(self.version, &mut self.out)?;
+                continue;
+            }
+            Publish {
+                dup: session_present,
+                qos,
+                retain: false,
+                topic,
+                packet_id: Some(message.packet_id),
+                properties: PublishProperties::default(),
+                payload: &payload(message.sequence, message.due_ns),
+            }
+            .encode(self.version, &mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is connected, and subscribed if it is to be.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// The keep alive that the server has set instead of the client's, in seconds.
+    #[must_use]
+    pub fn server_keep_alive_s(&self) -> Option<u16> {
+        self.server_keep_alive_s
+    }
+
+    /// Bytes since the call before.
+    pub fn take_traffic(&mut self) -> ByteCounts {
+        mem::take(&mut self.traffic)
     }
 
     /// Messages that were published above QoS 0 and are not acknowledged to the end.
@@ -225,35 +335,40 @@ impl Client {
             && self.out.len() < UNWRITTEN_LIMIT
     }
 
-    /// Publishes a message; [`Client::has_room`] must hold. `due_ns` comes back in
-    /// [`Event::Acknowledged`].
+    /// Publishes a message; [`Client::has_room`] must hold.
     ///
     /// # Errors
     /// The topic cannot be written.
-    pub fn publish(
-        &mut self,
-        topic: &str,
-        qos: QoS,
-        payload: &[u8],
-        due_ns: u64,
-    ) -> Result<(), EncodeError> {
-        let packet_id = (qos > QoS::AtMostOnce).then_some(self.next_id);
+    pub fn publish(&mut self, message: &Outgoing<'_>) -> Result<(), EncodeError> {
+        let packet_id = (message.qos > QoS::AtMostOnce).then_some(self.next_id);
         let packet = Publish {
             dup: false,
-            qos,
-            retain: false,
-            topic,
+            qos: message.qos,
+            retain: message.retain,
+            topic: message.topic,
             packet_id,
             properties: PublishProperties::default(),
-            payload,
+            payload: message.payload,
         };
         packet.encode(self.version, &mut self.out)?;
         if let Some(packet_id) = packet_id {
-            self.unacknowledged
-                .push_back(Unacknowledged { packet_id, due_ns });
+            self.unacknowledged.push_back(Unacknowledged {
+                packet_id,
+                due_ns: message.due_ns,
+                sequence: message.sequence,
+                is_received: false,
+            });
             self.next_id = self.next_id.next();
         }
         Ok(())
+    }
+
+    /// Asks the server for a sign of life, which tells it of one too.
+    ///
+    /// # Errors
+    /// None but those of encoding, which this packet has no cause for.
+    pub fn ping(&mut self) -> Result<(), EncodeError> {
+        Packet::PingReq.encode(self.version, &mut self.out)
     }
 
     /// Writes what waits, as far as the socket takes it.
@@ -265,7 +380,10 @@ impl Client {
         while let Some(rest) = self.out.get(written..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest) {
                 Ok(0) => return Err(ClientError::Closed),
-                Ok(n) => written += n,
+                Ok(n) => {
+                    written += n;
+                    self.traffic.out += n as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
@@ -290,38 +408,46 @@ impl Client {
         disconnect.encode(self.version, &mut self.out)
     }
 
-    /// Reads all that has arrived and tells what it was. `buffer` is working space that all clients can
-    /// share; it grows to the longest frame.
+    /// Reads what has arrived, up to about `limit` bytes, and tells what it was. Returns the bytes read; as
+    /// many as `limit` or more mean that there may be more. `buffer` is working space that all clients
+    /// can share; it grows to the longest frame.
     ///
     /// # Errors
     /// The connection ended or failed, or the server broke the protocol.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,
+        limit: usize,
         on_event: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), ClientError> {
-        loop {
+    ) -> Result<usize, ClientError> {
+        let chunk = CHUNK.min(limit);
+        let mut total = 0;
+        while total < limit {
             let kept = self.partial.len();
-            if buffer.len() < kept + CHUNK {
-                buffer.resize(kept + CHUNK, 0);
+            if buffer.len() < kept + chunk {
+                buffer.resize(kept + chunk, 0);
             }
             buffer[..kept].copy_from_slice(&self.partial);
-            let count = match self.stream.read(&mut buffer[kept..]) {
+            let end = kept + chunk;
+            let count = match self.stream.read(&mut buffer[kept..end]) {
                 Ok(0) => return Err(ClientError::Closed),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             };
+            total += count;
+            self.traffic.received += count as u64;
             let filled = &buffer[..kept + count];
             let consumed = self.handle_bytes(filled, on_event)?;
             self.partial.clear();
             self.partial.extend_from_slice(&filled[consumed..]);
             // A short read has emptied the socket, and the next byte makes a new edge.
-            if kept + count < buffer.len() {
-                return Ok(());
+            if count < chunk {
+                break;
             }
         }
+        Ok(total)
     }
 
     /// Handles the whole frames in `bytes` and returns their length.
@@ -362,28 +488,37 @@ impl Client {
                 if let Some(maximum) = ack.properties.receive_maximum {
                     self.receive_maximum = usize::from(maximum.get());
                 }
+                self.server_keep_alive_s = ack.properties.server_keep_alive;
+                let session_present = ack.session_present;
                 let subscribe = mem::take(&mut self.subscribe);
-                if subscribe.is_empty() {
+                if subscribe.is_empty() || session_present {
                     self.phase = Phase::Ready;
-                    on_event(Event::Ready);
                 } else {
                     self.phase = Phase::Subscribing;
                     self.out.extend_from_slice(&subscribe);
                 }
+                on_event(Event::Connected { session_present });
             }
             Packet::SubAck(ack) if self.phase == Phase::Subscribing => {
                 ack.reasons.iter().try_for_each(accepted)?;
                 self.phase = Phase::Ready;
-                on_event(Event::Ready);
+                on_event(Event::Subscribed);
             }
             Packet::Publish(publish) => self.handle_publish(publish, on_event)?,
             Packet::PubAck(ack) => {
-                accepted(ack.reason)?;
-                self.acknowledge(ack.packet_id, packet_type, on_event)?;
+                let message = self.settle(ack.packet_id, packet_type)?;
+                on_event(outcome(message, ack.reason));
+            }
+            Packet::PubRec(rec) if accepted(rec.reason).is_err() => {
+                let message = self.settle(rec.packet_id, packet_type)?;
+                on_event(outcome(message, rec.reason));
             }
             Packet::PubRec(rec) => {
-                accepted(rec.reason)?;
                 let packet_id = rec.packet_id;
+                let mut waiting = self.unacknowledged.iter_mut();
+                if let Some(message) = waiting.find(|message| message.packet_id == packet_id) {
+                    message.is_received = true;
+                }
                 PubRel {
                     packet_id,
                     reason: ReasonCode::Success,
@@ -391,7 +526,11 @@ impl Client {
                 }
                 .encode(self.version, &mut self.out)?;
             }
-            Packet::PubComp(comp) => self.acknowledge(comp.packet_id, packet_type, on_event)?,
+            Packet::PubComp(comp) => {
+                let message = self.settle(comp.packet_id, packet_type)?;
+                on_event(Event::Acknowledged(message.due_ns));
+            }
+            Packet::PingResp => {}
             Packet::PubRel(rel) => {
                 let packet_id = rel.packet_id;
                 self.received.retain(|&received| received != packet_id);
@@ -445,34 +584,88 @@ impl Client {
         Ok(())
     }
 
-    fn acknowledge(
+    /// Removes a message from those that wait for an answer.
+    fn settle(
         &mut self,
         packet_id: PacketId,
         packet_type: PacketType,
-        on_event: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), ClientError> {
+    ) -> Result<Unacknowledged, ClientError> {
         // Mostly the front one.
         let at = self
             .unacknowledged
             .iter()
             .position(|message| message.packet_id == packet_id);
         let message = at.and_then(|at| self.unacknowledged.remove(at));
-        let message = message.ok_or(ClientError::Unexpected(packet_type))?;
-        on_event(Event::Acknowledged(message.due_ns));
-        Ok(())
+        message.ok_or(ClientError::Unexpected(packet_type))
     }
 }
 
-fn connect_socket(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(server),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+fn outcome(message: Unacknowledged, reason: ReasonCode) -> Event<'static> {
+    // Codes below 0x80 are those of success (5.0 §2.4).
+    if reason.as_u8() < 0x80 {
+        Event::Acknowledged(message.due_ns)
+    } else {
+        Event::MessageRefused(reason)
+    }
+}
+
+/// CONNECT, and the SUBSCRIBE for later.
+fn first_packets(options: Options<'_>) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
+    let login = options.login;
+    let connect = Connect {
+        version: login.version,
+        clean_start: options.clean_session,
+        keep_alive: login.keep_alive_s,
+        client_id: options.client_id,
+        will: options.will.map(|(topic, qos, payload)| LastWill {
+            qos,
+            retain: false,
+            topic,
+            payload,
+            properties: WillProperties::default(),
+        }),
+        username: login.username.as_deref(),
+        password: login.password.as_deref().map(str::as_bytes),
+        properties: ConnectProperties {
+            session_expiry_interval: (login.version.is_v5() && !options.clean_session)
+                .then_some(SESSION_EXPIRY_S),
+            ..ConnectProperties::default()
+        },
+    };
+    let mut out = Vec::new();
+    connect.encode(&mut out)?;
+    let mut subscribe = Vec::new();
+    if let Some((filter, qos)) = options.subscription {
+        let qos_only = SubscriptionOptions {
+            qos,
+            ..SubscriptionOptions::default()
+        };
+        let mut filters = Vec::new();
+        let packet = Subscribe {
+            packet_id: PacketId::FIRST,
+            properties: SubscribeProperties::default(),
+            filters: SubscribeFilters::encode_from(&[(filter, qos_only)], &mut filters)?,
+        };
+        packet.encode(login.version, &mut subscribe)?;
+    }
+    Ok((out, subscribe))
+}
+
+fn connect_socket(
+    path: Path,
+    receive_buffer: Option<usize>,
+    registry: &Registry,
+    token: Token,
+) -> io::Result<TcpStream> {
+    let domain = Domain::for_address(path.server);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // Small messages are to leave when they are due.
     socket.set_tcp_nodelay(true)?;
-    if let Some(local) = local {
+    if let Some(bytes) = receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if let Some(local) = path.local {
         // Ports of earlier runs may still be in TIME_WAIT.
         socket.set_reuse_address(true)?;
         if let Err(error) = socket.bind(&local.into()) {
@@ -484,12 +677,14 @@ fn connect_socket(server: SocketAddr, local: Option<SocketAddr>) -> io::Result<T
             socket.bind(&SocketAddr::from((local.ip(), 0)).into())?;
         }
     }
-    match socket.connect(&server.into()) {
-        Err(error)
-            if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
-        {
-            Err(error)
-        }
-        _ => Ok(TcpStream::from_std(socket.into())),
+    let connected = socket.connect(&path.server.into());
+    if let Err(error) = connected
+        && error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+    {
+        return Err(error);
     }
+    let mut stream = TcpStream::from_std(socket.into());
+    // Watched for edges, so that both interests together cost nothing.
+    registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+    Ok(stream)
 }

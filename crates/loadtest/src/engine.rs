@@ -1,28 +1,45 @@
-//! Plays a scenario: one thread, one epoll instance, all connections.
+//! Plays a worker's slice of a workload: one thread, one epoll instance, all connections.
 //!
-//! Call order: [`Engine::new`], [`Engine::connect`] (in steps if wanted), [`Engine::load`] (first to warm
-//! up, then to measure), [`Engine::drain`], [`Engine::outcome`], [`Engine::close`]. Between the steps the caller may look at
-//! the broker's CPU and memory.
+//! Call order: [`Engine::new`]; [`Engine::connect`] (in steps if wanted); [`Engine::begin`]; then
+//! [`Engine::turn`] again and again until the load is over; more of these while what is under way
+//! arrives; [`Engine::findings`]; [`Engine::close`]. [`Engine::load`] and [`Engine::drain`] do it for a
+//! slice that is the whole.
 //!
-//! A turn reads all that is ready, publishes what is due, and writes each touched connection once.
+//! A turn does what is due, writes each touched connection once, and reads all that is ready.
 //!
-//! Deliberately absent: reconnecting. A connection that breaks ends the run: figures of a run in which
-//! clients fell away would not mean what they say.
+//! Invariant: a client that breaks off while others connect ends the run; one that breaks off later is
+//! counted and connects again, and what it had not been acknowledged is sent again.
+//!
+//! Deliberately absent: talking to other workers, and any clock but the machine's monotonic one.
+//!
+//! Where to read next: `engine/part.rs`.
 
-use std::collections::VecDeque;
+mod part;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use mio::{Events, Poll, Token};
+use hdrhistogram::Histogram;
+use mio::{Events, Poll, Token, Waker};
+use mqtt_proto::{QoS, ReasonCode};
+use serde::{Deserialize, Serialize};
 
-use crate::client::{Client, ClientError, Options};
+use self::part::{Books, Playing, Role};
+use crate::client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path};
 use crate::clock::{Timer, monotonic_ns};
-use crate::scenario::{Pace, Scenario, ScenarioError};
+use crate::meter::{Headline, Meter, Times};
 use crate::schedule::Schedule;
-use crate::traffic::{Outcome, Totals, Traffic};
+use crate::traffic::Totals;
+use crate::verify::{Faults, Findings, Stamp};
+use crate::workload::{Activity, Pace, Workload, WorkloadError};
 
 const TIMER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
 
 /// Events taken from the kernel in a turn.
 const EVENTS: usize = 1024;
@@ -38,32 +55,70 @@ const FIRST_LOCAL_PORT: u16 = 32_768;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long [`Engine::drain`] waits for a message while some are missing.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long [`Engine::drain`] looks for duplicates when nothing is missing.
-const DUPLICATES_WAIT: Duration = Duration::from_millis(100);
+pub(crate) const DUPLICATES_WAIT: Duration = Duration::from_millis(100);
+
+/// From a connection's end to the attempt to connect again.
+const RECONNECT_WAIT_NS: u64 = 500_000_000;
+
+/// Bytes that the kernel keeps for one who reads slowly: its least, so that the broker notices.
+const SLOW_RECEIVE_BUFFER: usize = 4 * 1024;
+
+/// A slow reader reads this many times a second.
+const SLOW_READS_PER_SECOND: u32 = 10;
+
+/// Part of the keep alive after which a ping is sent.
+const PING_PART: f64 = 0.75;
 
 /// The broker under load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// Its listener.
-    pub address: SocketAddr,
+    /// Its listeners, in turn for subscribers, and for publishers so that each pair of listeners gets
+    /// as many; at least one.
+    pub addresses: Vec<SocketAddr>,
     /// Addresses of this machine to connect from in turn, for more connections than one address has
     /// ports. Empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
 }
 
+impl Target {
+    /// A single listener, from whatever address the kernel chooses.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            addresses: vec![address],
+            sources: Vec::new(),
+        }
+    }
+}
+
+/// Which share of a workload an engine plays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// From 0.
+    pub index: usize,
+    /// How many shares there are, at least 1.
+    pub of: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+}
+
 /// Why a run ended early.
 #[derive(Debug)]
 pub enum EngineError {
-    /// The scenario cannot be played.
-    Scenario(ScenarioError),
+    /// The workload cannot be played.
+    Workload(WorkloadError),
     /// The kernel refused something that is not a client's socket.
     Io(io::Error),
-    /// A client failed.
+    /// A client failed while clients connected.
     Client {
-        /// Its number: subscribers first, then publishers, then the background.
-        index: usize,
+        /// Its client identifier.
+        client_id: String,
         /// What happened.
         error: ClientError,
     },
@@ -79,9 +134,9 @@ pub enum EngineError {
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scenario(error) => error.fmt(f),
+            Self::Workload(error) => error.fmt(f),
             Self::Io(error) => write!(f, "event loop: {error}"),
-            Self::Client { index, error } => write!(f, "client {index}: {error}"),
+            Self::Client { client_id, error } => write!(f, "client {client_id}: {error}"),
             Self::ConnectTimeout { ready, wanted } => {
                 write!(
                     f,
@@ -100,107 +155,365 @@ impl From<io::Error> for EngineError {
     }
 }
 
-impl From<ScenarioError> for EngineError {
-    fn from(error: ScenarioError) -> Self {
-        Self::Scenario(error)
+impl From<WorkloadError> for EngineError {
+    fn from(error: WorkloadError) -> Self {
+        Self::Workload(error)
     }
 }
 
-/// The publishing half of a client.
-#[derive(Debug)]
-struct Publisher {
-    topic: String,
-    /// Due times of messages that had no room yet.
-    waiting: VecDeque<u64>,
+/// How far the load is, of this worker's share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Clients that are connected and subscribed.
+    pub ready: usize,
+    /// Of all parts.
+    pub totals: Totals,
+    /// Deliveries that the messages sent should cause, at any worker.
+    pub expected: u64,
+    /// Deliveries, duplicates aside.
+    pub distinct: u64,
+    /// Messages that wait to be sent or acknowledged.
+    pub pending: u64,
+    /// Connections that broke off during the load.
+    pub disconnects: u64,
+    /// Messages that the broker refused.
+    pub refused: u64,
+    /// Messages as the reports count them: deliveries, or what the broker took where nobody subscribes.
+    pub counted: u64,
+    /// Since the start.
+    pub bytes: ByteCounts,
 }
 
-/// A scenario being played.
+impl Progress {
+    /// Adds another share's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ready += other.ready;
+        self.totals += other.totals;
+        self.expected += other.expected;
+        self.distinct += other.distinct;
+        self.pending += other.pending;
+        self.disconnects += other.disconnects;
+        self.refused += other.refused;
+        self.counted += other.counted;
+        self.bytes.out += other.bytes.out;
+        self.bytes.received += other.bytes.received;
+    }
+}
+
+/// What one part has found out.
+#[derive(Debug)]
+pub(crate) struct PartOutcome<'a> {
+    pub(crate) times: Option<&'a Times>,
+    pub(crate) totals: Totals,
+    pub(crate) findings: Findings,
+    /// By publisher of the share.
+    pub(crate) acknowledged: &'a [u32],
+}
+
+/// What came of a run that was played in one piece. Times in ns, over all parts.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of the whole run.
+    pub totals: Totals,
+    /// Of the whole run.
+    pub faults: Faults,
+    /// From due to received by a subscriber. In a closed loop a message is due when it is sent.
+    pub deliver: Histogram<u64>,
+    /// From due to acknowledged to the end; empty at QoS 0.
+    pub acknowledge: Histogram<u64>,
+    /// From due to sent: what the tool itself, or a full in-flight window, added.
+    pub due_to_sent: Histogram<u64>,
+    /// From opening a connection to its being accepted.
+    pub connect: Histogram<u64>,
+}
+
+/// A place for a client, which may be away.
+#[derive(Debug)]
+struct Slot {
+    client: Option<Client>,
+    part: usize,
+    role: Role,
+    /// Whether it is connected and subscribed.
+    is_ready: bool,
+    /// When the present connection was opened, or was due to be.
+    opened_ns: u64,
+    /// When it was accepted.
+    accepted_ns: u64,
+    /// Times that it has been opened.
+    visits: u32,
+    /// Comes and goes: a turn that was due before the client could take it.
+    turn_due_ns: Option<u64>,
+    /// Reads slowly: a time to read is set already.
+    reads_later: bool,
+    /// Broke off, and has not been opened again.
+    is_away: bool,
+}
+
+/// A share of a workload being played.
 #[derive(Debug)]
 pub struct Engine {
-    scenario: Scenario,
+    workload: Workload,
+    share: Share,
     target: Target,
+    prefix: String,
     poll: Poll,
     events: Events,
     timer: Timer,
-    /// Subscribers first, then publishers, then the background.
-    clients: Vec<Client>,
-    publishers: Vec<Publisher>,
-    traffic: Traffic,
-    /// Clients with bytes to write.
+    slots: Vec<Slot>,
+    parts: Vec<Playing>,
+    meter: Meter,
+    /// Slots that have been opened at least once.
+    opened: usize,
+    ready: usize,
+    disconnects: u64,
+    refused: u64,
+    last_refusal: Option<ReasonCode>,
+    last_disconnect: Option<String>,
+    bytes: ByteCounts,
+    /// Whether clients that break off come back.
+    reconnects: bool,
+    /// Slots with bytes to write.
     touched: Vec<usize>,
-    /// Messages in all `waiting` queues.
-    waiting: usize,
+    /// When to connect again, ascending.
+    again: VecDeque<(u64, usize)>,
+    /// When slow readers read next.
+    slow_reads: BinaryHeap<Reverse<(u64, usize)>>,
+    keep_alive_s: u16,
+    pings: Option<Schedule>,
     read_buffer: Vec<u8>,
     payload: Vec<u8>,
 }
 
 impl Engine {
-    /// Nothing is connected yet.
+    /// Nothing is connected yet. `prefix` is the first level of all topics and starts all client
+    /// identifiers; it keeps two runs apart. Due times in payloads count from `epoch_ns` of
+    /// [`monotonic_ns`].
     ///
     /// # Errors
-    /// The scenario makes no sense; no epoll instance or timer could be made.
-    pub fn new(scenario: Scenario, target: Target) -> Result<Self, EngineError> {
-        scenario.check()?;
+    /// The workload makes no sense; no epoll instance or timer could be made.
+    pub fn new(
+        workload: Workload,
+        share: Share,
+        target: Target,
+        prefix: &str,
+        epoch_ns: u64,
+    ) -> Result<Self, EngineError> {
+        workload.check()?;
         let poll = Poll::new()?;
         let timer = Timer::new(poll.registry(), TIMER)?;
-        let topology = scenario.topology;
-        let publishers = (0..topology.publishers()).map(|number| Publisher {
-            topic: topology.topic(&scenario.prefix, number),
-            waiting: VecDeque::new(),
-        });
+        let mut slots = Vec::new();
+        let mut parts = Vec::new();
+        for (number, part) in workload.parts.iter().enumerate() {
+            let of = (share.index, share.of);
+            let (playing, roles) = Playing::new(part.clone(), slots.len(), of, prefix, epoch_ns);
+            slots.extend(roles.into_iter().map(|role| Slot::new(number, role)));
+            parts.push(playing);
+        }
+        let longest = parts.iter().map(Playing::payload_len).max().unwrap_or(0);
         Ok(Self {
             poll,
             events: Events::with_capacity(EVENTS),
             timer,
-            clients: Vec::new(),
-            publishers: publishers.collect(),
-            traffic: Traffic::new(&topology),
+            slots,
+            parts,
+            meter: Meter::new(Headline::of(&workload)),
+            opened: 0,
+            ready: 0,
+            disconnects: 0,
+            refused: 0,
+            last_refusal: None,
+            last_disconnect: None,
+            bytes: ByteCounts::default(),
+            reconnects: false,
             touched: Vec::new(),
-            waiting: 0,
+            again: VecDeque::new(),
+            slow_reads: BinaryHeap::new(),
+            keep_alive_s: workload.login.keep_alive_s,
+            pings: None,
             read_buffer: Vec::new(),
-            payload: vec![0; scenario.payload_len],
-            scenario,
+            payload: vec![0; longest],
+            workload,
+            share,
             target,
+            prefix: prefix.to_owned(),
         })
+    }
+
+    /// Ends a wait of [`Engine::turn`] from another thread.
+    ///
+    /// # Errors
+    /// The kernel refused one.
+    pub fn waker(&self) -> io::Result<Arc<Waker>> {
+        Waker::new(self.poll.registry(), WAKER).map(Arc::new)
+    }
+
+    /// Clients of this share.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How far it is.
+    pub fn progress(&mut self) -> Progress {
+        let mut progress = Progress {
+            ready: self.ready,
+            disconnects: self.disconnects,
+            refused: self.refused,
+            ..Progress::default()
+        };
+        for part in &self.parts {
+            progress.totals += part.totals();
+            let (expected, distinct) = part.expected_and_distinct();
+            progress.expected += expected;
+            progress.distinct += distinct;
+            progress.pending += part.waiting as u64;
+            progress.counted += part.counted();
+        }
+        for client in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.client.as_mut())
+        {
+            let ByteCounts { out, received } = client.take_traffic();
+            self.bytes.out += out;
+            self.bytes.received += received;
+            progress.pending += client.unacknowledged() as u64;
+        }
+        progress.bytes = self.bytes;
+        progress
     }
 
     /// Counts so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.traffic.totals
+        let mut totals = Totals::default();
+        for part in &self.parts {
+            totals += part.totals();
+        }
+        totals
     }
 
-    /// What came of it so far.
+    /// Sentences about what the broker did to clients during the load.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        if let Some(last) = &self.last_disconnect {
+            complaints.push(format!("connections broke off; the last one: {last}"));
+        }
+        if let Some(reason) = self.last_refusal {
+            complaints.push(format!("messages were refused; the last one: {reason:?}"));
+        }
+        complaints
+    }
+
+    /// Headline times since the call before: highest time in ns of a bucket, count.
+    pub fn take_interval(&mut self) -> Vec<(u64, u64)> {
+        self.meter.take_interval()
+    }
+
+    pub(crate) fn connect_times(&self) -> (&Histogram<u64>, &Histogram<u64>) {
+        (&self.meter.connect, &self.meter.subscribe)
+    }
+
+    /// By part: how many messages each publisher of this share has sent.
+    pub(crate) fn sent(&self) -> Vec<Vec<u32>> {
+        let sent = |part: &Playing| match &part.books {
+            Books::Traffic(traffic) => traffic.sent().to_vec(),
+            Books::Readings(_) | Books::None => Vec::new(),
+        };
+        self.parts.iter().map(sent).collect()
+    }
+
+    /// By part, what this share found; `sent` is by part and publisher of the whole.
+    pub(crate) fn findings(&self, sent: &[Vec<u32>]) -> Vec<PartOutcome<'_>> {
+        let outcome = |(number, part): (usize, &'_ Playing)| {
+            let sent = sent.get(number).map_or(&[][..], Vec::as_slice);
+            let findings = match &part.books {
+                Books::Traffic(traffic) => traffic.findings(sent),
+                Books::Readings(readings) => readings.findings(),
+                Books::None => Findings::default(),
+            };
+            (findings, part.totals())
+        };
+        let found = self.parts.iter().enumerate().map(outcome);
+        found
+            .zip(&self.parts)
+            .map(|((findings, totals), part)| PartOutcome {
+                times: part.times(),
+                totals,
+                findings,
+                acknowledged: match &part.books {
+                    Books::Traffic(traffic) => traffic.acknowledged(),
+                    Books::Readings(_) | Books::None => &[],
+                },
+            })
+            .collect()
+    }
+
+    /// What came of it so far, if this share is the whole.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.traffic.outcome()
+        let sent = self.sent();
+        let all = Times::new();
+        let mut outcome = Outcome {
+            totals: self.totals(),
+            faults: Faults::default(),
+            deliver: all.deliver,
+            acknowledge: all.acknowledge,
+            due_to_sent: all.due_to_sent,
+            connect: self.meter.connect.clone(),
+        };
+        for (number, part) in self.findings(&sent).into_iter().enumerate() {
+            // All have the same bounds, so that adding cannot fail.
+            if let Some(times) = part.times {
+                let _ = outcome.deliver.add(&times.deliver);
+                let _ = outcome.acknowledge.add(&times.acknowledge);
+                let _ = outcome.due_to_sent.add(&times.due_to_sent);
+            }
+            let faults = Findings::merge(&[part.findings], &sent[number]).faults();
+            outcome.faults.lost += faults.lost;
+            outcome.faults.duplicated += faults.duplicated;
+            outcome.faults.reordered += faults.reordered;
+            outcome.faults.stray += faults.stray;
+        }
+        outcome
     }
 
-    /// Connects and subscribes until `wanted` clients in all are ready; subscribers come first, the
-    /// background last.
+    /// Connects and subscribes until `wanted` clients in all are ready, in the order of the parts; in each,
+    /// subscribers come first. `on_turn` is called after each turn and may end the wait.
     ///
     /// # Errors
     /// A client failed, or the broker stopped answering.
-    pub fn connect(&mut self, wanted: usize) -> Result<(), EngineError> {
-        let wanted = wanted.min(self.scenario.connections());
-        let mut progress = Progress::start(PATIENCE);
-        let per_second = self.scenario.connect_rate.unwrap_or(f64::INFINITY);
-        let mut schedule = Schedule::new(monotonic_ns(), per_second, 1);
-        while self.traffic.ready < wanted {
-            while self.clients.len() < wanted
-                && self.clients.len() - self.traffic.ready < CONNECTING
-                && schedule.take(monotonic_ns() + 1).is_some()
+    pub fn connect(
+        &mut self,
+        wanted: usize,
+        mut on_turn: impl FnMut(&mut Self) -> Result<Option<u64>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let wanted = wanted.min(self.slots.len());
+        let mut patience = Patience::start(PATIENCE);
+        let mut opening = Opening::start(self);
+        while self.ready < wanted || !self.is_seeded() {
+            let now_ns = monotonic_ns();
+            while self.opened < wanted
+                && self.opened - self.ready < CONNECTING
+                && opening.take(self, now_ns)
             {
-                self.open()?;
+                self.open(self.opened, now_ns)?;
+                self.opened += 1;
             }
+            let mut until_ns = patience.until_ns();
             // Past, the next one waits for others to get ready, and these wake by themselves.
-            if self.clients.len() < wanted && schedule.next_due_ns() > monotonic_ns() {
-                self.timer.arm(schedule.next_due_ns())?;
+            let next_ns = opening.schedule.next_due_ns();
+            if self.opened < wanted && next_ns > now_ns {
+                until_ns = until_ns.min(next_ns);
             }
-            self.turn(Some(progress.left()))?;
-            if progress.is_over(self.traffic.ready as u64) {
+            if let Some(tick_ns) = on_turn(self)? {
+                until_ns = until_ns.min(tick_ns);
+            }
+            self.turn(until_ns)?;
+            if patience.is_over(self.ready as u64 + self.totals().acknowledged) {
                 return Err(EngineError::ConnectTimeout {
-                    ready: self.traffic.ready,
+                    ready: self.ready,
                     wanted,
                 });
             }
@@ -208,276 +521,785 @@ impl Engine {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<(), EngineError> {
-        let index = self.clients.len();
-        let Scenario {
-            topology, prefix, ..
-        } = &self.scenario;
-        let filter = (index < topology.subscribers()).then(|| topology.filter(prefix, index));
+    /// Whether what readers come for is with the broker.
+    fn is_seeded(&self) -> bool {
+        let mut seeders = self.slots.iter().filter(|slot| slot.role == Role::Seeder);
+        seeders.all(|slot| {
+            let is_acknowledged = |client: &Client| client.unacknowledged() == 0;
+            self.parts[slot.part].unseeded().is_empty()
+                && slot.client.as_ref().is_none_or(is_acknowledged)
+        })
+    }
+
+    /// Connects slot number `index`. Connects that are due at `due_ns` are timed from then.
+    fn open(&mut self, index: usize, due_ns: u64) -> Result<(), EngineError> {
+        let opened = self.try_open(index, due_ns);
+        opened.map_err(|error| self.failure(index, error))
+    }
+
+    fn try_open(&mut self, index: usize, due_ns: u64) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        let part = &self.parts[slot.part];
+        slot.opened_ns = due_ns;
+        slot.is_away = false;
+        let client_id = client_id(&self.prefix, &part.part.name, slot.role, self.share);
+        let filter = part.filter(slot.role);
+        let mut will = None;
+        if let (Role::Willed(number), Books::Traffic(traffic)) = (slot.role, &part.books) {
+            let stamp = traffic.next_stamp(number, 0);
+            let payload = &mut self.payload[..part.payload_len()];
+            write_stamp(payload, stamp);
+            will = part.will_topic(number);
+        }
+        let path = path(&self.target, index, slot);
         let options = Options {
-            version: self.scenario.version,
-            client_id: &format!("{prefix}-{index}"),
-            clean_session: self.scenario.clean_session || filter.is_none(),
-            subscription: filter.as_deref().map(|filter| (filter, self.scenario.qos)),
+            login: &self.workload.login,
+            client_id: &client_id,
+            clean_session: part.is_clean(slot.role),
+            subscription: filter.as_deref().map(|filter| (filter, part.qos())),
+            will: will
+                .as_deref()
+                .map(|topic| (topic, part.qos(), &self.payload[..part.payload_len()])),
+            receive_buffer: part.read_rate(slot.role).map(|_| SLOW_RECEIVE_BUFFER),
         };
-        let sources = &self.target.sources;
-        let local = sources.get(index % sources.len().max(1)).map(|&source| {
-            let port = FIRST_LOCAL_PORT.saturating_add((index / sources.len()) as u16);
-            SocketAddr::from((source, port))
-        });
-        self.traffic.open(monotonic_ns());
-        let client = Client::open(
-            self.target.address,
-            local,
-            self.poll.registry(),
-            Token(index),
-            options,
-        );
-        self.clients
-            .push(client.map_err(|error| EngineError::Client { index, error })?);
+        let (registry, token) = (self.poll.registry(), Token(index));
+        slot.visits += 1;
+        match &mut slot.client {
+            Some(client) => client.reopen(path, registry, token, options)?,
+            None => slot.client = Some(Client::open(path, registry, token, options)?),
+        }
         self.touched.push(index);
         Ok(())
     }
 
-    /// Sends at the scenario's pace for a while, or just waits if nobody publishes; all clients must be
-    /// connected. If `record`, the
-    /// latencies of the messages due meanwhile are kept.
+    /// Starts the load: it warms up until `measured_ns` begins and sends until that ends, in ns of
+    /// [`monotonic_ns`]. All clients must be connected. From now on clients that break off connect again.
+    pub fn begin(&mut self, start_ns: u64, measured_ns: Range<u64>) {
+        if !measured_ns.is_empty() {
+            self.meter.measure(measured_ns.clone());
+        }
+        self.reconnects = true;
+        for part in &mut self.parts {
+            part.begin(start_ns, &measured_ns);
+            let everyone = part.actors.clone();
+            if let Books::Traffic(traffic) = &mut part.books {
+                traffic.freed.clear();
+                // Windows are empty, and nobody will say so.
+                traffic.freed.extend(everyone);
+            }
+        }
+        self.fix_pings();
+    }
+
+    /// Sends at the workload's pace for a while, or just waits if nobody publishes. If `record`, the times
+    /// of messages due meanwhile are kept.
     ///
     /// # Errors
-    /// A client failed.
+    /// The event loop failed.
     pub fn load(&mut self, duration: Duration, record: bool) -> Result<(), EngineError> {
         let start_ns = monotonic_ns();
         let until_ns = start_ns + duration.as_nanos() as u64;
         if record {
-            self.traffic.record(start_ns..until_ns);
+            self.meter.measure(start_ns..until_ns);
         }
-        // Left over from an earlier load; this one starts with all publishers.
-        self.traffic.freed.clear();
-        match self.scenario.pace {
-            _ if self.publishers.is_empty() => self.hold(until_ns),
-            Pace::Open { per_second } => self.load_open(start_ns, until_ns, per_second),
-            Pace::Closed { .. } => self.load_closed(until_ns),
-        }
-    }
-
-    fn hold(&mut self, until_ns: u64) -> Result<(), EngineError> {
-        self.timer.arm(until_ns)?;
+        self.begin(start_ns, until_ns..until_ns);
         while monotonic_ns() < until_ns {
-            self.turn(None)?;
+            self.turn(until_ns)?;
         }
         Ok(())
     }
 
-    fn load_open(
-        &mut self,
-        start_ns: u64,
-        until_ns: u64,
-        per_second: f64,
-    ) -> Result<(), EngineError> {
-        let mut schedule = Schedule::new(start_ns, per_second, self.publishers.len());
-        loop {
-            let now_ns = monotonic_ns();
-            while let Some((publisher, due_ns)) = schedule.take(until_ns.min(now_ns + 1)) {
-                self.traffic.look(due_ns, now_ns);
-                self.publishers[publisher].waiting.push_back(due_ns);
-                self.waiting += 1;
-                self.send_waiting(publisher, now_ns)?;
-            }
-            self.flush()?;
-            if now_ns >= until_ns {
-                return Ok(());
-            }
-            self.timer.arm(schedule.next_due_ns().min(until_ns))?;
-            self.turn(None)?;
-        }
-    }
-
-    fn load_closed(&mut self, until_ns: u64) -> Result<(), EngineError> {
-        self.traffic.freed.extend(0..self.publishers.len());
-        self.timer.arm(until_ns)?;
-        loop {
-            let now_ns = monotonic_ns();
-            if now_ns >= until_ns {
-                return Ok(());
-            }
-            self.fill_windows(now_ns)?;
-            self.flush()?;
-            self.turn(None)?;
-        }
-    }
-
-    /// Waits until everything sent has arrived and is acknowledged, or nothing happens any more.
+    /// Waits until everything sent has arrived and is acknowledged, or nothing happens any more; for a share
+    /// that is the whole.
     ///
     /// # Errors
-    /// A client failed.
+    /// The event loop failed.
     pub fn drain(&mut self) -> Result<(), EngineError> {
-        let mut progress = Progress::start(DRAIN_PATIENCE);
-        while !(self.traffic.is_complete() && self.waiting == 0 && self.is_acknowledged()) {
-            self.turn(Some(progress.left()))?;
-            let Totals {
-                sent,
-                acknowledged,
-                delivered,
-            } = self.traffic.totals;
-            if progress.is_over(sent + acknowledged + delivered) {
+        let mut patience = Patience::start(DRAIN_PATIENCE);
+        loop {
+            let progress = self.progress();
+            if progress.pending == 0 && progress.distinct >= progress.expected {
+                break;
+            }
+            let totals = progress.totals;
+            if patience.is_over(totals.sent + totals.acknowledged + totals.delivered) {
                 return Ok(());
             }
+            self.turn(patience.until_ns())?;
         }
-        let mut progress = Progress::start(DUPLICATES_WAIT);
-        while !progress.is_over(0) {
-            self.turn(Some(progress.left()))?;
+        let mut patience = Patience::start(DUPLICATES_WAIT);
+        while !patience.is_over(0) {
+            self.turn(patience.until_ns())?;
         }
         Ok(())
     }
 
-    /// Takes leave of the broker, which ends persistent sessions too (in 5.0). Nobody waits for a
-    /// socket that takes no more bytes.
+    /// Takes leave of the broker, which ends persistent sessions too (in 5.0), and removes what it retained.
+    /// Nobody waits for a socket that takes no more bytes.
+    pub fn close(mut self) {
+        for index in 0..self.slots.len() {
+            if let Err(error) = self.take_leave(index) {
+                self.last_disconnect = Some(error.to_string());
+            }
+        }
+    }
+
+    fn take_leave(&mut self, index: usize) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        let (Some(client), true) = (&mut slot.client, slot.is_ready) else {
+            return Ok(());
+        };
+        let part = &self.parts[slot.part];
+        match (slot.role, &part.part.activity) {
+            (Role::Publisher(number), Activity::Messages(messages)) if messages.retain => {
+                let publisher = &part.publishers[number - part.actors.start];
+                client.publish(&removal(&publisher.topic))?;
+            }
+            (Role::Seeder, Activity::Retained(retained)) => {
+                for topic in 0..retained.topics {
+                    client.publish(&removal(&format!("{}/{topic}", part.prefix)))?;
+                }
+            }
+            _ => {}
+        }
+        client.close()?;
+        client.flush()
+    }
+
+    /// Does what is due, then waits for something to happen, until `until_ns` of [`monotonic_ns`] at the
+    /// latest, and handles it.
     ///
     /// # Errors
-    /// A client failed.
-    pub fn close(mut self) -> Result<(), EngineError> {
-        for (index, client) in self.clients.iter_mut().enumerate() {
-            let closed = client.close().map_err(ClientError::from);
-            closed
-                .and_then(|()| client.flush())
-                .map_err(|error| EngineError::Client { index, error })?;
+    /// The event loop failed; or, while clients connect, a client.
+    pub fn turn(&mut self, until_ns: u64) -> Result<(), EngineError> {
+        let now_ns = monotonic_ns();
+        self.do_due(now_ns)?;
+        self.flush(now_ns)?;
+        let wake_ns = until_ns.min(self.next_due_ns());
+        if wake_ns > now_ns {
+            self.timer.arm(wake_ns)?;
         }
-        Ok(())
-    }
-
-    fn is_acknowledged(&self) -> bool {
-        self.clients
-            .iter()
-            .all(|client| client.unacknowledged() == 0)
-    }
-
-    /// Waits for something to happen and handles it.
-    fn turn(&mut self, timeout: Option<Duration>) -> Result<(), EngineError> {
-        self.flush()?;
+        let timeout = (wake_ns <= now_ns).then_some(Duration::ZERO);
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
-        self.traffic.now_ns = monotonic_ns();
-        for event in &self.events {
+        let now_ns = monotonic_ns();
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let handled: Result<(), EngineError> = events.iter().try_for_each(|event| {
             let index = event.token().0;
-            // Also the timer, which is nobody's.
-            let Some(client) = self.clients.get_mut(index) else {
-                continue;
-            };
-            let traffic = &mut self.traffic;
-            let mut result = Ok(());
-            if event.is_readable() {
-                result = client.read(&mut self.read_buffer, &mut |event| {
-                    traffic.handle(index, event)
-                });
+            // The timer and the waker are nobody's.
+            if index < self.slots.len() {
+                self.handle_readiness(index, event, now_ns)?;
             }
-            if event.is_read_closed() {
-                result = result.and(Err(ClientError::Closed));
-            }
-            result.map_err(|error| EngineError::Client { index, error })?;
-            if client.has_output() {
-                self.touched.push(index);
-            }
-            // A socket that had refused bytes may have made room for messages that wait.
-            if let Some(publisher) = index.checked_sub(self.scenario.topology.subscribers())
-                && publisher < self.publishers.len()
-                && event.is_writable()
-                && self.waiting > 0
-            {
-                self.traffic.freed.push(publisher);
-            }
-        }
+            Ok(())
+        });
+        self.events = events;
+        handled?;
         // First, because a connection with much to write has no room for more.
-        self.flush()?;
-        if self.waiting > 0 {
-            let mut freed = std::mem::take(&mut self.traffic.freed);
-            for publisher in freed.drain(..) {
-                self.send_waiting(publisher, self.traffic.now_ns)?;
-            }
-            self.traffic.freed = freed;
-        } else if matches!(self.scenario.pace, Pace::Open { .. }) {
-            self.traffic.freed.clear();
-        }
-        self.flush()
+        self.flush(now_ns)?;
+        self.send_freed(now_ns)?;
+        self.flush(now_ns)
     }
 
-    fn flush(&mut self) -> Result<(), EngineError> {
-        for index in self.touched.drain(..) {
-            let flushed = self.clients[index].flush();
-            flushed.map_err(|error| EngineError::Client { index, error })?;
+    fn next_due_ns(&self) -> u64 {
+        let parts = self.parts.iter().filter_map(Playing::next_due_ns);
+        let again = self.again.front().map(|&(due_ns, _)| due_ns);
+        let slow = self.slow_reads.peek().map(|&Reverse((due_ns, _))| due_ns);
+        let pings = self.pings.as_ref().map(Schedule::next_due_ns);
+        let others = [again, slow, pings].into_iter().flatten();
+        parts.chain(others).min().unwrap_or(u64::MAX)
+    }
+
+    fn do_due(&mut self, now_ns: u64) -> Result<(), EngineError> {
+        for number in 0..self.parts.len() {
+            while let Some((actor, due_ns)) = self.parts[number].take_due(now_ns) {
+                self.act(number, actor, due_ns, now_ns)?;
+            }
+        }
+        while let Some(&(due_ns, index)) = self.again.front()
+            && due_ns <= now_ns
+        {
+            self.again.pop_front();
+            let opened = self.try_open(index, due_ns);
+            self.survive(index, opened, now_ns)?;
+        }
+        while let Some(&Reverse((due_ns, index))) = self.slow_reads.peek()
+            && due_ns <= now_ns
+        {
+            self.slow_reads.pop();
+            self.slots[index].reads_later = false;
+            self.read(index, now_ns)?;
+        }
+        while let Some((index, _)) = self.pings.as_mut().and_then(|p| p.take(now_ns + 1)) {
+            self.ping(index);
+        }
+        Ok(())
+    }
+
+    /// Does what a part's schedule asks of one of its actors.
+    fn act(
+        &mut self,
+        number: usize,
+        actor: usize,
+        due_ns: u64,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        let part = &mut self.parts[number];
+        if part.publishers.is_empty() {
+            let index = part.first_actor + actor;
+            self.slots[index].turn_due_ns = Some(due_ns);
+            return self.come_and_go(index, now_ns);
+        }
+        if let Books::Traffic(traffic) = &mut part.books {
+            traffic.look(&self.meter, due_ns, now_ns);
+        }
+        part.publishers[actor].waiting.push_back(due_ns);
+        part.waiting += 1;
+        self.send_waiting(number, actor, now_ns)
+    }
+
+    /// Ends a client's connection and opens the next, if that is due and the client is ready for it.
+    fn come_and_go(&mut self, index: usize, now_ns: u64) -> Result<(), EngineError> {
+        let slot = &mut self.slots[index];
+        let part = &mut self.parts[slot.part];
+        let (Some(due_ns), true) = (slot.turn_due_ns, slot.is_ready) else {
+            return Ok(());
+        };
+        match (slot.role, &mut part.books) {
+            (Role::Reader(reader), Books::Readings(readings)) if !readings.is_complete(reader) => {
+                return Ok(());
+            }
+            (Role::Willed(number), Books::Traffic(traffic)) => {
+                traffic.send_unsaid(&self.meter, number, now_ns);
+            }
+            _ => {}
+        }
+        slot.turn_due_ns = None;
+        slot.is_ready = false;
+        self.ready -= 1;
+        let is_abrupt = match &part.part.activity {
+            Activity::Churn(churn) => churn.abrupt,
+            Activity::Wills(_) => true,
+            _ => false,
+        };
+        if let (Some(client), false) = (&mut slot.client, is_abrupt) {
+            // A socket that takes nothing more is not waited for.
+            let _ = client
+                .close()
+                .map_err(ClientError::from)
+                .and_then(|()| client.flush());
+        }
+        let opened = self.try_open(index, due_ns);
+        self.survive(index, opened, now_ns)
+    }
+
+    fn ping(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if let (Some(client), true) = (&mut slot.client, slot.is_ready)
+            && client.ping().is_ok()
+        {
+            self.touched.push(index);
+        }
+    }
+
+    /// Spreads pings evenly over all clients.
+    fn fix_pings(&mut self) {
+        let every_s = f64::from(self.keep_alive_s) * PING_PART;
+        let clients = self.slots.len();
+        self.pings = (every_s > 0.0 && clients > 0)
+            .then(|| Schedule::new(monotonic_ns(), clients as f64 / every_s, clients));
+    }
+
+    fn handle_readiness(
+        &mut self,
+        index: usize,
+        event: &mio::event::Event,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        if event.is_readable() && !self.slots[index].reads_later {
+            self.read(index, now_ns)?;
+        }
+        if event.is_read_closed() && self.slots[index].client.is_some() {
+            self.survive(index, Err(ClientError::Closed), now_ns)?;
+        }
+        let slot = &mut self.slots[index];
+        if slot.client.as_ref().is_some_and(Client::has_output) {
+            self.touched.push(index);
+        }
+        // A socket that had refused bytes may have made room for messages that wait.
+        if let (Role::Publisher(number), true) = (slot.role, event.is_writable())
+            && self.parts[slot.part].waiting > 0
+            && let Some(traffic) = self.parts[slot.part].traffic()
+        {
+            traffic.freed.push(number);
+        }
+        Ok(())
+    }
+
+    /// Reads what a client has received.
+    fn read(&mut self, index: usize, now_ns: u64) -> Result<(), EngineError> {
+        let slot = &mut self.slots[index];
+        let part = &mut self.parts[slot.part];
+        let (Some(client), false) = (&mut slot.client, slot.is_away) else {
+            return Ok(());
+        };
+        let read_rate = part.read_rate(slot.role);
+        let limit = read_rate.map_or(usize::MAX, |rate| {
+            (rate / SLOW_READS_PER_SECOND).max(1) as usize
+        });
+        let mut news = News::default();
+        let (meter, books, role) = (&mut self.meter, &mut part.books, slot.role);
+        let result = client.read(&mut self.read_buffer, limit, &mut |event| {
+            book(meter, books, role, event, now_ns, &mut news);
+        });
+        self.refused += news.refused;
+        self.last_refusal = news.last_refusal.or(self.last_refusal);
+        if read_rate.is_some() && matches!(result, Ok(count) if count >= limit) {
+            slot.reads_later = true;
+            let gap_ns = 1_000_000_000 / u64::from(SLOW_READS_PER_SECOND);
+            self.slow_reads.push(Reverse((now_ns + gap_ns, index)));
+        }
+        self.survive(index, result.map(drop), now_ns)?;
+        if let Some(session_present) = news.accepted {
+            self.handle_accepted(index, session_present, now_ns)?;
+        }
+        if news.is_subscribed {
+            self.meter.subscribe(self.slots[index].accepted_ns, now_ns);
+        }
+        self.handle_ready(index);
+        if self.slots[index].turn_due_ns.is_some() {
+            self.come_and_go(index, now_ns)?;
+        }
+        if self.slots[index].role == Role::Seeder {
+            let seeded = self.seed(index);
+            self.survive(index, seeded, now_ns)?;
+        }
+        let slot = &self.slots[index];
+        if slot.client.as_ref().is_some_and(Client::has_output) {
+            self.touched.push(index);
+        }
+        Ok(())
+    }
+
+    fn handle_accepted(
+        &mut self,
+        index: usize,
+        session_present: bool,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        let slot = &mut self.slots[index];
+        let part = &mut self.parts[slot.part];
+        slot.accepted_ns = now_ns;
+        self.meter.connect(slot.opened_ns, now_ns);
+        let Some(client) = &mut slot.client else {
+            return Ok(());
+        };
+        let server_keep_alive_s = client.server_keep_alive_s();
+        match (slot.role, &mut part.books) {
+            (Role::Reader(reader), Books::Readings(readings)) => {
+                readings.begin(reader, slot.visits > 1, now_ns);
+            }
+            (Role::Publisher(number), Books::Traffic(traffic)) if client.unacknowledged() > 0 => {
+                let topic = &part.publishers[number - part.actors.start].topic;
+                let payload_len = self.payload.len();
+                let messages = match &part.part.activity {
+                    Activity::Messages(messages) => messages,
+                    _ => return Ok(()),
+                };
+                let len = messages.payload_len.min(payload_len);
+                let mut acknowledged = Vec::new();
+                let resent = client.resend(
+                    session_present,
+                    topic,
+                    messages.qos,
+                    |sequence, due_ns| {
+                        let mut payload = vec![0; len];
+                        write_stamp(&mut payload, traffic.stamp(number, sequence, due_ns));
+                        payload
+                    },
+                    &mut |event| {
+                        if let Event::Acknowledged(due_ns) = event {
+                            acknowledged.push(due_ns);
+                        }
+                    },
+                );
+                for due_ns in acknowledged {
+                    traffic.acknowledge(&mut self.meter, number, due_ns, now_ns);
+                }
+                traffic.freed.push(number);
+                let resent = resent.map_err(ClientError::from);
+                self.survive(index, resent, now_ns)?;
+            }
+            (Role::Publisher(number), Books::Traffic(traffic)) => traffic.freed.push(number),
+            _ => {}
+        }
+        if let Some(seconds @ 1..) = server_keep_alive_s
+            && (self.keep_alive_s == 0 || seconds < self.keep_alive_s)
+        {
+            self.keep_alive_s = seconds;
+            self.fix_pings();
+        }
+        Ok(())
+    }
+
+    /// Publishes what readers will come for, as far as there is room.
+    fn seed(&mut self, index: usize) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        let part = &mut self.parts[slot.part];
+        let Some(client) = &mut slot.client else {
+            return Ok(());
+        };
+        let len = part.payload_len();
+        for topic in part.unseeded() {
+            if !client.is_ready() || !client.has_room() {
+                break;
+            }
+            let stamp = Stamp {
+                publisher: topic as u32,
+                sequence: 0,
+                due_ns: 0,
+            };
+            write_stamp(&mut self.payload[..len], stamp);
+            client.publish(&Outgoing {
+                topic: &format!("{}/{topic}", part.prefix),
+                qos: QoS::AtLeastOnce,
+                retain: true,
+                payload: &self.payload[..len],
+                due_ns: 0,
+                sequence: 0,
+            })?;
+            part.seeded += 1;
+        }
+        Ok(())
+    }
+
+    fn handle_ready(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if !slot.is_ready && slot.client.as_ref().is_some_and(Client::is_ready) {
+            slot.is_ready = true;
+            self.ready += 1;
+        }
+    }
+
+    /// Passes on success. A failure ends the run while clients connect; later it is counted, and the
+    /// client connects again in a while.
+    fn survive(
+        &mut self,
+        index: usize,
+        result: Result<(), ClientError>,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        let Err(error) = result else {
+            return Ok(());
+        };
+        if !self.reconnects {
+            return Err(self.failure(index, error));
+        }
+        let slot = &mut self.slots[index];
+        if slot.is_away {
+            return Ok(());
+        }
+        slot.is_away = true;
+        if slot.is_ready {
+            slot.is_ready = false;
+            self.ready -= 1;
+        }
+        self.disconnects += 1;
+        self.last_disconnect = Some(self.failure(index, error).to_string());
+        self.again.push_back((now_ns + RECONNECT_WAIT_NS, index));
+        Ok(())
+    }
+
+    fn failure(&self, index: usize, error: ClientError) -> EngineError {
+        let slot = &self.slots[index];
+        let part = &self.parts[slot.part].part.name;
+        EngineError::Client {
+            client_id: client_id(&self.prefix, part, slot.role, self.share),
+            error,
+        }
+    }
+
+    fn flush(&mut self, now_ns: u64) -> Result<(), EngineError> {
+        let mut touched = std::mem::take(&mut self.touched);
+        let flushed = touched.drain(..).try_for_each(|index| {
+            let slot = &mut self.slots[index];
+            let flushed = match &mut slot.client {
+                Some(client) if !slot.is_away => client.flush(),
+                _ => Ok(()),
+            };
+            self.survive(index, flushed, now_ns)
+        });
+        self.touched = touched;
+        flushed
+    }
+
+    /// Gives messages that wait to publishers that may have got room, and fills the windows of closed loops.
+    fn send_freed(&mut self, now_ns: u64) -> Result<(), EngineError> {
+        for number in 0..self.parts.len() {
+            let part = &mut self.parts[number];
+            let first = part.actors.start;
+            let (waiting, window_ns) = (part.waiting, part.window_ns.clone());
+            let pace = part.messages().map(|messages| messages.pace);
+            let Some(traffic) = part.traffic() else {
+                continue;
+            };
+            let mut freed = std::mem::take(&mut traffic.freed);
+            for publisher in freed.drain(..) {
+                match pace {
+                    Some(Pace::Closed { window }) if window_ns.contains(&now_ns) => {
+                        self.fill_window(number, publisher - first, window, now_ns)?;
+                    }
+                    Some(_) if waiting > 0 => {
+                        self.send_waiting(number, publisher - first, now_ns)?
+                    }
+                    _ => {}
+                }
+            }
+            // Its memory is kept; nobody was freed meanwhile.
+            if let Some(traffic) = self.parts[number].traffic() {
+                traffic.freed = freed;
+            }
         }
         Ok(())
     }
 
     /// Publishes what was due before, as far as there is room.
-    fn send_waiting(&mut self, publisher: usize, now_ns: u64) -> Result<(), EngineError> {
-        while let Some(&due_ns) = self.publishers[publisher].waiting.front()
-            && self.publish(publisher, due_ns, now_ns)?
+    fn send_waiting(
+        &mut self,
+        number: usize,
+        actor: usize,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        while let Some(&due_ns) = self.parts[number].publishers[actor].waiting.front()
+            && self.publish(number, actor, due_ns, now_ns)?
         {
-            self.publishers[publisher].waiting.pop_front();
-            self.waiting -= 1;
+            let part = &mut self.parts[number];
+            part.publishers[actor].waiting.pop_front();
+            part.waiting -= 1;
         }
         Ok(())
     }
 
-    /// Fills the windows of the publishers that may have room.
-    fn fill_windows(&mut self, now_ns: u64) -> Result<(), EngineError> {
-        let Pace::Closed { window } = self.scenario.pace else {
-            return Ok(());
-        };
-        let subscribers = self.scenario.topology.subscribers();
-        let mut freed = std::mem::take(&mut self.traffic.freed);
-        for publisher in freed.drain(..) {
-            let unacknowledged = self.clients[subscribers + publisher].unacknowledged();
-            let under_way = unacknowledged.max(self.traffic.undelivered(publisher));
-            for _ in under_way..usize::from(window) {
-                if !self.publish(publisher, now_ns, now_ns)? {
-                    break;
-                }
+    fn fill_window(
+        &mut self,
+        number: usize,
+        actor: usize,
+        window: u16,
+        now_ns: u64,
+    ) -> Result<(), EngineError> {
+        let part = &mut self.parts[number];
+        let (index, publisher) = (part.first_actor + actor, part.actors.start + actor);
+        let undelivered = part.traffic().map_or(0, |t| t.undelivered(publisher));
+        let client = self.slots[index].client.as_ref();
+        let unacknowledged = client.map_or(0, Client::unacknowledged);
+        for _ in unacknowledged.max(undelivered)..usize::from(window) {
+            if !self.publish(number, actor, now_ns, now_ns)? {
+                break;
             }
         }
-        self.traffic.freed = freed;
         Ok(())
     }
 
     /// Publishes a message; `false` if there is no room.
-    fn publish(&mut self, publisher: usize, due_ns: u64, now_ns: u64) -> Result<bool, EngineError> {
-        let index = self.scenario.topology.subscribers() + publisher;
-        let client = &mut self.clients[index];
-        if !client.has_room() {
+    fn publish(
+        &mut self,
+        number: usize,
+        actor: usize,
+        due_ns: u64,
+        now_ns: u64,
+    ) -> Result<bool, EngineError> {
+        let part = &mut self.parts[number];
+        let (index, publisher) = (part.first_actor + actor, part.actors.start + actor);
+        let slot = &mut self.slots[index];
+        let (Activity::Messages(messages), Books::Traffic(traffic)) =
+            (&part.part.activity, &mut part.books)
+        else {
+            return Ok(false);
+        };
+        let Some(client) = slot.client.as_mut().filter(|client| client.has_room()) else {
+            return Ok(false);
+        };
+        if !slot.is_ready {
             return Ok(false);
         }
-        let stamp = self.traffic.send(publisher, due_ns, now_ns).to_bytes();
-        self.payload[..stamp.len()].copy_from_slice(&stamp);
+        let stamp = traffic.send(&self.meter, publisher, due_ns, now_ns);
+        let payload = &mut self.payload[..messages.payload_len];
+        write_stamp(payload, stamp);
         if !client.has_output() {
             self.touched.push(index);
         }
-        client
-            .publish(
-                &self.publishers[publisher].topic,
-                self.scenario.qos,
-                &self.payload,
-                due_ns,
-            )
-            .map_err(|error| EngineError::Client {
-                index,
-                error: error.into(),
-            })?;
+        let published = client.publish(&Outgoing {
+            topic: &part.publishers[actor].topic,
+            qos: messages.qos,
+            retain: messages.retain,
+            payload,
+            due_ns,
+            sequence: stamp.sequence,
+        });
+        self.survive(index, published.map_err(ClientError::from), now_ns)?;
         Ok(true)
+    }
+}
+
+impl Slot {
+    fn new(part: usize, role: Role) -> Self {
+        Self {
+            client: None,
+            part,
+            role,
+            is_ready: false,
+            opened_ns: 0,
+            accepted_ns: 0,
+            visits: 0,
+            turn_due_ns: None,
+            reads_later: false,
+            is_away: false,
+        }
+    }
+}
+
+/// What a read brought besides messages.
+#[derive(Debug, Default)]
+struct News {
+    /// Whether the session was present, if the connection was accepted.
+    accepted: Option<bool>,
+    is_subscribed: bool,
+    refused: u64,
+    last_refusal: Option<ReasonCode>,
+}
+
+fn book(
+    meter: &mut Meter,
+    books: &mut Books,
+    role: Role,
+    event: Event<'_>,
+    now_ns: u64,
+    news: &mut News,
+) {
+    match (event, books, role) {
+        (Event::Connected { session_present }, _, _) => news.accepted = Some(session_present),
+        (Event::Subscribed, _, _) => news.is_subscribed = true,
+        (Event::MessageRefused(reason), _, _) => {
+            news.refused += 1;
+            news.last_refusal = Some(reason);
+        }
+        (Event::Message(payload), Books::Traffic(traffic), Role::Subscriber(number)) => {
+            traffic.arrive(meter, number, payload, now_ns);
+        }
+        (Event::Message(payload), Books::Readings(readings), Role::Reader(reader)) => {
+            readings.arrive(meter, reader, payload, now_ns);
+        }
+        (Event::Acknowledged(due_ns), Books::Traffic(traffic), Role::Publisher(number)) => {
+            traffic.acknowledge(meter, number, due_ns, now_ns);
+        }
+        (Event::Message(_) | Event::Acknowledged(_), _, _) => {}
+    }
+}
+
+/// What removes a topic's retained message.
+fn removal(topic: &str) -> Outgoing<'_> {
+    Outgoing {
+        topic,
+        qos: QoS::AtMostOnce,
+        retain: true,
+        payload: &[],
+        due_ns: 0,
+        sequence: 0,
+    }
+}
+
+fn write_stamp(payload: &mut [u8], stamp: Stamp) {
+    if let Some(start) = payload.first_chunk_mut() {
+        *start = stamp.to_bytes();
+    }
+}
+
+fn client_id(prefix: &str, part: &str, role: Role, share: Share) -> String {
+    let (kind, number) = match role {
+        Role::Subscriber(number) => ('s', number),
+        Role::Publisher(number) => ('p', number),
+        Role::Background(number) => ('b', number),
+        Role::Visitor(number) => ('v', number),
+        Role::Willed(number) => ('w', number),
+        Role::Reader(reader) => return format!("{prefix}-{part}-r{}-{reader}", share.index),
+        Role::Seeder => ('x', 0),
+    };
+    format!("{prefix}-{part}-{kind}{number}")
+}
+
+/// Where a slot's client connects to, and from.
+fn path(target: &Target, index: usize, slot: &Slot) -> Path {
+    let listeners = target.addresses.len();
+    let listener = match slot.role {
+        Role::Subscriber(number)
+        | Role::Background(number)
+        | Role::Visitor(number)
+        | Role::Willed(number)
+        | Role::Reader(number) => number,
+        Role::Publisher(number) => number / listeners,
+        Role::Seeder => 0,
+    };
+    let sources = &target.sources;
+    let local = sources.get(index % sources.len().max(1)).map(|&source| {
+        // A port of an earlier visit may not be free yet: the kernel finds another.
+        let port = match slot.visits {
+            0 => FIRST_LOCAL_PORT.saturating_add((index / sources.len()) as u16),
+            _ => 0,
+        };
+        SocketAddr::from((source, port))
+    });
+    Path {
+        server: target.addresses[listener % listeners],
+        local,
+    }
+}
+
+/// When clients may connect: each part at its own rate, one part after the other.
+struct Opening {
+    part: usize,
+    schedule: Schedule,
+}
+
+impl Opening {
+    fn start(engine: &Engine) -> Self {
+        let part = engine.slots.get(engine.opened).map_or(0, |slot| slot.part);
+        Self {
+            part,
+            schedule: Self::schedule(engine, part),
+        }
+    }
+
+    fn schedule(engine: &Engine, part: usize) -> Schedule {
+        let rate = engine.parts.get(part).and_then(|p| p.part.connect_rate);
+        let (index, of) = (engine.share.index as f64, engine.share.of as f64);
+        let per_second = rate.unwrap_or(f64::INFINITY) / of;
+        // Workers take turns.
+        let phase_ns = 1e9 / per_second * index / of;
+        Schedule::new(monotonic_ns() + phase_ns as u64, per_second, 1)
+    }
+
+    /// Whether the next client may connect now.
+    fn take(&mut self, engine: &Engine, now_ns: u64) -> bool {
+        let next = engine.slots.get(engine.opened).map(|slot| slot.part);
+        if let Some(part) = next.filter(|&part| part != self.part) {
+            self.part = part;
+            self.schedule = Self::schedule(engine, part);
+        }
+        self.schedule.take(now_ns + 1).is_some()
     }
 }
 
 /// Notices when a count has not changed for some time.
 #[derive(Debug)]
-struct Progress {
+pub(crate) struct Patience {
     patience_ns: u64,
     since_ns: u64,
     count: u64,
 }
 
-impl Progress {
-    fn start(patience: Duration) -> Self {
+impl Patience {
+    pub(crate) fn start(patience: Duration) -> Self {
         let patience_ns = patience.as_nanos() as u64;
         Self {
             patience_ns,
@@ -486,16 +1308,17 @@ impl Progress {
         }
     }
 
-    fn left(&self) -> Duration {
-        let passed = monotonic_ns() - self.since_ns;
-        Duration::from_nanos(self.patience_ns.saturating_sub(passed))
+    /// When it is over if the count stays.
+    pub(crate) fn until_ns(&self) -> u64 {
+        self.since_ns + self.patience_ns
     }
 
-    fn is_over(&mut self, count: u64) -> bool {
+    pub(crate) fn is_over(&mut self, count: u64) -> bool {
+        let now_ns = monotonic_ns();
         if count != self.count {
             self.count = count;
-            self.since_ns = monotonic_ns();
+            self.since_ns = now_ns;
         }
-        self.left().is_zero()
+        now_ns >= self.until_ns()
     }
 }

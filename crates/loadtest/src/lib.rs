@@ -13,28 +13,43 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod client;
 mod clock;
+mod coordinator;
+mod crew;
+mod criteria;
 mod descriptors;
 mod engine;
-mod measure;
+mod meter;
 mod plan;
-mod process;
+mod played;
+mod protocol;
 mod published;
-pub mod report;
-mod scenario;
+mod readings;
 mod schedule;
+mod search;
+mod system;
+mod topology;
 mod traffic;
 pub mod verify;
+pub mod worker;
+pub mod workload;
 
-pub use client::{Client, ClientError, Event, Options};
+pub use client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path};
 pub use clock::monotonic_ns;
-pub use descriptors::{TooFewDescriptors, reserve_descriptors};
-pub use engine::{Engine, EngineError, Target};
-pub use measure::{BrokerUsage, MeasureError, Measured, Settings, measure};
+pub use coordinator::{News, Observer, PlayError, Played, Settings, play};
+pub use crew::{Crew, CrewError, Recruit};
+pub use criteria::{Criteria, CriteriaError, Verdict};
+pub use descriptors::{most_connections, raise_descriptor_limit};
+pub use engine::{Engine, EngineError, Outcome, Progress, Share, Target};
+pub use meter::Headline;
 pub use plan::{NameError, Plan, Source};
-pub use process::{Cpu, Process};
+pub use played::Title;
 pub use published::{Published, published};
-pub use scenario::{Pace, Scenario, ScenarioError, Topology};
 pub use schedule::Schedule;
-pub use traffic::{Outcome, Totals};
+pub use search::{Search, SearchError, SearchResult, SearchSettings};
+pub use system::{Reading, System};
+pub use topology::Topology;
+pub use traffic::Totals;
+pub use workload::Workload;

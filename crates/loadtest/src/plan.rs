@@ -1,7 +1,7 @@
 //! A scenario as a report names it, and how the name is read.
 //!
 //! Call order: `name.parse::<Plan>()`; [`Plan::scaled`] if the machine is smaller than the report's;
-//! [`Plan::scenario`] to play it.
+//! [`Plan::workload`] to play it.
 //!
 //! Invariant: a plan's `Display` is a name that is read as that plan and no other, scaling aside.
 //!
@@ -14,12 +14,13 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use mqtt_proto::{ProtocolVersion, QoS};
+use mqtt_proto::QoS;
 
 pub use name::NameError;
 
 use crate::published::Published;
-use crate::scenario::{Pace, Scenario, Topology};
+use crate::topology::Topology;
+use crate::workload::{Activity, Login, Messages, Pace, Part, Workload};
 
 /// Whose way of naming scenarios it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,22 +160,30 @@ impl Plan {
         }
     }
 
-    /// The load to play; `prefix` keeps its topics and client identifiers apart from those of others.
+    /// The load to play.
     #[must_use]
-    pub fn scenario(&self, version: ProtocolVersion, prefix: String) -> Scenario {
-        Scenario {
+    pub fn workload(&self, login: Login) -> Workload {
+        let messages = Messages {
             topology: self.topology,
-            background: self.background,
             payload_len: self.payload_len,
             qos: self.qos,
-            clean_session: self.clean_session,
             pace: Pace::Open {
                 per_second: self.sent_per_second(),
             },
+            clean_session: self.clean_session,
+            retain: false,
+            read_rate: None,
+        };
+        let part = |name, activity| Part {
             connect_rate: self.connect_rate,
-            version,
-            prefix,
+            ..Part::new(name, activity)
+        };
+        let mut parts = vec![part("load", Activity::Messages(messages))];
+        if self.background > 0 {
+            let connections = self.background;
+            parts.push(part("background", Activity::Background { connections }));
         }
+        Workload { parts, login }
     }
 
     /// One line: what tells this plan from others of the same numbers.

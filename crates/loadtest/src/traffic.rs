@@ -1,21 +1,18 @@
-//! The books of a run: what was sent, acknowledged and delivered, and how long it took.
+//! The books of a part with publishers and subscribers: what was sent, acknowledged and delivered.
 //!
-//! Invariant: counts are of the whole run; latencies only of messages that were due in
-//! the recorded interval, whenever they arrive.
+//! Invariant: counts are of the whole run; only times are of the measurement.
 
-use std::ops::{Range, Sub};
+use std::ops::{AddAssign, Sub};
 
-use hdrhistogram::Histogram;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 
-use crate::client::Event;
-use crate::scenario::Topology;
-use crate::verify::{Faults, Stamp, Verifier};
-
-/// Latencies are recorded up to here; a longer one counts as this long.
-const LONGEST_NS: u64 = 600_000_000_000;
+use crate::meter::{Meter, Times};
+use crate::topology::{Slice, Topology};
+use crate::verify::{Findings, Stamp, Verifier};
 
 /// Counts so far, in messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Handed to the publishers' connections.
     pub sent: u64,
@@ -37,142 +34,135 @@ impl Sub for Totals {
     }
 }
 
-/// What came of a run. Times in ns.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Of the whole run.
-    pub totals: Totals,
-    /// Of the whole run.
-    pub faults: Faults,
-    /// From due to received by a subscriber. In a closed loop a message is due when it is sent.
-    pub delivery: Histogram<u64>,
-    /// From due to acknowledged to the end; empty at QoS 0.
-    pub acknowledgement: Histogram<u64>,
-    /// From due to sent: what the tool itself, or a full in-flight window, added.
-    pub lag: Histogram<u64>,
-    /// From due to the moment the tool looked at the message: what the tool alone added. Empty in a
-    /// closed loop.
-    pub lateness: Histogram<u64>,
-    /// From opening a connection to its being accepted, and subscribed if it is to be.
-    pub connecting: Histogram<u64>,
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.acknowledged += other.acknowledged;
+        self.delivered += other.delivered;
+    }
 }
 
-/// The running books.
+/// The running books of a worker's slice of a part. Publishers and subscribers go by their numbers in the
+/// whole part.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     pub(crate) totals: Totals,
-    /// Clients that are connected and subscribed.
-    pub(crate) ready: usize,
-    /// When this turn began; arrivals of a turn share it.
-    pub(crate) now_ns: u64,
+    pub(crate) times: Times,
     /// Publishers that may have room for more.
     pub(crate) freed: Vec<usize>,
-    /// By publisher: how many messages it has sent.
+    slice: Slice,
+    /// By publisher of the slice: how many messages it has sent.
     sent: Vec<u32>,
-    /// By publisher: one more than the highest number that any subscriber received. Later messages
-    /// cover for lost ones, so that a loss does not shrink a window for ever.
+    /// By publisher of the slice: how many were acknowledged.
+    acknowledged: Vec<u32>,
+    /// By publisher of the slice: one more than the highest number that any subscriber received. Later
+    /// messages cover for lost ones, so that a loss does not shrink a window for ever.
     arrived: Vec<u32>,
-    /// Deliveries that the messages sent should cause.
+    /// Deliveries that the messages sent should cause, at all workers' subscribers.
     expected: u64,
     receivers_per_message: u64,
-    subscribers: usize,
     verifier: Verifier,
-    /// Due times of the messages whose latencies count.
-    recorded_ns: Range<u64>,
-    delivery: Histogram<u64>,
-    acknowledgement: Histogram<u64>,
-    lag: Histogram<u64>,
-    lateness: Histogram<u64>,
-    /// By client: when it was opened.
-    opened_ns: Vec<u64>,
-    connecting: Histogram<u64>,
+    /// When the messages were due that do not say it themselves: wills. By publisher and sequence.
+    unsaid_due_ns: HashMap<(u32, u32), u64>,
+    /// What due times in stamps count from.
+    epoch_ns: u64,
 }
 
 impl Traffic {
-    pub(crate) fn new(topology: &Topology) -> Self {
-        let publishers = topology.publishers();
+    pub(crate) fn new(topology: &Topology, slice: Slice, epoch_ns: u64) -> Self {
+        let publishers = slice.publishers.len();
         Self {
             totals: Totals::default(),
-            ready: 0,
-            now_ns: 0,
+            times: Times::new(),
             freed: Vec::new(),
             sent: vec![0; publishers],
+            acknowledged: vec![0; publishers],
             arrived: vec![0; publishers],
             expected: 0,
             receivers_per_message: topology.receivers_per_message(),
-            subscribers: topology.subscribers(),
-            verifier: Verifier::new(topology),
-            recorded_ns: 0..0,
-            delivery: histogram(),
-            acknowledgement: histogram(),
-            lag: histogram(),
-            lateness: histogram(),
-            opened_ns: Vec::new(),
-            connecting: histogram(),
+            verifier: Verifier::new(topology, &slice),
+            unsaid_due_ns: HashMap::new(),
+            slice,
+            epoch_ns,
         }
     }
 
-    /// Books that the next client is being opened.
-    pub(crate) fn open(&mut self, now_ns: u64) {
-        self.opened_ns.push(now_ns);
+    fn offset(&self, publisher: usize) -> usize {
+        publisher - self.slice.publishers.start
     }
 
     /// Books that the tool has come round to a message.
-    pub(crate) fn look(&mut self, due_ns: u64, now_ns: u64) {
-        if self.recorded_ns.contains(&due_ns) {
-            self.lateness
-                .saturating_record(now_ns.saturating_sub(due_ns));
+    pub(crate) fn look(&mut self, meter: &Meter, due_ns: u64, now_ns: u64) {
+        if meter.counts(due_ns) {
+            let lateness = now_ns.saturating_sub(due_ns);
+            self.times.tool_lateness.saturating_record(lateness);
         }
-    }
-
-    /// Messages due in this time count, besides those of an interval before.
-    pub(crate) fn record(&mut self, due_ns: Range<u64>) {
-        let start_ns = if self.recorded_ns.is_empty() {
-            due_ns.start
-        } else {
-            self.recorded_ns.start
-        };
-        self.recorded_ns = start_ns..due_ns.end;
     }
 
     /// Books a message that is being sent, and returns its stamp.
-    pub(crate) fn send(&mut self, publisher: usize, due_ns: u64, now_ns: u64) -> Stamp {
-        let sequence = self.sent[publisher];
-        self.sent[publisher] += 1;
+    pub(crate) fn send(
+        &mut self,
+        meter: &Meter,
+        publisher: usize,
+        due_ns: u64,
+        now_ns: u64,
+    ) -> Stamp {
+        let stamp = self.next_stamp(publisher, due_ns);
+        let offset = self.offset(publisher);
+        self.sent[offset] += 1;
         self.totals.sent += 1;
         self.expected += self.receivers_per_message;
-        if self.recorded_ns.contains(&due_ns) {
-            self.lag.saturating_record(now_ns.saturating_sub(due_ns));
+        if meter.counts(due_ns) {
+            let lag = now_ns.saturating_sub(due_ns);
+            self.times.due_to_sent.saturating_record(lag);
         }
+        stamp
+    }
+
+    /// Books a message whose stamp was written before it was due: a will.
+    pub(crate) fn send_unsaid(&mut self, meter: &Meter, publisher: usize, due_ns: u64) {
+        let stamp = self.send(meter, publisher, due_ns, due_ns);
+        self.unsaid_due_ns
+            .insert((stamp.publisher, stamp.sequence), due_ns);
+    }
+
+    /// The stamp of the message that a publisher sends next.
+    pub(crate) fn next_stamp(&self, publisher: usize, due_ns: u64) -> Stamp {
+        self.stamp(publisher, self.sent[self.offset(publisher)], due_ns)
+    }
+
+    /// The stamp of any of a publisher's messages.
+    pub(crate) fn stamp(&self, publisher: usize, sequence: u32, due_ns: u64) -> Stamp {
         Stamp {
             publisher: publisher as u32,
             sequence,
-            due_ns,
+            due_ns: due_ns.saturating_sub(self.epoch_ns),
         }
     }
 
-    /// Books what client number `index` tells.
-    pub(crate) fn handle(&mut self, index: usize, event: Event<'_>) {
-        match event {
-            Event::Ready => {
-                self.ready += 1;
-                let opened_ns = self.opened_ns.get(index).copied().unwrap_or(self.now_ns);
-                self.connecting
-                    .saturating_record(self.now_ns.saturating_sub(opened_ns));
-            }
-            Event::Acknowledged(due_ns) => {
-                self.totals.acknowledged += 1;
-                self.freed.push(index - self.subscribers);
-                if self.recorded_ns.contains(&due_ns) {
-                    self.acknowledgement
-                        .saturating_record(self.now_ns.saturating_sub(due_ns));
-                }
-            }
-            Event::Message(payload) => self.arrive(index, payload),
-        }
+    /// Books that a publisher's message was acknowledged to the end.
+    pub(crate) fn acknowledge(
+        &mut self,
+        meter: &mut Meter,
+        publisher: usize,
+        due_ns: u64,
+        now_ns: u64,
+    ) {
+        let offset = self.offset(publisher);
+        self.acknowledged[offset] += 1;
+        self.totals.acknowledged += 1;
+        self.freed.push(publisher);
+        meter.acknowledge(&mut self.times, due_ns, now_ns);
     }
 
-    fn arrive(&mut self, subscriber: usize, payload: &[u8]) {
+    /// Books that a subscriber received a message.
+    pub(crate) fn arrive(
+        &mut self,
+        meter: &mut Meter,
+        subscriber: usize,
+        payload: &[u8],
+        now_ns: u64,
+    ) {
         self.totals.delivered += 1;
         let Some(stamp) = Stamp::from_payload(payload) else {
             self.verifier.stray();
@@ -182,40 +172,52 @@ impl Traffic {
             return;
         }
         let publisher = stamp.publisher as usize;
-        if stamp.sequence >= self.arrived[publisher] {
-            self.arrived[publisher] = stamp.sequence.saturating_add(1);
-            self.freed.push(publisher);
+        if self.slice.publishers.contains(&publisher) {
+            let offset = self.offset(publisher);
+            let arrived = &mut self.arrived[offset];
+            if stamp.sequence >= *arrived {
+                *arrived = stamp.sequence.saturating_add(1);
+                self.freed.push(publisher);
+            }
         }
-        if self.recorded_ns.contains(&stamp.due_ns) {
-            self.delivery
-                .saturating_record(self.now_ns.saturating_sub(stamp.due_ns));
-        }
+        let unsaid = match self.unsaid_due_ns.is_empty() {
+            true => None,
+            false => self
+                .unsaid_due_ns
+                .remove(&(stamp.publisher, stamp.sequence)),
+        };
+        let due_ns = unsaid.unwrap_or_else(|| stamp.due_ns.saturating_add(self.epoch_ns));
+        meter.deliver(&mut self.times, due_ns, now_ns);
     }
 
-    /// Messages of a publisher that no subscriber has received, later ones aside.
+    /// Messages of a publisher that no subscriber of this worker has received, later ones aside.
     pub(crate) fn undelivered(&self, publisher: usize) -> usize {
-        self.sent[publisher].saturating_sub(self.arrived[publisher]) as usize
+        let offset = self.offset(publisher);
+        self.sent[offset].saturating_sub(self.arrived[offset]) as usize
     }
 
-    /// Whether all that was sent has arrived everywhere.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.verifier.distinct() >= self.expected
+    /// Deliveries that the messages sent by this worker should cause at all workers' subscribers.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
     }
 
-    pub(crate) fn outcome(&self) -> Outcome {
-        Outcome {
-            totals: self.totals,
-            faults: self.verifier.faults(&self.sent),
-            delivery: self.delivery.clone(),
-            acknowledgement: self.acknowledgement.clone(),
-            lag: self.lag.clone(),
-            lateness: self.lateness.clone(),
-            connecting: self.connecting.clone(),
-        }
+    /// Messages received, duplicates aside.
+    pub(crate) fn distinct(&self) -> u64 {
+        self.verifier.distinct()
     }
-}
 
-/// Three significant digits: about 200 KB.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_max(LONGEST_NS, 3).expect("3 digits up to this value are in range")
+    /// By publisher of the slice.
+    pub(crate) fn sent(&self) -> &[u32] {
+        &self.sent
+    }
+
+    /// By publisher of the slice.
+    pub(crate) fn acknowledged(&self) -> &[u32] {
+        &self.acknowledged
+    }
+
+    /// What went wrong; `sent` is by publisher of the whole part.
+    pub(crate) fn findings(&self, sent: &[u32]) -> Findings {
+        self.verifier.findings(sent)
+    }
 }

@@ -1,14 +1,21 @@
-//! What arrived: exact counts of lost, duplicated and reordered messages.
+//! What arrived: exact counts of lost, duplicated and reordered messages, for each publisher.
 //!
 //! Each publisher numbers its messages from 0 and writes the number into the payload ([`Stamp`]). A
-//! *receiver* is whoever should get each message once: a subscriber, or a group of a shared
-//! subscription with several members.
+//! *receiver* is whoever should get each message once: a subscriber, or the members of a shared
+//! subscription together, who may belong to several workers.
 //!
-//! Invariant: memory grows with the gaps in what arrived, not with what arrived.
+//! Call order: [`Verifier::arrive`] for each message; [`Verifier::findings`] of every worker once all know
+//! what was sent; [`Findings::merge`].
+//!
+//! Invariant: memory grows with the gaps in what arrived, not with what arrived; of a shared subscription,
+//! whose every member sees gaps, it is one bit for each message.
 
 use std::ops::Range;
 
-use crate::Topology;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::topology::{Slice, Topology};
 
 /// What a message says of itself: the first [`Stamp::LEN`] bytes of its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +24,7 @@ pub struct Stamp {
     pub publisher: u32,
     /// Its number among the publisher's messages, from 0.
     pub sequence: u32,
-    /// When it was due, in ns of [`monotonic_ns`](crate::monotonic_ns).
+    /// When it was due, in ns since the run's beginning.
     pub due_ns: u64,
 }
 
@@ -106,7 +113,7 @@ impl Stream {
 }
 
 /// What went wrong, in messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Faults {
     /// Sent and never received, counted at each receiver that should have it.
     pub lost: u64,
@@ -118,6 +125,138 @@ pub struct Faults {
     pub stray: u64,
 }
 
+/// One publisher's messages at all their receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Duplicates included.
+    pub delivered: u64,
+    /// Sent and never received, counted at each receiver that should have it.
+    pub lost: u64,
+    /// Received again.
+    pub duplicated: u64,
+    /// Received late.
+    pub reordered: u64,
+}
+
+impl Tally {
+    /// Whether anything went wrong.
+    #[must_use]
+    pub fn is_faulty(&self) -> bool {
+        self.lost + self.duplicated + self.reordered > 0
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.delivered += other.delivered;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+    }
+}
+
+/// What a verifier, or several together, found.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Findings {
+    /// By publisher, from [`Findings::first_publisher`].
+    pub tallies: Vec<Tally>,
+    /// Number of the publisher whose tally is the first.
+    pub first_publisher: u32,
+    /// Messages that nobody should have received.
+    pub stray: u64,
+    /// By publisher: what arrived at members of a shared subscription. What is lost can only be told
+    /// when all members' are together.
+    group: Option<Vec<Bitmap>>,
+}
+
+impl Findings {
+    /// All workers' findings as those of the whole part; `sent` is by publisher.
+    #[must_use]
+    pub fn merge(all: &[Self], sent: &[u32]) -> Self {
+        let ends = all
+            .iter()
+            .map(|findings| findings.first_publisher as usize + findings.tallies.len());
+        let publishers = ends.chain([sent.len()]).max().unwrap_or(0);
+        let mut whole = Self {
+            tallies: vec![Tally::default(); publishers],
+            ..Self::default()
+        };
+        let mut group: Option<Vec<Bitmap>> = None;
+        for findings in all {
+            whole.stray += findings.stray;
+            let tallies = whole.tallies.iter_mut();
+            for (tally, other) in tallies
+                .skip(findings.first_publisher as usize)
+                .zip(&findings.tallies)
+            {
+                tally.add(other);
+            }
+            for (publisher, bitmap) in findings.group.iter().flatten().enumerate() {
+                let union = group.get_or_insert_with(|| vec![Bitmap::default(); sent.len()]);
+                // Those of another worker's member too are duplicates that neither could see.
+                let twice = union[publisher].unite(bitmap);
+                whole.tallies[publisher].duplicated += twice;
+            }
+        }
+        for ((tally, union), &sent) in whole
+            .tallies
+            .iter_mut()
+            .zip(group.iter().flatten())
+            .zip(sent)
+        {
+            tally.lost += u64::from(sent).saturating_sub(union.count());
+        }
+        whole
+    }
+
+    /// Of all publishers together.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        let mut all = Tally::default();
+        for tally in &self.tallies {
+            all.add(tally);
+        }
+        Faults {
+            lost: all.lost,
+            duplicated: all.duplicated,
+            reordered: all.reordered,
+            stray: self.stray,
+        }
+    }
+}
+
+/// A set of numbers, one bit for each up to the highest.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Bitmap(Vec<u64>);
+
+impl Bitmap {
+    /// `false` if it was in already.
+    fn insert(&mut self, number: u32) -> bool {
+        let (word, bit) = (number as usize / 64, 1 << (number % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Puts in all of `other`; returns how many were in already.
+    fn unite(&mut self, other: &Self) -> u64 {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        let mut twice = 0;
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            twice += u64::from((*word & other).count_ones());
+            *word |= other;
+        }
+        twice
+    }
+}
+
 /// The streams of one receiver.
 #[derive(Debug)]
 struct Receiver {
@@ -125,80 +264,96 @@ struct Receiver {
     streams: Vec<Stream>,
 }
 
-/// Follows every stream of a topology.
+/// The members of a shared subscription, or those of them that belong to a worker.
+#[derive(Debug)]
+struct Group {
+    /// By publisher.
+    arrived: Vec<Bitmap>,
+    /// Members overtake each other rightly, so order is judged by what each saw itself: by member and
+    /// publisher, one more than the highest number.
+    seen: HashMap<(u32, u32), u32>,
+}
+
+#[derive(Debug)]
+enum Receivers {
+    Each(Vec<Receiver>),
+    Group(Group),
+}
+
+/// Follows every stream of a slice of a topology.
 #[derive(Debug)]
 pub struct Verifier {
-    receivers: Vec<Receiver>,
-    /// The receiver that a subscriber is, or is a member of.
-    receiver_of: Vec<usize>,
-    /// In a shared subscription, members overtake each other rightly; so order is judged by what each
-    /// member saw itself: per member and publisher, one more than the highest number.
-    seen_by_member: Option<Vec<Vec<u32>>>,
+    first_subscriber: usize,
+    receivers: Receivers,
+    /// The publishers whose messages may rightly arrive; `tallies` are theirs.
+    publishers: Range<u32>,
+    tallies: Vec<Tally>,
     distinct: u64,
-    faults: Faults,
+    stray: u64,
 }
 
 impl Verifier {
     /// Nothing has arrived yet.
-    #[must_use]
-    pub fn new(topology: &Topology) -> Self {
-        let receivers = (0..topology.receivers())
-            .map(|receiver| {
-                let publishers = topology.publishers_of(receiver);
-                let streams = vec![Stream::default(); publishers.len()];
-                Receiver {
-                    publishers,
-                    streams,
-                }
-            })
-            .collect();
-        let shared = topology.receivers() < topology.subscribers();
-        let seen = || vec![vec![0; topology.publishers()]; topology.subscribers()];
+    pub(crate) fn new(topology: &Topology, slice: &Slice) -> Self {
+        let all = 0..topology.publishers() as u32;
+        let (receivers, publishers) = match topology {
+            Topology::Shared { .. } => {
+                let group = Group {
+                    arrived: vec![Bitmap::default(); all.len()],
+                    seen: HashMap::new(),
+                };
+                (Receivers::Group(group), all)
+            }
+            _ => {
+                let each = slice.subscribers.clone().map(|subscriber| {
+                    let publishers = topology.publishers_of(subscriber);
+                    let streams = vec![Stream::default(); publishers.len()];
+                    Receiver {
+                        publishers,
+                        streams,
+                    }
+                });
+                let own = slice.publishers.start as u32..slice.publishers.end as u32;
+                let publishers = if topology.keeps_together() { own } else { all };
+                (Receivers::Each(each.collect()), publishers)
+            }
+        };
         Self {
+            first_subscriber: slice.subscribers.start,
             receivers,
-            receiver_of: (0..topology.subscribers())
-                .map(|s| topology.receiver_of(s))
-                .collect(),
-            seen_by_member: shared.then(seen),
+            tallies: vec![Tally::default(); publishers.len()],
+            publishers,
             distinct: 0,
-            faults: Faults::default(),
+            stray: 0,
         }
     }
 
     /// Counts a message that a subscriber received; `None` if it should not have received it.
     pub fn arrive(&mut self, subscriber: usize, stamp: Stamp) -> Option<Arrival> {
-        let receiver = self
-            .receiver_of
-            .get(subscriber)
-            .and_then(|&r| self.receivers.get_mut(r));
-        let stream = receiver
-            .filter(|receiver| receiver.publishers.contains(&stamp.publisher))
-            .and_then(|receiver| {
-                let offset = stamp.publisher - receiver.publishers.start;
-                receiver.streams.get_mut(offset as usize)
-            });
-        let Some(stream) = stream else {
+        let arrival = match &mut self.receivers {
+            Receivers::Each(receivers) => subscriber
+                .checked_sub(self.first_subscriber)
+                .and_then(|index| receivers.get_mut(index))
+                .filter(|receiver| receiver.publishers.contains(&stamp.publisher))
+                .and_then(|receiver| {
+                    let offset = stamp.publisher - receiver.publishers.start;
+                    receiver.streams.get_mut(offset as usize)
+                })
+                .map(|stream| stream.arrive(stamp.sequence)),
+            Receivers::Group(group) => group.arrive(subscriber as u32, stamp),
+        };
+        let (Some(arrival), true) = (arrival, self.publishers.contains(&stamp.publisher)) else {
             self.stray();
             return None;
         };
-        let mut arrival = stream.arrive(stamp.sequence);
-        if arrival != Arrival::Duplicate
-            && let Some(seen) = &mut self.seen_by_member
-        {
-            let seen = &mut seen[subscriber][stamp.publisher as usize];
-            arrival = if stamp.sequence < *seen {
-                Arrival::Late
-            } else {
-                Arrival::InOrder
-            };
-            *seen = (*seen).max(stamp.sequence.saturating_add(1));
-        }
+        let tally = &mut self.tallies[(stamp.publisher - self.publishers.start) as usize];
+        tally.delivered += 1;
         match arrival {
-            Arrival::Duplicate => self.faults.duplicated += 1,
+            Arrival::Duplicate => tally.duplicated += 1,
             Arrival::InOrder => self.distinct += 1,
             Arrival::Late => {
                 self.distinct += 1;
-                self.faults.reordered += 1;
+                tally.reordered += 1;
             }
         }
         Some(arrival)
@@ -206,32 +361,52 @@ impl Verifier {
 
     /// Counts a message that nobody can place.
     pub fn stray(&mut self) {
-        self.faults.stray += 1;
+        self.stray += 1;
     }
 
-    /// Messages received, duplicates aside.
+    /// Messages received, duplicates aside (of a shared subscription: those this verifier saw).
     #[must_use]
     pub fn distinct(&self) -> u64 {
         self.distinct
     }
 
-    /// All faults, given how many messages each publisher has sent.
+    /// All that was found, given how many messages each publisher of the whole topology has sent.
     #[must_use]
-    pub fn faults(&self, sent: &[u32]) -> Faults {
-        let lost_by = |receiver: &Receiver| -> u64 {
-            let publishers = receiver.publishers.clone();
-            let sent = publishers.map(|p| sent.get(p as usize).copied().unwrap_or(0));
-            receiver
-                .streams
-                .iter()
-                .zip(sent)
-                .map(|(stream, sent)| stream.lost(sent))
-                .sum()
+    pub fn findings(&self, sent: &[u32]) -> Findings {
+        let mut findings = Findings {
+            tallies: self.tallies.clone(),
+            first_publisher: self.publishers.start,
+            stray: self.stray,
+            group: None,
         };
-        Faults {
-            lost: self.receivers.iter().map(lost_by).sum(),
-            ..self.faults
+        match &self.receivers {
+            Receivers::Group(group) => findings.group = Some(group.arrived.clone()),
+            Receivers::Each(receivers) => {
+                for receiver in receivers {
+                    for (publisher, stream) in receiver.publishers.clone().zip(&receiver.streams) {
+                        let sent = sent.get(publisher as usize).copied().unwrap_or(0);
+                        let offset = publisher - self.publishers.start;
+                        findings.tallies[offset as usize].lost += stream.lost(sent);
+                    }
+                }
+            }
         }
+        findings
+    }
+}
+
+impl Group {
+    fn arrive(&mut self, member: u32, stamp: Stamp) -> Option<Arrival> {
+        let arrived = self.arrived.get_mut(stamp.publisher as usize)?;
+        if !arrived.insert(stamp.sequence) {
+            return Some(Arrival::Duplicate);
+        }
+        let next = self.seen.entry((member, stamp.publisher)).or_insert(0);
+        if stamp.sequence < *next {
+            return Some(Arrival::Late);
+        }
+        *next = stamp.sequence.saturating_add(1);
+        Some(Arrival::InOrder)
     }
 }
 
@@ -247,12 +422,24 @@ mod tests {
         }
     }
 
+    fn verifier(topology: Topology) -> Verifier {
+        Verifier::new(&topology, &topology.slice(0, 1))
+    }
+
+    fn faults(verifier: &Verifier, sent: &[u32]) -> Faults {
+        Findings::merge(&[verifier.findings(sent)], sent).faults()
+    }
+
     fn check(arrivals: &[u32], sent: u32, expected: Faults) {
-        let mut verifier = Verifier::new(&Topology::Pairs { pairs: 1 });
+        let mut verifier = verifier(Topology::Pairs { pairs: 1 });
         for &sequence in arrivals {
             verifier.arrive(0, stamp(0, sequence));
         }
-        assert_eq!(verifier.faults(&[sent]), expected, "{arrivals:?} of {sent}");
+        assert_eq!(
+            faults(&verifier, &[sent]),
+            expected,
+            "{arrivals:?} of {sent}"
+        );
         assert_eq!(verifier.distinct() + expected.lost, u64::from(sent));
     }
 
@@ -316,7 +503,7 @@ mod tests {
 
     #[test]
     fn members_of_a_group_may_overtake_each_other_but_not_themselves() {
-        let mut verifier = Verifier::new(&Topology::Shared {
+        let mut verifier = verifier(Topology::Shared {
             publishers: 2,
             members: 2,
         });
@@ -329,16 +516,71 @@ mod tests {
             reordered: 1,
             stray: 0,
         };
-        assert_eq!(verifier.faults(&[3, 4]), expected);
+        assert_eq!(faults(&verifier, &[3, 4]), expected);
+    }
+
+    #[test]
+    fn members_of_several_workers_make_one_group() {
+        let topology = Topology::Shared {
+            publishers: 2,
+            members: 4,
+        };
+        let mut workers: Vec<Verifier> = (0..2)
+            .map(|index| Verifier::new(&topology, &topology.slice(index, 2)))
+            .collect();
+        for (worker, member, sequence) in [(0, 0, 0), (1, 2, 1), (0, 1, 2), (1, 3, 2), (1, 2, 70)] {
+            workers[worker].arrive(member, stamp(1, sequence));
+        }
+        let sent = [0, 72];
+        let findings: Vec<Findings> = workers.iter().map(|w| w.findings(&sent)).collect();
+        let whole = Findings::merge(&findings, &sent);
+        let expected = Tally {
+            delivered: 5,
+            lost: 68,
+            duplicated: 1,
+            reordered: 0,
+        };
+        assert_eq!(whole.tallies, [Tally::default(), expected]);
+    }
+
+    #[test]
+    fn each_publisher_has_its_own_tally_whatever_worker_receives() {
+        let topology = Topology::FanOut {
+            publishers: 2,
+            subscribers: 3,
+        };
+        let mut workers: Vec<Verifier> = (0..2)
+            .map(|index| Verifier::new(&topology, &topology.slice(index, 2)))
+            .collect();
+        for (worker, subscriber, sequence) in
+            [(0, 0, 0), (1, 1, 0), (1, 1, 0), (1, 2, 1), (1, 2, 0)]
+        {
+            assert!(
+                workers[worker]
+                    .arrive(subscriber, stamp(1, sequence))
+                    .is_some()
+            );
+        }
+        let sent = [1, 2];
+        let findings: Vec<Findings> = workers.iter().map(|w| w.findings(&sent)).collect();
+        let whole = Findings::merge(&findings, &sent);
+        assert_eq!(whole.tallies[0].lost, 3);
+        let expected = Tally {
+            delivered: 5,
+            lost: 2,
+            duplicated: 1,
+            reordered: 1,
+        };
+        assert_eq!(whole.tallies[1], expected);
     }
 
     #[test]
     fn a_message_for_somebody_else_is_stray() {
-        let mut verifier = Verifier::new(&Topology::Pairs { pairs: 2 });
+        let mut verifier = verifier(Topology::Pairs { pairs: 2 });
         assert_eq!(verifier.arrive(0, stamp(1, 0)), None);
         assert_eq!(verifier.arrive(2, stamp(0, 0)), None);
         assert_eq!(
-            verifier.faults(&[0, 0]),
+            faults(&verifier, &[0, 0]),
             Faults {
                 stray: 2,
                 ..Faults::default()

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use loadtest::verify::Faults;
-use loadtest::{Engine, EngineError, Outcome, Pace, Scenario, Target, Topology};
+use loadtest::workload::{Activity, Login, Messages, Pace, Part};
+use loadtest::{Engine, EngineError, Outcome, Share, Target, Topology, Workload, monotonic_ns};
 use mqtt_proto::{
     AckProperties, ConnAck, ConnAckProperties, Packet, PacketId, ProtocolVersion, PubAck, PubComp,
     PubRec, PubRel, Publish, PublishProperties, QoS, ReasonCode, SubAck, peek_frame,
@@ -207,25 +208,32 @@ fn answer(packet: &Packet<'_>, messages: Option<&Sender<Message>>) -> Vec<u8> {
     out
 }
 
-/// 200 messages at 1,000 per second, or as many as pass in 0.2 s through a window.
-fn play(wrongs: &[Wrong], qos: QoS, pace: Pace) -> Result<Outcome, EngineError> {
-    let scenario = Scenario {
-        topology: Topology::Pairs { pairs: 1 },
+fn workload(topology: Topology, qos: QoS, pace: Pace) -> Workload {
+    let messages = Messages {
+        topology,
         payload_len: 32,
         qos,
         pace,
-        background: 0,
         clean_session: true,
-        connect_rate: None,
-        version: VERSION,
-        prefix: "faults".to_owned(),
+        retain: false,
+        read_rate: None,
     };
-    let target = Target {
-        address: FaultyBroker::start(wrongs),
-        sources: Vec::new(),
-    };
-    let mut engine = Engine::new(scenario, target)?;
-    engine.connect(usize::MAX)?;
+    Workload {
+        parts: vec![Part::new("faults", Activity::Messages(messages))],
+        login: Login::new(VERSION),
+    }
+}
+
+fn engine(workload: Workload, address: SocketAddr) -> Engine {
+    let target = Target::new(address);
+    Engine::new(workload, Share::WHOLE, target, "test", monotonic_ns()).unwrap()
+}
+
+/// 200 messages at 1,000 per second, or as many as pass in 0.2 s through a window.
+fn play(wrongs: &[Wrong], qos: QoS, pace: Pace) -> Result<Outcome, EngineError> {
+    let workload = workload(Topology::Pairs { pairs: 1 }, qos, pace);
+    let mut engine = engine(workload, FaultyBroker::start(wrongs));
+    engine.connect(usize::MAX, |_| Ok(None))?;
     engine.load(Duration::from_millis(200), true)?;
     engine.drain()?;
     Ok(engine.outcome())
@@ -257,8 +265,8 @@ fn a_right_broker_has_no_faults() {
         let outcome = check(&[], qos, NONE);
         let acknowledged = if qos == QoS::AtMostOnce { 0 } else { 200 };
         assert_eq!(outcome.totals.acknowledged, acknowledged);
-        assert_eq!(outcome.acknowledgement.len(), acknowledged);
-        assert_eq!(outcome.delivery.len(), 200);
+        assert_eq!(outcome.acknowledge.len(), acknowledged);
+        assert_eq!(outcome.deliver.len(), 200);
     }
 }
 
@@ -330,12 +338,9 @@ fn a_stall_shows_in_the_latency_of_all_that_were_due() {
     for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
         let outcome = check(&[Wrong::Stall(50, stall)], qos, NONE);
         let ms = |ns: u64| ns / 1_000_000;
-        assert!(ms(outcome.delivery.max()) >= 99, "{qos:?}");
+        assert!(ms(outcome.deliver.max()) >= 99, "{qos:?}");
         // 100 of the 200 messages waited 0 to 100 ms, so about a quarter waited 50 ms.
-        assert!(
-            ms(outcome.delivery.value_at_quantile(0.76)) >= 48,
-            "{qos:?}"
-        );
+        assert!(ms(outcome.deliver.value_at_quantile(0.76)) >= 48, "{qos:?}");
     }
 }
 
@@ -357,27 +362,10 @@ fn a_broker_that_is_not_there_is_an_error() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let scenario = Scenario {
-        topology: Topology::Idle { connections: 1 },
-        payload_len: 16,
-        qos: QoS::AtMostOnce,
-        pace: OPEN,
-        background: 0,
-        clean_session: true,
-        connect_rate: None,
-        version: VERSION,
-        prefix: "nobody".to_owned(),
-    };
-    let mut engine = Engine::new(
-        scenario,
-        Target {
-            address,
-            sources: Vec::new(),
-        },
-    )
-    .unwrap();
-    assert!(matches!(
-        engine.connect(1),
-        Err(EngineError::Client { index: 0, .. })
-    ));
+    let workload = workload(Topology::Idle { connections: 1 }, QoS::AtMostOnce, OPEN);
+    let mut engine = engine(workload, address);
+    match engine.connect(1, |_| Ok(None)) {
+        Err(EngineError::Client { client_id, .. }) => assert_eq!(client_id, "test-faults-s0"),
+        other => panic!("{other:?}"),
+    }
 }

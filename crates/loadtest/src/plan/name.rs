@@ -15,7 +15,7 @@ use mqtt_proto::QoS;
 
 use super::{Plan, Source};
 use crate::published::{Published, published};
-use crate::scenario::Topology;
+use crate::topology::Topology;
 
 /// Counts and rates end here; a report of more is a typing error.
 const HIGHEST: u64 = 1_000_000_000;

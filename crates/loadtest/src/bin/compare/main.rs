@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loadtest::report::{Table, median};
+use report::Table;
 use serde_json::{Map, Value, json};
 
 use brokers::{Launcher, Which};
@@ -208,6 +208,15 @@ fn summary(cell: &Cell) -> Vec<Option<f64>> {
     columns(cell.row).iter().enumerate().map(figures).collect()
 }
 
+/// The middle value, or the mean of the two; `None` if there is none.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
 fn json_of(cell: &Cell) -> Value {
     let named = |figures: &[f64]| -> Map<String, Value> {
         columns(cell.row)
@@ -239,4 +248,16 @@ fn warn_of_bbr() -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
+    }
 }

@@ -5,8 +5,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use host::{Cpu, Process};
+use loadtest::workload::{Activity, Login, Messages, Pace, Part};
 use loadtest::{
-    Cpu, Engine, EngineError, Outcome, Pace, Process, Scenario, Target, Topology, Totals,
+    Engine, EngineError, Outcome, Share, Target, Topology, Totals, Workload, monotonic_ns,
 };
 use mqtt_proto::{ProtocolVersion, QoS};
 
@@ -182,7 +184,7 @@ impl Row {
         !matches!(self, Self::Shared | Self::Idle)
     }
 
-    fn scenario(self) -> Scenario {
+    fn workload(self) -> Workload {
         let (topology, qos, pace) = match self {
             Self::Pairs(qos) => (
                 Topology::Pairs { pairs: 500 },
@@ -223,16 +225,18 @@ impl Row {
                 (topology, QoS::AtMostOnce, Pace::Open { per_second: 1.0 })
             }
         };
-        Scenario {
+        let messages = Messages {
             topology,
             payload_len: 32,
             qos,
             pace,
-            background: 0,
             clean_session: true,
-            connect_rate: None,
-            version: ProtocolVersion::V3_1_1,
-            prefix: "bench".to_owned(),
+            retain: false,
+            read_rate: None,
+        };
+        Workload {
+            parts: vec![Part::new("load", Activity::Messages(messages))],
+            login: Login::new(ProtocolVersion::V3_1_1),
         }
     }
 
@@ -252,10 +256,11 @@ impl Row {
             _ => Vec::new(),
         };
         let target = Target {
-            address: broker.address,
+            addresses: vec![broker.address],
             sources,
         };
-        let engine = Engine::new(self.scenario(), target)?;
+        let workload = self.workload();
+        let engine = Engine::new(workload, Share::WHOLE, target, "bench", monotonic_ns())?;
         match self {
             Self::Idle => measure_connections(engine, &broker),
             _ => measure_messages(engine, &broker, duration),
@@ -268,7 +273,7 @@ fn measure_messages(
     broker: &Running,
     duration: Duration,
 ) -> Result<Vec<f64>, Failure> {
-    engine.connect(usize::MAX)?;
+    engine.connect(usize::MAX, |_| Ok(None))?;
     engine.load(WARM_UP, false)?;
     let before: Totals = engine.totals();
     let usage = Usage::start(broker)?;
@@ -278,8 +283,8 @@ fn measure_messages(
     engine.drain()?;
     let Outcome {
         faults,
-        delivery,
-        lag,
+        deliver,
+        due_to_sent,
         ..
     } = engine.outcome();
     let us_per_message = |time: Duration| time.as_secs_f64() * 1e6 / delivered;
@@ -288,22 +293,22 @@ fn measure_messages(
         us_per_message(spent.broker.user),
         us_per_message(spent.broker.system),
         delivered / elapsed.as_secs_f64(),
-        delivery.value_at_quantile(0.5) as f64 / 1e3,
-        delivery.value_at_quantile(0.99) as f64 / 1e3,
+        deliver.value_at_quantile(0.5) as f64 / 1e3,
+        deliver.value_at_quantile(0.99) as f64 / 1e3,
         (faults.lost + faults.stray) as f64,
         faults.duplicated as f64,
         faults.reordered as f64,
         us_per_message(spent.tool.total()),
-        lag.value_at_quantile(0.99) as f64 / 1e3,
+        due_to_sent.value_at_quantile(0.99) as f64 / 1e3,
     ])
 }
 
 fn measure_connections(mut engine: Engine, broker: &Running) -> Result<Vec<f64>, Failure> {
-    engine.connect(FEW_CONNECTIONS)?;
+    engine.connect(FEW_CONNECTIONS, |_| Ok(None))?;
     std::thread::sleep(SETTLE);
     let few = broker.process().resident_bytes()?;
     let usage = Usage::start(broker)?;
-    engine.connect(MANY_CONNECTIONS)?;
+    engine.connect(MANY_CONNECTIONS, |_| Ok(None))?;
     let (spent, elapsed) = usage.since()?;
     std::thread::sleep(SETTLE);
     let many = broker.process().resident_bytes()?;

@@ -1,16 +1,14 @@
-//! What is played: who publishes to whom, how fast, at which QoS.
+//! Who publishes to whom, over which topics, and how that is divided among workers.
 //!
 //! Invariant: each message has a known set of receivers, so that every loss can be told.
 
 use std::fmt;
 use std::ops::Range;
 
-use mqtt_proto::{ProtocolVersion, QoS};
-
-use crate::verify::Stamp;
+use serde::{Deserialize, Serialize};
 
 /// Who publishes to whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Topology {
     /// Publisher n to subscriber n, over a topic of their own.
     Pairs {
@@ -83,33 +81,47 @@ impl Topology {
         self.subscribers().saturating_add(self.publishers())
     }
 
-    /// Those who should get each message once: subscribers, or groups of them.
-    pub(crate) fn receivers(&self) -> usize {
-        match *self {
-            Self::Shared { .. } => 1,
-            _ => self.subscribers(),
-        }
-    }
-
-    /// The receiver that a subscriber is, or is a member of.
-    pub(crate) fn receiver_of(&self, subscriber: usize) -> usize {
-        match *self {
-            Self::Shared { .. } => 0,
-            _ => subscriber,
-        }
-    }
-
-    /// Whose messages a receiver should get.
+    /// Whose messages a subscriber, or the group of which it is a member, should get.
     pub(crate) fn publishers_of(&self, receiver: usize) -> Range<u32> {
         match *self {
             Self::Pairs { .. } => receiver as u32..receiver as u32 + 1,
             Self::Groups { publishers, groups } => {
                 // The first publisher whose group, rounded down, is this one.
-                let first = |group: usize| (group * publishers).div_ceil(groups) as u32;
+                let first = |group: usize| {
+                    (group as u128 * publishers as u128).div_ceil(groups as u128) as u32
+                };
                 first(receiver)..first(receiver + 1)
             }
             _ => 0..self.publishers() as u32,
         }
+    }
+
+    /// The part that worker number `index` of `of` plays. Pairs and groups stay whole.
+    pub(crate) fn slice(&self, index: usize, of: usize) -> Slice {
+        let subscribers = share(self.subscribers(), index, of);
+        let publishers = match *self {
+            Self::Groups { .. } if subscribers.is_empty() => {
+                let start = match subscribers.start {
+                    0 => 0,
+                    after => self.publishers_of(after - 1).end as usize,
+                };
+                start..start
+            }
+            Self::Groups { .. } => {
+                let first = self.publishers_of(subscribers.start).start as usize;
+                first..self.publishers_of(subscribers.end - 1).end as usize
+            }
+            _ => share(self.publishers(), index, of),
+        };
+        Slice {
+            subscribers,
+            publishers,
+        }
+    }
+
+    /// Whether a slice has all publishers of its subscribers, and the other way round.
+    pub(crate) fn keeps_together(&self) -> bool {
+        matches!(self, Self::Pairs { .. } | Self::Groups { .. })
     }
 
     /// Receivers of each message.
@@ -126,7 +138,8 @@ impl Topology {
     pub(crate) fn topic(&self, prefix: &str, publisher: usize) -> String {
         match *self {
             Self::Groups { publishers, groups } => {
-                format!("{prefix}/{}/{publisher}", publisher * groups / publishers)
+                let group = publisher as u128 * groups as u128 / publishers as u128;
+                format!("{prefix}/{group}/{publisher}")
             }
             _ => format!("{prefix}/{publisher}"),
         }
@@ -144,6 +157,19 @@ impl Topology {
             Self::Shared { .. } => format!("$share/group/{prefix}/+"),
         }
     }
+}
+
+/// What one worker plays of a topology, by the numbers of the whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Slice {
+    pub(crate) subscribers: Range<usize>,
+    pub(crate) publishers: Range<usize>,
+}
+
+/// The `index`-th of `of` about equal shares of `0..count`.
+pub(crate) fn share(count: usize, index: usize, of: usize) -> Range<usize> {
+    let bound = |index: usize| (count as u128 * index as u128 / of as u128) as usize;
+    bound(index)..bound(index + 1)
 }
 
 impl fmt::Display for Topology {
@@ -164,107 +190,6 @@ impl fmt::Display for Topology {
             }
             Self::Idle { connections } => write!(f, "{connections} idle connections"),
         }
-    }
-}
-
-/// How fast messages are sent.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Pace {
-    /// At this many messages per second of all publishers together, whatever the broker does.
-    Open {
-        /// Above 0.
-        per_second: f64,
-    },
-    /// As fast as the broker delivers: each publisher has at most this many messages under way, which
-    /// means neither delivered (to one receiver) nor, above QoS 0, acknowledged.
-    Closed {
-        /// Above 0.
-        window: u16,
-    },
-}
-
-/// A load.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Scenario {
-    /// Who publishes to whom.
-    pub topology: Topology,
-    /// Connections beside those, without subscription or traffic.
-    pub background: usize,
-    /// Bytes of each payload, at least [`Stamp::LEN`].
-    pub payload_len: usize,
-    /// Of publishing and of subscriptions.
-    pub qos: QoS,
-    /// Whether the sessions of the subscribers end with their connections. Other clients have nothing
-    /// to keep, and their sessions always do.
-    pub clean_session: bool,
-    /// How fast.
-    pub pace: Pace,
-    /// Connections opened per second, above 0; as fast as the broker accepts them if `None`.
-    pub connect_rate: Option<f64>,
-    /// Protocol version of all connections.
-    pub version: ProtocolVersion,
-    /// First level of all topics, and start of all client identifiers: what keeps two runs apart.
-    pub prefix: String,
-}
-
-/// Why a scenario cannot be played.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScenarioError {
-    /// The payload has no room for a stamp.
-    PayloadTooShort,
-    /// No rate, or a window of 0.
-    NoPace,
-    /// A closed loop without subscribers, whose windows nothing would ever empty.
-    NoReceivers,
-    /// Connections would be numbered beyond 32 bits.
-    TooManyConnections,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PayloadTooShort => write!(f, "a payload needs at least {} bytes", Stamp::LEN),
-            Self::NoPace => f.write_str("the rate, or the window, must be above 0"),
-            Self::NoReceivers => f.write_str("a closed loop needs subscribers"),
-            Self::TooManyConnections => f.write_str("too many connections"),
-        }
-    }
-}
-
-impl std::error::Error for ScenarioError {}
-
-impl Scenario {
-    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
-        let rate_is_right = |rate: f64| rate > 0.0 && rate.is_finite();
-        if self.topology.publishers() > 0 {
-            if self.payload_len < Stamp::LEN {
-                return Err(ScenarioError::PayloadTooShort);
-            }
-            let moves = match self.pace {
-                Pace::Open { per_second } => rate_is_right(per_second),
-                Pace::Closed { window } => window > 0,
-            };
-            if !moves {
-                return Err(ScenarioError::NoPace);
-            }
-            let is_closed = matches!(self.pace, Pace::Closed { .. });
-            if is_closed && self.topology.subscribers() == 0 {
-                return Err(ScenarioError::NoReceivers);
-            }
-        }
-        if !self.connect_rate.is_none_or(rate_is_right) {
-            return Err(ScenarioError::NoPace);
-        }
-        if self.connections() >= u32::MAX as usize {
-            return Err(ScenarioError::TooManyConnections);
-        }
-        Ok(())
-    }
-
-    /// Connections of all kinds.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.topology.connections().saturating_add(self.background)
     }
 }
 
@@ -294,22 +219,42 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_needs_somebody_who_receives() {
-        let mut scenario = Scenario {
-            topology: Topology::FanIn { publishers: 1 },
-            background: 0,
-            payload_len: 16,
-            qos: QoS::AtMostOnce,
-            clean_session: true,
-            pace: Pace::Closed { window: 1 },
-            connect_rate: None,
-            version: ProtocolVersion::V5,
-            prefix: String::new(),
-        };
-        assert_eq!(scenario.check(), Err(ScenarioError::NoReceivers));
-        scenario.pace = Pace::Open { per_second: 1.0 };
-        assert_eq!(scenario.check(), Ok(()));
-        scenario.connect_rate = Some(0.0);
-        assert_eq!(scenario.check(), Err(ScenarioError::NoPace));
+    fn slices_are_disjoint_and_together_the_whole() {
+        for topology in [
+            Topology::Pairs { pairs: 10 },
+            Topology::FanOut {
+                publishers: 1,
+                subscribers: 7,
+            },
+            Topology::Shared {
+                publishers: 10,
+                members: 2,
+            },
+            Topology::FanIn { publishers: 4 },
+            Topology::Groups {
+                publishers: 11,
+                groups: 3,
+            },
+            Topology::Idle { connections: 5 },
+        ] {
+            for of in 1..=5 {
+                let (mut subscribers, mut publishers) = (0, 0);
+                for index in 0..of {
+                    let slice = topology.slice(index, of);
+                    assert_eq!(slice.subscribers.start, subscribers, "{topology} {of}");
+                    assert_eq!(slice.publishers.start, publishers, "{topology} {of}");
+                    (subscribers, publishers) = (slice.subscribers.end, slice.publishers.end);
+                    if topology.keeps_together() {
+                        for subscriber in slice.subscribers {
+                            let publishers = topology.publishers_of(subscriber);
+                            assert!(slice.publishers.start <= publishers.start as usize);
+                            assert!(slice.publishers.end >= publishers.end as usize);
+                        }
+                    }
+                }
+                assert_eq!(subscribers, topology.subscribers(), "{topology} {of}");
+                assert_eq!(publishers, topology.publishers(), "{topology} {of}");
+            }
+        }
     }
 }

@@ -1,0 +1,71 @@
+//! `heraldmq bench agent`, and the worker that it and `run` start.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use loadtest::agent::Agent;
+use loadtest::{raise_descriptor_limit, worker};
+use signal_hook::consts::SIGINT;
+
+use crate::failure::{Failure, complain};
+
+/// What makes a process a worker.
+pub(super) const WORKER: [&str; 2] = ["bench", "worker"];
+
+/// Start workers on this machine for coordinators on others.
+///
+/// Whoever knows the token can send load from here to anywhere, so an agent that others can reach
+/// needs one. It travels unencrypted.
+#[derive(clap::Args)]
+pub(super) struct Serve {
+    /// Where coordinators connect to.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9123")]
+    listen: SocketAddr,
+    /// What coordinators have to say with --token.
+    #[arg(
+        long,
+        env = "HERALDMQ_BENCH_TOKEN",
+        hide_env_values = true,
+        default_value = ""
+    )]
+    token: String,
+    /// Workers at a time.
+    #[arg(long, default_value_t = 64)]
+    max_workers: usize,
+}
+
+impl Serve {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        if self.token.is_empty() && !self.listen.ip().is_loopback() {
+            let message =
+                "an agent that others can reach needs a --token (or HERALDMQ_BENCH_TOKEN)";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let failed = |error: io::Error| Failure::Runtime(format!("{}: {error}", self.listen));
+        let program = std::env::current_exe().map_err(failed)?;
+        let listener = TcpListener::bind(self.listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        complain(&format!("agent ready on {address}"));
+        let agent = Agent {
+            token: self.token.clone(),
+            workers: self.max_workers,
+            program,
+            arguments: WORKER.map(str::to_owned).to_vec(),
+        };
+        agent
+            .serve(&listener, |peer, said| complain(&format!("{peer}: {said}")))
+            .map_err(failed)
+    }
+}
+
+/// Is a worker on standard input and output.
+pub(super) fn work() -> Result<(), Failure> {
+    // Ctrl-C goes to all processes of a terminal; workers end in order when their coordinator is gone.
+    let ignored = Arc::new(AtomicBool::new(false));
+    let failed = |error: io::Error| Failure::Runtime(format!("worker: {error}"));
+    signal_hook::flag::register(SIGINT, ignored).map_err(failed)?;
+    raise_descriptor_limit();
+    worker::run(io::stdin(), io::stdout().lock()).map_err(failed)
+}

@@ -1,0 +1,81 @@
+//! The files that records are kept in.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use report::Record;
+
+use crate::failure::Failure;
+
+/// Where the records of a run go.
+#[derive(clap::Args, Clone)]
+pub(super) struct Outputs {
+    /// Also write all figures and histograms here.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also write a report with charts here: one page that opens offline.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write the figures of each second here.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Files that can be written to.
+pub(super) struct Opened<'a> {
+    json: Option<(File, &'a Path)>,
+    html: Option<(File, &'a Path)>,
+    csv: Option<(File, &'a Path)>,
+}
+
+impl Outputs {
+    /// Opens all of them. First: a run is too long to find out afterwards that its figures cannot be kept.
+    pub(super) fn open(&self) -> Result<Opened<'_>, Failure> {
+        Ok(Opened {
+            json: create(self.json.as_deref())?,
+            html: create(self.html.as_deref())?,
+            csv: create(self.csv.as_deref())?,
+        })
+    }
+}
+
+fn create(path: Option<&Path>) -> Result<Option<(File, &Path)>, Failure> {
+    let created = path.map(|path| match File::create(path) {
+        Ok(file) => Ok((file, path)),
+        Err(error) => Err(named(path, &error)),
+    });
+    created.transpose()
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Runtime(format!("{}: {error}", path.display()))
+}
+
+impl Opened<'_> {
+    /// Writes all that are wanted. A CSV has the samples of one run.
+    pub(super) fn write(&mut self, title: &str, records: &[Record]) -> Result<(), Failure> {
+        let fill = |file: &mut Option<(File, &Path)>, content: &dyn Fn() -> String| match file {
+            Some((file, path)) => {
+                let written = file.write_all(content().as_bytes());
+                written.map_err(|error| named(path, &error))
+            }
+            None => Ok(()),
+        };
+        fill(&mut self.json, &|| report::records_to_json(records))?;
+        fill(&mut self.html, &|| report::page(title, records))?;
+        let samples = || records.iter().map(report::samples_csv).collect();
+        fill(&mut self.csv, &samples)
+    }
+}
+
+/// The records of a file that an earlier run wrote.
+pub(super) fn read_records(path: &Path) -> Result<Vec<Record>, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| named(path, &error))?;
+    report::records_from_json(&text).map_err(|error| named(path, &error))
+}
+
+/// Writes a whole file.
+pub(super) fn write_file(path: &Path, content: &str) -> Result<(), Failure> {
+    fs::write(path, content).map_err(|error| named(path, &error))
+}

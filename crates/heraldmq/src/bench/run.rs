@@ -1,0 +1,326 @@
+//! `heraldmq bench run`: from a command line to a record.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use loadtest::workload::Login;
+use loadtest::{
+    Crew, Criteria, Observer, Plan, Recruit, Search, SearchSettings, Settings, Title, Workload,
+    most_connections, play,
+};
+use mqtt_proto::ProtocolVersion;
+use report::{Record, Setting};
+
+use super::agent::WORKER;
+use super::outputs::Outputs;
+use super::scenario::{Chosen, scale_line};
+use super::systems::{self, Watched};
+use super::target;
+use crate::failure::{Failure, complain};
+
+/// A scenario, where to, and what to do with the figures.
+#[derive(clap::Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// The broker's listeners; publishers and subscribers are spread over all of them.
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', required = true, value_parser = target::parse)]
+    target: Vec<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// Search the highest rate that holds, such as 'p99<20ms,loss=0'.
+    ///
+    /// Figures: mean, p50, p95, p99, p999, max (also of connect, subscribe, ack and deliver:
+    /// ack.p99), loss, duplicated, reordered, stray, disconnects, cpu, memory, rate.
+    #[arg(long, value_name = "CRITERIA")]
+    find_max: Option<Criteria>,
+}
+
+/// How to run, whatever the scenario.
+#[derive(clap::Args, Clone)]
+pub(super) struct How {
+    /// How long to measure.
+    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    pub(super) duration: Duration,
+    /// Load before the measurement.
+    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    pub(super) warm_up: Duration,
+    #[command(flatten)]
+    pub(super) watched: Watched,
+    /// Processes that make the load, each on one core; with --agent, on each agent. As many as the
+    /// connections need, if not given.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) workers: Option<u16>,
+    /// Let agents (`heraldmq bench agent`) on these machines make the load.
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = target::parse)]
+    pub(super) agent: Vec<String>,
+    /// What the agents want to hear.
+    #[arg(
+        long,
+        env = "HERALDMQ_BENCH_TOKEN",
+        hide_env_values = true,
+        default_value = ""
+    )]
+    pub(super) token: String,
+    /// Protocol version of all connections: 3.1, 3.1.1 or 5.0.
+    #[arg(long, default_value = "5.0", value_parser = parse_version)]
+    pub(super) protocol: ProtocolVersion,
+    /// Keep alive of all connections in seconds; 0 for none.
+    #[arg(long, default_value_t = 0)]
+    pub(super) keep_alive: u16,
+    /// User name of all connections.
+    #[arg(long)]
+    pub(super) username: Option<String>,
+    /// Password of all connections.
+    #[arg(long, env = "HERALDMQ_BENCH_PASSWORD", hide_env_values = true)]
+    pub(super) password: Option<String>,
+    /// What the run is called in reports; the broker's name, for example.
+    #[arg(long, value_name = "NAME")]
+    pub(super) label: Option<String>,
+}
+
+/// Everything that is known of a run before it begins.
+#[derive(Clone)]
+pub(super) struct Request<'a> {
+    pub(super) scenario: String,
+    pub(super) reading: String,
+    pub(super) workload: Workload,
+    pub(super) plan: Option<Plan>,
+    /// The size that would fit by its own, to tell one who asked for too much.
+    pub(super) scale: f64,
+    pub(super) targets: &'a [String],
+    pub(super) how: &'a How,
+}
+
+impl Run {
+    pub(super) fn run(&self) -> Result<String, Failure> {
+        let request = self.request()?;
+        let mut outputs = self.outputs.open()?;
+        let records = match &self.find_max {
+            None => vec![request.record(&mut ())?],
+            Some(criteria) => find_max(&request, criteria)?,
+        };
+        let Some(last) = records.last() else {
+            return Err(Failure::Runtime("no rate was tried".to_owned()));
+        };
+        outputs.write(&last.scenario, &records)?;
+        for warning in &last.warnings {
+            complain(&format!("warning: {warning}"));
+        }
+        let Record {
+            scenario, reading, ..
+        } = last;
+        Ok(format!("{scenario}: {reading}\n\n{}", last.summary()))
+    }
+
+    fn request(&self) -> Result<Request<'_>, Failure> {
+        let chosen = &self.chosen;
+        let plan = chosen.plan()?;
+        let mut reading = plan.reading();
+        if chosen.is_scaled() {
+            reading += &format!("; scaled: {}", scale_line(chosen));
+        }
+        Ok(Request {
+            scenario: plan.to_string(),
+            reading,
+            workload: plan.workload(self.how.login()),
+            plan: Some(plan),
+            scale: chosen.scale.value,
+            targets: &self.target,
+            how: &self.how,
+        })
+    }
+}
+
+impl How {
+    pub(super) fn login(&self) -> Login {
+        Login {
+            keep_alive_s: self.keep_alive,
+            username: self.username.clone(),
+            password: self.password.clone(),
+            ..Login::new(self.protocol)
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Plays it once.
+    pub(super) fn record(&self, observer: &mut dyn Observer) -> Result<Record, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::Runtime(format!("{}: {error}", self.targets.join(",")))
+        };
+        let addresses = target::resolve(self.targets)?;
+        let recruits = self.recruits()?;
+        let settings = self.settings(addresses, recruits.len());
+        let is_loopback = addresses_are_loopback(&settings);
+        let mut systems = self.how.watched.open(is_loopback)?;
+        let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
+        let started_at = SystemTime::now();
+        let played = play(crew, &settings, &mut systems, observer).map_err(|e| failed(&e))?;
+        let title = self.title(started_at, recruits.len());
+        Ok(played.record(&self.workload, title))
+    }
+
+    /// Who makes the load.
+    fn recruits(&self) -> Result<Vec<Recruit>, Failure> {
+        let how = self.how;
+        let connections = self.workload.connections();
+        let fitting = most_connections();
+        let machines = how.agent.len().max(1);
+        let needed = connections.div_ceil(fitting).div_ceil(machines).max(1);
+        let workers = how.workers.map_or(needed, usize::from);
+        if workers > usize::from(u16::MAX) || needed > workers {
+            let divisor = needed.div_ceil(workers.min(8)) as f64 / self.scale;
+            return Err(Failure::Runtime(format!(
+                "{connections} connections are wanted, but {} workers with at most {fitting} each (ulimit \
+                 -n) hold fewer; use more --workers, or --scale 1/{}",
+                workers * machines,
+                divisor.ceil()
+            )));
+        }
+        if how.agent.is_empty() {
+            let program = std::env::current_exe().map_err(|e| Failure::Runtime(e.to_string()))?;
+            let arguments = WORKER.map(str::to_owned).to_vec();
+            return Ok(vec![Recruit::Process { program, arguments }; workers]);
+        }
+        let agents = how.agent.iter().map(|address| Recruit::Agent {
+            address: address.clone(),
+            token: how.token.clone(),
+        });
+        Ok(agents
+            .flat_map(|agent| std::iter::repeat_n(agent, workers))
+            .collect())
+    }
+
+    fn settings(&self, addresses: Vec<SocketAddr>, workers: usize) -> Settings {
+        let connections = self.workload.connections();
+        // Runs at the same time or one after another must not see each other's messages.
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Settings {
+            workload: self.workload.clone(),
+            sources: target::sources(&addresses, connections, workers),
+            addresses,
+            warm_up: self.how.warm_up,
+            duration: self.how.duration,
+            prefix: format!("bench-{:x}-{:x}", std::process::id(), now.as_millis()),
+        }
+    }
+
+    fn title(&self, started_at: SystemTime, workers: usize) -> Title {
+        let how = self.how;
+        let mut settings = vec![
+            setting("target", self.targets.join(", ")),
+            setting("protocol", version_name(how.protocol)),
+            setting("warm-up", humantime::format_duration(how.warm_up)),
+            setting("duration", humantime::format_duration(how.duration)),
+            setting("workers", workers),
+        ];
+        if !how.agent.is_empty() {
+            settings.push(setting("agents", how.agent.join(", ")));
+        }
+        if how.keep_alive > 0 {
+            settings.push(setting("keep alive", format!("{} s", how.keep_alive)));
+        }
+        if let Some(plan) = &self.plan {
+            settings.extend(plan_settings(plan));
+        }
+        Title {
+            scenario: self.scenario.clone(),
+            label: how.label.clone().unwrap_or_else(|| self.targets.join(", ")),
+            reading: self.reading.clone(),
+            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            settings,
+            machine: systems::machine(),
+            plan: self.plan.clone(),
+        }
+    }
+}
+
+fn addresses_are_loopback(settings: &Settings) -> bool {
+    settings.addresses.iter().all(|a| a.ip().is_loopback())
+}
+
+fn setting(name: &str, value: impl ToString) -> Setting {
+    Setting {
+        name: name.to_owned(),
+        value: value.to_string(),
+    }
+}
+
+fn plan_settings(plan: &Plan) -> Vec<Setting> {
+    let mut settings = vec![setting("connections", plan.connections())];
+    if plan.rate > 0.0 {
+        settings.extend([
+            setting("rate per publisher", format!("{} msg/s", plan.rate)),
+            setting("payload", format!("{} bytes", plan.payload_len)),
+            setting("QoS", plan.qos.as_u8()),
+        ]);
+    }
+    settings
+}
+
+/// Runs at one rate after another; the records of all, the best last.
+fn find_max(request: &Request<'_>, criteria: &Criteria) -> Result<Vec<Record>, Failure> {
+    let mut search = Search::new(SearchSettings::default())
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut records: Vec<(f64, bool, Record)> = Vec::new();
+    while let Some(factor) = search.next_probe() {
+        let mut probe = request.clone();
+        probe.workload = request.workload.at_rate(factor);
+        let asked = probe.workload.asked_per_second().unwrap_or(0.0);
+        let mut record = probe.record(&mut ())?;
+        let verdict = criteria.judge(&record);
+        let outcome = match verdict.broken.as_slice() {
+            [] => "holds".to_owned(),
+            broken => broken.join("; "),
+        };
+        complain(&format!("{asked:.0} msg/s: {outcome}"));
+        record.settings.push(setting("criteria", criteria));
+        record.label = format!("{} at {asked:.0} msg/s", record.label);
+        records.push((factor, verdict.holds, record));
+        search.tell(factor, verdict.holds);
+    }
+    let result = search.result();
+    let Some(best) = result.highest_that_held else {
+        let message = format!("{criteria} holds at no rate that was tried");
+        return Err(Failure::Runtime(message));
+    };
+    if !result.confirmed {
+        complain("warning: the highest rate held once, and was not confirmed by a second run");
+    }
+    // The last run at the best rate ends the list.
+    records.sort_by(|(one, held, _), (other, also_held, _)| {
+        let rank = |factor: f64, held: bool| (factor == best && held, factor);
+        rank(*one, *held)
+            .partial_cmp(&rank(*other, *also_held))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    Ok(records.into_iter().map(|(_, _, record)| record).collect())
+}
+
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        return Err("must be above 0".to_owned());
+    }
+    Ok(duration)
+}
+
+fn parse_version(text: &str) -> Result<ProtocolVersion, &'static str> {
+    match text {
+        "3.1" => Ok(ProtocolVersion::V3_1),
+        "3.1.1" => Ok(ProtocolVersion::V3_1_1),
+        "5" | "5.0" => Ok(ProtocolVersion::V5),
+        _ => Err("expected 3.1, 3.1.1 or 5.0"),
+    }
+}
+
+fn version_name(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::V3_1 => "MQTT 3.1",
+        ProtocolVersion::V3_1_1 => "MQTT 3.1.1",
+        ProtocolVersion::V5 => "MQTT 5.0",
+    }
+}

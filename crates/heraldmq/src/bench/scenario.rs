@@ -1,0 +1,231 @@
+//! Scenarios by name: choosing one and its size, listing them, and saying how a name is read.
+
+use std::{fmt, str::FromStr};
+
+use loadtest::{Plan, Published, published};
+use report::Table;
+
+use crate::failure::Failure;
+
+/// A scenario and its size.
+#[derive(clap::Args)]
+pub(super) struct Chosen {
+    /// The scenario's name in its report, as `heraldmq bench list` shows it, or a workload file (.yml).
+    #[arg(value_name = "SCENARIO")]
+    pub(super) name: String,
+    /// Connections, as a share of the report's.
+    #[arg(long, value_name = "1/N", default_value = "1")]
+    pub(super) scale: Share,
+    /// Messages per second of each publisher, as a share of the report's; connects per second too.
+    #[arg(long, value_name = "1/N", default_value = "1")]
+    pub(super) rate_scale: Share,
+}
+
+/// A part of a whole, above 0 and at most 1, as it was written.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Share {
+    text: String,
+    pub(super) value: f64,
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let value = match text.split_once('/') {
+            Some((part, whole)) => part
+                .parse()
+                .ok()
+                .zip(whole.parse().ok())
+                .map(|(part, whole): (f64, f64)| part / whole),
+            None => text.parse().ok(),
+        };
+        let value = value.filter(|&value| value > 0.0 && value <= 1.0);
+        let value = value.ok_or("expected a share such as 1/100 or 0.01, above 0 and at most 1")?;
+        let text = text.to_owned();
+        Ok(Self { text, value })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Chosen {
+    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+        let plan = self.name.parse::<Plan>();
+        let plan = plan.map_err(|error| Failure::Usage(format!("{}: {error}", self.name)))?;
+        Ok(plan.scaled(self.scale.value, self.rate_scale.value))
+    }
+
+    pub(super) fn is_scaled(&self) -> bool {
+        self.scale.value < 1.0 || self.rate_scale.value < 1.0
+    }
+}
+
+pub(super) fn list() -> String {
+    let mut text = String::new();
+    let mut rows = published();
+    while let Some(first) = rows.first() {
+        let same = |row: &Published| (row.source, row.product) == (first.source, first.product);
+        let (of_report, others) =
+            rows.split_at(rows.iter().position(|row| !same(row)).unwrap_or(rows.len()));
+        rows = others;
+        let mut table = Table::new([
+            "scenario",
+            "section",
+            "connections",
+            "asked msg/s",
+            "total msg/s",
+            "mean ms",
+            "p99 ms",
+            "CPU %",
+            "memory GB",
+        ]);
+        for row in of_report {
+            let Some(plan) = Plan::of_row(row) else {
+                continue;
+            };
+            // The report's own name, unless it means two scenarios.
+            let name = match row.scenario.parse::<Plan>() {
+                Ok(_) => row.scenario.to_owned(),
+                Err(_) => plan.to_string(),
+            };
+            let connections = row.connections.unwrap_or_else(|| plan.connections());
+            table.row([
+                name,
+                row.section.to_owned(),
+                connections.to_string(),
+                format!("{:.0}", plan.total_per_second()),
+                figure(row.total_per_second),
+                figure(row.mean_ms),
+                figure(row.p99_ms),
+                figure(row.cpu_percent),
+                row.memory_gb.to_owned(),
+            ]);
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!(
+            "{} {}, {}\n{table}",
+            first.product, first.version, first.source
+        );
+    }
+    text
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+pub(super) fn describe(plan: &Plan, chosen: &Chosen) -> String {
+    let sessions = if plan.clean_session {
+        "clean"
+    } else {
+        "persistent (of subscribers)"
+    };
+    let connect_rate = plan.connect_rate.map_or_else(
+        || "as the broker accepts".to_owned(),
+        |rate| format!("{rate}/s"),
+    );
+    let mut lines = vec![
+        ("scenario", plan.to_string()),
+        ("report", plan.source.to_string()),
+        ("topology", plan.topology.to_string()),
+        ("publishers", plan.topology.publishers().to_string()),
+        ("subscribers", plan.topology.subscribers().to_string()),
+        ("background", format!("{} connections", plan.background)),
+        ("connections", plan.connections().to_string()),
+        ("connect rate", connect_rate),
+    ];
+    if plan.topology.publishers() > 0 {
+        lines.extend([
+            ("rate", format!("{} msg/s per publisher", plan.rate)),
+            ("sent", format!("{:.0} msg/s", plan.sent_per_second())),
+            ("total", format!("{:.0} msg/s", plan.total_per_second())),
+            ("payload", format!("{} bytes", plan.payload_len)),
+            ("QoS", plan.qos.as_u8().to_string()),
+        ]);
+    }
+    lines.extend([
+        ("sessions", sessions.to_owned()),
+        ("nodes", plan.nodes.to_string()),
+    ]);
+    if let Some(voters) = plan.voters {
+        lines.push(("voters", voters.to_string()));
+    }
+    if chosen.is_scaled() {
+        lines.push(("scale", scale_line(chosen)));
+    }
+    lines.push(("published", plan.published.map_or_else(none, figures)));
+    lines
+        .iter()
+        .map(|(name, value)| format!("{name:13} {value}\n"))
+        .collect()
+}
+
+fn none() -> String {
+    "nothing under this name".to_owned()
+}
+
+/// The published figures in a line.
+fn figures(row: &'static Published) -> String {
+    let number = |name: &str, value: Option<f64>, unit: &str| {
+        value.map(|value| format!("{name}{value}{unit}"))
+    };
+    let memory = (!row.memory_gb.is_empty()).then(|| format!("memory {} GB", row.memory_gb));
+    let figures = [
+        number("", row.total_per_second, " msg/s"),
+        number("mean ", row.mean_ms, " ms"),
+        number("p99 ", row.p99_ms, " ms"),
+        number("CPU ", row.cpu_percent, " %"),
+        memory,
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    if figures.is_empty() {
+        return "no figures".to_owned();
+    }
+    format!("{} ({} {})", figures.join(", "), row.product, row.version)
+}
+
+pub(super) fn scale_line(chosen: &Chosen) -> String {
+    format!(
+        "connections {} and rates {} of the report's",
+        chosen.scale, chosen.rate_scale
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_fractions_or_decimals_up_to_the_whole() {
+        let value = |text: &str| text.parse::<Share>().map(|share| share.value);
+        assert_eq!(value("1/100"), Ok(0.01));
+        assert_eq!(value("0.25"), Ok(0.25));
+        assert_eq!(value("1"), Ok(1.0));
+        for wrong in ["", "0", "2", "3/2", "1/0", "-1/2", "0/0", "x", "1/", "nan"] {
+            assert!(value(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_list_has_each_row_of_the_reports_and_every_name_is_read() {
+        let text = list();
+        let names = text
+            .lines()
+            .filter(|line| line.contains("_qos") || line.contains("qos") && line.contains("-p"))
+            .map(|line| line.split_whitespace().next().unwrap_or_default());
+        let mut count = 0;
+        for name in names {
+            assert!(name.parse::<Plan>().is_ok(), "{name}");
+            count += 1;
+        }
+        // Besides these: two of idle connections and TBMQ's.
+        assert_eq!(count + 3, published().len());
+    }
+}

@@ -1,0 +1,304 @@
+//! The workers of a run: where they come from, and how a coordinator hears from all of them.
+//!
+//! Invariant: a worker that closes its connection or falls silent is noticed, and named.
+//!
+//! Deliberately absent: what is said; `coordinator.rs` knows.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fmt, process};
+
+use crate::agent;
+use crate::protocol::{Command, Report, read, write};
+
+/// How long an agent may take to accept a connection.
+const REACH: Duration = Duration::from_secs(5);
+
+/// How long a worker may be silent while it should tick every second.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Where a worker comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recruit {
+    /// A process of this machine that runs [`crate::worker::run`] on its standard input and output.
+    Process {
+        /// The program.
+        program: PathBuf,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+    /// A process that an agent starts on its machine.
+    Agent {
+        /// Host and port of the agent.
+        address: String,
+        /// What the agent wants to hear.
+        token: String,
+    },
+}
+
+/// Why a crew cannot do its work.
+#[derive(Debug)]
+pub enum CrewError {
+    /// A worker could not be had.
+    Recruit(String, io::Error),
+    /// A worker closed its connection, or said what makes no sense.
+    Lost(String, io::Error),
+    /// A worker says nothing any more.
+    Silent(String, Duration),
+    /// A worker could not go on; what it said.
+    Failed(String, String),
+    /// A worker is of another version, which it told.
+    Version(String, String),
+}
+
+impl fmt::Display for CrewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recruit(worker, error) => write!(f, "{worker} cannot be had: {error}"),
+            Self::Lost(worker, error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "{worker} is dead: it closed its connection")
+            }
+            Self::Lost(worker, error) => write!(f, "{worker} is lost: {error}"),
+            Self::Silent(worker, time) => {
+                write!(
+                    f,
+                    "{worker} is dead or stopped: silent for {} s",
+                    time.as_secs()
+                )
+            }
+            // One of several says so, but mostly it is about the broker.
+            Self::Failed(worker, message) => write!(f, "{worker}: {message}"),
+            Self::Version(worker, version) => {
+                write!(f, "{worker} is of another version: {version}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CrewError {}
+
+struct Member {
+    name: String,
+    /// `None` once nothing more is to be said.
+    output: Option<Box<dyn Write + Send>>,
+    child: Option<Child>,
+    /// Whether its clock may differ from this machine's.
+    is_remote: bool,
+    heard: Instant,
+}
+
+/// Workers, ready to be told what to do.
+pub struct Crew {
+    members: Vec<Member>,
+    reports: Receiver<(usize, io::Result<Report>)>,
+    sender: Sender<(usize, io::Result<Report>)>,
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.members.iter().map(|member| &member.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Crew {
+    /// Gets all workers.
+    ///
+    /// # Errors
+    /// One cannot be had; those that were are let go.
+    pub fn recruit(recruits: &[Recruit]) -> Result<Self, CrewError> {
+        let mut crew = Self::empty();
+        for recruit in recruits {
+            match recruit {
+                Recruit::Process { program, arguments } => crew.spawn(program, arguments)?,
+                Recruit::Agent { address, token } => crew.reach(address, token)?,
+            }
+        }
+        Ok(crew)
+    }
+
+    pub(crate) fn empty() -> Self {
+        let (sender, reports) = mpsc::channel();
+        Self {
+            members: Vec::new(),
+            reports,
+            sender,
+        }
+    }
+
+    fn spawn(&mut self, program: &PathBuf, arguments: &[String]) -> Result<(), CrewError> {
+        let name = format!("worker {}", self.members.len());
+        let mut child = process::Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| CrewError::Recruit(name.clone(), error))?;
+        if let (Some(input), Some(output)) = (child.stdout.take(), child.stdin.take()) {
+            self.add(name, input, output, false);
+        }
+        if let Some(member) = self.members.last_mut() {
+            member.child = Some(child);
+        }
+        Ok(())
+    }
+
+    fn reach(&mut self, address: &str, token: &str) -> Result<(), CrewError> {
+        let name = format!("agent {address}, worker {}", self.members.len());
+        let reached = reach(address, token);
+        let stream = reached.map_err(|error| CrewError::Recruit(name.clone(), error))?;
+        let output = stream
+            .get_ref()
+            .try_clone()
+            .map_err(|error| CrewError::Recruit(name.clone(), error))?;
+        self.add(name, stream, output, true);
+        Ok(())
+    }
+
+    /// Adds a worker that is at the other end of `input` and `output`.
+    pub(crate) fn add(
+        &mut self,
+        name: String,
+        input: impl Read + Send + 'static,
+        output: impl Write + Send + 'static,
+        is_remote: bool,
+    ) {
+        let (index, sender) = (self.members.len(), self.sender.clone());
+        thread::spawn(move || {
+            let mut input = BufReader::new(input);
+            loop {
+                let report = read(&mut input);
+                let is_last = report.is_err();
+                if sender.send((index, report)).is_err() || is_last {
+                    break;
+                }
+            }
+        });
+        self.members.push(Member {
+            name,
+            output: Some(Box::new(BufWriter::new(output))),
+            child: None,
+            is_remote,
+            heard: Instant::now(),
+        });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn is_remote(&self, index: usize) -> bool {
+        self.members[index].is_remote
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        &self.members[index].name
+    }
+
+    pub(crate) fn tell(&mut self, index: usize, command: &Command) -> Result<(), CrewError> {
+        let member = &mut self.members[index];
+        member.heard = Instant::now();
+        let told = match &mut member.output {
+            Some(output) => write(output, command),
+            None => Ok(()),
+        };
+        told.map_err(|error| self.explain(index, error))
+    }
+
+    pub(crate) fn tell_all(&mut self, command: &Command) -> Result<(), CrewError> {
+        (0..self.members.len()).try_for_each(|index| self.tell(index, command))
+    }
+
+    /// The next report of any worker; `None` if there is none until `deadline`.
+    ///
+    /// # Errors
+    /// A worker is lost, is silent for too long, or reports a failure.
+    pub(crate) fn hear(&mut self, deadline: Instant) -> Result<Option<(usize, Report)>, CrewError> {
+        loop {
+            let now = Instant::now();
+            let silent = self.members.iter().min_by_key(|member| member.heard);
+            if let Some(silent) = silent.filter(|member| now >= member.heard + SILENCE) {
+                return Err(CrewError::Silent(silent.name.clone(), now - silent.heard));
+            }
+            let patience = silent.map_or(deadline, |member| member.heard + SILENCE);
+            let until = deadline.min(patience);
+            match self
+                .reports
+                .recv_timeout(until.saturating_duration_since(now))
+            {
+                Ok((index, Ok(report))) => {
+                    self.members[index].heard = Instant::now();
+                    if let Report::Failed(message) = report {
+                        return Err(CrewError::Failed(self.members[index].name.clone(), message));
+                    }
+                    return Ok(Some((index, report)));
+                }
+                Ok((index, Err(error))) => return Err(self.explain(index, error)),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => return Ok(None),
+                // This crew holds a sender, so they are never all gone.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// What a worker said last tells more than that its pipe broke.
+    fn explain(&self, index: usize, error: io::Error) -> CrewError {
+        let name = self.members[index].name.clone();
+        while let Ok((_, report)) = self.reports.recv_timeout(Duration::from_millis(100)) {
+            if let Ok(Report::Failed(message)) = report {
+                return CrewError::Failed(name, message);
+            }
+        }
+        CrewError::Lost(name, error)
+    }
+}
+
+impl Drop for Crew {
+    /// Workers end when their coordinator is gone.
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            member.output = None;
+        }
+        for child in self.members.iter_mut().filter_map(|m| m.child.as_mut()) {
+            let deadline = Instant::now() + REACH;
+            // They take leave of the broker first; one that hangs is not waited for.
+            while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+                if Instant::now() >= deadline {
+                    let _ = child.kill().and_then(|()| child.wait());
+                    break;
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// A connection to an agent that has let us in.
+fn reach(address: &str, token: &str) -> io::Result<BufReader<TcpStream>> {
+    let mut addresses = address.to_socket_addrs()?;
+    let first = addresses
+        .next()
+        .ok_or_else(|| io::Error::other("has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&first, REACH)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(REACH))?;
+    agent::ask(&mut stream, token)?;
+    let mut stream = BufReader::new(stream);
+    let mut answer = String::new();
+    stream.read_line(&mut answer)?;
+    if answer.trim_end() != agent::WELCOME {
+        let said = if answer.is_empty() {
+            "nothing"
+        } else {
+            answer.trim_end()
+        };
+        return Err(io::Error::other(format!("the agent said: {said}")));
+    }
+    stream.get_ref().set_read_timeout(None)?;
+    Ok(stream)
+}

@@ -1,0 +1,407 @@
+//! From what a run yielded to its record.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use report::{
+    Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts, Record,
+    Setting, SystemUsage,
+};
+
+use crate::coordinator::{Moment, Played, tool_cpu};
+use crate::engine::Progress;
+use crate::meter::{Headline, add_buckets, buckets, histogram};
+use crate::plan::Plan;
+use crate::protocol::PartFinish;
+use crate::published::Published;
+use crate::verify::{Findings, Tally};
+use crate::workload::{Activity, Workload};
+use host::Cpu;
+
+/// Share of its one core from which a worker, if it is late at all, counts as the limit. By itself the
+/// share says little: with time to spare a worker wakes for each message, pressed it takes many at once.
+const TOOL_BUSY: f64 = 0.8;
+
+/// Part of the latency that the tool's own lateness may be.
+const LATENESS_PART: f64 = 4.0;
+
+/// Lateness that is never blamed on the tool: what a machine that does other things too shows.
+const LATENESS_MS: f64 = 1.0;
+
+/// Share of the messages asked for below which the load was not kept up.
+const KEPT_UP: f64 = 0.98;
+
+/// Clocks of several machines that are known less well than this are worth a warning.
+const CLOCK_NS: u64 = 500_000;
+
+/// Publishers with faults that a record names.
+const NAMED_PUBLISHERS: usize = 1_000;
+
+/// What a record says besides what was measured.
+#[derive(Clone, Debug)]
+pub struct Title {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Whose run it is.
+    pub label: String,
+    /// How the scenario was read.
+    pub reading: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// In the order to show.
+    pub settings: Vec<Setting>,
+    /// This one.
+    pub machine: Machine,
+    /// The scenario as its report has it, if it is one of a report.
+    pub plan: Option<Plan>,
+}
+
+impl Played {
+    /// Puts everything in order.
+    #[must_use]
+    pub fn record(self, workload: &Workload, title: Title) -> Record {
+        let merged = Merged::new(&self);
+        let seconds = seconds_between(&self.start, &self.end);
+        let headline = Headline::of(workload);
+        let tool = tool_cpu(&self.start, &self.end);
+        let counted = self.end.progress.counted - self.start.progress.counted;
+        let mut record = Record {
+            format: FORMAT,
+            tool: concat!("heraldmq bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+            scenario: title.scenario,
+            label: title.label,
+            reading: title.reading,
+            started_at: title.started_at,
+            settings: title.settings,
+            machine: title.machine,
+            published: title.plan.as_ref().and_then(published_figures),
+            connections: self.connections as u64,
+            connect_seconds: self.connect_seconds,
+            seconds,
+            asked_per_second: workload.asked_per_second().unwrap_or(0.0),
+            messages_per_second: counted as f64 / seconds,
+            counts: merged.counts(&self.last),
+            latencies: merged.latencies(),
+            headline: headline.name().to_owned(),
+            system: self.systems(),
+            tool_cpu_user_s: tool.user.as_secs_f64(),
+            tool_cpu_system_s: tool.system.as_secs_f64(),
+            workers: self.finishes.len() as u32,
+            publishers: merged.publishers(&self.sent),
+            samples: Vec::new(),
+            warnings: Vec::new(),
+        };
+        record.warnings = self.warnings(workload, title.plan.as_ref(), &record);
+        record.samples = self.samples;
+        record
+    }
+
+    fn systems(&self) -> Vec<SystemUsage> {
+        let used = |number: usize, from: &Moment, to: &Moment| {
+            let reading = |moment: &Moment| moment.systems.get(number).copied().flatten();
+            let (from, to) = (reading(from)?, reading(to)?);
+            Some(Cpu {
+                user: to.cpu_user.saturating_sub(from.cpu_user),
+                system: to.cpu_system.saturating_sub(from.cpu_system),
+            })
+        };
+        let resident = |number: usize, moment: &Moment| {
+            let reading = moment.systems.get(number).copied().flatten();
+            reading.map_or(0, |reading| reading.resident_bytes)
+        };
+        let of = |(number, name): (usize, &String)| {
+            let measuring = used(number, &self.start, &self.end).unwrap_or_default();
+            let connecting = used(number, &self.before, &self.connected).unwrap_or_default();
+            let samples = self.samples.iter().filter_map(|sample| {
+                let usage = sample.system.get(number).copied().flatten();
+                usage.map(|usage| usage.resident_bytes)
+            });
+            SystemUsage {
+                name: name.clone(),
+                cpu_user_s: measuring.user.as_secs_f64(),
+                cpu_system_s: measuring.system.as_secs_f64(),
+                connecting_cpu_s: connecting.total().as_secs_f64(),
+                resident_bytes_before: resident(number, &self.before),
+                resident_bytes: resident(number, &self.end),
+                resident_bytes_max: samples.max().unwrap_or(0),
+            }
+        };
+        self.system_names.iter().enumerate().map(of).collect()
+    }
+
+    /// What keeps the figures from meaning what they seem to, a sentence each.
+    fn warnings(&self, workload: &Workload, plan: Option<&Plan>, record: &Record) -> Vec<String> {
+        let mut warnings = Vec::new();
+        warnings.extend(self.tool_was_limit(record));
+        let asked = record.asked_per_second;
+        if asked > 0.0 && record.messages_per_second < asked * KEPT_UP {
+            warnings.push(format!(
+                "the load was not kept up: {:.0} of {asked:.0} msg/s",
+                record.messages_per_second
+            ));
+        }
+        if record.counts.disconnects > 0 {
+            let count = record.counts.disconnects;
+            warnings.push(format!(
+                "connections broke off {count} times during the load"
+            ));
+        }
+        if self.last.refused > 0 {
+            let count = self.last.refused;
+            warnings.push(format!("the broker refused {count} messages"));
+        }
+        for finish in &self.finishes {
+            for complaint in &finish.complaints {
+                if !warnings.contains(complaint) {
+                    warnings.push(complaint.clone());
+                }
+            }
+        }
+        if workload
+            .parts
+            .iter()
+            .any(|part| is_unconfirmed(&part.activity))
+        {
+            warnings.push(
+                "QoS 0 without subscribers: counted is what was sent; nobody confirms that the broker \
+                 took it"
+                    .to_owned(),
+            );
+        }
+        if let Some(plan) = plan.filter(|plan| plan.nodes > 1) {
+            let loaded = record.system.len().max(1);
+            if loaded < plan.nodes as usize {
+                let nodes = plan.nodes;
+                warnings.push(format!(
+                    "the report's cluster had {nodes} nodes; {loaded} were watched here"
+                ));
+            }
+        }
+        let measuring = record.samples.iter().chain(&self.samples);
+        if measuring
+            .filter(|sample| sample.phase == Phase::Measure)
+            .any(|sample| sample.system.iter().any(Option::is_none))
+        {
+            warnings.push("the broker's process could not be read all the time".to_owned());
+        }
+        warnings.extend(self.clocks_differ());
+        warnings
+    }
+
+    fn tool_was_limit(&self, record: &Record) -> Option<String> {
+        let late_ms = record.latencies.tool_lateness.as_ref()?.p99_ms;
+        let latency = match record.headline.as_str() {
+            "deliver" => &record.latencies.deliver,
+            _ => &record.latencies.acknowledge,
+        };
+        let latency_ms = latency
+            .as_ref()
+            .map_or(f64::INFINITY, |latency| latency.p99_ms);
+        let shares = self.end.tool.iter().zip(&self.start.tool);
+        let busiest = shares
+            .map(|(end, start)| (*end - *start).total().as_secs_f64() / record.seconds)
+            .fold(0.0, f64::max);
+        let is_limit = busiest >= TOOL_BUSY || late_ms > latency_ms / LATENESS_PART;
+        (late_ms > LATENESS_MS && is_limit).then(|| {
+            format!(
+                "this tool was the limit, not only the broker: its busiest worker used {:.0} % of a core \
+                 and messages were {late_ms:.1} ms late (p99); use more --workers, or a lower --scale or \
+                 --rate-scale",
+                busiest * 100.0
+            )
+        })
+    }
+
+    fn clocks_differ(&self) -> Option<String> {
+        let unknown = |before: u64, after: u64, drift: u64| before.max(after) + drift;
+        let worst = self.clocks.iter().map(|(name, before, after)| {
+            let drift = before.offset_ns.abs_diff(after.offset_ns);
+            let unknown = unknown(before.uncertainty_ns, after.uncertainty_ns, drift);
+            (unknown, name)
+        });
+        let (ns, name) = worst.max()?;
+        (ns > CLOCK_NS).then(|| {
+            let ms = ns as f64 / 1e6;
+            format!(
+                "clocks: that of {name} is known to {ms:.1} ms; latencies between machines are no better"
+            )
+        })
+    }
+}
+
+fn is_unconfirmed(activity: &Activity) -> bool {
+    match activity {
+        Activity::Messages(messages) => {
+            messages.topology.publishers() > 0
+                && messages.topology.subscribers() == 0
+                && messages.qos.as_u8() == 0
+        }
+        _ => false,
+    }
+}
+
+fn seconds_between(start: &Moment, end: &Moment) -> f64 {
+    let ns = end.mark_ns.saturating_sub(start.mark_ns);
+    Duration::from_nanos(ns.max(1)).as_secs_f64()
+}
+
+/// All workers' findings as one.
+struct Merged {
+    /// By part.
+    findings: Vec<Findings>,
+    /// By part and publisher.
+    acknowledged: Vec<Vec<u32>>,
+    connect: Histogram<u64>,
+    subscribe: Histogram<u64>,
+    deliver: Histogram<u64>,
+    acknowledge: Histogram<u64>,
+    due_to_sent: Histogram<u64>,
+    tool_lateness: Histogram<u64>,
+}
+
+impl Merged {
+    fn new(played: &Played) -> Self {
+        let of_part = |number: usize| {
+            let finishes = played.finishes.iter();
+            finishes.filter_map(move |finish| finish.parts.get(number))
+        };
+        let all_of = |select: fn(&PartFinish) -> &Vec<(u64, u64)>| {
+            let mut all = histogram();
+            for part in played.finishes.iter().flat_map(|finish| &finish.parts) {
+                add_buckets(&mut all, select(part));
+            }
+            all
+        };
+        let mut connect = histogram();
+        let mut subscribe = histogram();
+        for finish in &played.finishes {
+            add_buckets(&mut connect, &finish.connect);
+            add_buckets(&mut subscribe, &finish.subscribe);
+        }
+        let findings = played.sent.iter().enumerate().map(|(number, sent)| {
+            let of_workers: Vec<Findings> = of_part(number).map(|p| p.findings.clone()).collect();
+            Findings::merge(&of_workers, sent)
+        });
+        let acknowledged = (0..played.sent.len()).map(|number| {
+            of_part(number)
+                .flat_map(|p| p.acknowledged.clone())
+                .collect()
+        });
+        Self {
+            findings: findings.collect(),
+            acknowledged: acknowledged.collect(),
+            connect,
+            subscribe,
+            deliver: all_of(|part| &part.deliver),
+            acknowledge: all_of(|part| &part.acknowledge),
+            due_to_sent: all_of(|part| &part.due_to_sent),
+            tool_lateness: all_of(|part| &part.tool_lateness),
+        }
+    }
+
+    fn counts(&self, progress: &Progress) -> Counts {
+        let mut counts = Counts {
+            sent: progress.totals.sent,
+            acknowledged: progress.totals.acknowledged,
+            delivered: progress.totals.delivered,
+            disconnects: progress.disconnects,
+            ..Counts::default()
+        };
+        for faults in self.findings.iter().map(Findings::faults) {
+            counts.lost += faults.lost;
+            counts.duplicated += faults.duplicated;
+            counts.reordered += faults.reordered;
+            counts.stray += faults.stray;
+        }
+        counts
+    }
+
+    fn latencies(&self) -> Latencies {
+        Latencies {
+            connect: latency(&self.connect),
+            subscribe: latency(&self.subscribe),
+            acknowledge: latency(&self.acknowledge),
+            deliver: latency(&self.deliver),
+            tool_lateness: latency(&self.tool_lateness),
+            due_to_sent: latency(&self.due_to_sent),
+        }
+    }
+
+    /// Those with faults, worst first. Publishers of several parts are numbered through.
+    fn publishers(&self, sent: &[Vec<u32>]) -> Vec<PublisherCounts> {
+        let mut all = Vec::new();
+        let mut first = 0;
+        for (number, findings) in self.findings.iter().enumerate() {
+            let at = |counts: &[Vec<u32>], publisher: usize| {
+                let count = counts
+                    .get(number)
+                    .and_then(|of_part| of_part.get(publisher));
+                u64::from(count.copied().unwrap_or(0))
+            };
+            let faulty = findings
+                .tallies
+                .iter()
+                .enumerate()
+                .filter(|(_, t)| t.is_faulty());
+            all.extend(faulty.map(|(publisher, tally)| {
+                let Tally {
+                    delivered,
+                    lost,
+                    duplicated,
+                    reordered,
+                } = *tally;
+                PublisherCounts {
+                    publisher: (first + publisher) as u32,
+                    sent: at(sent, publisher),
+                    acknowledged: at(&self.acknowledged, publisher),
+                    delivered,
+                    lost,
+                    duplicated,
+                    reordered,
+                }
+            }));
+            first += findings.tallies.len();
+        }
+        all.sort_by_key(|p: &PublisherCounts| {
+            std::cmp::Reverse(p.lost + p.duplicated + p.reordered)
+        });
+        all.truncate(NAMED_PUBLISHERS);
+        all
+    }
+}
+
+fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
+    if histogram.is_empty() {
+        return None;
+    }
+    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e6;
+    Some(Latency {
+        count: histogram.len(),
+        mean_ms: histogram.mean() / 1e6,
+        p50_ms: at(0.5),
+        p95_ms: at(0.95),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+        max_ms: histogram.max() as f64 / 1e6,
+        buckets_ns: buckets(histogram),
+    })
+}
+
+fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
+    let row: &Published = plan.published?;
+    let as_published = Plan::of_row(plan.published?);
+    Some(PublishedFigures {
+        source: row.source.to_owned(),
+        product: row.product.to_owned(),
+        version: row.version.to_owned(),
+        section: row.section.to_owned(),
+        connections: row.connections.map(|connections| connections as u64),
+        messages_per_second: row.total_per_second,
+        connects_per_second: as_published.and_then(|plan| plan.connect_rate),
+        mean_ms: row.mean_ms,
+        p99_ms: row.p99_ms,
+        cpu_percent: row.cpu_percent,
+        memory_gb: row.memory_gb.to_owned(),
+        note: row.note.to_owned(),
+    })
+}

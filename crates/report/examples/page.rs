@@ -1,0 +1,12 @@
+//! Writes the page of a made-up suite to standard output, to look at it:
+//! `cargo run -p herald-report --example page > page.html`.
+
+#[path = "../src/fixture.rs"]
+mod fixture;
+
+use std::io::{self, Write};
+
+fn main() -> io::Result<()> {
+    let page = report::page("Load tests of MQTT brokers", &fixture::suite());
+    io::stdout().write_all(page.as_bytes())
+}

@@ -1,0 +1,88 @@
+//! A run as text for a terminal.
+
+use crate::record::Record;
+use crate::tables;
+
+impl Record {
+    /// The tables that a user sees at the end of a run, each followed by an empty line, and the warnings.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let records = [self];
+        let mut tables = vec![
+            tables::results(&records),
+            tables::latencies(&records),
+            tables::counts(&records),
+            tables::cpu(&records),
+        ];
+        tables.extend(tables::publishers(&records));
+        let mut text = String::new();
+        for table in tables.iter().filter(|table| !table.rows().is_empty()) {
+            text += &format!("{table}\n");
+        }
+        for warning in &self.warnings {
+            text += &format!("warning: {warning}\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture;
+
+    /// The cells of the first line that begins with `name`.
+    fn cells<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().split_whitespace().collect()
+    }
+
+    #[test]
+    fn asked_measured_and_published_stand_below_each_other() {
+        let text = fixture::pairs("HeraldMQ", 1.0).summary();
+        assert_eq!(cells(&text, "asked for"), ["50,000"], "{text}");
+        let measured = ["49,987", "0.620", "1.55", "17.05", "15.6", "61.0", "MB"];
+        assert_eq!(cells(&text, "measured, HeraldMQ"), measured, "{text}");
+        let published = ["200,000", "3.22", "24.11", "-", "80.0", "5-10", "GB"];
+        assert_eq!(cells(&text, "published, BifroMQ 2.1"), published, "{text}");
+    }
+
+    #[test]
+    fn connections_alone_have_columns_of_their_own() {
+        let text = fixture::idle().summary();
+        let measured = [
+            "50,000", "6,250", "0.900", "2.25", "24.75", "2.3", "61.0", "MB", "1.0",
+        ];
+        assert_eq!(cells(&text, "measured, HeraldMQ 0.1"), measured, "{text}");
+        let published = [
+            "1,000,000",
+            "5,000",
+            "-",
+            "-",
+            "-",
+            "80.0",
+            "5-10",
+            "GB",
+            "-",
+        ];
+        assert_eq!(cells(&text, "published, BifroMQ 2.1"), published, "{text}");
+        assert!(!text.contains("asked for"), "{text}");
+    }
+
+    #[test]
+    fn faults_cpu_and_warnings_are_shown() {
+        let text = fixture::pairs("slow", 2.0).summary();
+        let counts = ["3,500,000", "0", "3,499,983", "17", "0", "3", "0", "0"];
+        assert_eq!(cells(&text, "messages"), counts, "{text}");
+        let broker = ["62.00", "88.00", "250.0", "50.03"];
+        assert_eq!(cells(&text, "pid 4242 (broker)"), broker, "{text}");
+        assert_eq!(cells(&text, "number 17")[3], "9", "{text}");
+        assert!(text.ends_with("use a lower rate\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_measured_is_shown_as_such() {
+        let text = fixture::empty().summary();
+        assert!(text.starts_with("            connections"), "{text}");
+        assert!(!text.contains("NaN"), "{text}");
+    }
+}

@@ -1,0 +1,442 @@
+//! The tables of one run, or of several runs of a scenario: the same in the terminal and on the page.
+//!
+//! Invariant: a row says whose run it is, as soon as there are several.
+
+use crate::figures::{CpuTime, KINDS, Kind};
+use crate::record::{Latency, PublishedFigures, Record, Setting};
+use crate::table::Table;
+use crate::units::{self, NONE};
+
+/// Publishers that are shown at most; the record may have thousands.
+const PUBLISHERS: usize = 10;
+
+/// A column of the reports.
+pub(crate) struct Column {
+    pub(crate) header: &'static str,
+    pub(crate) measured: fn(&Record) -> String,
+    published: fn(&PublishedFigures) -> String,
+}
+
+const fn column(
+    header: &'static str,
+    measured: fn(&Record) -> String,
+    published: fn(&PublishedFigures) -> String,
+) -> Column {
+    Column {
+        header,
+        measured,
+        published,
+    }
+}
+
+/// One that no report has.
+const fn own_column(header: &'static str, measured: fn(&Record) -> String) -> Column {
+    column(header, measured, |_| NONE.to_owned())
+}
+
+const TOTAL: Column = column(
+    "total msg/s",
+    |record| {
+        let is_measured = !record.is_connections_only();
+        let total = is_measured.then_some(record.messages_per_second);
+        units::or_none(total, units::rate)
+    },
+    |row| units::or_none(row.messages_per_second, units::rate),
+);
+const CONNECTIONS: Column = column(
+    "connections",
+    |record| units::count(record.connections),
+    |row| {
+        row.connections
+            .map_or_else(|| NONE.to_owned(), units::count)
+    },
+);
+const CONNECTS: Column = column(
+    "connects/s",
+    |record| units::or_none(record.connects_per_second(), units::rate),
+    |row| units::or_none(row.connects_per_second, units::rate),
+);
+const MEAN: Column = column(
+    "mean ms",
+    |record| headline(record, |latency| latency.mean_ms),
+    |row| units::or_none(row.mean_ms, units::ms),
+);
+const P99: Column = column(
+    "p99 ms",
+    |record| headline(record, |latency| latency.p99_ms),
+    |row| units::or_none(row.p99_ms, units::ms),
+);
+const MAX: Column = own_column("max ms", |record| {
+    headline(record, |latency| latency.max_ms)
+});
+const CPU: Column = column(
+    "CPU %",
+    |record| units::or_none(record.cpu_percent(), units::one_decimal),
+    published_cpu,
+);
+const CONNECTING_CPU: Column = column(
+    "CPU %",
+    |record| units::or_none(record.connecting_cpu_percent(), units::one_decimal),
+    published_cpu,
+);
+const MEMORY: Column = column(
+    "memory",
+    |record| units::or_none(record.resident_bytes(), units::bytes),
+    |row| match row.memory_gb.as_str() {
+        "" => NONE.to_owned(),
+        memory => format!("{memory} GB"),
+    },
+);
+const MEMORY_EACH: Column = own_column("KB each", |record| {
+    let kilobytes = record.bytes_per_connection().map(|bytes| bytes / 1e3);
+    units::or_none(kilobytes, units::one_decimal)
+});
+const LOST: Column = own_column("lost", |record| units::count(record.counts.lost));
+const DUPLICATED: Column = own_column("duplicated", |record| {
+    units::count(record.counts.duplicated)
+});
+const REORDERED: Column = own_column("reordered", |record| units::count(record.counts.reordered));
+const CPU_PER_MESSAGE: Column = own_column("CPU µs/msg", |record| {
+    us_per_message(record, record.broker_cpu().unwrap_or_default())
+});
+
+const OF_MESSAGES: [Column; 6] = [TOTAL, MEAN, P99, MAX, CPU, MEMORY];
+const OF_FAULTS: [Column; 4] = [LOST, DUPLICATED, REORDERED, CPU_PER_MESSAGE];
+const OF_CONNECTIONS: [Column; 8] = [
+    CONNECTIONS,
+    CONNECTS,
+    MEAN,
+    P99,
+    MAX,
+    CONNECTING_CPU,
+    MEMORY,
+    MEMORY_EACH,
+];
+
+/// What scenarios of all sorts have in common.
+pub(crate) const OVERVIEW: [Column; 9] = [
+    CONNECTIONS,
+    TOTAL,
+    MEAN,
+    P99,
+    MAX,
+    MEMORY,
+    LOST,
+    DUPLICATED,
+    REORDERED,
+];
+
+/// Asked for, measured and published, with the columns of the reports.
+pub(crate) fn results(records: &[&Record]) -> Table {
+    if is_connections_only(records) {
+        results_in(records, OF_CONNECTIONS.iter())
+    } else {
+        results_in(records, OF_MESSAGES.iter())
+    }
+}
+
+/// As [`results`], with what the reports leave out.
+pub(crate) fn wide_results(records: &[&Record]) -> Table {
+    if is_connections_only(records) {
+        results(records)
+    } else {
+        results_in(records, OF_MESSAGES.iter().chain(&OF_FAULTS))
+    }
+}
+
+fn is_connections_only(records: &[&Record]) -> bool {
+    records.iter().all(|record| record.is_connections_only())
+}
+
+fn results_in<'a>(records: &[&Record], columns: impl Iterator<Item = &'a Column> + Clone) -> Table {
+    let headers = columns.clone().map(|column| column.header);
+    let mut table = Table::new(std::iter::once("").chain(headers));
+    if !is_connections_only(records) {
+        for asked in distinct(records.iter().map(|record| record.asked_per_second)) {
+            table.row(["asked for".to_owned(), units::rate(asked)]);
+        }
+    }
+    for record in records {
+        let cells = columns.clone().map(|column| (column.measured)(record));
+        let name = format!("measured, {}", record.label);
+        table.row(std::iter::once(name).chain(cells));
+    }
+    for row in published(records) {
+        let cells = columns.clone().map(|column| (column.published)(row));
+        let name = format!("published, {} {}", row.product, row.version);
+        table.row(std::iter::once(name).chain(cells));
+    }
+    table
+}
+
+/// The different rows of reports that the records have.
+pub(crate) fn published<'a>(records: &[&'a Record]) -> Vec<&'a PublishedFigures> {
+    distinct(
+        records
+            .iter()
+            .filter_map(|record| record.published.as_ref()),
+    )
+}
+
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// All distributions that have times, those of one kind beside each other.
+pub(crate) fn latencies(records: &[&Record]) -> Table {
+    let mut table = Table::new([
+        "latency", "count", "mean ms", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms",
+    ]);
+    let kinds: Vec<[Kind<'_>; KINDS]> = records.iter().map(|r| r.latencies.kinds()).collect();
+    for index in 0..KINDS {
+        for (record, kinds) in records.iter().zip(&kinds) {
+            let kind = &kinds[index];
+            if let Some(latency) = kind.latency {
+                table.row(latency_row(name(records, record, kind.title), latency));
+            }
+        }
+    }
+    table
+}
+
+fn latency_row(name: String, latency: &Latency) -> [String; 8] {
+    [
+        name,
+        units::count(latency.count),
+        units::ms(latency.mean_ms),
+        units::ms(latency.p50_ms),
+        units::ms(latency.p95_ms),
+        units::ms(latency.p99_ms),
+        units::ms(latency.p999_ms),
+        units::ms(latency.max_ms),
+    ]
+}
+
+/// Messages and broken connections, warm-up and drain included.
+pub(crate) fn counts(records: &[&Record]) -> Table {
+    let mut table = Table::new([
+        "whole run",
+        "sent",
+        "acknowledged",
+        "delivered",
+        "lost",
+        "duplicated",
+        "reordered",
+        "stray",
+        "disconnects",
+    ]);
+    for record in records {
+        let counts = &record.counts;
+        let cells = [
+            counts.sent,
+            counts.acknowledged,
+            counts.delivered,
+            counts.lost,
+            counts.duplicated,
+            counts.reordered,
+            counts.stray,
+            counts.disconnects,
+        ];
+        let name = name(records, record, "messages");
+        table.row(std::iter::once(name).chain(cells.map(units::count)));
+    }
+    table
+}
+
+/// CPU time of each process of the broker, and of the tool, during the measurement.
+pub(crate) fn cpu(records: &[&Record]) -> Table {
+    let mut table = Table::new(["CPU", "user s", "system s", "% of a core", "µs per message"]);
+    for record in records {
+        let mut row = |process: &str, cpu: CpuTime| {
+            table.row([
+                name(records, record, process),
+                units::two_decimals(cpu.user_s),
+                units::two_decimals(cpu.system_s),
+                units::or_none(record.percent_of_core(cpu), units::one_decimal),
+                us_per_message(record, cpu),
+            ]);
+        };
+        for process in &record.system {
+            row(&process.name, CpuTime::from(process));
+        }
+        if record.system.len() > 1 {
+            row(
+                "broker, all processes",
+                record.broker_cpu().unwrap_or_default(),
+            );
+        }
+        row(&tool_name(record), record.tool_cpu());
+    }
+    table
+}
+
+fn tool_name(record: &Record) -> String {
+    match record.workers {
+        0 | 1 => "this tool".to_owned(),
+        workers => format!("this tool, {workers} processes"),
+    }
+}
+
+/// The publishers that fared worst; `None` if all fared well.
+pub(crate) fn publishers(records: &[&Record]) -> Option<Table> {
+    let mut table = Table::new([
+        "worst publishers",
+        "sent",
+        "acknowledged",
+        "delivered",
+        "lost",
+        "duplicated",
+        "reordered",
+    ]);
+    for record in records {
+        for publisher in record.publishers.iter().take(PUBLISHERS) {
+            let cells = [
+                publisher.sent,
+                publisher.acknowledged,
+                publisher.delivered,
+                publisher.lost,
+                publisher.duplicated,
+                publisher.reordered,
+            ];
+            let name = name(records, record, &format!("number {}", publisher.publisher));
+            table.row(std::iter::once(name).chain(cells.map(units::count)));
+        }
+    }
+    (!table.rows().is_empty()).then_some(table)
+}
+
+/// What was set and where it ran, a column per record.
+pub(crate) fn circumstances(records: &[&Record]) -> Table {
+    let labels = records.iter().map(|record| record.label.as_str());
+    let mut table = Table::new(std::iter::once("").chain(labels));
+    let all: Vec<Vec<Setting>> = records.iter().map(|r| r.circumstances()).collect();
+    let names = all.iter().flatten().map(|setting| setting.name.as_str());
+    for name in distinct(names) {
+        let values = all.iter().map(|settings| value(settings, name));
+        table.row(std::iter::once(name).chain(values));
+    }
+    table
+}
+
+/// What is set under the name, or that nothing is.
+pub(crate) fn value<'a>(settings: &'a [Setting], name: &str) -> &'a str {
+    let found = settings.iter().find(|setting| setting.name == name);
+    found.map_or(NONE, |setting| &setting.value)
+}
+
+impl Record {
+    /// The settings, followed by the machine and the tool in the same form.
+    pub(crate) fn circumstances(&self) -> Vec<Setting> {
+        let machine = &self.machine;
+        let others = [
+            ("started at", self.started_at.clone()),
+            ("tool", self.tool.clone()),
+            ("load processes", self.workers.to_string()),
+            ("CPU", machine.cpu.clone()),
+            ("cores", machine.cores.to_string()),
+            ("memory", units::bytes(machine.memory_bytes as f64)),
+            ("kernel", machine.kernel.clone()),
+            ("congestion control", machine.congestion_control.clone()),
+        ];
+        let others = others.map(|(name, value)| Setting {
+            name: name.to_owned(),
+            value,
+        });
+        self.settings.iter().cloned().chain(others).collect()
+    }
+}
+
+/// Of a row that there is for each record.
+fn name(records: &[&Record], record: &Record, what: &str) -> String {
+    if records.len() > 1 {
+        format!("{what}, {}", record.label)
+    } else {
+        what.to_owned()
+    }
+}
+
+fn headline(record: &Record, figure: fn(&Latency) -> f64) -> String {
+    units::or_none(record.headline_latency().map(figure), units::ms)
+}
+
+fn us_per_message(record: &Record, cpu: CpuTime) -> String {
+    units::or_none(record.us_per_message(cpu), units::two_decimals)
+}
+
+fn published_cpu(row: &PublishedFigures) -> String {
+    units::or_none(row.cpu_percent, units::one_decimal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_published_row_that_two_runs_share_stands_once() {
+        let (a, b) = (fixture::pairs("a", 1.0), fixture::pairs("b", 2.0));
+        let table = results(&[&a, &b]);
+        let names: Vec<&str> = table.rows().iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "asked for",
+                "measured, a",
+                "measured, b",
+                "published, BifroMQ 2.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn each_row_says_whose_it_is_if_there_are_several() {
+        let (a, b) = (fixture::pairs("a", 1.0), fixture::pairs("b", 2.0));
+        assert_eq!(counts(&[&a]).rows()[0][0], "messages");
+        assert_eq!(counts(&[&a, &b]).rows()[1][0], "messages, b");
+        let latencies = latencies(&[&a, &b]);
+        let names = latencies.rows().iter().map(|row| row[0].as_str());
+        let firsts: Vec<&str> = names.take(3).collect();
+        assert_eq!(firsts, ["connect, a", "connect, b", "subscribe, a"]);
+    }
+
+    #[test]
+    fn what_only_one_of_the_runs_has_set_is_shown() {
+        let (a, mut b) = (fixture::pairs("a", 1.0), fixture::pairs("b", 1.0));
+        b.settings.remove(0);
+        let table = circumstances(&[&a, &b]);
+        assert_eq!(table.rows()[0], ["target", "127.0.0.1:1883", NONE]);
+    }
+
+    #[test]
+    fn processes_of_a_broker_are_summed() {
+        let mut record = fixture::pairs("a", 1.0);
+        let names = |record: &Record| {
+            let table = cpu(&[record]);
+            table
+                .rows()
+                .iter()
+                .map(|row| row[..2].join(" "))
+                .collect::<Vec<_>>()
+        };
+        let tool = "this tool, 2 processes 12.50";
+        assert_eq!(names(&record), ["pid 4242 (broker) 31.00", tool]);
+        record.system.push(record.system[0].clone());
+        let several = names(&record);
+        assert_eq!(several[2..], ["broker, all processes 62.00", tool]);
+    }
+
+    #[test]
+    fn no_more_than_ten_publishers_are_shown() {
+        let mut record = fixture::pairs("a", 2.0);
+        record.publishers = vec![record.publishers[0]; 11];
+        assert_eq!(publishers(&[&record]).unwrap().rows().len(), PUBLISHERS);
+        record.publishers.clear();
+        assert!(publishers(&[&record]).is_none());
+    }
+}
