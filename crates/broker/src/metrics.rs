@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use host::Process;
 use net::{Counter, LoopStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -200,7 +201,15 @@ impl Collector for NodeCollector {
         let open = sum_net(&node.net, |s| &s.open);
         let connected = node.connected.load(Ordering::Relaxed) as u64;
         let uptime = node.clock.uptime_ms() / 1000;
-        let resident = crate::memory::resident_bytes().unwrap_or(0);
+        let process = Process::own().usage().unwrap_or_default();
+        for (name, help, time) in [
+            ("cpu_user", "CPU time in user mode", process.cpu_user),
+            ("cpu_system", "CPU time in the kernel", process.cpu_system),
+        ] {
+            let unit = Some(&Unit::Seconds);
+            let metric = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+            ConstCounter::new(time.as_secs_f64()).encode(metric)?;
+        }
         for (name, help, unit, value) in [
             ("connections_open", "Open network connections", None, open),
             ("clients_connected", "Clients connected", None, connected),
@@ -240,7 +249,19 @@ impl Collector for NodeCollector {
                 "resident_memory",
                 "Resident memory of the process",
                 Some(&Unit::Bytes),
-                resident,
+                process.resident_bytes,
+            ),
+            (
+                "threads",
+                "Threads of the process",
+                None,
+                process.threads.into(),
+            ),
+            (
+                "descriptors_open",
+                "Open files and sockets of the process",
+                None,
+                process.descriptors.unwrap_or_default().into(),
             ),
             (
                 "uptime",

@@ -5,6 +5,7 @@
 
 mod data_dir;
 mod descriptors;
+mod kernel;
 pub(crate) mod logging;
 
 use std::{
@@ -82,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     data_dir::prepare(&config.data_dir).map_err(Failure::Runtime)?;
     descriptors::raise_limit();
+    kernel::check(&config);
 
     // Before the start, so that no signal takes its default course once the broker is ready.
     let watch = |error: std::io::Error| Failure::Runtime(format!("cannot watch signals: {error}"));

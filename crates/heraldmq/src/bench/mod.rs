@@ -6,6 +6,7 @@
 //! Where to read next: `run.rs`.
 
 mod agent;
+mod doctor;
 mod outputs;
 mod run;
 mod scenario;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use self::agent::Serve;
+use self::doctor::Doctor;
 use self::run::Run;
 use self::scenario::{Chosen, describe, list};
 use crate::failure::Failure;
@@ -38,6 +40,7 @@ Examples:
   heraldmq bench run 50k_50k_qos1_p1024_1mps --scale 1/10 --target a:1883,b:1883 --workers 2 \\
       --pid \"$(pidof mosquitto)\" --html run.html --json run.json
   heraldmq bench compare before.json after.json
+  heraldmq bench doctor conn-tcp-1M-5K_1n_true
 
 Exit codes: 0 the run went to its end, whatever it measured; 1 it did not; 2 wrong command line.";
 
@@ -54,7 +57,7 @@ enum Command {
     Run(Box<Run>),
     /// Show two runs side by side.
     Compare(Compare),
-    /// Start workers on this machine for coordinators on others.
+    Doctor(Doctor),
     Agent(Serve),
     /// Play a share of a run; `run` and `agent` start it.
     #[command(hide = true)]
@@ -79,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Plan(chosen) => describe(&chosen.plan()?, chosen),
         Command::Run(run) => run.run()?,
         Command::Compare(compare) => compare.run()?,
+        Command::Doctor(doctor) => doctor.run()?,
         Command::Agent(agent) => return agent.run(),
         Command::Worker => return agent::work(),
     };

@@ -55,14 +55,18 @@ impl fmt::Display for Share {
 
 impl Chosen {
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
-        let plan = self.name.parse::<Plan>();
-        let plan = plan.map_err(|error| Failure::Usage(format!("{}: {error}", self.name)))?;
-        Ok(plan.scaled(self.scale.value, self.rate_scale.value))
+        Ok(plan(&self.name)?.scaled(self.scale.value, self.rate_scale.value))
     }
 
     pub(super) fn is_scaled(&self) -> bool {
         self.scale.value < 1.0 || self.rate_scale.value < 1.0
     }
+}
+
+/// The plan that a name stands for.
+pub(super) fn plan(name: &str) -> Result<Plan, Failure> {
+    let plan = name.parse::<Plan>();
+    plan.map_err(|error| Failure::Usage(format!("{name}: {error}")))
 }
 
 pub(super) fn list() -> String {
