@@ -634,13 +634,38 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes leave of the broker, which ends persistent sessions too (in 5.0), and removes what it retained.
-    /// Nobody waits for a socket that takes no more bytes.
+    /// Takes leave of the broker, ends persistent sessions, and removes what was retained. Failures leave
+    /// something behind at the broker and are nobody's business here; nobody waits for a socket that takes
+    /// no more bytes.
     pub fn close(mut self) {
         for index in 0..self.slots.len() {
-            if let Err(error) = self.take_leave(index) {
-                self.last_disconnect = Some(error.to_string());
-            }
+            let _ = self.take_leave(index);
+        }
+        if !self.workload.login.version.is_v5() {
+            self.forget_sessions();
+        }
+    }
+
+    /// Before 5.0 only a clean session ends a persistent one: those clients connect once more.
+    fn forget_sessions(self) {
+        let mut workload = self.workload;
+        workload.parts.retain_mut(|part| {
+            let clean_session = match &mut part.activity {
+                Activity::Messages(messages) => {
+                    messages.retain = false;
+                    messages.read_rate = None;
+                    &mut messages.clean_session
+                }
+                Activity::Churn(churn) => &mut churn.clean_session,
+                _ => return false,
+            };
+            !std::mem::replace(clean_session, true)
+        });
+        let (target, prefix) = (self.target, self.prefix);
+        if let Ok(mut engine) = Self::new(workload, self.share, target, &prefix, 0)
+            && engine.connect(usize::MAX, |_| Ok(None)).is_ok()
+        {
+            engine.close();
         }
     }
 
@@ -674,6 +699,8 @@ impl Engine {
     pub fn turn(&mut self, until_ns: u64) -> Result<(), EngineError> {
         let now_ns = monotonic_ns();
         self.do_due(now_ns)?;
+        // A closed loop begins with windows that nobody has freed yet.
+        self.send_freed(now_ns)?;
         self.flush(now_ns)?;
         let wake_ns = until_ns.min(self.next_due_ns());
         if wake_ns > now_ns {

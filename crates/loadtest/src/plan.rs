@@ -19,7 +19,7 @@ use mqtt_proto::QoS;
 pub use name::NameError;
 
 use crate::published::Published;
-use crate::topology::Topology;
+use crate::topology::{Topology, few};
 use crate::workload::{Activity, Login, Messages, Pace, Part, Workload};
 
 /// Whose way of naming scenarios it is.
@@ -112,7 +112,7 @@ impl Plan {
     /// sent where nobody subscribes.
     #[must_use]
     pub fn total_per_second(&self) -> f64 {
-        self.sent_per_second() * self.topology.receivers_per_message().max(1) as f64
+        self.sent_per_second() * self.topology.receivers_per_message().max(1.0)
     }
 
     /// The same in small: `connections` times the connections, at least one of each kind, and
@@ -120,40 +120,9 @@ impl Plan {
     /// are, so that the messages per second shrink as the connections do.
     #[must_use]
     pub fn scaled(&self, connections: f64, rates: f64) -> Self {
-        let few = |count: usize| match count {
-            0 => 0,
-            _ => ((count as f64 * connections).round() as usize).max(1),
-        };
-        let topology = match self.topology {
-            Topology::Pairs { pairs } => Topology::Pairs { pairs: few(pairs) },
-            Topology::FanOut {
-                publishers,
-                subscribers,
-            } => Topology::FanOut {
-                publishers,
-                subscribers: few(subscribers),
-            },
-            Topology::Shared {
-                publishers,
-                members,
-            } => Topology::Shared {
-                publishers: few(publishers),
-                members: few(members),
-            },
-            Topology::FanIn { publishers } => Topology::FanIn {
-                publishers: few(publishers),
-            },
-            Topology::Groups { publishers, groups } => Topology::Groups {
-                publishers: few(publishers),
-                groups: few(groups),
-            },
-            Topology::Idle { connections } => Topology::Idle {
-                connections: few(connections),
-            },
-        };
         Self {
-            topology,
-            background: few(self.background),
+            topology: self.topology.scaled(connections),
+            background: few(self.background, connections),
             rate: self.rate * rates,
             connect_rate: self.connect_rate.map(|rate| rate * rates),
             ..self.clone()
@@ -164,7 +133,7 @@ impl Plan {
     #[must_use]
     pub fn workload(&self, login: Login) -> Workload {
         let messages = Messages {
-            topology: self.topology,
+            topology: self.topology.clone(),
             payload_len: self.payload_len,
             qos: self.qos,
             pace: Pace::Open {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 /// Who publishes to whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Topology {
     /// Publisher n to subscriber n, over a topic of their own.
     Pairs {
@@ -41,6 +41,8 @@ pub enum Topology {
         /// Groups, each with one subscriber.
         groups: usize,
     },
+    /// Groups of publishers, each with topics of its own, and groups of subscribers, each with a filter.
+    Listed(Listed),
     /// Subscribers to whom nobody publishes, each with a topic of its own.
     Idle {
         /// How many of them.
@@ -48,11 +50,94 @@ pub enum Topology {
     },
 }
 
+/// Any groups.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    /// In the order in which publishers are numbered.
+    pub publishers: Vec<PublisherGroup>,
+    /// In the order in which subscribers are numbered.
+    pub subscribers: Vec<SubscriberGroup>,
+}
+
+/// Publishers whose topics begin alike.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PublisherGroup {
+    /// How many.
+    pub count: usize,
+    /// What comes before the publisher's number in its topic, under the run's own first levels.
+    pub topic_prefix: String,
+}
+
+/// Subscribers with the same filter, each of whom receives all messages that match it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SubscriberGroup {
+    /// How many.
+    pub count: usize,
+    /// Under the run's own first levels.
+    pub filter: String,
+    /// Places of the publisher groups in the list whose messages match, ascending.
+    pub expected: Vec<usize>,
+}
+
+impl Listed {
+    /// The group that a publisher belongs to, and its number in it.
+    fn publisher(&self, mut number: usize) -> Option<(usize, usize)> {
+        for (place, group) in self.publishers.iter().enumerate() {
+            if number < group.count {
+                return Some((place, number));
+            }
+            number -= group.count;
+        }
+        None
+    }
+
+    fn subscriber(&self, mut number: usize) -> Option<&SubscriberGroup> {
+        for group in &self.subscribers {
+            if number < group.count {
+                return Some(group);
+            }
+            number -= group.count;
+        }
+        None
+    }
+
+    /// Whose messages a group of subscribers should get.
+    fn expected_of(&self, group: &SubscriberGroup) -> Vec<Range<u32>> {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        let mut first = 0;
+        for (place, publishers) in self.publishers.iter().enumerate() {
+            let range = first..first + publishers.count as u32;
+            first = range.end;
+            if !group.expected.contains(&place) {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
+    /// Subscribers that receive each message of a publisher.
+    fn receivers_of(&self, publisher: usize) -> u64 {
+        let Some((place, _)) = self.publisher(publisher) else {
+            return 0;
+        };
+        let groups = self.subscribers.iter();
+        groups
+            .filter(|group| group.expected.contains(&place))
+            .map(|group| group.count as u64)
+            .sum()
+    }
+}
+
 impl Topology {
     /// Connections that publish.
     #[must_use]
     pub fn publishers(&self) -> usize {
         match *self {
+            Self::Listed(ref listed) => listed.publishers.iter().map(|group| group.count).sum(),
             Self::Pairs { pairs } => pairs,
             Self::FanOut { publishers, .. }
             | Self::Shared { publishers, .. }
@@ -66,6 +151,7 @@ impl Topology {
     #[must_use]
     pub fn subscribers(&self) -> usize {
         match *self {
+            Self::Listed(ref listed) => listed.subscribers.iter().map(|group| group.count).sum(),
             Self::Pairs { pairs } => pairs,
             Self::FanOut { subscribers, .. } => subscribers,
             Self::Shared { members, .. } => members,
@@ -82,18 +168,64 @@ impl Topology {
     }
 
     /// Whose messages a subscriber, or the group of which it is a member, should get.
-    pub(crate) fn publishers_of(&self, receiver: usize) -> Range<u32> {
-        match *self {
-            Self::Pairs { .. } => receiver as u32..receiver as u32 + 1,
-            Self::Groups { publishers, groups } => {
-                // The first publisher whose group, rounded down, is this one.
-                let first = |group: usize| {
-                    (group as u128 * publishers as u128).div_ceil(groups as u128) as u32
-                };
-                first(receiver)..first(receiver + 1)
-            }
-            _ => 0..self.publishers() as u32,
+    pub(crate) fn publishers_of(&self, subscriber: usize) -> Vec<Range<u32>> {
+        match self {
+            Self::Listed(listed) => listed
+                .subscriber(subscriber)
+                .map_or_else(Vec::new, |group| listed.expected_of(group)),
+            Self::Pairs { .. } => vec![subscriber as u32..subscriber as u32 + 1],
+            Self::Groups { .. } => vec![self.publishers_of_group(subscriber)],
+            _ => vec![0..self.publishers() as u32],
         }
+    }
+
+    /// The publishers of one of several groups of about the same size.
+    fn publishers_of_group(&self, group: usize) -> Range<u32> {
+        let Self::Groups { publishers, groups } = *self else {
+            return 0..0;
+        };
+        // The first publisher whose group, rounded down, is this one.
+        let first =
+            |group: usize| (group as u128 * publishers as u128).div_ceil(groups as u128) as u32;
+        first(group)..first(group + 1)
+    }
+
+    /// The same in small, with at least one of each kind. The publishers of a fan-out stay as many as they
+    /// are, so that the messages per second shrink as the connections do.
+    #[must_use]
+    pub fn scaled(&self, share: f64) -> Self {
+        let mut small = self.clone();
+        let shrink = |count: &mut usize| *count = few(*count, share);
+        match &mut small {
+            Self::Pairs { pairs: count }
+            | Self::FanOut {
+                subscribers: count, ..
+            }
+            | Self::FanIn { publishers: count }
+            | Self::Idle { connections: count } => shrink(count),
+            Self::Shared {
+                publishers,
+                members: others,
+            }
+            | Self::Groups {
+                publishers,
+                groups: others,
+            } => {
+                shrink(publishers);
+                shrink(others);
+            }
+            Self::Listed(listed) => {
+                listed
+                    .publishers
+                    .iter_mut()
+                    .for_each(|group| shrink(&mut group.count));
+                listed
+                    .subscribers
+                    .iter_mut()
+                    .for_each(|group| shrink(&mut group.count));
+            }
+        }
+        small
     }
 
     /// The part that worker number `index` of `of` plays. Pairs and groups stay whole.
@@ -103,13 +235,13 @@ impl Topology {
             Self::Groups { .. } if subscribers.is_empty() => {
                 let start = match subscribers.start {
                     0 => 0,
-                    after => self.publishers_of(after - 1).end as usize,
+                    after => self.publishers_of_group(after - 1).end as usize,
                 };
                 start..start
             }
             Self::Groups { .. } => {
-                let first = self.publishers_of(subscribers.start).start as usize;
-                first..self.publishers_of(subscribers.end - 1).end as usize
+                let first = self.publishers_of_group(subscribers.start).start as usize;
+                first..self.publishers_of_group(subscribers.end - 1).end as usize
             }
             _ => share(self.publishers(), index, of),
         };
@@ -124,10 +256,27 @@ impl Topology {
         matches!(self, Self::Pairs { .. } | Self::Groups { .. })
     }
 
-    /// Receivers of each message.
+    /// Receivers of each message, on average over the publishers.
     #[must_use]
-    pub fn receivers_per_message(&self) -> u64 {
+    pub fn receivers_per_message(&self) -> f64 {
+        match self {
+            Self::Listed(listed) => {
+                let of_group = |group: &SubscriberGroup| -> u64 {
+                    let expected = listed.expected_of(group).into_iter();
+                    let publishers: u64 = expected.map(|r| u64::from(r.end - r.start)).sum();
+                    group.count as u64 * publishers
+                };
+                let all: u64 = listed.subscribers.iter().map(of_group).sum();
+                all as f64 / self.publishers().max(1) as f64
+            }
+            _ => self.receivers_of(0) as f64,
+        }
+    }
+
+    /// Receivers of each message of a publisher.
+    pub(crate) fn receivers_of(&self, publisher: usize) -> u64 {
         match *self {
+            Self::Listed(ref listed) => listed.receivers_of(publisher),
             Self::FanOut { subscribers, .. } => subscribers as u64,
             Self::FanIn { .. } => 0,
             _ => 1,
@@ -137,6 +286,12 @@ impl Topology {
     /// The topic that a publisher publishes to.
     pub(crate) fn topic(&self, prefix: &str, publisher: usize) -> String {
         match *self {
+            Self::Listed(ref listed) => match listed.publisher(publisher) {
+                Some((place, number)) => {
+                    format!("{prefix}/{}{number}", listed.publishers[place].topic_prefix)
+                }
+                None => format!("{prefix}/{publisher}"),
+            },
             Self::Groups { publishers, groups } => {
                 let group = publisher as u128 * groups as u128 / publishers as u128;
                 format!("{prefix}/{group}/{publisher}")
@@ -148,6 +303,12 @@ impl Topology {
     /// The filter that a subscriber subscribes to.
     pub(crate) fn filter(&self, prefix: &str, subscriber: usize) -> String {
         match *self {
+            Self::Listed(ref listed) => {
+                let filter = listed
+                    .subscriber(subscriber)
+                    .map_or("", |group| &group.filter);
+                format!("{prefix}/{filter}")
+            }
             Self::Pairs { .. } | Self::FanIn { .. } | Self::Idle { .. } => {
                 format!("{prefix}/{subscriber}")
             }
@@ -156,6 +317,14 @@ impl Topology {
             Self::Groups { .. } => format!("{prefix}/{subscriber}/+"),
             Self::Shared { .. } => format!("$share/group/{prefix}/+"),
         }
+    }
+}
+
+/// A share of a count, but none becomes nothing by it.
+pub(crate) fn few(count: usize, share: f64) -> usize {
+    match count {
+        0 => 0,
+        _ => ((count as f64 * share).round() as usize).max(1),
     }
 }
 
@@ -175,6 +344,14 @@ pub(crate) fn share(count: usize, index: usize, of: usize) -> Range<usize> {
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::Listed(ref listed) => write!(
+                f,
+                "{} publishers in {} groups to {} subscribers in {}",
+                self.publishers(),
+                listed.publishers.len(),
+                self.subscribers(),
+                listed.subscribers.len()
+            ),
             Self::Pairs { pairs } => write!(f, "{pairs} pairs"),
             Self::FanOut {
                 publishers,
@@ -202,8 +379,12 @@ mod tests {
         for (publishers, groups) in [(1, 1), (7, 3), (6, 3), (500, 1), (2, 5), (1_000, 7)] {
             let topology = Topology::Groups { publishers, groups };
             for publisher in 0..publishers {
-                let of =
-                    |group: &usize| topology.publishers_of(*group).contains(&(publisher as u32));
+                let of = |group: &usize| {
+                    let publishers = topology.publishers_of(*group);
+                    publishers
+                        .iter()
+                        .any(|range| range.contains(&(publisher as u32)))
+                };
                 let receivers: Vec<usize> = (0..groups).filter(of).collect();
                 let [receiver] = *receivers.as_slice() else {
                     panic!("{publisher} of {topology}: {receivers:?}");
@@ -246,9 +427,10 @@ mod tests {
                     (subscribers, publishers) = (slice.subscribers.end, slice.publishers.end);
                     if topology.keeps_together() {
                         for subscriber in slice.subscribers {
-                            let publishers = topology.publishers_of(subscriber);
-                            assert!(slice.publishers.start <= publishers.start as usize);
-                            assert!(slice.publishers.end >= publishers.end as usize);
+                            for publishers in topology.publishers_of(subscriber) {
+                                assert!(slice.publishers.start <= publishers.start as usize);
+                                assert!(slice.publishers.end >= publishers.end as usize);
+                            }
                         }
                     }
                 }

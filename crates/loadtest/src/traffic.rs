@@ -60,7 +60,8 @@ pub(crate) struct Traffic {
     arrived: Vec<u32>,
     /// Deliveries that the messages sent should cause, at all workers' subscribers.
     expected: u64,
-    receivers_per_message: u64,
+    /// By publisher of the slice: receivers of each message.
+    receivers: Vec<u32>,
     verifier: Verifier,
     /// When the messages were due that do not say it themselves: wills. By publisher and sequence.
     unsaid_due_ns: HashMap<(u32, u32), u64>,
@@ -79,7 +80,11 @@ impl Traffic {
             acknowledged: vec![0; publishers],
             arrived: vec![0; publishers],
             expected: 0,
-            receivers_per_message: topology.receivers_per_message(),
+            receivers: slice
+                .publishers
+                .clone()
+                .map(|publisher| topology.receivers_of(publisher) as u32)
+                .collect(),
             verifier: Verifier::new(topology, &slice),
             unsaid_due_ns: HashMap::new(),
             slice,
@@ -111,7 +116,7 @@ impl Traffic {
         let offset = self.offset(publisher);
         self.sent[offset] += 1;
         self.totals.sent += 1;
-        self.expected += self.receivers_per_message;
+        self.expected += u64::from(self.receivers[offset]);
         if meter.counts(due_ns) {
             let lag = now_ns.saturating_sub(due_ns);
             self.times.due_to_sent.saturating_record(lag);

@@ -257,11 +257,53 @@ impl Bitmap {
     }
 }
 
-/// The streams of one receiver.
+/// The streams of one receiver, one for each publisher whose messages it should get.
 #[derive(Debug)]
 struct Receiver {
-    publishers: Range<u32>,
+    publishers: Publishers,
     streams: Vec<Stream>,
+}
+
+/// Numbers of publishers; mostly in one piece.
+#[derive(Debug)]
+enum Publishers {
+    One(Range<u32>),
+    Several(Vec<Range<u32>>),
+}
+
+impl Publishers {
+    fn new(mut ranges: Vec<Range<u32>>) -> Self {
+        match (ranges.pop(), ranges.is_empty()) {
+            (Some(only), true) => Self::One(only),
+            (last, _) => {
+                ranges.extend(last);
+                Self::Several(ranges)
+            }
+        }
+    }
+
+    fn ranges(&self) -> &[Range<u32>] {
+        match self {
+            Self::One(range) => std::slice::from_ref(range),
+            Self::Several(ranges) => ranges,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.ranges().iter().cloned().flatten()
+    }
+
+    /// The place of a publisher among them.
+    fn position(&self, publisher: u32) -> Option<usize> {
+        let mut before = 0;
+        for range in self.ranges() {
+            if range.contains(&publisher) {
+                return Some(before + (publisher - range.start) as usize);
+            }
+            before += range.len();
+        }
+        None
+    }
 }
 
 /// The members of a shared subscription, or those of them that belong to a worker.
@@ -306,8 +348,8 @@ impl Verifier {
             }
             _ => {
                 let each = slice.subscribers.clone().map(|subscriber| {
-                    let publishers = topology.publishers_of(subscriber);
-                    let streams = vec![Stream::default(); publishers.len()];
+                    let publishers = Publishers::new(topology.publishers_of(subscriber));
+                    let streams = vec![Stream::default(); publishers.iter().count()];
                     Receiver {
                         publishers,
                         streams,
@@ -334,10 +376,9 @@ impl Verifier {
             Receivers::Each(receivers) => subscriber
                 .checked_sub(self.first_subscriber)
                 .and_then(|index| receivers.get_mut(index))
-                .filter(|receiver| receiver.publishers.contains(&stamp.publisher))
                 .and_then(|receiver| {
-                    let offset = stamp.publisher - receiver.publishers.start;
-                    receiver.streams.get_mut(offset as usize)
+                    let place = receiver.publishers.position(stamp.publisher)?;
+                    receiver.streams.get_mut(place)
                 })
                 .map(|stream| stream.arrive(stamp.sequence)),
             Receivers::Group(group) => group.arrive(subscriber as u32, stamp),
@@ -383,7 +424,7 @@ impl Verifier {
             Receivers::Group(group) => findings.group = Some(group.arrived.clone()),
             Receivers::Each(receivers) => {
                 for receiver in receivers {
-                    for (publisher, stream) in receiver.publishers.clone().zip(&receiver.streams) {
+                    for (publisher, stream) in receiver.publishers.iter().zip(&receiver.streams) {
                         let sent = sent.get(publisher as usize).copied().unwrap_or(0);
                         let offset = publisher - self.publishers.start;
                         findings.tallies[offset as usize].lost += stream.lost(sent);
@@ -572,6 +613,39 @@ mod tests {
             reordered: 1,
         };
         assert_eq!(whole.tallies[1], expected);
+    }
+
+    #[test]
+    fn listed_groups_expect_what_their_filters_match() {
+        use crate::topology::{Listed, PublisherGroup, SubscriberGroup};
+        let publishers = |count, topic_prefix: &str| PublisherGroup {
+            count,
+            topic_prefix: topic_prefix.to_owned(),
+        };
+        let subscribers = |count, filter: &str, expected: &[usize]| SubscriberGroup {
+            count,
+            filter: filter.to_owned(),
+            expected: expected.to_vec(),
+        };
+        let topology = Topology::Listed(Listed {
+            publishers: vec![
+                publishers(2, "a/x/"),
+                publishers(1, "b/"),
+                publishers(3, "a/"),
+            ],
+            subscribers: vec![subscribers(1, "a/#", &[0, 2]), subscribers(2, "b/+", &[1])],
+        });
+        assert_eq!(topology.topic("p", 4), "p/a/1");
+        assert_eq!(topology.filter("p", 2), "p/b/+");
+        assert_eq!(topology.receivers_per_message(), 7.0 / 6.0);
+        let mut verifier = verifier(topology);
+        for (subscriber, publisher) in [(0, 0), (0, 5), (1, 2), (2, 2)] {
+            assert!(verifier.arrive(subscriber, stamp(publisher, 0)).is_some());
+        }
+        assert!(verifier.arrive(0, stamp(2, 0)).is_none());
+        assert!(verifier.arrive(1, stamp(0, 0)).is_none());
+        let found = faults(&verifier, &[1; 6]);
+        assert_eq!((found.lost, found.stray), (3, 2));
     }
 
     #[test]

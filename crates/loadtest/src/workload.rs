@@ -314,9 +314,11 @@ impl Activity {
         match self {
             Self::Messages(messages) if messages.topology.publishers() == 0 => Some(0.0),
             Self::Messages(messages) => match messages.pace {
+                Pace::Open { per_second } if messages.topology.subscribers() == 0 => {
+                    Some(per_second)
+                }
                 Pace::Open { per_second } => {
-                    let each = messages.topology.receivers_per_message().max(1);
-                    Some(per_second * each as f64)
+                    Some(per_second * messages.topology.receivers_per_message())
                 }
                 Pace::Closed { .. } => None,
             },
@@ -353,7 +355,7 @@ impl Activity {
 
 impl Messages {
     fn check(&self, name: impl Fn() -> String) -> Result<(), WorkloadError> {
-        let topology = self.topology;
+        let topology = &self.topology;
         if topology.connections() == 0 {
             return Err(WorkloadError::NoClients(name()));
         }

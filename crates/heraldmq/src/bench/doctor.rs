@@ -69,7 +69,9 @@ impl Doctor {
         }
         if self.side != Sides::Broker {
             let processes = connections.div_ceil(most_connections() as u64).max(1);
-            let processes = self.workers.unwrap_or(u32::try_from(processes).unwrap_or(u32::MAX));
+            let processes = self
+                .workers
+                .unwrap_or(u32::try_from(processes).unwrap_or(u32::MAX));
             let addresses = target::resolve(&self.target)?;
             let sources = target::sources(&addresses, connections as usize, processes as usize);
             let need = Need {
@@ -99,9 +101,14 @@ impl Doctor {
 
     fn side_text(&self, title: &str, kernel: &Kernel, need: &Need) -> String {
         let is_local = |target: &String| {
-            target.starts_with("127.") || target.starts_with("localhost:") || target.starts_with("[::1]")
+            target.starts_with("127.")
+                || target.starts_with("localhost:")
+                || target.starts_with("[::1]")
         };
-        let port = self.target.first().and_then(|target| target.rsplit_once(':'));
+        let port = self
+            .target
+            .first()
+            .and_then(|target| target.rsplit_once(':'));
         let need = Need {
             targets_loopback: self.side == Sides::Both && self.target.iter().all(is_local),
             listening_port: port.and_then(|(_, port)| port.parse().ok()),
@@ -109,7 +116,9 @@ impl Doctor {
         };
         let mut table = Table::new([title, "now", "wanted", "verdict"]);
         for row in kernel.table(&need) {
-            let verdict = row.complaint.map_or_else(|| "ok".to_owned(), |c| c.severity.to_string());
+            let verdict = row
+                .complaint
+                .map_or_else(|| "ok".to_owned(), |c| c.severity.to_string());
             table.row([row.setting.to_owned(), row.now, row.wanted, verdict]);
         }
         let mut text = format!("\n{table}");
@@ -117,7 +126,10 @@ impl Doctor {
         for finding in &findings {
             let _ = write!(text, "\n{finding}\n");
         }
-        let worst = findings.iter().map(|finding| finding.complaint.severity).max();
+        let worst = findings
+            .iter()
+            .map(|finding| finding.complaint.severity)
+            .max();
         text += match worst {
             Some(Severity::Limits) => "\nNot all of these connections fit.\n",
             Some(Severity::Slows) => "\nThese connections fit, but something takes longer.\n",

@@ -24,13 +24,22 @@ pub(super) fn check(config: &Config) {
         let complaint = &finding.complaint;
         let setting = finding.setting;
         let (now, wanted, why) = (&finding.now, &finding.wanted, &complaint.why);
-        let remedy = complaint.remedy.as_ref().map_or("", |remedy| &remedy.command);
+        let remedy = complaint
+            .remedy
+            .as_ref()
+            .map_or("", |remedy| &remedy.command);
         match complaint.severity {
             Severity::Limits => {
-                warn!(setting, now, wanted, why, remedy, "limits.node.connections cannot be reached");
+                warn!(
+                    setting,
+                    now, wanted, why, remedy, "limits.node.connections cannot be reached"
+                );
             }
             Severity::Slows => {
-                warn!(setting, now, wanted, why, remedy, "limits.node.connections is reached slowly");
+                warn!(
+                    setting,
+                    now, wanted, why, remedy, "limits.node.connections is reached slowly"
+                );
             }
             Severity::Note => info!(setting, now, wanted, why, remedy, "kernel setting"),
         }
