@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use report::{
-    Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts, Record,
-    Setting, SystemUsage,
+    Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
+    PublisherCounts, Record, Setting, SystemUsage,
 };
 
 use crate::coordinator::{Moment, Played, tool_cpu};
@@ -14,8 +14,9 @@ use crate::meter::{Headline, add_buckets, buckets, histogram};
 use crate::plan::Plan;
 use crate::protocol::PartFinish;
 use crate::published::Published;
+use crate::traffic::Totals;
 use crate::verify::{Findings, Tally};
-use crate::workload::{Activity, Workload};
+use crate::workload::{Activity, Part, Workload};
 use host::Cpu;
 
 /// Share of its one core from which a worker, if it is late at all, counts as the limit. By itself the
@@ -89,11 +90,51 @@ impl Played {
             workers: self.finishes.len() as u32,
             publishers: merged.publishers(&self.sent),
             samples: Vec::new(),
+            parts: self.parts(workload, &merged),
             warnings: Vec::new(),
         };
         record.warnings = self.warnings(workload, title.plan.as_ref(), &record);
         record.samples = self.samples;
         record
+    }
+
+    /// Of a load that has several.
+    fn parts(&self, workload: &Workload, merged: &Merged) -> Vec<PartFigures> {
+        if workload.parts.len() < 2 {
+            return Vec::new();
+        }
+        let of = |(number, part): (usize, &Part)| {
+            let finishes = || self.finishes.iter().filter_map(|f| f.parts.get(number));
+            let times = |select: fn(&PartFinish) -> &Vec<(u64, u64)>| {
+                let mut all = histogram();
+                finishes().for_each(|finish| add_buckets(&mut all, select(finish)));
+                latency(&all).map(|latency| Latency {
+                    buckets_ns: Vec::new(),
+                    ..latency
+                })
+            };
+            let mut totals = Totals::default();
+            finishes().for_each(|finish| totals += finish.totals);
+            let faults = merged.findings.get(number).map(Findings::faults);
+            let faults = faults.unwrap_or_default();
+            PartFigures {
+                name: part.name.clone(),
+                asked_per_second: part.activity.asked_per_second().unwrap_or(0.0),
+                counts: Counts {
+                    sent: totals.sent,
+                    acknowledged: totals.acknowledged,
+                    delivered: totals.delivered,
+                    lost: faults.lost,
+                    duplicated: faults.duplicated,
+                    reordered: faults.reordered,
+                    stray: faults.stray,
+                    disconnects: 0,
+                },
+                acknowledge: times(|part| &part.acknowledge),
+                deliver: times(|part| &part.deliver),
+            }
+        };
+        workload.parts.iter().enumerate().map(of).collect()
     }
 
     fn systems(&self) -> Vec<SystemUsage> {

@@ -310,7 +310,8 @@ impl Activity {
         }
     }
 
-    fn asked_per_second(&self) -> Option<f64> {
+    /// As [`Workload::asked_per_second`].
+    pub(crate) fn asked_per_second(&self) -> Option<f64> {
         match self {
             Self::Messages(messages) if messages.topology.publishers() == 0 => Some(0.0),
             Self::Messages(messages) => match messages.pace {

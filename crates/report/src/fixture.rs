@@ -49,6 +49,7 @@ pub(crate) fn empty() -> Record {
         workers: 0,
         samples: Vec::new(),
         publishers: Vec::new(),
+        parts: Vec::new(),
         warnings: Vec::new(),
     }
 }
@@ -96,6 +97,7 @@ pub(crate) fn pairs(label: &str, slowness: f64) -> Record {
         workers: 2,
         samples: samples(slowness),
         publishers: if lost > 0 { publishers() } else { Vec::new() },
+        parts: Vec::new(),
         warnings: if lost > 0 {
             vec!["this tool was late by 2.6 ms (p99); use a lower rate".to_owned()]
         } else {

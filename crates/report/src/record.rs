@@ -58,8 +58,26 @@ pub struct Record {
     /// Publishers of whose messages some were lost, duplicated or reordered, worst first; at most
     /// some thousands.
     pub publishers: Vec<PublisherCounts>,
+    /// The parts of a load that has several, in order.
+    #[serde(default)]
+    pub parts: Vec<PartFigures>,
     /// What keeps the figures from meaning what they seem to, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// One of several loads that went on at the same time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PartFigures {
+    /// Of the part.
+    pub name: String,
+    /// Messages per second that should come out; 0 if nobody publishes.
+    pub asked_per_second: f64,
+    /// Of the whole run; disconnects are not told apart by part.
+    pub counts: Counts,
+    /// From due to acknowledged to the end; without buckets.
+    pub acknowledge: Option<Latency>,
+    /// From due to received by a subscriber; without buckets.
+    pub deliver: Option<Latency>,
 }
 
 /// A line of what was set.

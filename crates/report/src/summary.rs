@@ -14,6 +14,7 @@ impl Record {
             tables::counts(&records),
             tables::cpu(&records),
         ];
+        tables.extend(tables::parts(&records));
         tables.extend(tables::publishers(&records));
         let mut text = String::new();
         for table in tables.iter().filter(|table| !table.rows().is_empty()) {
@@ -29,6 +30,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use crate::fixture;
+    use crate::record::{Counts, PartFigures};
 
     /// The cells of the first line that begins with `name`.
     fn cells<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
@@ -44,6 +46,30 @@ mod tests {
         assert_eq!(cells(&text, "measured, HeraldMQ"), measured, "{text}");
         let published = ["200,000", "3.22", "24.11", "-", "80.0", "5-10", "GB"];
         assert_eq!(cells(&text, "published, BifroMQ 2.1"), published, "{text}");
+    }
+
+    #[test]
+    fn parts_of_a_mixed_load_have_a_line_each() {
+        let mut record = fixture::pairs("HeraldMQ", 1.0);
+        assert!(!record.summary().contains("part "));
+        let part = |name: &str, delivered| PartFigures {
+            name: name.to_owned(),
+            asked_per_second: 100.0,
+            counts: Counts {
+                delivered,
+                lost: 1,
+                ..Counts::default()
+            },
+            acknowledge: None,
+            deliver: record.latencies.deliver.clone(),
+        };
+        record.parts = vec![part("sensors", 70), part("wills", 80)];
+        let text = record.summary();
+        let wills = [
+            "100", "0", "0", "80", "1", "0", "0", "0.620", "1.55", "17.05",
+        ];
+        assert_eq!(cells(&text, "wills"), wills, "{text}");
+        assert_eq!(cells(&text, "sensors")[3], "70", "{text}");
     }
 
     #[test]

@@ -311,6 +311,44 @@ pub(crate) fn publishers(records: &[&Record]) -> Option<Table> {
     (!table.rows().is_empty()).then_some(table)
 }
 
+/// The parts of loads that have several; `None` if none has.
+pub(crate) fn parts(records: &[&Record]) -> Option<Table> {
+    let mut table = Table::new([
+        "part",
+        "asked msg/s",
+        "sent",
+        "acknowledged",
+        "delivered",
+        "lost",
+        "duplicated",
+        "reordered",
+        "mean ms",
+        "p99 ms",
+        "max ms",
+    ]);
+    for record in records {
+        for part in &record.parts {
+            let counts = &part.counts;
+            let latency = part.deliver.as_ref().or(part.acknowledge.as_ref());
+            let ms = |figure: fn(&Latency) -> f64| units::or_none(latency.map(figure), units::ms);
+            table.row([
+                name(records, record, &part.name),
+                units::rate(part.asked_per_second),
+                units::count(counts.sent),
+                units::count(counts.acknowledged),
+                units::count(counts.delivered),
+                units::count(counts.lost),
+                units::count(counts.duplicated),
+                units::count(counts.reordered),
+                ms(|latency| latency.mean_ms),
+                ms(|latency| latency.p99_ms),
+                ms(|latency| latency.max_ms),
+            ]);
+        }
+    }
+    (!table.rows().is_empty()).then_some(table)
+}
+
 /// What was set and where it ran, a column per record.
 pub(crate) fn circumstances(records: &[&Record]) -> Table {
     let labels = records.iter().map(|record| record.label.as_str());

@@ -106,9 +106,6 @@ impl Run {
             return Err(Failure::Runtime("no rate was tried".to_owned()));
         };
         outputs.write(&last.scenario, &records)?;
-        for warning in &last.warnings {
-            complain(&format!("warning: {warning}"));
-        }
         let Record {
             scenario, reading, ..
         } = last;

@@ -62,6 +62,7 @@ fn record() -> Record {
         workers: 1,
         samples: Vec::new(),
         publishers: Vec::new(),
+        parts: Vec::new(),
         warnings: Vec::new(),
     }
 }
