@@ -7,7 +7,7 @@
 //! travels as it is: on a network that others can read, agents belong behind a tunnel.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -99,7 +99,11 @@ impl Agent {
 
 fn refuse(mut stream: TcpStream, reason: &'static str) -> io::Result<&'static str> {
     stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     writeln!(stream, "{reason}")?;
+    stream.shutdown(Shutdown::Write)?;
+    // A socket that is closed with something unread takes back what was written to it.
+    let _ = io::copy(&mut stream.take(LONGEST_LINE as u64), &mut io::sink());
     Ok(reason)
 }
 
