@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use mqtt_proto::{QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
 use mqtt_session::SubscriptionIdSet;
-use topic_router::change::{BUCKETS, bucket_of_filter, buckets_of_topic};
+use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
 use crate::groups::{Gauge, Group, Member};
@@ -280,11 +280,11 @@ impl Routes {
         }
     }
 
-    /// A number that changes whenever a change of routes could affect the topic.
-    fn stamp(&self, topic: &str) -> u32 {
-        buckets_of_topic(topic)
-            .into_iter()
-            .filter_map(|bucket| self.changes.get(usize::from(bucket)))
+    /// A number that changes whenever a change of routes could affect a topic with these buckets.
+    fn stamp(&self, buckets: &[Bucket; 3]) -> u32 {
+        buckets
+            .iter()
+            .filter_map(|&bucket| self.changes.get(usize::from(bucket)))
             .fold(0, |sum, change| {
                 sum.wrapping_add(change.load(Ordering::Acquire))
             })
@@ -412,8 +412,8 @@ const CACHE_BYTES: usize = 16 << 20;
 /// becomes the old one, and what was in that is forgotten. So topics in use stay, at no cost per use.
 #[derive(Debug, Default)]
 pub(crate) struct MatchCache {
-    young: HashMap<Box<str>, Cached, RandomState>,
-    old: HashMap<Box<str>, Cached, RandomState>,
+    young: HashMap<Box<[u8]>, Cached, RandomState>,
+    old: HashMap<Box<[u8]>, Cached, RandomState>,
     young_bytes: usize,
     misses: u64,
 }
@@ -422,39 +422,48 @@ pub(crate) struct MatchCache {
 struct Cached {
     set: Arc<MatchSet>,
     stamp: u32,
+    buckets: [Bucket; 3],
+}
+
+impl Cached {
+    fn find(topic: &[u8], routes: &Routes) -> Self {
+        let topic = std::str::from_utf8(topic).unwrap_or_default();
+        let buckets = buckets_of_topic(topic);
+        // Read before the index is, so that a change in between makes the entry stale, not wrong.
+        let stamp = routes.stamp(&buckets);
+        Self {
+            set: Arc::new(routes.find(topic)),
+            stamp,
+            buckets,
+        }
+    }
+
+    fn is_fresh(&self, routes: &Routes) -> bool {
+        self.stamp == routes.stamp(&self.buckets)
+    }
 }
 
 impl MatchCache {
-    /// Who gets messages of a topic, as of now.
-    pub(crate) fn find(&mut self, topic: &str, routes: &Routes) -> Arc<MatchSet> {
-        // Read before the index is, so that a change in between makes the entry stale, not wrong.
-        let stamp = routes.stamp(topic);
+    /// Who gets messages of a topic (a topic name in UTF-8), as of now.
+    pub(crate) fn find(&mut self, topic: &[u8], routes: &Routes) -> Arc<MatchSet> {
         if let Some(cached) = self.young.get_mut(topic) {
-            if cached.stamp != stamp {
+            if !cached.is_fresh(routes) {
                 self.misses += 1;
                 self.young_bytes -= cached.set.bytes();
-                *cached = Cached {
-                    set: Arc::new(routes.find(topic)),
-                    stamp,
-                };
+                *cached = Cached::find(topic, routes);
                 self.young_bytes += cached.set.bytes();
             }
             let set = Arc::clone(&cached.set);
             self.age();
             return set;
         }
-        let cached = match self.old.remove(topic) {
-            Some(cached) if cached.stamp == stamp => cached,
-            _ => {
-                self.misses += 1;
-                Cached {
-                    set: Arc::new(routes.find(topic)),
-                    stamp,
-                }
-            }
-        };
+        let old = self.old.remove(topic).filter(|old| old.is_fresh(routes));
+        let cached = old.unwrap_or_else(|| {
+            self.misses += 1;
+            Cached::find(topic, routes)
+        });
         let set = Arc::clone(&cached.set);
-        self.young_bytes += topic.len() + size_of::<(Box<str>, Cached)>() + set.bytes();
+        self.young_bytes += topic.len() + size_of::<(Box<[u8]>, Cached)>() + set.bytes();
         self.young.insert(topic.into(), cached);
         self.age();
         set
@@ -514,11 +523,11 @@ mod tests {
     fn a_change_of_routes_reaches_a_cached_match_at_once() {
         let routes = Routes::with_seed(1);
         let mut cache = MatchCache::default();
-        assert!(cache.find("a/b", &routes).is_empty());
+        assert!(cache.find(b"a/b", &routes).is_empty());
         let filters = ["a/b", "a/+", "#", "$share/g/a/b"];
         for (slot, filter) in (1..).zip(filters) {
             assert!(subscribe(&routes, slot, filter, wanted(QoS::AtMostOnce, false, 0)).new);
-            let set = cache.find("a/b", &routes);
+            let set = cache.find(b"a/b", &routes);
             assert_eq!(
                 set.targets.len() + set.groups.len(),
                 slot as usize,
@@ -529,7 +538,7 @@ mod tests {
         for (slot, filter) in (1..).zip(filters) {
             assert!(routes.unsubscribe(session(slot), SubscriptionFilter::parse(filter).unwrap()));
             assert!(!routes.unsubscribe(session(slot), SubscriptionFilter::parse(filter).unwrap()));
-            let set = cache.find("a/b", &routes);
+            let set = cache.find(b"a/b", &routes);
             assert_eq!(
                 set.targets.len() + set.groups.len(),
                 filters.len() - slot as usize,
@@ -592,11 +601,11 @@ mod tests {
         let mut cache = MatchCache::default();
         let long = "x".repeat(60_000);
         for n in 0..2000 {
-            cache.find(&format!("{n}{long}"), &routes);
-            cache.find("used", &routes);
+            cache.find(format!("{n}{long}").as_bytes(), &routes);
+            cache.find(b"used", &routes);
         }
         let bytes = cache.len() * long.len();
         assert!(bytes < 2 * CACHE_BYTES + 2 * long.len(), "{bytes}");
-        assert!(cache.young.contains_key("used"));
+        assert!(cache.young.contains_key(b"used".as_slice()));
     }
 }

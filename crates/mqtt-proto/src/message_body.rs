@@ -191,8 +191,13 @@ impl MessageBody {
     /// Topic name.
     pub fn topic(&self) -> &str {
         // The bytes were a `&str` when they were laid out.
-        let name = self.split_topic().0.get(2..).unwrap_or_default();
-        std::str::from_utf8(name).unwrap_or_default()
+        std::str::from_utf8(self.topic_bytes()).unwrap_or_default()
+    }
+
+    /// Topic name in UTF-8, without the look at each byte that a `&str` costs.
+    #[inline]
+    pub fn topic_bytes(&self) -> &[u8] {
+        self.split_topic().0.get(2..).unwrap_or_default()
     }
 
     /// The application message.

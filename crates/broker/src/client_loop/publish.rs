@@ -27,7 +27,11 @@ impl ClientLoop {
         from: Key,
     ) -> ReasonCode {
         let message = Arc::new(message);
-        if message.body.topic().starts_with(sys::PREFIX) {
+        if message
+            .body
+            .topic_bytes()
+            .starts_with(sys::PREFIX.as_bytes())
+        {
             // [MQTT-4.7.2-1] what begins with $SYS/ is the broker's to say
             self.drop_inbound(io, from, &message, Reason::ReservedTopic);
             return ReasonCode::NotAuthorized;
@@ -70,7 +74,9 @@ impl ClientLoop {
         message: Arc<ApplicationMessage>,
         from: Option<Key>,
     ) -> bool {
-        let set = self.cache.find(message.body.topic(), &self.node.routes);
+        let set = self
+            .cache
+            .find(message.body.topic_bytes(), &self.node.routes);
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
         if set.is_empty() {
