@@ -195,6 +195,8 @@ pub fn play(
         other => Err(other),
     })?;
     watch.sample(Phase::Drain);
+    // It is over; what the observer thinks of it changes nothing.
+    watch.show_last_sample();
     let Watch {
         mut crew,
         samples,
@@ -516,22 +518,27 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         self.sample(phase);
+        if self.show_last_sample() {
+            Ok(())
+        } else {
+            Err(PlayError::Cancelled)
+        }
+    }
+
+    /// Shows the observer the last sample; whether it wants to see more.
+    fn show_last_sample(&mut self) -> bool {
+        let mark_ns = self.reached.mark_ns;
         let remaining = self
             .timeline
             .map(|timeline| Duration::from_nanos(timeline.end_ns.saturating_sub(mark_ns)));
-        let goes_on = self.samples.last().is_none_or(|sample| {
+        self.samples.last().is_none_or(|sample| {
             self.observer.observe(&News {
                 sample,
                 progress: &self.reached.progress,
                 connections: self.connections,
                 remaining,
             })
-        });
-        if goes_on {
-            Ok(())
-        } else {
-            Err(PlayError::Cancelled)
-        }
+        })
     }
 
     fn phase(&self, mark_ns: u64) -> Phase {

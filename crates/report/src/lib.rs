@@ -22,7 +22,7 @@ mod record;
 mod summary;
 mod table;
 mod tables;
-mod units;
+pub mod units;
 
 /// The fixture names this crate as the example that shares it does.
 #[cfg(test)]

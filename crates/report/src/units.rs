@@ -11,12 +11,12 @@ pub(crate) fn or_none(value: Option<f64>, text: fn(f64) -> String) -> String {
 }
 
 /// `1,234,567`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
 /// Something per second: whole, but for rates so low that the decimals matter.
-pub(crate) fn rate(value: f64) -> String {
+pub fn rate(value: f64) -> String {
     if value < 10.0 && value.fract() != 0.0 {
         two_decimals(value)
     } else {
@@ -25,7 +25,7 @@ pub(crate) fn rate(value: f64) -> String {
 }
 
 /// Milliseconds, without the unit.
-pub(crate) fn ms(value: f64) -> String {
+pub fn ms(value: f64) -> String {
     match value {
         ..1.0 => format!("{value:.3}"),
         1.0..100.0 => format!("{value:.2}"),
@@ -34,7 +34,7 @@ pub(crate) fn ms(value: f64) -> String {
 }
 
 /// Bytes as MB, or as GB from 10 GB on; powers of 1,000.
-pub(crate) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     if value < 1e10 {
         format!("{:.1} MB", value / 1e6)
     } else {

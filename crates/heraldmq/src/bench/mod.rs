@@ -7,6 +7,9 @@
 
 mod agent;
 mod doctor;
+mod exposition;
+mod live;
+mod observers;
 mod outputs;
 mod run;
 mod scenario;

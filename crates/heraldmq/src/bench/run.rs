@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use loadtest::workload::Login;
 use loadtest::{
-    Crew, Criteria, Observer, Plan, Recruit, Search, SearchSettings, Settings, Title, Workload,
+    Crew, Criteria, Plan, Recruit, Search, SearchSettings, Settings, Title, Workload,
     most_connections, play,
 };
 use mqtt_proto::ProtocolVersion;
 use report::{Record, Setting};
 
 use super::agent::WORKER;
+use super::observers::{Announcement, Observers, Observing};
 use super::outputs::Outputs;
 use super::scenario::{Chosen, scale_line};
 use super::systems::{self, Watched};
@@ -30,6 +31,8 @@ pub(super) struct Run {
     how: How,
     #[command(flatten)]
     outputs: Outputs,
+    #[command(flatten)]
+    observing: Observing,
     /// Search the highest rate that holds, such as 'p99<20ms,loss=0'.
     ///
     /// Figures: mean, p50, p95, p99, p999, max (also of connect, subscribe, ack and deliver:
@@ -97,10 +100,11 @@ pub(super) struct Request<'a> {
 impl Run {
     pub(super) fn run(&self) -> Result<String, Failure> {
         let request = self.request()?;
+        let observers = self.observing.open()?;
         let mut outputs = self.outputs.open()?;
         let records = match &self.find_max {
-            None => vec![request.record(&mut ())?],
-            Some(criteria) => find_max(&request, criteria)?,
+            None => vec![request.record(&observers)?],
+            Some(criteria) => find_max(&request, criteria, &observers)?,
         };
         let Some(last) = records.last() else {
             return Err(Failure::Runtime("no rate was tried".to_owned()));
@@ -144,7 +148,7 @@ impl How {
 
 impl Request<'_> {
     /// Plays it once.
-    pub(super) fn record(&self, observer: &mut dyn Observer) -> Result<Record, Failure> {
+    pub(super) fn record(&self, observers: &Observers) -> Result<Record, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::Runtime(format!("{}: {error}", self.targets.join(",")))
         };
@@ -155,7 +159,13 @@ impl Request<'_> {
         let mut systems = self.how.watched.open(is_loopback)?;
         let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
         let started_at = SystemTime::now();
-        let played = play(crew, &settings, &mut systems, observer).map_err(|e| failed(&e))?;
+        let mut onlookers = observers.begin(&Announcement {
+            scenario: self.scenario.clone(),
+            label: self.label(),
+            measured: settings.duration,
+            systems: systems.iter().map(|system| system.name()).collect(),
+        });
+        let played = play(crew, &settings, &mut systems, &mut onlookers).map_err(|e| failed(&e))?;
         let title = self.title(started_at, recruits.len());
         Ok(played.record(&self.workload, title))
     }
@@ -205,6 +215,11 @@ impl Request<'_> {
         }
     }
 
+    fn label(&self) -> String {
+        let label = self.how.label.clone();
+        label.unwrap_or_else(|| self.targets.join(", "))
+    }
+
     fn title(&self, started_at: SystemTime, workers: usize) -> Title {
         let how = self.how;
         let mut settings = vec![
@@ -225,7 +240,7 @@ impl Request<'_> {
         }
         Title {
             scenario: self.scenario.clone(),
-            label: how.label.clone().unwrap_or_else(|| self.targets.join(", ")),
+            label: self.label(),
             reading: self.reading.clone(),
             started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
             settings,
@@ -259,7 +274,11 @@ fn plan_settings(plan: &Plan) -> Vec<Setting> {
 }
 
 /// Runs at one rate after another; the records of all, the best last.
-fn find_max(request: &Request<'_>, criteria: &Criteria) -> Result<Vec<Record>, Failure> {
+fn find_max(
+    request: &Request<'_>,
+    criteria: &Criteria,
+    observers: &Observers,
+) -> Result<Vec<Record>, Failure> {
     let mut search = Search::new(SearchSettings::default())
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut records: Vec<(f64, bool, Record)> = Vec::new();
@@ -267,7 +286,7 @@ fn find_max(request: &Request<'_>, criteria: &Criteria) -> Result<Vec<Record>, F
         let mut probe = request.clone();
         probe.workload = request.workload.at_rate(factor);
         let asked = probe.workload.asked_per_second().unwrap_or(0.0);
-        let mut record = probe.record(&mut ())?;
+        let mut record = probe.record(observers)?;
         let verdict = criteria.judge(&record);
         let outcome = match verdict.broken.as_slice() {
             [] => "holds".to_owned(),
