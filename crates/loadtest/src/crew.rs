@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, process};
@@ -220,17 +220,17 @@ impl Crew {
     /// A worker is lost, is silent for too long, or reports a failure.
     pub(crate) fn hear(&mut self, deadline: Instant) -> Result<Option<(usize, Report)>, CrewError> {
         loop {
-            let now = Instant::now();
-            let silent = self.members.iter().min_by_key(|member| member.heard);
-            if let Some(silent) = silent.filter(|member| now >= member.heard + SILENCE) {
-                return Err(CrewError::Silent(silent.name.clone(), now - silent.heard));
-            }
-            let patience = silent.map_or(deadline, |member| member.heard + SILENCE);
-            let until = deadline.min(patience);
-            match self
-                .reports
-                .recv_timeout(until.saturating_duration_since(now))
-            {
+            // What has arrived comes before the judgement that nothing did: this process may have been
+            // stopped itself.
+            let received = self.reports.try_recv().or_else(|_| {
+                let until = deadline.min(self.patience()?);
+                let now = Instant::now();
+                let received = self
+                    .reports
+                    .recv_timeout(until.saturating_duration_since(now));
+                received.map_err(|_| None)
+            });
+            match received {
                 Ok((index, Ok(report))) => {
                     self.members[index].heard = Instant::now();
                     if let Report::Failed(message) = report {
@@ -239,11 +239,25 @@ impl Crew {
                     return Ok(Some((index, report)));
                 }
                 Ok((index, Err(error))) => return Err(self.explain(index, error)),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => return Ok(None),
+                Err(Some(silent)) => return Err(silent),
                 // This crew holds a sender, so they are never all gone.
-                Err(_) => {}
+                Err(None) if Instant::now() >= deadline => return Ok(None),
+                Err(None) => {}
             }
         }
+    }
+
+    /// Until when nobody has been silent for too long.
+    fn patience(&self) -> Result<Instant, Option<CrewError>> {
+        let now = Instant::now();
+        let Some(quietest) = self.members.iter().min_by_key(|member| member.heard) else {
+            return Ok(now);
+        };
+        if now < quietest.heard + SILENCE {
+            return Ok(quietest.heard + SILENCE);
+        }
+        let silent = now - quietest.heard;
+        Err(Some(CrewError::Silent(quietest.name.clone(), silent)))
     }
 
     /// What a worker said last tells more than that its pipe broke.

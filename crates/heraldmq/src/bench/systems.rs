@@ -1,6 +1,7 @@
 //! The broker under load, by process identifier or by the address of its metrics.
 
 use std::io;
+use std::str::FromStr;
 use std::time::Duration;
 
 use host::{Process, Processes};
@@ -16,19 +17,36 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is to be watched.
 #[derive(clap::Args, Clone, Default)]
 pub(super) struct Watched {
-    /// The broker's process on this machine, with its children; may be repeated.
-    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
-    pub(super) pid: Vec<u32>,
+    /// The broker's processes on this machine, with their children.
+    #[arg(long, value_name = "PID,…")]
+    pub(super) pid: Vec<Pids>,
     /// A HeraldMQ node by its metrics, such as http://10.0.0.5:8091/metrics; may be repeated.
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub(super) metrics: Vec<String>,
+}
+
+/// One or several, as pidof(1) prints them or with commas.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pids(pub(super) Vec<u32>);
+
+impl FromStr for Pids {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words = text.split([',', ' ', '\n']).filter(|word| !word.is_empty());
+        let pids: Result<Vec<u32>, _> = words.map(str::parse).collect();
+        match pids {
+            Ok(pids) if !pids.is_empty() => Ok(Self(pids)),
+            _ => Err("expected process identifiers, such as 4711"),
+        }
+    }
 }
 
 impl Watched {
     /// All of it, ready to be read.
     pub(super) fn open(&self, is_loopback: bool) -> Result<Vec<Box<dyn System>>, Failure> {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
-        for &pid in &self.pid {
+        for &pid in self.pid.iter().flat_map(|pids| &pids.0) {
             let named = Process::new(pid).name();
             let name = named.map_err(|_| Failure::Runtime(format!("there is no process {pid}")))?;
             systems.push(Box::new(Watch {
@@ -152,6 +170,15 @@ pub(super) fn machine() -> Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn process_identifiers_are_taken_as_pidof_prints_them() {
+        assert_eq!("7".parse(), Ok(Pids(vec![7])));
+        assert_eq!("7 8,9\n".parse(), Ok(Pids(vec![7, 8, 9])));
+        for wrong in ["", " ", "mosquitto", "7x", "-1"] {
+            assert!(wrong.parse::<Pids>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_page_of_metrics_is_read_and_a_strange_one_refused() {
