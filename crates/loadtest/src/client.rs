@@ -246,17 +246,17 @@ impl Client {
         Ok(())
     }
 
-    /// Publishes again what was not acknowledged, as the standard asks after a reconnect; `payload` writes
-    /// the payload of a message with this sequence and due time. Call it after [`Event::Connected`].
-    /// Messages that the server had received but whose session it has lost count as acknowledged.
+    /// Publishes again what was not acknowledged, as the standard asks after a reconnect: messages like
+    /// `message`, with the payload that `payload` writes for a sequence and due time. Call it after
+    /// [`Event::Connected`]. Messages that the server had received but whose session it has lost count as
+    /// acknowledged.
     ///
     /// # Errors
     /// The topic cannot be written.
     pub fn resend(
         &mut self,
         session_present: bool,
-        topic: &str,
-        qos: QoS,
+        message: &Outgoing<'_>,
         mut payload: impl FnMut(u32, u64) -> Vec<u8>,
         on_event: &mut impl FnMut(Event<'_>),
     ) -> Result<(), EncodeError> {
@@ -269,10 +269,10 @@ impl Client {
                 !message.is_received
             });
         }
-        for message in &self.unacknowledged {
-            if message.is_received {
+        for sent in &self.unacknowledged {
+            if sent.is_received {
                 PubRel {
-                    packet_id: message.packet_id,
+                    packet_id: sent.packet_id,
                     reason: ReasonCode::Success,
                     properties: AckProperties::default(),
                 }
@@ -281,12 +281,12 @@ impl Client {
             }
             Publish {
                 dup: session_present,
-                qos,
-                retain: false,
-                topic,
-                packet_id: Some(message.packet_id),
+                qos: message.qos,
+                retain: message.retain,
+                topic: message.topic,
+                packet_id: Some(sent.packet_id),
                 properties: PublishProperties::default(),
-                payload: &payload(message.sequence, message.due_ns),
+                payload: &payload(sent.sequence, sent.due_ns),
             }
             .encode(self.version, &mut self.out)?;
         }

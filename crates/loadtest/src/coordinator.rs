@@ -306,6 +306,8 @@ fn prepare(
                 connections += count;
                 prepared += 1;
             }
+            // Those who are prepared tick on while others, with more to prepare, are not.
+            Some((_, Report::Tick(_))) => {}
             Some((index, _)) => return Err(PlayError::OutOfTurn(crew.name(index).to_owned())),
             None => return Err(silent(crew, 0)),
         }
@@ -614,3 +616,6 @@ fn usage(before: Reading, now: Reading) -> Usage {
         network_out_bytes: grown(before.network_out_bytes, now.network_out_bytes),
     }
 }
+
+#[cfg(test)]
+mod tests;

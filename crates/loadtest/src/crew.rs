@@ -5,7 +5,7 @@
 //! Deliberately absent: what is said; `coordinator.rs` knows.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -21,6 +21,9 @@ const REACH: Duration = Duration::from_secs(5);
 
 /// How long a worker may be silent while it should tick every second.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long to look for what a lost worker has said last.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Where a worker comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,6 +98,8 @@ struct Member {
 /// Workers, ready to be told what to do.
 pub struct Crew {
     members: Vec<Member>,
+    /// How long a worker may say nothing.
+    silence: Duration,
     reports: Receiver<(usize, io::Result<Report>)>,
     sender: Sender<(usize, io::Result<Report>)>,
 }
@@ -122,10 +127,31 @@ impl Crew {
         Ok(crew)
     }
 
+    /// Takes workers of this machine that run [`crate::worker::run`] at the other ends of connections.
+    ///
+    /// # Errors
+    /// A connection cannot be shared with the thread that reads from it.
+    pub fn connected(workers: impl IntoIterator<Item = TcpStream>) -> Result<Self, CrewError> {
+        let mut crew = Self::empty();
+        for stream in workers {
+            let name = format!("worker {}", crew.members.len());
+            crew.add_socket(name, BufReader::new(stream), false)?;
+        }
+        Ok(crew)
+    }
+
+    /// Gives up a worker that has said nothing for this long, instead of 10 s. Workers speak every second.
+    #[must_use]
+    pub fn with_silence_limit(mut self, silence: Duration) -> Self {
+        self.silence = silence;
+        self
+    }
+
     pub(crate) fn empty() -> Self {
         let (sender, reports) = mpsc::channel();
         Self {
             members: Vec::new(),
+            silence: SILENCE,
             reports,
             sender,
         }
@@ -152,11 +178,19 @@ impl Crew {
         let name = format!("agent {address}, worker {}", self.members.len());
         let reached = reach(address, token);
         let stream = reached.map_err(|error| CrewError::Recruit(name.clone(), error))?;
-        let output = stream
-            .get_ref()
-            .try_clone()
-            .map_err(|error| CrewError::Recruit(name.clone(), error))?;
-        self.add(name, stream, output, true);
+        self.add_socket(name, stream, true)
+    }
+
+    fn add_socket(
+        &mut self,
+        name: String,
+        stream: BufReader<TcpStream>,
+        is_remote: bool,
+    ) -> Result<(), CrewError> {
+        match stream.get_ref().try_clone() {
+            Ok(output) => self.add(name, stream, SendingHalf(output), is_remote),
+            Err(error) => return Err(CrewError::Recruit(name, error)),
+        }
         Ok(())
     }
 
@@ -253,22 +287,44 @@ impl Crew {
         let Some(quietest) = self.members.iter().min_by_key(|member| member.heard) else {
             return Ok(now);
         };
-        if now < quietest.heard + SILENCE {
-            return Ok(quietest.heard + SILENCE);
+        if now < quietest.heard + self.silence {
+            return Ok(quietest.heard + self.silence);
         }
         let silent = now - quietest.heard;
         Err(Some(CrewError::Silent(quietest.name.clone(), silent)))
     }
 
-    /// What a worker said last tells more than that its pipe broke.
+    /// What a worker said last tells more than that its pipe broke. The others talk on meanwhile.
     fn explain(&self, index: usize, error: io::Error) -> CrewError {
-        let name = self.members[index].name.clone();
-        while let Ok((_, report)) = self.reports.recv_timeout(Duration::from_millis(100)) {
+        let deadline = Instant::now() + LAST_WORDS;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok((from, report)) = self.reports.recv_timeout(left()) {
             if let Ok(Report::Failed(message)) = report {
-                return CrewError::Failed(name, message);
+                return CrewError::Failed(self.members[from].name.clone(), message);
             }
         }
-        CrewError::Lost(name, error)
+        CrewError::Lost(self.members[index].name.clone(), error)
+    }
+}
+
+/// Tells a worker by its end that nothing more will be said. Closing the descriptor would not: the thread
+/// that reads has the same connection.
+struct SendingHalf(TcpStream);
+
+impl Write for SendingHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for SendingHalf {
+    fn drop(&mut self) {
+        // It fails if the worker is gone already.
+        let _ = self.0.shutdown(Shutdown::Write);
     }
 }
 
@@ -315,4 +371,49 @@ fn reach(address: &str, token: &str) -> io::Result<BufReader<TcpStream>> {
     }
     stream.get_ref().set_read_timeout(None)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// While the others are still at it, a run must not wait for them to stop.
+    #[test]
+    fn a_lost_worker_is_noticed_while_others_talk_on() {
+        let mut crew = Crew::empty();
+        let add = |crew: &mut Crew, name: &str| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            crew.add(name.to_owned(), ours.try_clone().unwrap(), ours, false);
+            theirs
+        };
+        let mut talkative = add(&mut crew, "talkative");
+        drop(add(&mut crew, "lost"));
+        let talk_until = Instant::now() + LAST_WORDS * 50;
+        let talking = thread::spawn(move || {
+            while Instant::now() < talk_until {
+                write(&mut talkative, &Report::Connected).unwrap();
+            }
+        });
+        let error = loop {
+            if let Err(error) = crew.hear(talk_until) {
+                break error;
+            }
+        };
+        assert!(!talking.is_finished());
+        assert_eq!(error.to_string(), "lost is dead: it closed its connection");
+    }
+
+    /// Who is told something may be the first to notice, but has not said why.
+    #[test]
+    fn what_a_worker_said_last_is_what_counts() {
+        let mut crew = Crew::empty();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        crew.add("w".to_owned(), ours.try_clone().unwrap(), ours, false);
+        write(&mut theirs, &Report::Failed("no broker".to_owned())).unwrap();
+        drop(theirs);
+        let error = crew.tell(0, &Command::Connect).unwrap_err();
+        assert_eq!(error.to_string(), "w: no broker");
+    }
 }

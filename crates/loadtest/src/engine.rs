@@ -26,7 +26,7 @@ use std::{fmt, io};
 
 use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token, Waker};
-use mqtt_proto::{QoS, ReasonCode};
+use mqtt_proto::{ProtocolVersion, QoS, ReasonCode};
 use serde::{Deserialize, Serialize};
 
 use self::part::{Books, Playing, Role};
@@ -247,6 +247,8 @@ struct Slot {
     reads_later: bool,
     /// Broke off, and has not been opened again.
     is_away: bool,
+    /// Broke off, and has not been ready since.
+    is_broken: bool,
 }
 
 /// A share of a workload being played.
@@ -538,11 +540,11 @@ impl Engine {
     }
 
     fn try_open(&mut self, index: usize, due_ns: u64) -> Result<(), ClientError> {
+        let client_id = self.client_id(index);
         let slot = &mut self.slots[index];
         let part = &self.parts[slot.part];
         slot.opened_ns = due_ns;
         slot.is_away = false;
-        let client_id = client_id(&self.prefix, &part.part.name, slot.role, self.share);
         let filter = part.filter(slot.role);
         let mut will = None;
         if let (Role::Willed(number), Books::Traffic(traffic)) = (slot.role, &part.books) {
@@ -882,12 +884,18 @@ impl Engine {
         });
         self.refused += news.refused;
         self.last_refusal = news.last_refusal.or(self.last_refusal);
-        if read_rate.is_some() && matches!(result, Ok(count) if count >= limit) {
+        // After little was read too, or a trickle of small messages would not be read slowly.
+        let pauses = |count: &usize| *count >= limit || (slot.is_ready && *count > 0);
+        if read_rate.is_some() && result.as_ref().is_ok_and(pauses) {
             slot.reads_later = true;
             let gap_ns = 1_000_000_000 / u64::from(SLOW_READS_PER_SECOND);
             self.slow_reads.push(Reverse((now_ns + gap_ns, index)));
         }
         self.survive(index, result.map(drop), now_ns)?;
+        if self.slots[index].is_away {
+            // To the client it still looks as if it were connected.
+            return Ok(());
+        }
         if let Some(session_present) = news.accepted {
             self.handle_accepted(index, session_present, now_ns)?;
         }
@@ -927,38 +935,11 @@ impl Engine {
             (Role::Reader(reader), Books::Readings(readings)) => {
                 readings.begin(reader, slot.visits > 1, now_ns);
             }
-            (Role::Publisher(number), Books::Traffic(traffic)) if client.unacknowledged() > 0 => {
-                let topic = &part.publishers[number - part.actors.start].topic;
-                let payload_len = self.payload.len();
-                let messages = match &part.part.activity {
-                    Activity::Messages(messages) => messages,
-                    _ => return Ok(()),
-                };
-                let len = messages.payload_len.min(payload_len);
-                let mut acknowledged = Vec::new();
-                let resent = client.resend(
-                    session_present,
-                    topic,
-                    messages.qos,
-                    |sequence, due_ns| {
-                        let mut payload = vec![0; len];
-                        write_stamp(&mut payload, traffic.stamp(number, sequence, due_ns));
-                        payload
-                    },
-                    &mut |event| {
-                        if let Event::Acknowledged(due_ns) = event {
-                            acknowledged.push(due_ns);
-                        }
-                    },
-                );
-                for due_ns in acknowledged {
-                    traffic.acknowledge(&mut self.meter, number, due_ns, now_ns);
-                }
+            (Role::Publisher(number), Books::Traffic(traffic)) => {
                 traffic.freed.push(number);
-                let resent = resent.map_err(ClientError::from);
+                let resent = self.resend(index, session_present, now_ns);
                 self.survive(index, resent, now_ns)?;
             }
-            (Role::Publisher(number), Books::Traffic(traffic)) => traffic.freed.push(number),
             _ => {}
         }
         if let Some(seconds @ 1..) = server_keep_alive_s
@@ -966,6 +947,55 @@ impl Engine {
         {
             self.keep_alive_s = seconds;
             self.fix_pings();
+        }
+        Ok(())
+    }
+
+    /// Sends a publisher's messages again that were not acknowledged.
+    fn resend(
+        &mut self,
+        index: usize,
+        session_present: bool,
+        now_ns: u64,
+    ) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        let part = &mut self.parts[slot.part];
+        let first = part.actors.start;
+        let (
+            Some(client),
+            Role::Publisher(number),
+            Activity::Messages(messages),
+            Books::Traffic(traffic),
+        ) = (
+            &mut slot.client,
+            slot.role,
+            &part.part.activity,
+            &mut part.books,
+        )
+        else {
+            return Ok(());
+        };
+        let message = Outgoing {
+            topic: &part.publishers[number - first].topic,
+            qos: messages.qos,
+            retain: messages.retain,
+            payload: &[],
+            due_ns: 0,
+            sequence: 0,
+        };
+        let payload = |sequence, due_ns| {
+            let mut payload = vec![0; messages.payload_len];
+            write_stamp(&mut payload, traffic.stamp(number, sequence, due_ns));
+            payload
+        };
+        let mut acknowledged = Vec::new();
+        client.resend(session_present, &message, payload, &mut |event| {
+            if let Event::Acknowledged(due_ns) = event {
+                acknowledged.push(due_ns);
+            }
+        })?;
+        for due_ns in acknowledged {
+            traffic.acknowledge(&mut self.meter, number, due_ns, now_ns);
         }
         Ok(())
     }
@@ -1005,6 +1035,7 @@ impl Engine {
         let slot = &mut self.slots[index];
         if !slot.is_ready && slot.client.as_ref().is_some_and(Client::is_ready) {
             slot.is_ready = true;
+            slot.is_broken = false;
             self.ready += 1;
         }
     }
@@ -1032,19 +1063,41 @@ impl Engine {
             slot.is_ready = false;
             self.ready -= 1;
         }
-        self.disconnects += 1;
+        // What fails on the way back belongs to the same break.
+        if !slot.is_broken {
+            slot.is_broken = true;
+            self.disconnects += 1;
+        }
         self.last_disconnect = Some(self.failure(index, error).to_string());
         self.again.push_back((now_ns + RECONNECT_WAIT_NS, index));
         Ok(())
     }
 
     fn failure(&self, index: usize, error: ClientError) -> EngineError {
-        let slot = &self.slots[index];
-        let part = &self.parts[slot.part].part.name;
         EngineError::Client {
-            client_id: client_id(&self.prefix, part, slot.role, self.share),
+            client_id: self.client_id(index),
             error,
         }
+    }
+
+    fn client_id(&self, index: usize) -> String {
+        let slot = &self.slots[index];
+        let (kind, number) = match slot.role {
+            Role::Subscriber(number) => ("s", number),
+            Role::Publisher(number) => ("p", number),
+            Role::Background(number) => ("b", number),
+            Role::Visitor(number) => ("v", number),
+            Role::Willed(number) => ("w", number),
+            Role::Reader(number) => ("r", number),
+            Role::Seeder => ("x", 0),
+        };
+        let prefix = &self.prefix;
+        if self.workload.login.version == ProtocolVersion::V3_1 {
+            // It has room for 23 characters.
+            return format!("{prefix}-{}{kind}{number}", slot.part);
+        }
+        let part = &self.parts[slot.part].part.name;
+        format!("{prefix}-{part}-{kind}{number}")
     }
 
     fn flush(&mut self, now_ns: u64) -> Result<(), EngineError> {
@@ -1068,6 +1121,9 @@ impl Engine {
             let first = part.actors.start;
             let (waiting, window_ns) = (part.waiting, part.window_ns.clone());
             let pace = part.messages().map(|messages| messages.pace);
+            if matches!(pace, Some(Pace::Closed { .. })) && now_ns < window_ns.start {
+                continue;
+            }
             let Some(traffic) = part.traffic() else {
                 continue;
             };
@@ -1182,6 +1238,7 @@ impl Slot {
             turn_due_ns: None,
             reads_later: false,
             is_away: false,
+            is_broken: false,
         }
     }
 }
@@ -1240,19 +1297,6 @@ fn write_stamp(payload: &mut [u8], stamp: Stamp) {
     if let Some(start) = payload.first_chunk_mut() {
         *start = stamp.to_bytes();
     }
-}
-
-fn client_id(prefix: &str, part: &str, role: Role, share: Share) -> String {
-    let (kind, number) = match role {
-        Role::Subscriber(number) => ('s', number),
-        Role::Publisher(number) => ('p', number),
-        Role::Background(number) => ('b', number),
-        Role::Visitor(number) => ('v', number),
-        Role::Willed(number) => ('w', number),
-        Role::Reader(reader) => return format!("{prefix}-{part}-r{}-{reader}", share.index),
-        Role::Seeder => ('x', 0),
-    };
-    format!("{prefix}-{part}-{kind}{number}")
 }
 
 /// Where a slot's client connects to, and from.

@@ -446,3 +446,6 @@ fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
         note: row.note.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: order, which the standard does not promise between topics.
 
+use std::ops::Range;
+
 use crate::meter::{Meter, Times};
 use crate::traffic::Totals;
 use crate::verify::{Findings, Stamp, Tally};
@@ -21,12 +23,13 @@ struct Reading {
     is_counted: bool,
 }
 
-/// The running books of a worker's readers.
+/// The running books of a worker's readers, who go by their numbers in the whole part.
 #[derive(Debug)]
 pub(crate) struct Readings {
     pub(crate) totals: Totals,
     pub(crate) times: Times,
     topics: usize,
+    first_reader: usize,
     readers: Vec<Reading>,
     expected: u64,
     distinct: u64,
@@ -35,12 +38,13 @@ pub(crate) struct Readings {
 }
 
 impl Readings {
-    pub(crate) fn new(topics: usize, readers: usize) -> Self {
+    pub(crate) fn new(topics: usize, readers: Range<usize>) -> Self {
         Self {
             totals: Totals::default(),
             times: Times::new(),
             topics,
-            readers: vec![Reading::default(); readers],
+            first_reader: readers.start,
+            readers: vec![Reading::default(); readers.len()],
             expected: 0,
             distinct: 0,
             duplicated: 0,
@@ -50,7 +54,7 @@ impl Readings {
 
     /// A reader has been accepted and subscribes.
     pub(crate) fn begin(&mut self, reader: usize, is_counted: bool, now_ns: u64) {
-        let reading = &mut self.readers[reader];
+        let reading = &mut self.readers[reader - self.first_reader];
         reading.began_ns = now_ns;
         reading.got.clear();
         reading.got.resize(self.topics.div_ceil(64), 0);
@@ -63,12 +67,12 @@ impl Readings {
 
     /// Whether a reader has all that it came for.
     pub(crate) fn is_complete(&self, reader: usize) -> bool {
-        let reading = &self.readers[reader];
+        let reading = &self.readers[reader - self.first_reader];
         !reading.is_counted || reading.count == self.topics
     }
 
     pub(crate) fn arrive(&mut self, meter: &mut Meter, reader: usize, payload: &[u8], now_ns: u64) {
-        let reading = &mut self.readers[reader];
+        let reading = &mut self.readers[reader - self.first_reader];
         if !reading.is_counted {
             return;
         }
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_reading_is_complete_when_every_topic_came() {
-        let mut readings = Readings::new(70, 1);
+        let mut readings = Readings::new(70, 3..4);
         let mut meter = Meter::new(Headline::Deliver);
         let mut arrive = |readings: &mut Readings, topic| {
             let stamp = Stamp {
@@ -128,19 +132,19 @@ mod tests {
                 sequence: 0,
                 due_ns: 0,
             };
-            readings.arrive(&mut meter, 0, &stamp.to_bytes(), 1);
+            readings.arrive(&mut meter, 3, &stamp.to_bytes(), 1);
         };
-        readings.begin(0, false, 0);
+        readings.begin(3, false, 0);
         arrive(&mut readings, 0);
-        assert!(readings.is_complete(0));
-        readings.begin(0, true, 0);
+        assert!(readings.is_complete(3));
+        readings.begin(3, true, 0);
         for topic in 0..69 {
             arrive(&mut readings, topic);
         }
         for topic in [0, 70] {
             arrive(&mut readings, topic);
         }
-        assert!(!readings.is_complete(0));
+        assert!(!readings.is_complete(3));
         let expected = Tally {
             delivered: 71,
             lost: 1,
@@ -150,7 +154,7 @@ mod tests {
         assert_eq!(readings.findings().tallies, [expected]);
         assert_eq!(readings.findings().stray, 1);
         arrive(&mut readings, 69);
-        assert!(readings.is_complete(0));
+        assert!(readings.is_complete(3));
         assert_eq!(readings.findings().tallies[0].lost, 0);
     }
 }

@@ -173,9 +173,9 @@ impl Topology {
             Self::Listed(listed) => listed
                 .subscriber(subscriber)
                 .map_or_else(Vec::new, |group| listed.expected_of(group)),
-            Self::Pairs { .. } => vec![subscriber as u32..subscriber as u32 + 1],
-            Self::Groups { .. } => vec![self.publishers_of_group(subscriber)],
-            _ => vec![0..self.publishers() as u32],
+            Self::Pairs { .. } => Vec::from([subscriber as u32..subscriber as u32 + 1]),
+            Self::Groups { .. } => Vec::from([self.publishers_of_group(subscriber)]),
+            _ => Vec::from([0..self.publishers() as u32]),
         }
     }
 

@@ -109,8 +109,8 @@ pub struct Messages {
     pub qos: QoS,
     /// How fast.
     pub pace: Pace,
-    /// Whether the sessions of the subscribers end with their connections. Publishers have nothing to
-    /// keep, and their sessions always do.
+    /// Whether the sessions of the subscribers end with their connections; at QoS 2 those of the publishers
+    /// too. Below, publishers have nothing to keep, and their sessions always do.
     pub clean_session: bool,
     /// Whether messages are retained; the last of each topic is removed at the end.
     pub retain: bool,

@@ -203,15 +203,13 @@ impl Request<'_> {
 
     fn settings(&self, addresses: Vec<SocketAddr>, workers: usize) -> Settings {
         let connections = self.workload.connections();
-        // Runs at the same time or one after another must not see each other's messages.
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         Settings {
             workload: self.workload.clone(),
             sources: target::sources(&addresses, connections, workers),
             addresses,
             warm_up: self.how.warm_up,
             duration: self.how.duration,
-            prefix: format!("bench-{:x}-{:x}", std::process::id(), now.as_millis()),
+            prefix: prefix(),
         }
     }
 
@@ -248,6 +246,14 @@ impl Request<'_> {
             plan: self.plan.clone(),
         }
     }
+}
+
+/// Runs at the same time or one after another must not see each other's messages. Short, because client
+/// identifiers of MQTT 3.1 begin with it.
+fn prefix() -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let number = (now.as_millis() as u32) << 12 ^ std::process::id();
+    format!("bench-{number:08x}")
 }
 
 fn addresses_are_loopback(settings: &Settings) -> bool {

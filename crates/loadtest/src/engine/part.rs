@@ -28,7 +28,7 @@ pub(super) enum Role {
     Visitor(usize),
     /// Comes and breaks off, leaving a will.
     Willed(usize),
-    /// Comes for retained messages, and goes; its number among the worker's readers.
+    /// Comes for retained messages, and goes.
     Reader(usize),
     /// Publishes what readers come for.
     Seeder,
@@ -114,7 +114,7 @@ impl Playing {
                     roles.push(Role::Seeder);
                 }
                 let actors = share(retained.readers, index, of);
-                let readings = Readings::new(retained.topics, actors.len());
+                let readings = Readings::new(retained.topics, actors.clone());
                 books = Books::Readings(Box::new(readings));
                 actors
             }
@@ -122,13 +122,12 @@ impl Playing {
             Activity::Churn(churn) => share(churn.connections, index, of),
         };
         let first_actor = first_slot + roles.len();
-        let first = actors.start;
         roles.extend(actors.clone().map(|number| match part.activity {
             Activity::Messages(_) => Role::Publisher(number),
             Activity::Background { .. } => Role::Background(number),
             Activity::Churn(_) => Role::Visitor(number),
             Activity::Wills(_) => Role::Willed(number),
-            Activity::Retained(_) => Role::Reader(number - first),
+            Activity::Retained(_) => Role::Reader(number),
         }));
         let playing = Self {
             part,
@@ -184,7 +183,12 @@ impl Playing {
 
     /// When something of this part is due next, while its schedule is followed.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
-        let due_ns = self.schedule.as_ref()?.next_due_ns();
+        let due_ns = match (&self.schedule, &self.books) {
+            (Some(schedule), _) => schedule.next_due_ns(),
+            // A closed loop's windows are filled for the first time.
+            (None, Books::Traffic(traffic)) if !traffic.freed.is_empty() => self.window_ns.start,
+            (None, _) => return None,
+        };
         (due_ns < self.window_ns.end).then_some(due_ns)
     }
 
@@ -267,6 +271,10 @@ impl Playing {
     pub(super) fn is_clean(&self, role: Role) -> bool {
         match (&self.part.activity, role) {
             (Activity::Messages(messages), Role::Subscriber(_)) => messages.clean_session,
+            // Only within a session is a message that is sent again the same message.
+            (Activity::Messages(messages), Role::Publisher(_)) => {
+                messages.clean_session || messages.qos < QoS::ExactlyOnce
+            }
             (Activity::Churn(churn), _) => churn.clean_session,
             _ => true,
         }

@@ -86,7 +86,7 @@ fn emqx_names_and_notes_tell_the_same_rates() {
             digits.parse::<f64>().unwrap() * unit
         });
         assert_eq!(rates.next(), Some(plan.sent_per_second()), "{plan}");
-        let out = plan.sent_per_second() * plan.topology.receivers_per_message() as f64;
+        let out = plan.sent_per_second() * plan.topology.receivers_per_message();
         assert_eq!(rates.next(), Some(out), "{plan}");
         assert_eq!(plan.background, 100_000, "{plan}");
     }
