@@ -115,9 +115,8 @@ impl Plan {
         self.sent_per_second() * self.topology.receivers_per_message().max(1.0)
     }
 
-    /// The same in small: `connections` times the connections, at least one of each kind, and
-    /// `rates` times the rates, of connecting too. The publishers of a fan-out stay as many as they
-    /// are, so that the messages per second shrink as the connections do.
+    /// The same in small: `connections` times the connections, as [`Topology::scaled`] has it, and
+    /// `rates` times the rates, of connecting too.
     #[must_use]
     pub fn scaled(&self, connections: f64, rates: f64) -> Self {
         Self {

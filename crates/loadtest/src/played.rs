@@ -79,7 +79,7 @@ impl Played {
             connections: self.connections as u64,
             connect_seconds: self.connect_seconds,
             seconds,
-            asked_per_second: workload.asked_per_second().unwrap_or(0.0),
+            asked_per_second: workload.asked_in(seconds).unwrap_or(0.0),
             messages_per_second: counted as f64 / seconds,
             counts: merged.counts(&self.last),
             latencies: merged.latencies(),
@@ -90,7 +90,7 @@ impl Played {
             workers: self.finishes.len() as u32,
             publishers: merged.publishers(&self.sent),
             samples: Vec::new(),
-            parts: self.parts(workload, &merged),
+            parts: self.parts(workload, &merged, seconds),
             warnings: Vec::new(),
         };
         record.warnings = self.warnings(workload, title.plan.as_ref(), &record);
@@ -99,7 +99,7 @@ impl Played {
     }
 
     /// Of a load that has several.
-    fn parts(&self, workload: &Workload, merged: &Merged) -> Vec<PartFigures> {
+    fn parts(&self, workload: &Workload, merged: &Merged, seconds: f64) -> Vec<PartFigures> {
         if workload.parts.len() < 2 {
             return Vec::new();
         }
@@ -119,7 +119,7 @@ impl Played {
             let faults = faults.unwrap_or_default();
             PartFigures {
                 name: part.name.clone(),
-                asked_per_second: part.activity.asked_per_second().unwrap_or(0.0),
+                asked_per_second: part.asked_in(seconds).unwrap_or(0.0),
                 counts: Counts {
                     sent: totals.sent,
                     acknowledged: totals.acknowledged,
@@ -244,11 +244,16 @@ impl Played {
             .fold(0.0, f64::max);
         let is_limit = busiest >= TOOL_BUSY || late_ms > latency_ms / LATENESS_PART;
         (late_ms > LATENESS_MS && is_limit).then(|| {
+            let percent = busiest * 100.0;
+            let cause = if busiest >= TOOL_BUSY {
+                "use more --workers, or a lower --scale or --rate-scale"
+            } else {
+                "the machine had no core for it in time: give it cores of its own, or use a lower --scale \
+                 or --rate-scale"
+            };
             format!(
-                "this tool was the limit, not only the broker: its busiest worker used {:.0} % of a core \
-                 and messages were {late_ms:.1} ms late (p99); use more --workers, or a lower --scale or \
-                 --rate-scale",
-                busiest * 100.0
+                "this tool was the limit, not only the broker: messages were {late_ms:.1} ms late (p99), and \
+                 its busiest worker used {percent:.0} % of a core; {cause}"
             )
         })
     }

@@ -173,9 +173,9 @@ impl Topology {
             Self::Listed(listed) => listed
                 .subscriber(subscriber)
                 .map_or_else(Vec::new, |group| listed.expected_of(group)),
-            Self::Pairs { .. } => Vec::from([subscriber as u32..subscriber as u32 + 1]),
-            Self::Groups { .. } => Vec::from([self.publishers_of_group(subscriber)]),
-            _ => Vec::from([0..self.publishers() as u32]),
+            Self::Pairs { .. } => one(subscriber as u32..subscriber as u32 + 1),
+            Self::Groups { .. } => one(self.publishers_of_group(subscriber)),
+            _ => one(0..self.publishers() as u32),
         }
     }
 
@@ -333,6 +333,11 @@ pub(crate) fn few(count: usize, share: f64) -> usize {
 pub(crate) struct Slice {
     pub(crate) subscribers: Range<usize>,
     pub(crate) publishers: Range<usize>,
+}
+
+/// A list of one range.
+fn one(range: Range<u32>) -> Vec<Range<u32>> {
+    std::iter::once(range).collect()
 }
 
 /// The `index`-th of `of` about equal shares of `0..count`.

@@ -10,7 +10,7 @@ use std::fmt;
 use mqtt_proto::{ProtocolVersion, QoS};
 use serde::{Deserialize, Serialize};
 
-use crate::topology::Topology;
+use crate::topology::{Topology, few};
 use crate::verify::Stamp;
 
 /// A load.
@@ -76,6 +76,17 @@ impl Part {
             from_s: 0.0,
             for_s: None,
         }
+    }
+}
+
+impl Part {
+    /// As [`Workload::asked_in`].
+    pub(crate) fn asked_in(&self, seconds: f64) -> Option<f64> {
+        let end = self
+            .for_s
+            .map_or(seconds, |for_s| seconds.min(self.from_s + for_s));
+        let share = (end - self.from_s).max(0.0) / seconds;
+        Some(self.activity.asked_per_second()? * share)
     }
 }
 
@@ -243,6 +254,14 @@ impl Workload {
         each.sum()
     }
 
+    /// As [`Workload::asked_per_second`], on average over a measurement of so many seconds, in which parts
+    /// may begin late or end early.
+    #[must_use]
+    pub fn asked_in(&self, seconds: f64) -> Option<f64> {
+        let each = self.parts.iter().map(|part| part.asked_in(seconds));
+        each.sum()
+    }
+
     /// Times this, everything that happens per second.
     #[must_use]
     pub fn at_rate(&self, factor: f64) -> Self {
@@ -259,6 +278,19 @@ impl Workload {
                 | Activity::Wills(Wills { per_second, .. })
                 | Activity::Retained(Retained { per_second, .. }) => *per_second *= factor,
             }
+        }
+        scaled
+    }
+
+    /// The same in small: `connections` times the connections, at least one of each kind, and `rates`
+    /// times what each of them does per second, and the connects per second. As many topics are retained
+    /// as before.
+    #[must_use]
+    pub fn scaled(&self, connections: f64, rates: f64) -> Self {
+        let mut scaled = self.at_rate(rates);
+        for part in &mut scaled.parts {
+            part.activity.scale(connections);
+            part.connect_rate = part.connect_rate.map(|rate| rate * rates);
         }
         scaled
     }
@@ -307,6 +339,29 @@ impl Activity {
             Self::Churn(churn) => churn.connections,
             Self::Wills(wills) => wills.connections.saturating_add(1),
             Self::Retained(retained) => retained.readers.saturating_add(1),
+        }
+    }
+
+    /// `factor` times the clients. What all of them do per second follows how many they are.
+    fn scale(&mut self, factor: f64) {
+        let shrink = |count: &mut usize, per_second: &mut f64| {
+            let before = *count;
+            *count = few(before, factor);
+            *per_second *= *count as f64 / before.max(1) as f64;
+        };
+        match self {
+            Self::Messages(messages) => {
+                let publishers = messages.topology.publishers();
+                messages.topology = messages.topology.scaled(factor);
+                let ratio = messages.topology.publishers() as f64 / publishers.max(1) as f64;
+                if let Pace::Open { per_second } = &mut messages.pace {
+                    *per_second *= ratio;
+                }
+            }
+            Self::Background { connections } => *connections = few(*connections, factor),
+            Self::Churn(churn) => shrink(&mut churn.connections, &mut churn.per_second),
+            Self::Wills(wills) => shrink(&mut wills.connections, &mut wills.per_second),
+            Self::Retained(retained) => shrink(&mut retained.readers, &mut retained.per_second),
         }
     }
 
@@ -524,6 +579,43 @@ mod tests {
         };
         assert_eq!(workload.asked_per_second(), Some(70.0));
         assert_eq!(workload.at_rate(0.5).asked_per_second(), Some(35.0));
+        let mut late = workload.clone();
+        late.parts[0].from_s = 2.0;
+        late.parts[2].for_s = Some(5.0);
+        assert_eq!(late.asked_in(10.0), Some(50.0 * 0.8 + 20.0 * 0.5));
+        late.parts[0].from_s = 20.0;
+        assert_eq!(late.asked_in(10.0), Some(10.0));
         assert_eq!(workload.connections(), 51 + 9 + 6);
+    }
+
+    #[test]
+    fn a_scaled_workload_has_fewer_clients_which_do_each_what_they_did_times_the_rate() {
+        let pairs = Messages {
+            pace: Pace::Open {
+                per_second: 1_000.0,
+            },
+            ..messages(Topology::Pairs { pairs: 100 })
+        };
+        let wills = Wills {
+            connections: 40,
+            per_second: 20.0,
+            payload_len: 16,
+            qos: QoS::AtLeastOnce,
+        };
+        let mut first = Part::new("a", Activity::Messages(pairs));
+        first.connect_rate = Some(500.0);
+        let workload = Workload {
+            parts: vec![
+                first,
+                Part::new("b", Activity::Background { connections: 3 }),
+                Part::new("c", Activity::Wills(wills)),
+            ],
+            login: Login::new(ProtocolVersion::V5),
+        };
+        let scaled = workload.scaled(0.1, 0.5);
+        assert_eq!(scaled.connections(), 20 + 1 + 4 + 1);
+        assert_eq!(scaled.asked_per_second(), Some(50.0 + 1.0));
+        assert_eq!(scaled.parts[0].connect_rate, Some(250.0));
+        assert_eq!(workload.scaled(1.0, 1.0), workload);
     }
 }

@@ -65,7 +65,7 @@ impl Latencies {
 impl Record {
     /// Whether nobody publishes, so that the connections are what was measured.
     pub(crate) fn is_connections_only(&self) -> bool {
-        self.asked_per_second == 0.0
+        self.asked_per_second == 0.0 && self.messages_per_second == 0.0
     }
 
     /// The latency that the reports would show; `None` also if `headline` names none.

@@ -43,11 +43,11 @@ impl Error for ReadError {
 }
 
 impl Record {
-    /// The record as indented JSON. A figure that is not finite becomes null, and such a text is refused
+    /// The record as JSON in one line, since most of it is buckets. A figure that is not finite becomes null, and such a text is refused
     /// when it is read.
     #[must_use]
     pub fn to_json(&self) -> String {
-        pretty(self)
+        line(self)
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote.
@@ -60,10 +60,11 @@ impl Record {
     }
 }
 
-/// Several records as indented JSON: an array, also of a single one.
+/// Several records as JSON, a line each: an array, also of a single one.
 #[must_use]
 pub fn records_to_json(records: &[Record]) -> String {
-    pretty(records)
+    let lines: Vec<String> = records.iter().map(line).collect();
+    format!("[\n{}\n]", lines.join(",\n"))
 }
 
 /// Reads one record or an array of them.
@@ -93,9 +94,8 @@ fn check_format(value: &Value) -> Result<(), ReadError> {
     }
 }
 
-fn pretty<T: serde::Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string_pretty(value)
-        .expect("a record has no map whose keys are not text, so it can be written as JSON")
+fn line(record: &Record) -> String {
+    serde_json::to_string(record).expect("a record has no maps with keys that are not strings")
 }
 
 #[cfg(test)]

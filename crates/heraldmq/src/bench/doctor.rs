@@ -6,9 +6,11 @@ use clap::ValueEnum;
 use host::Kernel;
 use host::kernel::{Need, Severity, Side};
 use loadtest::most_connections;
+use loadtest::workload::Login;
+use mqtt_proto::ProtocolVersion;
 use report::Table;
 
-use super::scenario::Share;
+use super::scenario::{Chosen, Share};
 use super::target;
 use crate::failure::Failure;
 
@@ -92,8 +94,15 @@ impl Doctor {
     fn wanted(&self) -> Result<(u64, Option<f64>), Failure> {
         match (&self.scenario, self.connections) {
             (Some(name), _) => {
-                let scaled = super::scenario::plan(name)?.scaled(self.scale.value, 1.0);
-                Ok((scaled.connections() as u64, scaled.connect_rate))
+                let chosen = Chosen {
+                    name: name.clone(),
+                    scale: self.scale.clone(),
+                    rate_scale: Share::default(),
+                };
+                let workload = chosen.scenario()?.workload(Login::new(ProtocolVersion::V5));
+                let rates = workload.parts.iter().map(|part| part.connect_rate);
+                let rate = rates.reduce(|one, other| one.zip(other).map(|(a, b)| a.max(b)));
+                Ok((workload.connections() as u64, rate.flatten()))
             }
             (None, connections) => Ok((connections.unwrap_or(1), None)),
         }

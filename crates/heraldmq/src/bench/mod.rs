@@ -8,13 +8,19 @@
 mod agent;
 mod doctor;
 mod exposition;
+mod interrupt;
 mod live;
 mod observers;
 mod outputs;
+mod parts;
+mod quantity;
 mod run;
 mod scenario;
+mod suite;
 mod systems;
 mod target;
+mod workload_file;
+mod yaml;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -25,6 +31,7 @@ use self::agent::Serve;
 use self::doctor::Doctor;
 use self::run::Run;
 use self::scenario::{Chosen, describe, list};
+use self::suite::Suite;
 use crate::failure::Failure;
 
 /// Load-test any MQTT broker with the scenarios of the published reports.
@@ -42,22 +49,27 @@ Examples:
   heraldmq bench run 2k_2k_qos0_p32_100mps_1n --scale 1/10 --target 127.0.0.1:1883
   heraldmq bench run 50k_50k_qos1_p1024_1mps --scale 1/10 --target a:1883,b:1883 --workers 2 \\
       --pid \"$(pidof mosquitto)\" --html run.html --json run.json
+  heraldmq bench run bench/workloads/mixed.yml --target 127.0.0.1:1883
+  heraldmq bench suite bench/suites/quick.yml --html quick.html
   heraldmq bench compare before.json after.json
   heraldmq bench doctor conn-tcp-1M-5K_1n_true
 
-Exit codes: 0 the run went to its end, whatever it measured; 1 it did not; 2 wrong command line.";
+Exit codes: 0 the run, or each of a suite, went to its end, whatever it measured; 1 it did not; 2 wrong
+command line or file.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Show all scenarios of the reports with their published figures.
     List,
-    /// Say how a name is read, and run nothing.
+    /// Say how a name or a workload file is read, and run nothing.
     Plan(Chosen),
     /// Run a scenario and print what was measured.
     ///
     /// Load is open-loop: latency runs from the moment a message was due. CPU is in percent of the
     /// whole machine, as in the reports.
     Run(Box<Run>),
+    /// Run a list of scenarios against each of several brokers, and write one report.
+    Suite(Suite),
     /// Show two runs side by side.
     Compare(Compare),
     Doctor(Doctor),
@@ -82,16 +94,21 @@ struct Compare {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = match &arguments.command {
         Command::List => list(),
-        Command::Plan(chosen) => describe(&chosen.plan()?, chosen),
+        Command::Plan(chosen) => describe(chosen)?,
         Command::Run(run) => run.run()?,
+        Command::Suite(suite) => return suite.run(),
         Command::Compare(compare) => compare.run()?,
         Command::Doctor(doctor) => doctor.run()?,
         Command::Agent(agent) => return agent.run(),
         Command::Worker => return agent::work(),
     };
-    // A reader that stopped listening changes nothing about the outcome.
-    let _ = write!(io::stdout(), "{text}");
+    print(&text);
     Ok(())
+}
+
+/// On standard output. A reader that stopped listening changes nothing about the outcome.
+fn print(text: &str) {
+    let _ = write!(io::stdout(), "{text}");
 }
 
 impl Compare {

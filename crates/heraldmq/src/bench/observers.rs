@@ -1,4 +1,5 @@
-//! Who looks on while a run goes on: the view for people, and the figures for Prometheus.
+//! Who looks on while a run goes on: the view for people, the figures for Prometheus, and whether
+//! somebody wants an end.
 //!
 //! Call order: [`Observing::open`] before the first run; for each run [`Observers::begin`], and its
 //! [`Onlookers`] are dropped when the run has ended.
@@ -14,6 +15,7 @@ use loadtest::{News, Observer};
 use report::Phase;
 
 use super::exposition::{Book, Exposition};
+use super::interrupt::Interrupt;
 use super::live::{Live, View};
 use crate::failure::{Failure, complain};
 
@@ -41,12 +43,14 @@ pub(super) struct Announcement {
 
 /// Ready for one run after another.
 pub(super) struct Observers {
+    interrupt: Interrupt,
     live: Option<Live>,
     exposition: Option<Exposition>,
 }
 
 /// Those who look at one run.
 pub(super) struct Onlookers<'a> {
+    interrupt: &'a Interrupt,
     view: Option<View>,
     book: Option<Book<'a>>,
 }
@@ -59,16 +63,26 @@ impl Observing {
         if let (Some(exposition), Some(_)) = (&exposition, &live) {
             complain(&format!("metrics on {}", exposition.url()));
         }
-        Ok(Observers { live, exposition })
+        Ok(Observers {
+            interrupt: Interrupt::watch()?,
+            live,
+            exposition,
+        })
     }
 }
 
 impl Observers {
     pub(super) fn begin(&self, run: &Announcement) -> Onlookers<'_> {
         Onlookers {
+            interrupt: &self.interrupt,
             view: self.live.as_ref().map(|live| live.begin(run)),
             book: self.exposition.as_ref().map(|served| served.begin(run)),
         }
+    }
+
+    /// Whether somebody wants an end.
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 }
 
@@ -80,7 +94,7 @@ impl Observer for Onlookers<'_> {
         if let Some(book) = &mut self.book {
             book.enter(news);
         }
-        true
+        !self.interrupt.is_set()
     }
 }
 

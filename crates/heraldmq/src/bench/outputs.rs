@@ -62,7 +62,10 @@ impl Opened<'_> {
             }
             None => Ok(()),
         };
-        fill(&mut self.json, &|| report::records_to_json(records))?;
+        fill(&mut self.json, &|| match records {
+            [record] => record.to_json(),
+            records => report::records_to_json(records),
+        })?;
         fill(&mut self.html, &|| report::page(title, records))?;
         let samples = || records.iter().map(report::samples_csv).collect();
         fill(&mut self.csv, &samples)

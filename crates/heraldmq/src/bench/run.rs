@@ -14,10 +14,13 @@ use report::{Record, Setting};
 use super::agent::WORKER;
 use super::observers::{Announcement, Observers, Observing};
 use super::outputs::Outputs;
-use super::scenario::{Chosen, scale_line};
+use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
 use crate::failure::{Failure, complain};
+
+/// How long to measure, if nothing says it.
+const DURATION: Duration = Duration::from_secs(10);
 
 /// A scenario, where to, and what to do with the figures.
 #[derive(clap::Args)]
@@ -44,9 +47,9 @@ pub(super) struct Run {
 /// How to run, whatever the scenario.
 #[derive(clap::Args, Clone)]
 pub(super) struct How {
-    /// How long to measure.
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
-    pub(super) duration: Duration,
+    /// How long to measure; 10 s if neither this nor the scenario's file says it.
+    #[arg(long, value_parser = parse_duration)]
+    pub(super) duration: Option<Duration>,
     /// Load before the measurement.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     pub(super) warm_up: Duration,
@@ -93,13 +96,16 @@ pub(super) struct Request<'a> {
     pub(super) plan: Option<Plan>,
     /// The size that would fit by its own, to tell one who asked for too much.
     pub(super) scale: f64,
+    /// How long to measure.
+    pub(super) duration: Duration,
     pub(super) targets: &'a [String],
     pub(super) how: &'a How,
 }
 
 impl Run {
     pub(super) fn run(&self) -> Result<String, Failure> {
-        let request = self.request()?;
+        let scenario = self.chosen.scenario()?;
+        let request = Request::new(&self.chosen, &scenario, &self.target, &self.how);
         let observers = self.observing.open()?;
         let mut outputs = self.outputs.open()?;
         let records = match &self.find_max {
@@ -115,24 +121,6 @@ impl Run {
         } = last;
         Ok(format!("{scenario}: {reading}\n\n{}", last.summary()))
     }
-
-    fn request(&self) -> Result<Request<'_>, Failure> {
-        let chosen = &self.chosen;
-        let plan = chosen.plan()?;
-        let mut reading = plan.reading();
-        if chosen.is_scaled() {
-            reading += &format!("; scaled: {}", scale_line(chosen));
-        }
-        Ok(Request {
-            scenario: plan.to_string(),
-            reading,
-            workload: plan.workload(self.how.login()),
-            plan: Some(plan),
-            scale: chosen.scale.value,
-            targets: &self.target,
-            how: &self.how,
-        })
-    }
 }
 
 impl How {
@@ -146,7 +134,30 @@ impl How {
     }
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// `scenario` is what was chosen, read.
+    pub(super) fn new(
+        chosen: &Chosen,
+        scenario: &Scenario,
+        targets: &'a [String],
+        how: &'a How,
+    ) -> Self {
+        let mut reading = scenario.reading();
+        if let Some(scaling) = chosen.scaling() {
+            reading += &format!("; scaled: {scaling}");
+        }
+        Self {
+            scenario: scenario.name(),
+            reading,
+            workload: scenario.workload(how.login()),
+            plan: scenario.plan().cloned(),
+            scale: chosen.scale.value,
+            duration: how.duration.or(scenario.duration()).unwrap_or(DURATION),
+            targets,
+            how,
+        }
+    }
+
     /// Plays it once.
     pub(super) fn record(&self, observers: &Observers) -> Result<Record, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
@@ -208,7 +219,7 @@ impl Request<'_> {
             sources: target::sources(&addresses, connections, workers),
             addresses,
             warm_up: self.how.warm_up,
-            duration: self.how.duration,
+            duration: self.duration,
             prefix: prefix(),
         }
     }
@@ -224,7 +235,7 @@ impl Request<'_> {
             setting("target", self.targets.join(", ")),
             setting("protocol", version_name(how.protocol)),
             setting("warm-up", humantime::format_duration(how.warm_up)),
-            setting("duration", humantime::format_duration(how.duration)),
+            setting("duration", humantime::format_duration(self.duration)),
             setting("workers", workers),
         ];
         if !how.agent.is_empty() {
@@ -330,7 +341,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-fn parse_version(text: &str) -> Result<ProtocolVersion, &'static str> {
+pub(super) fn parse_version(text: &str) -> Result<ProtocolVersion, &'static str> {
     match text {
         "3.1" => Ok(ProtocolVersion::V3_1),
         "3.1.1" => Ok(ProtocolVersion::V3_1_1),

@@ -1,22 +1,34 @@
-//! Scenarios by name: choosing one and its size, listing them, and saying how a name is read.
+//! Scenarios by name or by file: choosing one and its size, listing them, and saying how one is read.
 
-use std::{fmt, str::FromStr};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+use std::{fmt, fs};
 
-use loadtest::{Plan, Published, published};
+use loadtest::workload::Login;
+use loadtest::{Plan, Published, Workload, published, tbmq};
+use mqtt_proto::ProtocolVersion;
 use report::Table;
 
+use super::parts;
+use super::quantity::read_from_text;
+use super::workload_file::WorkloadFile;
 use crate::failure::Failure;
 
+/// Of files: our own workloads, and groups as TBMQ's tests list them.
+const EXTENSIONS: [&str; 3] = ["yml", "yaml", "json"];
+
 /// A scenario and its size.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone, Debug)]
 pub(super) struct Chosen {
-    /// The scenario's name in its report, as `heraldmq bench list` shows it, or a workload file (.yml).
+    /// The scenario's name in its report, as `heraldmq bench list` shows it, or a workload file (.yml),
+    /// or the publisher and subscriber groups of a test of TBMQ (.json).
     #[arg(value_name = "SCENARIO")]
     pub(super) name: String,
-    /// Connections, as a share of the report's.
+    /// Connections, as a share of the report's or the file's.
     #[arg(long, value_name = "1/N", default_value = "1")]
     pub(super) scale: Share,
-    /// Messages per second of each publisher, as a share of the report's; connects per second too.
+    /// Messages per second of each publisher, as a share likewise; connects per second too.
     #[arg(long, value_name = "1/N", default_value = "1")]
     pub(super) rate_scale: Share,
 }
@@ -26,6 +38,15 @@ pub(super) struct Chosen {
 pub(super) struct Share {
     text: String,
     pub(super) value: f64,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            text: "1".to_owned(),
+            value: 1.0,
+        }
+    }
 }
 
 impl FromStr for Share {
@@ -53,20 +74,125 @@ impl fmt::Display for Share {
     }
 }
 
-impl Chosen {
-    pub(super) fn plan(&self) -> Result<Plan, Failure> {
-        Ok(plan(&self.name)?.scaled(self.scale.value, self.rate_scale.value))
+read_from_text!(Share);
+
+/// What is to be played, in the size that was asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Scenario {
+    /// One of the reports.
+    Named(Box<Plan>),
+    /// What a file says.
+    File {
+        /// The workload's.
+        name: String,
+        /// How its clients connect is not settled yet.
+        workload: Workload,
+        /// How long to measure, if the file says so.
+        duration: Option<Duration>,
+    },
+}
+
+impl Scenario {
+    /// What records call it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Named(plan) => plan.to_string(),
+            Self::File { name, .. } => name.clone(),
+        }
     }
 
-    pub(super) fn is_scaled(&self) -> bool {
-        self.scale.value < 1.0 || self.rate_scale.value < 1.0
+    /// The load to play.
+    pub(super) fn workload(&self, login: Login) -> Workload {
+        match self {
+            Self::Named(plan) => plan.workload(login),
+            Self::File { workload, .. } => Workload {
+                login,
+                ..workload.clone()
+            },
+        }
+    }
+
+    /// One line: how it was read.
+    pub(super) fn reading(&self) -> String {
+        match self {
+            Self::Named(plan) => plan.reading(),
+            Self::File { workload, .. } => parts::sentence(&workload.parts),
+        }
+    }
+
+    /// How long to measure, if it says so.
+    pub(super) fn duration(&self) -> Option<Duration> {
+        match self {
+            Self::Named(_) => None,
+            Self::File { duration, .. } => *duration,
+        }
+    }
+
+    /// If it is one of a report.
+    pub(super) fn plan(&self) -> Option<&Plan> {
+        match self {
+            Self::Named(plan) => Some(plan),
+            Self::File { .. } => None,
+        }
     }
 }
 
-/// The plan that a name stands for.
-pub(super) fn plan(name: &str) -> Result<Plan, Failure> {
-    let plan = name.parse::<Plan>();
-    plan.map_err(|error| Failure::Usage(format!("{name}: {error}")))
+impl Chosen {
+    /// Reads the name, or the file.
+    pub(super) fn scenario(&self) -> Result<Scenario, Failure> {
+        let (connections, rates) = (self.scale.value, self.rate_scale.value);
+        if is_file(&self.name) {
+            let (name, workload, duration) = read_file(Path::new(&self.name))?;
+            return Ok(Scenario::File {
+                name,
+                workload: workload.scaled(connections, rates),
+                duration,
+            });
+        }
+        let plan = self.name.parse::<Plan>();
+        let plan = plan.map_err(|error| Failure::Usage(format!("{}: {error}", self.name)))?;
+        Ok(Scenario::Named(Box::new(plan.scaled(connections, rates))))
+    }
+
+    fn is_scaled(&self) -> bool {
+        self.scale.value < 1.0 || self.rate_scale.value < 1.0
+    }
+
+    /// What was made smaller, if something was.
+    pub(super) fn scaling(&self) -> Option<String> {
+        let whose = if is_file(&self.name) {
+            "file"
+        } else {
+            "report"
+        };
+        self.is_scaled().then(|| {
+            format!(
+                "connections {} and rates {} of the {whose}'s",
+                self.scale, self.rate_scale
+            )
+        })
+    }
+}
+
+/// Whether it is a workload file and not the name of a scenario.
+pub(super) fn is_file(name: &str) -> bool {
+    let extension = Path::new(name).extension();
+    extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
+}
+
+/// The load of a file, and how long it is to run if it says so.
+fn read_file(path: &Path) -> Result<(String, Workload, Option<Duration>), Failure> {
+    let login = Login::new(ProtocolVersion::V5);
+    if path.extension().is_none_or(|extension| extension != "json") {
+        let WorkloadFile { name, parts } = WorkloadFile::read(path)?;
+        return Ok((name, Workload { parts, login }, None));
+    }
+    let wrong = |error: &dyn fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
+    let json = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let (workload, duration) = tbmq::read(&json, login).map_err(|error| wrong(&error))?;
+    workload.check().map_err(|error| wrong(&error))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok((name.into_owned(), workload, Some(duration)))
 }
 
 pub(super) fn list() -> String {
@@ -125,7 +251,22 @@ fn figure(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-pub(super) fn describe(plan: &Plan, chosen: &Chosen) -> String {
+pub(super) fn describe(chosen: &Chosen) -> Result<String, Failure> {
+    Ok(match chosen.scenario()? {
+        Scenario::Named(plan) => describe_plan(&plan, chosen),
+        Scenario::File { name, workload, .. } => {
+            let scale = chosen.scaling().map(|scaling| line("scale", &scaling));
+            let scale = scale.unwrap_or_default();
+            format!(
+                "{}{scale}\n{}",
+                line("workload", &name),
+                parts::table(&workload)
+            )
+        }
+    })
+}
+
+fn describe_plan(plan: &Plan, chosen: &Chosen) -> String {
     let sessions = if plan.clean_session {
         "clean"
     } else {
@@ -161,14 +302,18 @@ pub(super) fn describe(plan: &Plan, chosen: &Chosen) -> String {
     if let Some(voters) = plan.voters {
         lines.push(("voters", voters.to_string()));
     }
-    if chosen.is_scaled() {
-        lines.push(("scale", scale_line(chosen)));
+    if let Some(scaling) = chosen.scaling() {
+        lines.push(("scale", scaling));
     }
     lines.push(("published", plan.published.map_or_else(none, figures)));
     lines
         .iter()
-        .map(|(name, value)| format!("{name:13} {value}\n"))
+        .map(|(name, value)| line(name, value))
         .collect()
+}
+
+fn line(name: &str, value: &str) -> String {
+    format!("{name:13} {value}\n")
 }
 
 fn none() -> String {
@@ -193,13 +338,6 @@ fn figures(row: &'static Published) -> String {
         return "no figures".to_owned();
     }
     format!("{} ({} {})", figures.join(", "), row.product, row.version)
-}
-
-pub(super) fn scale_line(chosen: &Chosen) -> String {
-    format!(
-        "connections {} and rates {} of the report's",
-        chosen.scale, chosen.rate_scale
-    )
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is to be watched.
-#[derive(clap::Args, Clone, Default)]
+#[derive(clap::Args, Clone, PartialEq, Debug, Default)]
 pub(super) struct Watched {
     /// The broker's processes on this machine, with their children.
     #[arg(long, value_name = "PID,…")]
