@@ -8,6 +8,7 @@
 mod agent;
 mod doctor;
 mod exposition;
+mod find_max;
 mod interrupt;
 mod live;
 mod observers;

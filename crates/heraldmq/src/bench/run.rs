@@ -4,20 +4,18 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use loadtest::workload::Login;
-use loadtest::{
-    Crew, Criteria, Plan, Recruit, Search, SearchSettings, Settings, Title, Workload,
-    most_connections, play,
-};
+use loadtest::{Crew, Criteria, Plan, Recruit, Settings, Title, Workload, most_connections, play};
 use mqtt_proto::ProtocolVersion;
 use report::{Record, Setting};
 
 use super::agent::WORKER;
+use super::find_max::Found;
 use super::observers::{Announcement, Observers, Observing};
 use super::outputs::Outputs;
 use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 
 /// How long to measure, if nothing says it.
 const DURATION: Duration = Duration::from_secs(10);
@@ -108,19 +106,22 @@ impl Run {
         let request = Request::new(&self.chosen, &scenario, &self.target, &self.how);
         let observers = self.observing.open()?;
         let mut outputs = self.outputs.open()?;
-        let records = match &self.find_max {
-            None => vec![request.record(&observers)?],
-            Some(criteria) => find_max(&request, criteria, &observers)?,
+        let Some(criteria) = &self.find_max else {
+            let record = request.record(&observers)?;
+            outputs.write(&record.scenario, std::slice::from_ref(&record))?;
+            return Ok(text(&record));
         };
-        let Some(last) = records.last() else {
-            return Err(Failure::Runtime("no rate was tried".to_owned()));
-        };
-        outputs.write(&last.scenario, &records)?;
-        let Record {
-            scenario, reading, ..
-        } = last;
-        Ok(format!("{scenario}: {reading}\n\n{}", last.summary()))
+        let found = Found::search(&request, criteria, &observers)?;
+        outputs.write(&request.scenario, &found.records)?;
+        let best = found.records.last().map(text).unwrap_or_default();
+        Ok(format!("{}\n\n{best}", found.sentence))
     }
+}
+
+/// What a user sees of a run.
+fn text(record: &Record) -> String {
+    let (scenario, reading) = (&record.scenario, &record.reading);
+    format!("{scenario}: {reading}\n\n{}", record.summary())
 }
 
 impl How {
@@ -271,7 +272,7 @@ fn addresses_are_loopback(settings: &Settings) -> bool {
     settings.addresses.iter().all(|a| a.ip().is_loopback())
 }
 
-fn setting(name: &str, value: impl ToString) -> Setting {
+pub(super) fn setting(name: &str, value: impl ToString) -> Setting {
     Setting {
         name: name.to_owned(),
         value: value.to_string(),
@@ -288,49 +289,6 @@ fn plan_settings(plan: &Plan) -> Vec<Setting> {
         ]);
     }
     settings
-}
-
-/// Runs at one rate after another; the records of all, the best last.
-fn find_max(
-    request: &Request<'_>,
-    criteria: &Criteria,
-    observers: &Observers,
-) -> Result<Vec<Record>, Failure> {
-    let mut search = Search::new(SearchSettings::default())
-        .map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut records: Vec<(f64, bool, Record)> = Vec::new();
-    while let Some(factor) = search.next_probe() {
-        let mut probe = request.clone();
-        probe.workload = request.workload.at_rate(factor);
-        let asked = probe.workload.asked_per_second().unwrap_or(0.0);
-        let mut record = probe.record(observers)?;
-        let verdict = criteria.judge(&record);
-        let outcome = match verdict.broken.as_slice() {
-            [] => "holds".to_owned(),
-            broken => broken.join("; "),
-        };
-        complain(&format!("{asked:.0} msg/s: {outcome}"));
-        record.settings.push(setting("criteria", criteria));
-        record.label = format!("{} at {asked:.0} msg/s", record.label);
-        records.push((factor, verdict.holds, record));
-        search.tell(factor, verdict.holds);
-    }
-    let result = search.result();
-    let Some(best) = result.highest_that_held else {
-        let message = format!("{criteria} holds at no rate that was tried");
-        return Err(Failure::Runtime(message));
-    };
-    if !result.confirmed {
-        complain("warning: the highest rate held once, and was not confirmed by a second run");
-    }
-    // The last run at the best rate ends the list.
-    records.sort_by(|(one, held, _), (other, also_held, _)| {
-        let rank = |factor: f64, held: bool| (factor == best && held, factor);
-        rank(*one, *held)
-            .partial_cmp(&rank(*other, *also_held))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    Ok(records.into_iter().map(|(_, _, record)| record).collect())
 }
 
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
