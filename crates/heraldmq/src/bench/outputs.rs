@@ -53,8 +53,23 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> Failure {
 }
 
 impl Opened<'_> {
-    /// Writes all that are wanted. A CSV has the samples of one run.
+    /// Writes one run to all that are wanted.
+    pub(super) fn write_one(&mut self, record: &Record) -> Result<(), Failure> {
+        let records = std::slice::from_ref(record);
+        self.write_as(&|| record.to_json(), &record.scenario, records)
+    }
+
+    /// Writes several runs to all that are wanted, also if there is only one yet.
     pub(super) fn write(&mut self, title: &str, records: &[Record]) -> Result<(), Failure> {
+        self.write_as(&|| report::records_to_json(records), title, records)
+    }
+
+    fn write_as(
+        &mut self,
+        json: &dyn Fn() -> String,
+        title: &str,
+        records: &[Record],
+    ) -> Result<(), Failure> {
         let fill = |file: &mut Option<(File, &Path)>, content: &dyn Fn() -> String| match file {
             Some((file, path)) => {
                 let written = file.write_all(content().as_bytes());
@@ -62,10 +77,7 @@ impl Opened<'_> {
             }
             None => Ok(()),
         };
-        fill(&mut self.json, &|| match records {
-            [record] => record.to_json(),
-            records => report::records_to_json(records),
-        })?;
+        fill(&mut self.json, json)?;
         fill(&mut self.html, &|| report::page(title, records))?;
         let samples = || records.iter().map(report::samples_csv).collect();
         fill(&mut self.csv, &samples)

@@ -108,7 +108,7 @@ impl Run {
         let mut outputs = self.outputs.open()?;
         let Some(criteria) = &self.find_max else {
             let record = request.record(&observers)?;
-            outputs.write(&record.scenario, std::slice::from_ref(&record))?;
+            outputs.write_one(&record)?;
             return Ok(text(&record));
         };
         let found = Found::search(&request, criteria, &observers)?;
