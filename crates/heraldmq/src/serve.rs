@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         warn!("{warning}");
     }
     data_dir::prepare(&config.data_dir).map_err(Failure::Runtime)?;
-    descriptors::raise_limit();
+    descriptors::prepare();
     kernel::check(&config);
 
     // Before the start, so that no signal takes its default course once the broker is ready.

@@ -42,7 +42,7 @@ pub use clock::monotonic_ns;
 pub use coordinator::{News, Observer, PlayError, Played, Settings, play};
 pub use crew::{Crew, CrewError, Recruit};
 pub use criteria::{Criteria, CriteriaError, Verdict};
-pub use descriptors::{most_connections, raise_descriptor_limit};
+pub use descriptors::{most_connections, prepare_descriptors};
 pub use engine::{Engine, EngineError, Outcome, Progress, Share, Target};
 pub use meter::Headline;
 pub use plan::{NameError, Plan, Source};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use loadtest::agent::Agent;
-use loadtest::{raise_descriptor_limit, worker};
+use loadtest::{prepare_descriptors, worker};
 use signal_hook::consts::SIGINT;
 
 use crate::failure::{Failure, complain};
@@ -66,6 +66,6 @@ pub(super) fn work() -> Result<(), Failure> {
     let ignored = Arc::new(AtomicBool::new(false));
     let failed = |error: io::Error| Failure::Runtime(format!("worker: {error}"));
     signal_hook::flag::register(SIGINT, ignored).map_err(failed)?;
-    raise_descriptor_limit();
+    prepare_descriptors();
     worker::run(io::stdin(), io::stdout().lock()).map_err(failed)
 }

@@ -12,7 +12,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use loadtest::raise_descriptor_limit;
+use loadtest::prepare_descriptors;
 use report::{Record, Setting};
 
 use self::file::{Broker, Source, SuiteFile, Turn};
@@ -54,7 +54,7 @@ impl Suite {
         // Now, because the runs are too long to find out afterwards that nothing can be kept.
         self.outputs.open()?;
         // Brokers inherit it.
-        raise_descriptor_limit();
+        prepare_descriptors();
         let interrupt = observers.interrupt();
         let mut results = Results::default();
         for (number, turn) in suite.turns.iter().enumerate() {
