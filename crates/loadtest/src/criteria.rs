@@ -17,8 +17,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-// The crate of records, not this crate's module of tables.
-use ::report::{Counts, Latencies, Latency, Record};
+use report::{Counts, Latencies, Latency, Record};
 
 /// What a run must show. Its `Display` is read as the same criteria.
 #[derive(Clone, Debug)]
