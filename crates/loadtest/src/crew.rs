@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, process};
@@ -24,6 +24,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long to look for what a lost worker has said last.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Reports that nobody has looked at yet; further ones stay with their workers.
+const UNREAD_REPORTS: usize = 1_024;
 
 /// Where a worker comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +104,7 @@ pub struct Crew {
     /// How long a worker may say nothing.
     silence: Duration,
     reports: Receiver<(usize, io::Result<Report>)>,
-    sender: Sender<(usize, io::Result<Report>)>,
+    sender: SyncSender<(usize, io::Result<Report>)>,
 }
 
 impl fmt::Debug for Crew {
@@ -148,7 +151,7 @@ impl Crew {
     }
 
     pub(crate) fn empty() -> Self {
-        let (sender, reports) = mpsc::channel();
+        let (sender, reports) = mpsc::sync_channel(UNREAD_REPORTS);
         Self {
             members: Vec::new(),
             silence: SILENCE,

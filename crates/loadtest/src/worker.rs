@@ -42,6 +42,9 @@ pub fn run(input: impl Read + Send + 'static, mut output: impl Write) -> io::Res
     }
 }
 
+/// Commands that nobody has looked at yet; a coordinator that says more waits.
+const UNREAD_COMMANDS: usize = 64;
+
 /// What the coordinator says, and who has to be woken when it does.
 struct Commands {
     receiver: Receiver<io::Result<Command>>,
@@ -50,7 +53,7 @@ struct Commands {
 
 impl Commands {
     fn listen(mut input: impl Read + Send + 'static) -> Self {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(UNREAD_COMMANDS);
         let waker: Arc<OnceLock<Arc<Waker>>> = Arc::default();
         let wakes = waker.clone();
         thread::spawn(move || {
