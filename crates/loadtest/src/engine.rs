@@ -60,6 +60,9 @@ pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long [`Engine::drain`] looks for duplicates when nothing is missing.
 pub(crate) const DUPLICATES_WAIT: Duration = Duration::from_millis(100);
 
+/// Messages of a part that were due and had no room yet, at 8 bytes each; more end the run.
+const MOST_WAITING: usize = 10_000_000;
+
 /// From a connection's end to the attempt to connect again.
 const RECONNECT_WAIT_NS: u64 = 500_000_000;
 
@@ -122,6 +125,8 @@ pub enum EngineError {
         /// What happened.
         error: ClientError,
     },
+    /// The broker is so far behind with a part, by its name, that the tool would run out of memory.
+    Backlog(String),
     /// Clients wait for answers that do not come.
     ConnectTimeout {
         /// Those that are connected and subscribed.
@@ -137,6 +142,10 @@ impl fmt::Display for EngineError {
             Self::Workload(error) => error.fmt(f),
             Self::Io(error) => write!(f, "event loop: {error}"),
             Self::Client { client_id, error } => write!(f, "client {client_id}: {error}"),
+            Self::Backlog(part) => write!(
+                f,
+                "{part}: {MOST_WAITING} messages were due and could not be sent; the broker takes too few"
+            ),
             Self::ConnectTimeout { ready, wanted } => {
                 write!(
                     f,
@@ -415,6 +424,16 @@ impl Engine {
 
     pub(crate) fn connect_times(&self) -> (&Histogram<u64>, &Histogram<u64>) {
         (&self.meter.connect, &self.meter.subscribe)
+    }
+
+    /// Gives up what waits to be sent, so that no more is sent from now on.
+    pub(crate) fn settle(&mut self) {
+        for part in &mut self.parts {
+            part.waiting = 0;
+            part.publishers
+                .iter_mut()
+                .for_each(|publisher| publisher.waiting.clear());
+        }
     }
 
     /// By part: how many messages each publisher of this share has sent.
@@ -780,6 +799,9 @@ impl Engine {
             self.slots[index].turn_due_ns = Some(due_ns);
             return self.come_and_go(index, now_ns);
         }
+        if part.waiting >= MOST_WAITING {
+            return Err(EngineError::Backlog(part.part.name.clone()));
+        }
         if let Books::Traffic(traffic) = &mut part.books {
             traffic.look(&self.meter, due_ns, now_ns);
         }
@@ -846,10 +868,13 @@ impl Engine {
         event: &mio::event::Event,
         now_ns: u64,
     ) -> Result<(), EngineError> {
+        let visits = self.slots[index].visits;
         if event.is_readable() && !self.slots[index].reads_later {
             self.read(index, now_ns)?;
         }
-        if event.is_read_closed() && self.slots[index].client.is_some() {
+        let slot = &self.slots[index];
+        // The event says nothing of a connection that was opened since.
+        if event.is_read_closed() && slot.client.is_some() && slot.visits == visits {
             self.survive(index, Err(ClientError::Closed), now_ns)?;
         }
         let slot = &mut self.slots[index];

@@ -162,6 +162,7 @@ impl<'a, W: Write> Worker<'a, W> {
                 _ => return Err(out_of_turn().into()),
             }
         }
+        self.engine.settle();
         write(self.output, &Report::Settled(self.engine.sent()))?;
         match self.next_command()? {
             Command::Finish(sent) => {
