@@ -180,6 +180,29 @@ impl MessageBody {
         }
     }
 
+    /// All bytes, for [`from_bytes`](Self::from_bytes).
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A message whose [`as_bytes`](Self::as_bytes) and
+    /// [`forwarded_properties_len`](Self::forwarded_properties_len) were kept elsewhere. `None`: they
+    /// are not of a message.
+    pub fn from_bytes(bytes: Box<[u8]>, properties_len: u32) -> Option<Self> {
+        let (topic_len, rest) = bytes.split_first_chunk()?;
+        let topic_len = u16::from_be_bytes(*topic_len);
+        let (topic, rest) = rest.split_at_checked(usize::from(topic_len))?;
+        let properties = rest.get(..usize::try_from(properties_len).ok()?)?;
+        std::str::from_utf8(topic).ok()?;
+        PublishProperties::decode_block(properties).ok()?;
+        Some(Self {
+            bytes,
+            properties_len,
+            topic_len,
+        })
+    }
+
     /// Length and topic name, and all that follows.
     #[inline]
     fn split_topic(&self) -> (&[u8], &[u8]) {

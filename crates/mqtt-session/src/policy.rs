@@ -17,6 +17,9 @@ pub enum QueueFull {
     DropOldest,
     /// The new message is dropped.
     DropNewest,
+    /// The arriving message is dropped, and a publisher of QoS 1 or 2 whose message it is learns of it
+    /// from the reason code of its acknowledgement (5.0), if the session is a durable one.
+    Refuse,
 }
 
 /// Whether QoS 0 messages are stored for persistent sessions.

@@ -1,0 +1,73 @@
+//! A batch: what one log entry holds.
+
+use mqtt_session::{Qos0Inbox, QueueFull};
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
+/// Operations that are agreed on, synced and applied together, in their order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Batch<O> {
+    /// What holds for all of them.
+    pub header: Header,
+    /// The operations.
+    pub requests: Vec<Request<O>>,
+}
+
+/// What holds for all operations of a batch. The proposer says it, so that replicas need no clock and
+/// no settings of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// Unix time in ms.
+    pub now_ms: u64,
+    /// The limits in force.
+    pub limits: Limits,
+}
+
+/// The limits in force when a batch was proposed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    /// Messages queued in one inbox at most.
+    pub queue_messages: u32,
+    /// Bytes queued in one inbox at most.
+    pub queue_bytes: u64,
+    /// What happens at these two limits.
+    #[serde(with = "wire::queue_full")]
+    pub queue_full: QueueFull,
+    /// Which QoS 0 messages are stored.
+    #[serde(with = "wire::qos0_inbox")]
+    pub qos0: Qos0Inbox,
+    /// Retained messages of one shard at most.
+    pub retained_messages: u64,
+    /// Bytes of retained messages of one shard at most.
+    pub retained_bytes: u64,
+}
+
+/// One operation and who waits for its reply.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request<O> {
+    /// The version of the shard map that the sender went by.
+    pub map_version: u64,
+    /// Known only in the process that proposed it.
+    #[serde(skip)]
+    pub ticket: Ticket,
+    /// What to do.
+    pub op: O,
+}
+
+/// Who waits for a reply: an event loop and its own number for the request. Opaque here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Ticket {
+    /// The event loop, from 1; 0: nobody waits.
+    pub loop_number: u16,
+    /// What the loop knows the request by.
+    pub token: u64,
+}
+
+impl Ticket {
+    /// For requests that nobody waits for.
+    pub const NONE: Self = Self {
+        loop_number: 0,
+        token: 0,
+    };
+}

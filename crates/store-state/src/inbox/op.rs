@@ -1,0 +1,248 @@
+//! What an inbox shard can be asked, what it answers, and what it tells beside the answer.
+
+use std::sync::Arc;
+
+use mqtt_proto::{PacketId, QoS, SubscriptionOptions};
+use mqtt_session::{ApplicationMessage, DropReason, SubscriptionIdSet};
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
+/// A request to an inbox shard. `epoch`: what the session store gave the client's connection; a request
+/// with a lower one than the inbox has seen is answered with [`InboxReply::Stale`] and changes nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum InboxOp {
+    /// A node runs from now on; what an earlier process of it had attached is detached.
+    NodeUp {
+        /// The node.
+        node: u64,
+        /// Higher at each start.
+        incarnation: u64,
+    },
+    /// A client has connected. Makes the inbox if there is none.
+    Attach {
+        /// The client.
+        client: Box<str>,
+        /// Of this connection.
+        epoch: u64,
+        /// The node that the client is connected to.
+        node: u64,
+        /// The node's incarnation.
+        node_incarnation: u64,
+        /// Whether a session that exists goes on. If not, it is discarded with all it has.
+        resume: bool,
+    },
+    /// A client has disconnected; its session goes on.
+    Detach {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// The highest sequence that may have been sent.
+        sent: u64,
+    },
+    /// The session has ended.
+    Remove {
+        /// The client.
+        client: Box<str>,
+        /// The epoch of the session's last connection; an inbox with a higher one stays.
+        epoch: u64,
+    },
+    /// Adds or replaces subscriptions.
+    Subscribe {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// In the order of the SUBSCRIBE.
+        subscriptions: Vec<StoredSubscription>,
+    },
+    /// Removes subscriptions.
+    Unsubscribe {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// As they were given at SUBSCRIBE.
+        filters: Vec<Box<str>>,
+    },
+    /// A message for all sessions of this shard whose subscriptions match.
+    Publish {
+        /// The message.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+        /// [`publisher_hash`](super::publisher_hash) of the publisher, for No Local; 0: the broker.
+        publisher: u64,
+        /// Makes it happen once.
+        origin: Option<Origin>,
+    },
+    /// A message for one session that somebody else has chosen: the retained messages of a new
+    /// subscription, or a shared group's.
+    Deliver {
+        /// The client.
+        client: Box<str>,
+        /// In order.
+        items: Vec<Item>,
+        /// Makes it happen once.
+        origin: Option<Origin>,
+    },
+    /// The client is done with these messages.
+    Acknowledge {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// The highest sequence that may have been sent.
+        sent: u64,
+        /// What it is done with.
+        done: Done,
+    },
+    /// The client has received a QoS 2 message: PUBREL is owed from now on, and the message is let go.
+    Receipt {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// Of the message.
+        sequence: u64,
+    },
+    /// A publisher has released a QoS 2 message: its origin is forgotten.
+    Release {
+        /// The origin; every shard is asked that may know it.
+        origin: Origin,
+    },
+    /// A publisher's session has ended: its origins are forgotten.
+    Forget {
+        /// The publisher.
+        client: Box<str>,
+        /// Origins of this and older incarnations are forgotten.
+        incarnation: u64,
+    },
+}
+
+/// Sequences that a client is done with: single ones, in any order.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Done(pub Vec<u64>);
+
+/// What makes a publication one that happens once: it is not queued again under the same origin until
+/// that is released.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// The publisher.
+    pub client: Box<str>,
+    /// The publisher's session, by the epoch it began with; a higher one makes older origins void.
+    pub incarnation: u64,
+    /// The packet identifier; 0: the will.
+    pub packet_id: u16,
+}
+
+/// A subscription as the store keeps it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoredSubscription {
+    /// The filter as the client wrote it, a `$share/…` prefix included.
+    pub filter: Box<str>,
+    /// The options as granted.
+    #[serde(with = "wire::options")]
+    pub options: SubscriptionOptions,
+    /// The Subscription Identifier; 0: none.
+    pub id: u32,
+}
+
+/// A message for one session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Item {
+    /// The message.
+    #[serde(with = "wire::message")]
+    pub message: Arc<ApplicationMessage>,
+    /// The QoS to deliver with.
+    #[serde(with = "wire::qos")]
+    pub qos: QoS,
+    /// The RETAIN flag on the wire.
+    pub retain: bool,
+    /// Identifiers of the subscriptions that matched.
+    #[serde(with = "wire::subscription_ids")]
+    pub subscription_ids: SubscriptionIdSet,
+    /// The filter, with its `$share/…` prefix, of the shared subscription that it was chosen by.
+    pub group: Option<Box<str>>,
+}
+
+/// What is queued under a sequence.
+#[derive(Clone, Debug)]
+pub enum Queued {
+    /// A message.
+    Message(Item),
+    /// The client has the message; PUBREL is owed.
+    Released,
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InboxReply {
+    /// Done; nothing to say.
+    Done,
+    /// The epoch is not the inbox's any more, or there is no such inbox.
+    Stale,
+    /// To `Attach`.
+    Attached(Box<Attached>),
+    /// To `Subscribe`: for each, whether the session did not have it before.
+    Subscribed(Vec<bool>),
+    /// To `Unsubscribe`: for each, whether the session had it.
+    Unsubscribed(Vec<bool>),
+    /// To `Publish` and `Deliver`: how many sessions have it (again: had it), and how many were full
+    /// and refuse it under [`mqtt_session::QueueFull::Refuse`].
+    Published {
+        /// Sessions that matched.
+        matched: u32,
+        /// Of these, those that refuse it.
+        refused: u32,
+    },
+}
+
+/// What a client that has connected finds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// Whether the inbox was there before, and goes on.
+    pub present: bool,
+    /// The inbox's number in this shard.
+    pub inbox: u64,
+    /// The epoch that the session began with.
+    pub incarnation: u64,
+    /// Its subscriptions.
+    pub subscriptions: Vec<StoredSubscription>,
+    /// Identifiers of QoS 2 publications of this client that are not released.
+    pub received: Vec<PacketId>,
+    /// The lowest sequence that is queued, or the next one to be given.
+    pub first: u64,
+    /// What is queued below this may have been sent before.
+    pub sent: u64,
+}
+
+/// A message that a session will not get.
+#[derive(Clone, Debug)]
+pub struct InboxDrop<'a> {
+    /// The session.
+    pub client: &'a str,
+    /// The message.
+    pub message: &'a Arc<ApplicationMessage>,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Who is told what an operation brings about.
+pub trait InboxOutlet {
+    /// A message was queued for a session that is attached, under the next sequence.
+    fn queued(&mut self, inbox: u64, sequence: u64, item: &Item);
+
+    /// A message was dropped (P7).
+    fn dropped(&mut self, drop: InboxDrop<'_>);
+
+    /// Whether any session of this shard subscribes to this filter, and whether any such is detached.
+    /// Told at each change of the two; not for shared subscriptions.
+    fn filter(&mut self, filter: &str, any: bool, detached: bool);
+
+    /// A session has joined a shared group (or changed its options), or left it (`None`).
+    fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>);
+
+    /// Messages of a shared group that a session leaves behind: others of the group are to have them.
+    fn left_behind(&mut self, client: &str, items: Vec<Item>);
+}

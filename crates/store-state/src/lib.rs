@@ -1,0 +1,30 @@
+//! The state machines of the durable store: `session`, `inbox` and `retain`.
+//!
+//! Purpose: what a shard of each store holds, and what an operation does to it. Every replica applies
+//! the same batches in the same order and arrives at the same state.
+//!
+//! Invariants: applying is deterministic: time and limits come with the batch, nothing is read but the
+//! machine itself and its tables, and no decision depends on the order of a hash table; a checkpoint
+//! together with the batches after it is the whole state; a message is held once in a shard, whatever
+//! the number of its receivers.
+//!
+//! Deliberately absent: clocks, randomness, threads, locks, files, sockets, consensus, and where a
+//! client's network connection is.
+//!
+//! Read next: [`Machine`] for what the three have in common, then `inbox`.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+pub mod inbox;
+mod machine;
+pub mod retain;
+pub mod session;
+mod slot;
+mod table;
+mod wire;
+
+pub use batch::{Batch, Header, Limits, Request, Ticket};
+pub use machine::{LoadError, Machine};
+pub use slot::{SLOTS, SlotRange, slot_of};
+pub use table::{Changes, Table, TableError};

@@ -1,0 +1,31 @@
+//! What a retain shard can be asked, and what it answers.
+
+use std::sync::Arc;
+
+use mqtt_session::ApplicationMessage;
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
+/// A request to a retain shard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum RetainOp {
+    /// Keeps the message as the one of its topic, or removes that if the payload is empty
+    /// [MQTT-3.3.1-5] [MQTT-3.3.1-6].
+    Set {
+        /// The message.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+    },
+    /// Removes messages that have expired by the time of the batch.
+    Expire,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetainReply {
+    /// Done.
+    Done,
+    /// The shard has as many messages or bytes as it may; nothing was changed.
+    Full,
+}

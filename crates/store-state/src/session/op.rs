@@ -1,0 +1,125 @@
+//! What a session shard can be asked, what it answers, and what it tells beside the answer.
+
+use std::sync::Arc;
+
+use mqtt_session::ApplicationMessage;
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
+/// A request to a session shard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SessionOp {
+    /// A node runs from now on. Clients that an earlier process of it had connected were disconnected
+    /// at `last_alive_ms`.
+    NodeUp {
+        /// The node.
+        node: u64,
+        /// Higher at each start.
+        incarnation: u64,
+        /// When the earlier process was last known to run, Unix time in ms.
+        last_alive_ms: u64,
+    },
+    /// A CONNECT: the client identifier is to belong to a new connection.
+    Claim {
+        /// The client.
+        client: Box<str>,
+        /// The node that the client is connected to.
+        node: u64,
+        /// The node's incarnation.
+        node_incarnation: u64,
+        /// Whether what exists is discarded.
+        clean_start: bool,
+        /// The session expiry interval in seconds.
+        expiry: u32,
+        /// The will of the connection.
+        will: Option<StoredWill>,
+    },
+    /// The connection is closed.
+    Disconnect {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// The session expiry interval in seconds, which DISCONNECT may have changed; 0: the session
+        /// ends now.
+        expiry: u32,
+        /// What becomes of the will.
+        will: WillAtClose,
+    },
+    /// A will that [`SessionOutlet::fire`] told of is published, and everyone who must has it.
+    Fired {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection that the will came with.
+        epoch: u64,
+    },
+    /// The inbox of a session that [`SessionOutlet::ended`] told of is gone.
+    Gone {
+        /// The client.
+        client: Box<str>,
+        /// The session's last epoch.
+        epoch: u64,
+    },
+    /// What has become due by the time of the batch happens: wills after their delay, the end of
+    /// sessions.
+    Due,
+}
+
+/// A will as the store keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredWill {
+    /// The message; its life begins when it is published.
+    #[serde(with = "wire::message")]
+    pub message: Arc<ApplicationMessage>,
+    /// Message expiry interval in seconds, to count from then.
+    pub message_expiry: Option<u32>,
+    /// Seconds from the end of the connection.
+    pub delay: u32,
+}
+
+/// What becomes of the will when a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WillAtClose {
+    /// It is discarded: the client disconnected as it should.
+    Discard,
+    /// It is published after its delay, or when the session ends.
+    Keep,
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionReply {
+    /// Done; nothing to say.
+    Done,
+    /// The epoch is not the client's any more.
+    Stale,
+    /// To `Claim`.
+    Claimed(Claimed),
+}
+
+/// What a claim found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claimed {
+    /// The epoch of the new connection; higher than any before for this client.
+    pub epoch: u64,
+    /// A session exists, and goes on.
+    pub resumed: bool,
+    /// An inbox of an earlier session may exist. If `resumed` is not set, it is to be discarded.
+    pub had_inbox: bool,
+    /// The node whose connection of this client is to be closed, and its epoch.
+    pub taken_from: Option<(u64, u64)>,
+}
+
+/// Who is told what an operation brings about.
+pub trait SessionOutlet {
+    /// A will is to be published; tell [`SessionOp::Fired`] when that is done. Told again by
+    /// [`super::session::SessionMachine::outstanding`] after a start.
+    fn fire(&mut self, client: &str, epoch: u64, will: &StoredWill);
+
+    /// A session has ended, and its inbox is to be removed; tell [`SessionOp::Gone`] when that is done.
+    fn ended(&mut self, client: &str, epoch: u64);
+
+    /// Whether the store has a record of this client, of whatever kind.
+    fn known(&mut self, client: &str, known: bool);
+}
