@@ -108,7 +108,14 @@ impl Session {
         policy: &Policy,
         now: Timestamp,
     ) -> Self {
-        let mut session = Self {
+        let mut session = Self::detached(connect.version, client_id, now);
+        session.accept(connect, assigned, false, policy, now);
+        session
+    }
+
+    /// A session without a network connection that knows its client only.
+    pub(crate) fn detached(version: ProtocolVersion, client_id: Box<str>, now: Timestamp) -> Self {
+        Self {
             client_id,
             username: None,
             subscriptions: Vec::new(),
@@ -119,6 +126,7 @@ impl Session {
             inbound_aliases: None,
             outbound_aliases: None,
             will: None,
+            durable: None,
             since: now,
             queue_bytes: 0,
             session_expiry: 0,
@@ -129,14 +137,12 @@ impl Session {
             receive_maximum: 1,
             topic_alias_maximum: 0,
             next_packet_id: PacketId::FIRST,
-            version: connect.version,
+            version,
             online: false,
             closing: false,
             problem_information: true,
             expiry_requested: false,
-        };
-        session.accept(connect, assigned, false, policy, now);
-        session
+        }
     }
 
     /// A new network connection for this session, by a CONNECT with clean start 0. CONNACK with
@@ -144,16 +150,20 @@ impl Session {
     ///
     /// # Panics
     /// The previous network connection was not reported closed
-    /// ([`Self::handle_connection_closed`]).
+    /// ([`Self::handle_connection_closed`]), or the session is a durable one.
     pub fn resume(&mut self, connect: &Connect<'_>, policy: &Policy, now: Timestamp) {
         assert!(
             !self.online,
             "the previous network connection is closed before the next one"
         );
+        assert!(
+            self.durable.is_none(),
+            "a durable session is made from its store"
+        );
         self.accept(connect, false, true, policy, now);
     }
 
-    fn accept(
+    pub(crate) fn accept(
         &mut self,
         connect: &Connect<'_>,
         assigned: bool,

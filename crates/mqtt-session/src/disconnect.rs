@@ -8,13 +8,15 @@ use crate::{
 };
 
 /// What is left of a session whose network connection is gone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "a will that nobody publishes is lost"]
 pub struct Detached {
     /// The session ends with the connection: call [`Session::end`].
     pub ended: bool,
     /// The will message, if it is due at once.
     pub will: Option<ApplicationMessage>,
+    /// QoS 0 messages that a durable session had not written; a transient one keeps them.
+    pub dropped: Vec<Dropped>,
 }
 
 /// What a session leaves behind.
@@ -102,13 +104,11 @@ impl Session {
     }
 
     /// The network connection is gone, for whatever reason. The session now waits for
-    /// [`Self::resume`] or its end.
+    /// [`Self::resume`] or its end. Of a durable session nothing has to be kept: what it has
+    /// acknowledged can still be taken, and a will that waits for its delay is the store's.
     pub fn handle_connection_closed(&mut self, now: Timestamp) -> Detached {
         if !self.online {
-            return Detached {
-                ended: false,
-                will: None,
-            };
+            return Detached::default();
         }
         self.online = false;
         self.closing = false;
@@ -118,6 +118,7 @@ impl Session {
         self.inbound_aliases = None;
         self.outbound_aliases = None;
         self.detach_inbound();
+        let dropped = self.abandon_stored();
         self.detach_outbound();
         self.release_spare();
         // [MQTT-4.1.0-1] only now may the session end.
@@ -125,15 +126,21 @@ impl Session {
         // [MQTT-3.1.2-8] [MQTT3-3.1.2-8]
         let due = ended || self.will.as_ref().is_some_and(|will| will.delay == 0);
         let will = if due { self.take_will(now) } else { None };
-        Detached { ended, will }
+        Detached {
+            ended,
+            will,
+            dropped,
+        }
     }
 
     /// Ends the session: by a clean start [MQTT-3.1.2-4] [MQTT3-3.1.2-6], its expiry
     /// [MQTT-4.1.0-2] or the server's decision. What remains is the client identifier and the
-    /// subscriptions, for the server to undo.
+    /// subscriptions, for the server to undo. The stored messages of a durable session are its
+    /// store's to hand back.
     pub fn end(&mut self, now: Timestamp) -> Ended {
         let mut ended = Ended {
             will: self.take_will(now),
+            dropped: self.abandon_stored(),
             ..Ended::default()
         };
         for (delivery, sent) in self.take_all() {

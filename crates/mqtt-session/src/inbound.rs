@@ -38,6 +38,18 @@ struct Answer {
 }
 
 impl Inbound {
+    /// With the identifiers that were received on earlier network connections and not released.
+    pub(crate) fn restored(mut received: Vec<PacketId>) -> Option<Box<Self>> {
+        received.sort_unstable();
+        received.dedup();
+        (!received.is_empty()).then(|| {
+            Box::new(Self {
+                received,
+                ..Self::default()
+            })
+        })
+    }
+
     /// The answer that waits for the server under this identifier.
     fn pending(&mut self, packet_id: PacketId) -> Option<&mut Answer> {
         let mut answers = self.answers.iter_mut();
@@ -51,6 +63,12 @@ impl Inbound {
     fn forget_received(&mut self, packet_id: PacketId) -> bool {
         let found = self.received.binary_search(&packet_id);
         found.map(|index| self.received.remove(index)).is_ok()
+    }
+
+    /// The client's publication is over: it counts no more. Says whether it was received.
+    fn release(&mut self, packet_id: PacketId) -> bool {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
+        self.forget_received(packet_id)
     }
 
     fn forget_orphan(&mut self, packet_id: PacketId) -> bool {
@@ -222,6 +240,7 @@ impl Session {
 
     pub(crate) fn handle_pubrel<'a>(&mut self, ack: &PubRel<'_>) -> Result<Action<'a>, Violation> {
         let packet_id = ack.packet_id;
+        let durable = self.durable.is_some();
         let mut found = false;
         if let Some(inbound) = &mut self.inbound {
             let pending = inbound.pending(packet_id);
@@ -230,15 +249,22 @@ impl Session {
             {
                 return Err(Violation::PubRelBeforePubRec);
             }
+            if durable && inbound.is_received(packet_id) {
+                return Ok(self.ask_release(packet_id));
+            }
             // [MQTT-4.3.3-12] from here on, a PUBLISH with this identifier is a new message.
-            found = inbound.forget_received(packet_id);
-            inbound.unacknowledged = inbound.unacknowledged.saturating_sub(1);
+            found = inbound.release(packet_id);
         }
         let reason = if found || !self.version.is_v5() {
             ReasonCode::Success
         } else {
             ReasonCode::PacketIdentifierNotFound
         };
+        self.send_pubcomp(packet_id, reason);
+        Ok(Action::None)
+    }
+
+    pub(crate) fn send_pubcomp(&mut self, packet_id: PacketId, reason: ReasonCode) {
         // [MQTT-4.3.3-11] [MQTT3-4.3.3-2]
         self.push_control(|version, out| {
             PubComp {
@@ -248,7 +274,13 @@ impl Session {
             }
             .encode(version, out)
         });
-        Ok(Action::None)
+    }
+
+    /// A received identifier is free again.
+    pub(crate) fn release_received(&mut self, packet_id: PacketId) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.release(packet_id);
+        }
     }
 
     /// Whether the client uses this identifier for a PUBLISH.

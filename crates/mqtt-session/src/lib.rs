@@ -10,6 +10,10 @@
 //! connection is gone; [`Session::end`] when the session is. After each input look at
 //! [`Session::wants_transmit`] and [`Session::poll_deadline`].
 //!
+//! A session that a store holds is a *durable* one ([`Session::open_durable`]): it is made anew for
+//! each network connection, is handed what its inbox holds ([`Session::deliver_stored`]), and tells
+//! what became of it ([`Session::take_acknowledged`]); the store keeps the rest.
+//!
 //! Invariants: no packet identifier is reused while it is in flight; no more QoS 1 and 2 messages
 //! are in flight than the client's Receive Maximum; nothing is dropped without being handed back
 //! with its reason; every queue has a limit in the [`Policy`].
@@ -23,11 +27,14 @@ mod alias;
 mod connect;
 mod deadline;
 mod disconnect;
+mod durable;
+mod in_order;
 mod inbound;
 mod message;
 mod outbound;
 mod policy;
 mod session;
+mod stored;
 mod subscribe;
 mod time;
 mod transmit;
@@ -40,11 +47,13 @@ mod tests;
 pub use connect::{check_connect, encode_refusal};
 pub use deadline::Deadline;
 pub use disconnect::{Detached, Ended};
+pub use durable::Restored;
 pub use message::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
 };
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{Action, Session};
+pub use stored::StoredState;
 pub use subscribe::Subscription;
 pub use time::Timestamp;
 pub use transmit::Transmit;

@@ -129,7 +129,7 @@ pub enum DropReason {
     Expired,
     /// The packet is larger than the client's Maximum Packet Size.
     PacketTooLarge,
-    /// QoS 0 for a client that is offline, and the policy does not store such.
+    /// QoS 0 for a client that is offline or went offline, and nobody stores it.
     OfflineQos0,
     /// The session ended before the client acknowledged it.
     SessionEnded,

@@ -1,5 +1,7 @@
 //! Messages to the client: waiting, in flight, acknowledged.
 //!
+//! The messages of a durable session wait in `stored.rs` instead; in flight they are here.
+//!
 //! Invariants: a packet identifier is not reused while it is in flight, for identifiers in flight are
 //! consecutive and new ones are taken at the end; messages leave in the order they were delivered in,
 //! except that QoS 0 passes a QoS 1 or 2 message that the window holds back.
@@ -59,8 +61,19 @@ pub(crate) enum Slot {
     Acknowledged,
     /// PUBLISH was sent: waits for PUBACK or PUBREC.
     Publish(Delivery),
+    /// PUBREC came, and the store records it: waits for that, then for PUBCOMP.
+    Receipt,
     /// PUBREC came: waits for PUBCOMP.
     PubRel,
+}
+
+impl Slot {
+    fn into_delivery(self) -> Option<Delivery> {
+        match self {
+            Self::Publish(delivery) => Some(delivery),
+            Self::Acknowledged | Self::Receipt | Self::PubRel => None,
+        }
+    }
 }
 
 /// What an acknowledgement does to a slot.
@@ -69,18 +82,28 @@ enum Step {
     Finish,
     /// PUBREL is next.
     Release,
+    /// PUBREL is next, once the store has recorded the PUBREC.
+    Record,
+    /// The store is about to record the PUBREC: nothing until then.
+    AwaitRecord,
     /// The acknowledgement changes nothing.
     Keep,
+}
+
+/// The most identifiers from the oldest to the newest in flight.
+#[inline]
+pub(crate) fn span(window: u16) -> usize {
+    (usize::from(window) * SPAN_PER_WINDOW).min(usize::from(u16::MAX))
 }
 
 impl Outbound {
     /// Whether another QoS 1 or 2 message may be sent.
     #[inline]
     pub(crate) fn is_open(&self, window: u16) -> bool {
-        let window = usize::from(window);
-        let span = (window * SPAN_PER_WINDOW).min(usize::from(u16::MAX));
         // [MQTT-3.3.4-9] [MQTT-4.9.0-2]; what has to be sent again goes first [MQTT-4.6.0-1].
-        self.awaiting < window && self.sent == self.slots.len() && self.slots.len() < span
+        self.awaiting < usize::from(window)
+            && self.sent == self.slots.len()
+            && self.slots.len() < span(window)
     }
 
     /// Whether there is something to send again, and room for it.
@@ -90,7 +113,7 @@ impl Outbound {
             // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
             Some(Slot::Publish(_)) => self.awaiting < usize::from(window),
             Some(Slot::PubRel) => true,
-            Some(Slot::Acknowledged) | None => false,
+            Some(Slot::Acknowledged | Slot::Receipt) | None => false,
         }
     }
 
@@ -101,13 +124,21 @@ impl Outbound {
         Some(delivery)
     }
 
-    /// A message was sent for the first time, with the session's next identifier.
+    /// Something was sent for the first time on this network connection, with the session's next
+    /// identifier.
     #[inline]
-    pub(crate) fn start(&mut self, delivery: Delivery) {
-        self.slots.push_back(Slot::Publish(delivery));
+    pub(crate) fn start(&mut self, slot: Slot) {
+        self.slots.push_back(slot);
         self.sent += 1;
         self.awaiting += 1;
         self.live += 1;
+    }
+
+    /// The next so many identifiers are not used.
+    pub(crate) fn skip(&mut self, count: usize) {
+        let places = self.slots.len() + count;
+        self.slots.resize_with(places, || Slot::Acknowledged);
+        self.sent += count;
     }
 
     /// Frees acknowledged identifiers at the front.
@@ -128,10 +159,7 @@ impl Outbound {
             }
         }
         self.skip_acknowledged();
-        match slot {
-            Slot::Publish(delivery) => Some(delivery),
-            Slot::Acknowledged | Slot::PubRel => None,
-        }
+        slot.into_delivery()
     }
 
     /// The next slot was sent again.
@@ -178,9 +206,17 @@ impl Outbound {
 
 impl Session {
     /// Hands a message to the session. Constant time.
+    ///
+    /// A durable session is handed QoS 0 only, and keeps it while it is online only; all else comes by
+    /// [`Self::deliver_stored`], which no limit refuses, but which counts against the limits here.
     pub fn deliver(&mut self, delivery: Delivery, policy: &Policy, now: Timestamp) -> Delivered {
         let qos0 = delivery.qos == QoS::AtMostOnce;
-        if qos0 && !self.online && policy.qos0_inbox == Qos0Inbox::Never {
+        debug_assert!(
+            qos0 || self.durable.is_none(),
+            "what a store holds comes from the store"
+        );
+        if qos0 && !self.online && (policy.qos0_inbox == Qos0Inbox::Never || self.durable.is_some())
+        {
             return delivery.dropped(DropReason::OfflineQos0);
         }
         let bytes = delivery.bytes();
@@ -194,9 +230,8 @@ impl Session {
         }
         self.queue_bytes += bytes;
         if qos0 {
-            let behind = self.outbound.as_ref().map_or(0, |outbound| {
-                outbound.taken.wrapping_add(outbound.queue.len() as u32)
-            });
+            let (taken, waiting) = self.ordered();
+            let behind = taken.wrapping_add(waiting as u32);
             self.qos0.push_back(WaitingQos0 { delivery, behind });
         } else {
             self.outbound
@@ -253,14 +288,23 @@ impl Session {
     /// Whether the first waiting QoS 0 message is older than the first QoS 1 or 2 one.
     #[inline]
     pub(crate) fn is_qos0_next(&self) -> bool {
-        match (self.qos0.front(), &self.outbound) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(waiting), Some(outbound)) => {
-                // Counters wrap around; the queue is far shorter than half their range.
-                let ahead = waiting.behind.wrapping_sub(outbound.taken) as i32;
-                outbound.queue.is_empty() || ahead <= 0
-            }
+        let Some(first) = self.qos0.front() else {
+            return false;
+        };
+        let (taken, waiting) = self.ordered();
+        // Counters wrap around; the queue is far shorter than half their range.
+        let ahead = first.behind.wrapping_sub(taken) as i32;
+        waiting == 0 || ahead <= 0
+    }
+
+    /// How many deliveries ever left the queue that QoS 0 keeps its order with, and how many wait in
+    /// it.
+    #[inline]
+    fn ordered(&self) -> (u32, usize) {
+        match (&self.durable, &self.outbound) {
+            (Some(durable), _) => (durable.taken, durable.queue.len()),
+            (None, Some(outbound)) => (outbound.taken, outbound.queue.len()),
+            (None, None) => (0, 0),
         }
     }
 
@@ -286,29 +330,27 @@ impl Session {
             // [MQTT-4.4.0-2] [MQTT-4.8.2-6] an error ends the delivery as well.
             Slot::Publish(delivery) if delivery.qos == QoS::AtLeastOnce => Some(Step::Finish),
             Slot::Acknowledged => Some(Step::Keep),
-            Slot::Publish(_) | Slot::PubRel => None,
+            Slot::Publish(_) | Slot::Receipt | Slot::PubRel => None,
         })?;
         Ok(Action::Acknowledged)
     }
 
     pub(crate) fn handle_pubrec<'a>(&mut self, ack: &PubRec<'_>) -> Result<Action<'a>, Violation> {
+        let durable = self.durable.is_some();
         let step = self.acknowledge(ack.packet_id, PacketType::PubRec, |slot| match slot {
-            Slot::Publish(delivery) if delivery.qos == QoS::ExactlyOnce => {
-                // [MQTT-4.3.3-4] PUBREL only for a reason code below 0x80; [MQTT-4.4.0-2]
-                // [MQTT-4.8.2-6] any other ends the delivery.
-                Some(if ack.reason.is_error() {
-                    Step::Finish
-                } else {
-                    Step::Release
-                })
-            }
-            Slot::PubRel if !ack.reason.is_error() => Some(Step::Release),
-            Slot::PubRel => Some(Step::Finish),
+            Slot::Publish(delivery) if delivery.qos != QoS::ExactlyOnce => None,
             Slot::Acknowledged => Some(Step::Keep),
-            Slot::Publish(_) => None,
+            // [MQTT-4.3.3-4] PUBREL only for a reason code below 0x80; [MQTT-4.4.0-2]
+            // [MQTT-4.8.2-6] any other ends the delivery.
+            _ if ack.reason.is_error() => Some(Step::Finish),
+            Slot::Publish(_) if durable => Some(Step::Record),
+            Slot::Receipt => Some(Step::AwaitRecord),
+            Slot::Publish(_) | Slot::PubRel => Some(Step::Release),
         })?;
         let reason = match step {
             Step::Finish => return Ok(Action::Acknowledged),
+            Step::Record => return Ok(self.ask_receipt(ack.packet_id)),
+            Step::AwaitRecord => return Ok(Action::None),
             Step::Release => ReasonCode::Success,
             Step::Keep if ack.reason.is_error() => return Ok(Action::None),
             Step::Keep if self.version.is_v5() => ReasonCode::PacketIdentifierNotFound,
@@ -326,7 +368,7 @@ impl Session {
             Slot::PubRel => Some(Step::Finish),
             Slot::Acknowledged => Some(Step::Keep),
             // [MQTT-4.3.3-5] the message stays unacknowledged until PUBREC.
-            Slot::Publish(_) => None,
+            Slot::Publish(_) | Slot::Receipt => None,
         })?;
         Ok(Action::Acknowledged)
     }
@@ -362,15 +404,16 @@ impl Session {
         };
         let step = step(slot).ok_or(Violation::UnexpectedAcknowledgement(kind))?;
         let freed = match step {
-            Step::Keep => None,
+            Step::Keep | Step::AwaitRecord => None,
             Step::Finish => outbound.finish(index),
             // [MQTT-4.3.3-6] the message is not sent again from here on, so it is let go.
-            Step::Release => match std::mem::replace(slot, Slot::PubRel) {
-                Slot::Publish(delivery) => Some(delivery),
-                Slot::Acknowledged | Slot::PubRel => None,
-            },
+            Step::Release => std::mem::replace(slot, Slot::PubRel).into_delivery(),
+            Step::Record => std::mem::replace(slot, Slot::Receipt).into_delivery(),
         };
         outbound.trim();
+        if matches!(step, Step::Finish) {
+            self.note_acknowledged(packet_id);
+        }
         if let Some(delivery) = freed {
             self.queue_bytes -= delivery.bytes();
         }
@@ -380,7 +423,8 @@ impl Session {
     /// Takes the deliveries of one shared group that the client has not got: those that wait, and,
     /// while the client is offline, QoS 1 ones that it did not acknowledge. A QoS 2 message that was
     /// sent stays with its client [MQTT-4.8.2-4]; what was sent to a client that is online is
-    /// completed [MQTT-3.10.4-3].
+    /// completed [MQTT-3.10.4-3]. Of a durable session: those that the store handed over and that were
+    /// never sent; they count as acknowledged, so the caller records first where they go.
     pub fn take_group(&mut self, group: NonZeroU32) -> Vec<Delivery> {
         let mut taken = Vec::new();
         let in_group = |delivery: &Delivery| delivery.group == Some(group);
@@ -401,6 +445,7 @@ impl Session {
                 taken.extend(theirs);
             }
         }
+        taken.extend(self.take_stored_group(group));
         if self.qos0.iter().any(|waiting| in_group(&waiting.delivery)) {
             let (theirs, ours): (Vec<_>, Vec<_>) = self
                 .qos0
@@ -444,6 +489,9 @@ impl Session {
     /// Frees what drained queues keep for the next message.
     pub fn release_spare(&mut self) {
         self.release_inbound();
+        if let Some(durable) = &mut self.durable {
+            durable.release_spare();
+        }
         if self.qos0.is_empty() {
             self.qos0 = VecDeque::new();
             if self
@@ -471,6 +519,9 @@ impl Session {
                 outbound.slots = VecDeque::new();
             }
         }
+        if let Some(durable) = &mut self.durable {
+            durable.shrink_drained(spare);
+        }
     }
 
     #[inline]
@@ -487,14 +538,11 @@ impl Session {
             .min(self.client_receive_maximum);
     }
 
-    /// Messages that wait, not counting those in flight.
+    /// Messages that wait, not counting those in flight. In a durable session, what the store handed
+    /// over counts, a PUBREL that is owed as well.
     #[must_use]
     pub fn queue_len(&self) -> usize {
-        self.qos0.len()
-            + self
-                .outbound
-                .as_ref()
-                .map_or(0, |outbound| outbound.queue.len())
+        self.qos0.len() + self.ordered().1
     }
 
     /// Bytes of the messages held, waiting and in flight, as counted against the policy.
@@ -515,13 +563,11 @@ impl Session {
         self.window
     }
 
-    /// QoS 1 and 2 messages that could be sent at once if they were delivered now.
+    /// QoS 1 and 2 messages that could be sent at once if they were delivered now. In a durable
+    /// session, waiting QoS 0 messages of the store take room as well.
     #[must_use]
     pub fn room(&self) -> u32 {
-        let taken = self
-            .outbound
-            .as_ref()
-            .map_or(0, |outbound| outbound.live + outbound.queue.len());
+        let taken = self.in_flight() + self.ordered().1;
         u32::from(self.window).saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 }
@@ -530,7 +576,7 @@ impl Outbound {
     fn in_flight_bytes(&self) -> u64 {
         let bytes = |slot: &Slot| match slot {
             Slot::Publish(delivery) => delivery.bytes(),
-            Slot::Acknowledged | Slot::PubRel => 0,
+            Slot::Acknowledged | Slot::Receipt | Slot::PubRel => 0,
         };
         self.slots.iter().map(bytes).sum()
     }

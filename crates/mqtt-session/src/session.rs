@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use mqtt_proto::{EncodeError, Packet, PacketId, ProtocolVersion, Subscribe, Unsubscribe};
 
 use crate::alias::{InboundAliases, OutboundAliases};
+use crate::durable::Durable;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
 use crate::will::Will;
@@ -31,6 +32,8 @@ pub struct Session {
     pub(crate) inbound_aliases: Option<Box<InboundAliases>>,
     pub(crate) outbound_aliases: Option<Box<OutboundAliases>>,
     pub(crate) will: Option<Box<Will>>,
+    /// What a session that a store holds has beside; `None`: a transient one.
+    pub(crate) durable: Option<Box<Durable>>,
     /// Online: when the last packet came. Offline: when the network connection was closed.
     pub(crate) since: Timestamp,
     /// Bytes of all deliveries held, waiting and in flight.
@@ -83,6 +86,18 @@ pub enum Action<'a> {
     Unsubscribe(Unsubscribe<'a>),
     /// The client acknowledged something: the window of outbound messages may have moved.
     Acknowledged,
+    /// Durable sessions only: the client has received the QoS 2 message with this sequence number.
+    /// Record it, then call [`Session::complete_receipt`].
+    Receipt {
+        /// The message.
+        sequence: u64,
+    },
+    /// Durable sessions only: the client releases the identifier of its QoS 2 message. Forget it, then
+    /// call [`Session::complete_release`].
+    Release {
+        /// The identifier, one that was received.
+        packet_id: PacketId,
+    },
     /// The client's DISCONNECT: close the network connection.
     Disconnect,
 }
@@ -192,6 +207,13 @@ impl Session {
         self.session_expiry
     }
 
+    /// Whether a will message is owed if the network connection is lost. After
+    /// [`Self::handle_connection_closed`]: whether one waits for its delay.
+    #[must_use]
+    pub fn has_will(&self) -> bool {
+        self.will.is_some()
+    }
+
     /// The keep alive in force, in seconds; 0: none.
     #[must_use]
     pub fn keep_alive(&self) -> u16 {
@@ -234,6 +256,10 @@ impl Session {
                 .as_ref()
                 .map_or(0, |aliases| aliases.heap_bytes())
             + self.will.as_ref().map_or(0, |will| will.heap_bytes())
+            + self
+                .durable
+                .as_ref()
+                .map_or(0, |durable| durable.heap_bytes())
     }
 }
 
@@ -244,6 +270,7 @@ mod tests {
     #[test]
     fn a_session_stays_small() {
         assert!(size_of::<Session>() <= 240, "{}", size_of::<Session>());
+        assert!(size_of::<crate::outbound::Slot>() <= 32);
         assert!(size_of::<Subscription>() <= 32);
         assert!(size_of::<crate::Delivery>() <= 32);
         assert!(size_of::<ApplicationMessage>() <= 72);

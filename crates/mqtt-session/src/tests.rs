@@ -3,10 +3,12 @@
 mod connect;
 mod disconnect;
 mod driver;
+mod durable;
 mod inbound;
 mod mutation;
 mod outbound;
 mod property;
 mod reconnect;
+mod store_model;
 mod subscribe;
 mod time;

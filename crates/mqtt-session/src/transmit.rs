@@ -26,6 +26,9 @@ impl Session {
         if !self.control.is_empty() || !self.qos0.is_empty() || self.closing {
             return self.online;
         }
+        if self.durable.is_some() {
+            return self.online && self.is_stored_open();
+        }
         self.online
             && self.outbound.as_ref().is_some_and(|outbound| {
                 outbound.can_resend(self.window)
@@ -56,8 +59,12 @@ impl Session {
             // [MQTT-3.14.4-1] [MQTT-3.14.4-2] nothing after DISCONNECT.
             return Transmit::Close;
         }
-        self.send_again(out, budget, dropped, now);
-        self.send_waiting(out, budget, dropped, now);
+        if self.durable.is_some() {
+            self.send_stored(out, budget, dropped, now);
+        } else {
+            self.send_again(out, budget, dropped, now);
+            self.send_waiting(out, budget, dropped, now);
+        }
         if self.wants_transmit() {
             return Transmit::More;
         }
@@ -91,12 +98,7 @@ impl Session {
                 {
                     // [MQTT-3.1.2-25] too large for this connection: as if it had been sent.
                     if let Some(delivery) = outbound.finish(index) {
-                        self.queue_bytes -= delivery.bytes();
-                        let reason = DropReason::PacketTooLarge;
-                        dropped.push(Dropped {
-                            message: delivery.message,
-                            reason,
-                        });
+                        self.drop_delivery(delivery, DropReason::PacketTooLarge, dropped);
                     }
                 }
                 Some(Slot::Publish(_)) => outbound.mark_sent(),
@@ -106,7 +108,7 @@ impl Session {
                     outbound.mark_sent();
                 }
                 // `sent` never stops here.
-                Some(Slot::Acknowledged) | None => break,
+                Some(Slot::Acknowledged | Slot::Receipt) | None => break,
             }
         }
         outbound.trim();
@@ -138,38 +140,56 @@ impl Session {
             let Some(delivery) = delivery else {
                 return;
             };
-            // [MQTT-3.3.2-5]
-            let reason = if delivery.message.is_expired(now) {
-                Some(DropReason::Expired)
-            } else {
-                // [MQTT-2.2.1-4] an identifier that is not in use.
-                let id = (delivery.qos > QoS::AtMostOnce).then_some(self.next_packet_id);
-                // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-                (!self.write(&delivery, id, false, out, now)).then_some(DropReason::PacketTooLarge)
-            };
-            match reason {
-                None if delivery.qos > QoS::AtMostOnce => {
-                    self.next_packet_id = self.next_packet_id.next();
-                    // It stays accounted for until it is acknowledged.
-                    if let Some(outbound) = &mut self.outbound {
-                        outbound.start(delivery);
-                    }
-                }
-                None => self.queue_bytes -= delivery.bytes(),
-                Some(reason) => {
-                    self.queue_bytes -= delivery.bytes();
-                    dropped.push(Dropped {
-                        message: delivery.message,
-                        reason,
-                    });
+            self.send_new(delivery, out, dropped, now);
+        }
+    }
+
+    /// Sends a message for the first time, with QoS above 0 under the next identifier, unless it has
+    /// expired or the client cannot take it.
+    #[inline]
+    pub(crate) fn send_new(
+        &mut self,
+        delivery: Delivery,
+        out: &mut Vec<u8>,
+        dropped: &mut Vec<Dropped>,
+        now: Timestamp,
+    ) {
+        // [MQTT-3.3.2-5]
+        let reason = if delivery.message.is_expired(now) {
+            Some(DropReason::Expired)
+        } else {
+            // [MQTT-2.2.1-4] an identifier that is not in use.
+            let id = (delivery.qos > QoS::AtMostOnce).then_some(self.next_packet_id);
+            // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+            (!self.write(&delivery, id, false, out, now)).then_some(DropReason::PacketTooLarge)
+        };
+        match reason {
+            None if delivery.qos > QoS::AtMostOnce => {
+                self.next_packet_id = self.next_packet_id.next();
+                // It stays accounted for until it is acknowledged.
+                if let Some(outbound) = &mut self.outbound {
+                    outbound.start(Slot::Publish(delivery));
                 }
             }
+            None => self.queue_bytes -= delivery.bytes(),
+            Some(reason) => self.drop_delivery(delivery, reason, dropped),
         }
+    }
+
+    pub(crate) fn drop_delivery(
+        &mut self,
+        delivery: Delivery,
+        reason: DropReason,
+        dropped: &mut Vec<Dropped>,
+    ) {
+        self.queue_bytes -= delivery.bytes();
+        let message = delivery.message;
+        dropped.push(Dropped { message, reason });
     }
 
     /// Appends a PUBLISH unless the client cannot take it.
     #[inline]
-    fn write(
+    pub(crate) fn write(
         &mut self,
         delivery: &Delivery,
         packet_id: Option<PacketId>,

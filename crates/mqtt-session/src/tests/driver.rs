@@ -12,6 +12,9 @@
 //! ! …                 the session wants this done, or reports it
 //! = …                 facts
 //! # …                 a comment
+//!
+//! `> CONNECT … durable [present] [received=1,2]` opens a durable session; what it acknowledges is
+//! reported after each line.
 //! ```
 
 use std::fmt::Write as _;
@@ -101,6 +104,10 @@ impl<'a> Words<'a> {
         PacketId::new(self.number("id").expect("id=")).expect("an identifier above 0")
     }
 
+    fn sequence(&self) -> u64 {
+        self.number("seq").expect("seq=")
+    }
+
     fn reason(&self) -> ReasonCode {
         ReasonCode::from_u8(self.number("reason").unwrap_or(0)).expect("a reason code")
     }
@@ -149,6 +156,7 @@ impl Driver {
             _ => panic!("{line}"),
         }
         self.transmit();
+        self.print_acknowledged();
     }
 
     fn session(&mut self) -> &mut Session {
@@ -206,12 +214,12 @@ impl Driver {
             .is_none_or(|session| !session.is_online())
             || words.has("takeover");
         match &packet {
-            Packet::Connect(connect) if fresh => self.connect(connect),
+            Packet::Connect(connect) if fresh => self.connect(connect, words),
             _ => self.handle(&packet),
         }
     }
 
-    fn connect(&mut self, connect: &Connect<'_>) {
+    fn connect(&mut self, connect: &Connect<'_>, words: &Words<'_>) {
         if let Err(reason) = check_connect(connect, &self.policy) {
             let mut out = Vec::new();
             encode_refusal(connect.version, reason, &self.policy, &mut out);
@@ -230,8 +238,14 @@ impl Driver {
             "" => ("assigned", true),
             client_id => (client_id, false),
         };
-        let session = Session::open(connect, client_id.into(), assigned, &self.policy, self.now);
-        self.session = Some(session);
+        let (client_id, policy, now) = (client_id.into(), &self.policy, self.now);
+        self.session = Some(if words.has("durable") {
+            let present = words.has("present");
+            let restored = restored(words);
+            Session::open_durable(connect, client_id, assigned, present, restored, policy, now)
+        } else {
+            Session::open(connect, client_id, assigned, policy, now)
+        });
     }
 
     fn handle(&mut self, packet: &Packet<'_>) {
@@ -242,6 +256,8 @@ impl Driver {
                 self.session().disconnect_for(violation, &policy);
             }
             Ok(Action::None | Action::Acknowledged) => {}
+            Ok(Action::Receipt { sequence }) => self.say(format!("! receipt {sequence}")),
+            Ok(Action::Release { packet_id }) => self.say(format!("! release {packet_id}")),
             Ok(Action::Publish { message, packet_id }) => {
                 assert_eq!(message.publisher, 7);
                 let id = packet_id.map_or(String::new(), |id| format!(" id={}", id.get()));
@@ -305,6 +321,18 @@ impl Driver {
                     }
                 }
             }
+            "stored" => {
+                let state = if words.has("sent") {
+                    StoredState::Sent
+                } else {
+                    StoredState::New
+                };
+                let (delivery, sequence) = (delivery(words, now), words.sequence());
+                self.session().deliver_stored(delivery, sequence, state);
+            }
+            "owe" => self.session().owe_pubrel(words.sequence()),
+            "recorded" => self.session().complete_receipt(words.sequence()),
+            "released" => self.session().complete_release(words.id()),
             "done" => self.session().complete_publish(words.id(), words.reason()),
             "suback" => {
                 let reasons = parse_reasons(words.text("reasons").expect("reasons="));
@@ -340,9 +368,36 @@ impl Driver {
             let will = print_message(&will, now);
             self.say(format!("! will {will}"));
         }
+        detached
+            .dropped
+            .iter()
+            .for_each(|dropped| self.print_dropped(dropped));
+        self.print_acknowledged();
         if detached.ended {
             self.say("! ended");
             self.end();
+        } else if self.session().is_durable() {
+            self.forget();
+        }
+    }
+
+    /// Of a durable session nothing is kept.
+    fn forget(&mut self) {
+        let session = self.session.take().expect("a session");
+        assert_eq!((session.queue_len(), session.queue_bytes()), (0, 0));
+        if session.has_will() {
+            self.say("! will waits");
+        }
+    }
+
+    fn print_acknowledged(&mut self) {
+        let mut acknowledged = Vec::new();
+        if let Some(session) = &mut self.session {
+            session.take_acknowledged(&mut acknowledged);
+        }
+        if !acknowledged.is_empty() {
+            let list: Vec<_> = acknowledged.iter().map(u64::to_string).collect();
+            self.say(format!("! acknowledged {}", list.join(",")));
         }
     }
 
@@ -410,7 +465,7 @@ impl Driver {
         let text = match &self.session {
             None => "= no session".to_owned(),
             Some(session) => format!(
-                "= waiting={} in_flight={} room={}{}",
+                "= waiting={} in_flight={} room={}{}{}",
                 session.queue_len(),
                 session.in_flight(),
                 session.room(),
@@ -418,6 +473,11 @@ impl Driver {
                     " empty"
                 } else {
                     ""
+                },
+                if session.is_durable() {
+                    format!(" sent={}", session.sent_sequence())
+                } else {
+                    String::new()
                 },
             ),
         };
@@ -469,6 +529,21 @@ impl Driver {
             bytes = rest;
         }
         assert!(bytes.is_empty(), "the session sends whole packets");
+    }
+}
+
+fn restored(words: &Words<'_>) -> Restored {
+    let subscription = |filter: &str| Subscription {
+        filter: filter.into(),
+        options: SubscriptionOptions::default(),
+        id: None,
+        group: None,
+    };
+    let list = |key| words.text(key).unwrap_or_default().split_terminator(',');
+    let id = |text| PacketId::new(parse_number(text) as u16).expect("above 0");
+    Restored {
+        subscriptions: list("filters").map(subscription).collect(),
+        received: list("received").map(id).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `HERALD_FUZZ_SECONDS` sets how long (2 by default), `HERALD_FUZZ_SEED` repeats a run.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
@@ -133,6 +134,18 @@ impl Random {
         }
     }
 
+    fn open(&mut self, connect: &Connect<'_>, policy: &Policy, now: Timestamp) -> Session {
+        if self.flag() {
+            return Session::open(connect, "c".into(), true, policy, now);
+        }
+        let restored = Restored {
+            subscriptions: Vec::new(),
+            received: (0..self.below(3)).map(|_| self.id()).collect(),
+        };
+        let present = self.flag();
+        Session::open_durable(connect, "c".into(), true, present, restored, policy, now)
+    }
+
     /// A packet of any type, encoded; a few bytes may be changed.
     fn frame(&mut self, version: ProtocolVersion) -> Vec<u8> {
         let (packet_id, reason, properties) = (self.id(), self.reason(), AckProperties::default());
@@ -226,6 +239,9 @@ struct Fuzz {
     policy: Policy,
     now: Timestamp,
     session: Session,
+    /// The last sequence number of a durable session's inbox, and those it has acknowledged.
+    sequence: u64,
+    acknowledged: BTreeSet<u64>,
 }
 
 impl Fuzz {
@@ -271,6 +287,12 @@ impl Fuzz {
                     subscription_ids: (0..random.below(3)).map(|id| id as u32 + 1).collect(),
                     group: NonZeroU32::new(random.below(3) as u32),
                 };
+                if session.is_durable() && (qos != QoS::AtMostOnce || random.flag()) {
+                    self.sequence += random.pick(&[1, 1, 1, 2, 9, 65_534, 65_535]);
+                    let state = random.pick(&[StoredState::New, StoredState::Sent]);
+                    session.deliver_stored(delivery, self.sequence, state);
+                    return;
+                }
                 let before = session.queue_len();
                 let delivered = session.deliver(delivery, policy, self.now);
                 let limit = policy.queue_messages as usize;
@@ -279,7 +301,15 @@ impl Fuzz {
                     assert!(session.queue_bytes() <= policy.queue_bytes);
                 }
             }
-            8 => session.complete_publish(random.id(), random.reason()),
+            8 => match random.below(4) {
+                0 => session.complete_receipt(self.sequence.saturating_sub(random.below(9))),
+                1 => session.complete_release(random.id()),
+                2 => {
+                    self.sequence += 1;
+                    session.owe_pubrel(self.sequence);
+                }
+                _ => session.complete_publish(random.id(), random.reason()),
+            },
             9 => {
                 self.now = self.now.add_millis(random.below(1_500));
                 match session.handle_deadline(self.now) {
@@ -332,8 +362,19 @@ impl Fuzz {
     }
 
     fn close(&mut self) {
-        if self.session.handle_connection_closed(self.now).ended {
+        let ended = self.session.handle_connection_closed(self.now).ended;
+        if ended || self.session.is_durable() {
             self.restart();
+        }
+    }
+
+    /// Each sequence number once, and only what was handed over.
+    fn take_acknowledged(&mut self) {
+        let mut acknowledged = Vec::new();
+        self.session.take_acknowledged(&mut acknowledged);
+        for sequence in acknowledged {
+            assert!((1..=self.sequence).contains(&sequence));
+            assert!(self.acknowledged.insert(sequence), "{sequence} twice");
         }
     }
 
@@ -342,6 +383,7 @@ impl Fuzz {
         if self.session.is_online() {
             let _detached = self.session.handle_connection_closed(self.now);
         }
+        self.take_acknowledged();
         let _ended = self.session.end(self.now);
         assert_eq!(
             self.session.queue_bytes(),
@@ -352,8 +394,9 @@ impl Fuzz {
         loop {
             let connect = self.random.connect();
             if check_connect(&connect, &self.policy).is_ok() {
-                let client_id = "c".into();
-                self.session = Session::open(&connect, client_id, true, &self.policy, self.now);
+                self.session = self.random.open(&connect, &self.policy, self.now);
+                self.sequence = 0;
+                self.acknowledged.clear();
                 return;
             }
         }
@@ -396,12 +439,14 @@ fn arbitrary_packets_in_arbitrary_order() {
     let mut random = Random(seed | 1);
     let (policy, now) = (random.policy(), Timestamp(1_000));
     let connect = random.connect();
-    let session = Session::open(&connect, "c".into(), true, &policy, now);
+    let session = random.open(&connect, &policy, now);
     let mut fuzz = Fuzz {
         random,
         policy,
         now,
         session,
+        sequence: 0,
+        acknowledged: BTreeSet::new(),
     };
     while Instant::now() < deadline {
         (0..1_000).for_each(|_| fuzz.step());

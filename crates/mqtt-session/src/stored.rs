@@ -1,0 +1,265 @@
+//! Messages of a durable session's inbox on their way to the client.
+//!
+//! Invariants: they leave in ascending order of their sequence numbers; positions in flight are
+//! consecutive sequence numbers, those that were skipped included, and span fewer than there are
+//! packet identifiers, so that no identifier is in use twice; everything in flight was sent on this
+//! network connection.
+//!
+//! Deliberately absent: limits of the queue: the store has them, and decides how much it hands over.
+
+use std::num::NonZeroU32;
+
+use mqtt_proto::{QoS, ReasonCode};
+
+use crate::durable::packet_id_of;
+use crate::outbound::{Slot, span};
+use crate::{Delivery, DropReason, Dropped, Session, Timestamp};
+
+/// Whether the client may have seen a stored message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoredState {
+    /// It was never sent.
+    New,
+    /// It may have been sent on an earlier network connection.
+    Sent,
+}
+
+/// What waits under one sequence number.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    sequence: u64,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Publish(Delivery, StoredState),
+    /// PUBREC was recorded; PUBREL is owed.
+    PubRel,
+}
+
+impl Session {
+    /// Hands over a message of the session's inbox, in ascending order of sequence numbers, which
+    /// count from 1 and may have gaps. One that is not above the last one was handed over already and
+    /// is ignored, and so is everything once the network connection is gone. The limits of the
+    /// policy's queue do not apply.
+    ///
+    /// After a message above QoS 0 has gone, the client may hold its packet identifier until the store
+    /// has recorded the end of it: `sequence` must be less than 65,535 above the oldest one whose end
+    /// is not recorded.
+    ///
+    /// QoS 0 leaves once: with [`StoredState::Sent`] it counts as acknowledged.
+    pub fn deliver_stored(&mut self, delivery: Delivery, sequence: u64, state: StoredState) {
+        if !self.accept_sequence(sequence) {
+            return;
+        }
+        if delivery.qos == QoS::AtMostOnce && state == StoredState::Sent {
+            self.acknowledge_sequence(sequence);
+            return;
+        }
+        self.queue_bytes += delivery.bytes();
+        self.push_stored(sequence, Content::Publish(delivery, state));
+    }
+
+    /// Hands over a sequence number whose PUBREC the store has recorded: PUBREL is owed. In the same
+    /// order as [`Self::deliver_stored`], and with the same conditions.
+    pub fn owe_pubrel(&mut self, sequence: u64) {
+        if self.accept_sequence(sequence) {
+            self.push_stored(sequence, Content::PubRel);
+        }
+    }
+
+    fn accept_sequence(&mut self, sequence: u64) -> bool {
+        let online = self.online;
+        self.durable.as_mut().is_some_and(|durable| {
+            let accepted = online && sequence > durable.last;
+            if accepted {
+                durable.last = sequence;
+            }
+            accepted
+        })
+    }
+
+    fn push_stored(&mut self, sequence: u64, content: Content) {
+        if let Some(durable) = &mut self.durable {
+            durable.queue.push_back(Stored { sequence, content });
+        }
+    }
+
+    fn acknowledge_sequence(&mut self, sequence: u64) {
+        if let Some(durable) = &mut self.durable {
+            durable.acknowledged.push(sequence);
+        }
+    }
+
+    /// Whether the first that waits may go.
+    pub(crate) fn is_stored_open(&self) -> bool {
+        let Some(durable) = &self.durable else {
+            return false;
+        };
+        let Some(first) = durable.queue.front() else {
+            return false;
+        };
+        let (awaiting, places) = self
+            .outbound
+            .as_ref()
+            .map_or((0, 0), |outbound| (outbound.awaiting, outbound.slots.len()));
+        let held_back = match &first.content {
+            Content::Publish(delivery, _) if delivery.qos == QoS::AtMostOnce => return true,
+            // [MQTT-3.3.4-9] [MQTT-4.9.0-2]
+            Content::Publish(..) => awaiting >= usize::from(self.window),
+            // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
+            Content::PubRel => false,
+        };
+        // [MQTT-2.2.1-4] with nothing in flight every identifier is free.
+        let skipped = first.sequence.saturating_sub(durable.next);
+        let fits = places == 0 || skipped < span(self.window).saturating_sub(places) as u64;
+        !held_back && fits
+    }
+
+    /// Writes what was handed over, and QoS 0 messages that came directly: in the order in which they
+    /// came, except that these pass what the window holds back.
+    pub(crate) fn send_stored(
+        &mut self,
+        out: &mut Vec<u8>,
+        budget: usize,
+        dropped: &mut Vec<Dropped>,
+        now: Timestamp,
+    ) {
+        while out.len() < budget {
+            let open = self.is_stored_open();
+            if !self.qos0.is_empty() && (!open || self.is_qos0_next()) {
+                if let Some(waiting) = self.qos0.pop_front() {
+                    self.send_new(waiting.delivery, out, dropped, now);
+                }
+            } else if open && let Some(Stored { sequence, content }) = self.take_stored() {
+                match content {
+                    Content::Publish(delivery, state) => {
+                        self.send_stored_publish(delivery, sequence, state, out, dropped, now);
+                    }
+                    Content::PubRel => {
+                        self.put_in_flight(sequence, Slot::PubRel);
+                        self.send_pubrel(packet_id_of(sequence), ReasonCode::Success);
+                        out.append(&mut std::mem::take(&mut self.control));
+                    }
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn take_stored(&mut self) -> Option<Stored> {
+        let durable = self.durable.as_mut()?;
+        let stored = durable.queue.pop_front()?;
+        durable.taken = durable.taken.wrapping_add(1);
+        Some(stored)
+    }
+
+    fn send_stored_publish(
+        &mut self,
+        delivery: Delivery,
+        sequence: u64,
+        state: StoredState,
+        out: &mut Vec<u8>,
+        dropped: &mut Vec<Dropped>,
+        now: Timestamp,
+    ) {
+        // [MQTT-4.4.0-1] [MQTT3-4.4.0-1] again, with DUP and its identifier; [MQTT-4.3.3-7]
+        // [MQTT-4.3.3-13] expiry no longer applies to a message once sent.
+        let again = state == StoredState::Sent;
+        let qos0 = delivery.qos == QoS::AtMostOnce;
+        let id = (!qos0).then(|| packet_id_of(sequence));
+        // [MQTT-3.3.2-5]
+        if !again && delivery.message.is_expired(now) {
+            self.acknowledge_sequence(sequence);
+            self.drop_delivery(delivery, DropReason::Expired, dropped);
+            return;
+        }
+        // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+        if !self.write(&delivery, id, again, out, now) {
+            self.acknowledge_sequence(sequence);
+            self.drop_delivery(delivery, DropReason::PacketTooLarge, dropped);
+            return;
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.sent = sequence;
+        }
+        if qos0 {
+            self.queue_bytes -= delivery.bytes();
+            self.acknowledge_sequence(sequence);
+        } else {
+            self.put_in_flight(sequence, Slot::Publish(delivery));
+        }
+    }
+
+    /// What [`Self::is_stored_open`] let go is in flight from here on.
+    fn put_in_flight(&mut self, sequence: u64, slot: Slot) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        let outbound = self.outbound.get_or_insert_default();
+        if !outbound.slots.is_empty() {
+            outbound.skip(sequence.saturating_sub(durable.next) as usize);
+        }
+        outbound.start(slot);
+        durable.next = sequence + 1;
+        self.next_packet_id = packet_id_of(durable.next);
+    }
+
+    /// PUBREC is recorded: PUBREL is next, unless the delivery has ended.
+    pub(crate) fn release_slot(&mut self, sequence: u64) -> bool {
+        let (Some(durable), Some(outbound)) = (&self.durable, &mut self.outbound) else {
+            return false;
+        };
+        let back = durable.next.saturating_sub(sequence) as usize;
+        let index = outbound.slots.len().checked_sub(back);
+        let slot = index.and_then(|index| outbound.slots.get_mut(index));
+        match slot {
+            Some(slot @ Slot::Receipt) => {
+                *slot = Slot::PubRel;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what waits for one shared group and was never sent; it counts as acknowledged here.
+    pub(crate) fn take_stored_group(&mut self, group: NonZeroU32) -> Vec<Delivery> {
+        let Some(durable) = &mut self.durable else {
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for stored in std::mem::take(&mut durable.queue) {
+            match stored.content {
+                // [MQTT-4.8.2-4] what may have been sent stays with its client.
+                Content::Publish(delivery, StoredState::New) if delivery.group == Some(group) => {
+                    durable.taken = durable.taken.wrapping_add(1);
+                    durable.acknowledged.push(stored.sequence);
+                    taken.push(delivery);
+                }
+                _ => durable.queue.push_back(stored),
+            }
+        }
+        taken
+    }
+
+    /// The network connection of a durable session is gone: its messages are the store's. Those that
+    /// came directly have no other place and are dropped. Does nothing to a transient session.
+    pub(crate) fn abandon_stored(&mut self) -> Vec<Dropped> {
+        let Some(durable) = &mut self.durable else {
+            return Vec::new();
+        };
+        durable.queue.clear();
+        durable.forget_questions();
+        self.outbound = None;
+        self.queue_bytes = 0;
+        let waiting = std::mem::take(&mut self.qos0).into_iter();
+        waiting
+            .map(|waiting| Dropped {
+                message: waiting.delivery.message,
+                reason: DropReason::OfflineQos0,
+            })
+            .collect()
+    }
+}
