@@ -60,6 +60,22 @@ pub fn check_connect(connect: &Connect<'_>, policy: &Policy) -> Result<(), Reaso
     Ok(())
 }
 
+/// The session expiry interval in seconds that a CONNECT gets under the policy; 0: the session ends with
+/// the network connection.
+#[must_use]
+pub fn session_expiry(connect: &Connect<'_>, policy: &Policy) -> u32 {
+    requested_expiry(connect, policy).min(policy.session_expiry_maximum)
+}
+
+fn requested_expiry(connect: &Connect<'_>, policy: &Policy) -> u32 {
+    match connect.version {
+        ProtocolVersion::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
+        // [MQTT3-3.1.2-6] a clean session lasts as long as its network connection.
+        ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 if connect.clean_start => 0,
+        ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 => policy.session_expiry_v3,
+    }
+}
+
 /// Appends the CONNACK that refuses a connection; close after sending it [MQTT-3.2.2-7].
 pub fn encode_refusal(
     version: ProtocolVersion,
@@ -201,14 +217,9 @@ impl Session {
 
     /// Sets the session expiry interval; returns the one that the client asked for.
     fn accept_expiry(&mut self, connect: &Connect<'_>, policy: &Policy) -> u32 {
-        let requested = match connect.version {
-            ProtocolVersion::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
-            // [MQTT3-3.1.2-6] a clean session lasts as long as its network connection.
-            ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 if connect.clean_start => 0,
-            ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1 => policy.session_expiry_v3,
-        };
+        let requested = requested_expiry(connect, policy);
         self.expiry_requested = requested != 0;
-        self.session_expiry = requested.min(policy.session_expiry_maximum);
+        self.session_expiry = session_expiry(connect, policy);
         requested
     }
 

@@ -28,8 +28,9 @@ const PACKET_IDS: u64 = 65_535;
 pub struct Restored {
     /// Its subscriptions, in any order.
     pub subscriptions: Vec<Subscription>,
-    /// Inbound QoS 2 messages that are received and not released: a PUBLISH that comes again with one
-    /// of these identifiers is answered with PUBREC and handed to nobody.
+    /// Inbound QoS 2 messages that the store knows and that are not released. A PUBLISH that comes again
+    /// with one of these identifiers is handed over once more, for the store may know it in some of the
+    /// places where it belongs and not in others; it sees to it that nothing is delivered twice.
     pub received: Vec<PacketId>,
 }
 

@@ -25,6 +25,10 @@ pub(crate) struct Inbound {
     /// Those of them that came on an earlier network connection while the server is still at work on
     /// them: nobody waits for their PUBREC until the client asks again.
     orphans: Vec<PacketId>,
+    /// Those of them that the store knows from before this session was made: it may not know them in
+    /// all the places where the message belongs, so that one that comes again is handed over again. The
+    /// store keeps it from being delivered twice.
+    unconfirmed: Vec<PacketId>,
     /// Publications on this network connection that the client counts against Receive Maximum.
     unacknowledged: u32,
 }
@@ -44,6 +48,7 @@ impl Inbound {
         received.dedup();
         (!received.is_empty()).then(|| {
             Box::new(Self {
+                unconfirmed: received.clone(),
                 received,
                 ..Self::default()
             })
@@ -61,6 +66,7 @@ impl Inbound {
     }
 
     fn forget_received(&mut self, packet_id: PacketId) -> bool {
+        self.confirm(packet_id);
         let found = self.received.binary_search(&packet_id);
         found.map(|index| self.received.remove(index)).is_ok()
     }
@@ -76,6 +82,14 @@ impl Inbound {
         found.map(|index| self.orphans.swap_remove(index)).is_some()
     }
 
+    /// True: the identifier was unconfirmed, and is not any more.
+    fn confirm(&mut self, packet_id: PacketId) -> bool {
+        let found = self.unconfirmed.iter().position(|id| *id == packet_id);
+        found
+            .map(|index| self.unconfirmed.swap_remove(index))
+            .is_some()
+    }
+
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.received.is_empty() && self.unacknowledged == 0
     }
@@ -83,7 +97,8 @@ impl Inbound {
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Self>()
             + self.answers.capacity() * size_of::<Answer>()
-            + (self.received.capacity() + self.orphans.capacity()) * size_of::<PacketId>()
+            + (self.received.capacity() + self.orphans.capacity() + self.unconfirmed.capacity())
+                * size_of::<PacketId>()
     }
 }
 
@@ -327,6 +342,7 @@ impl Session {
             inbound.answers.shrink_to_fit();
             inbound.received.shrink_to_fit();
             inbound.orphans.shrink_to_fit();
+            inbound.unconfirmed.shrink_to_fit();
         }
     }
 }
@@ -341,6 +357,10 @@ impl Inbound {
         receive_maximum: u16,
     ) -> Result<Receipt, Violation> {
         let received = self.is_received(packet_id);
+        if publish.qos == QoS::ExactlyOnce && received && self.confirm(packet_id) {
+            self.unacknowledged += 1;
+            return Ok(Receipt::New);
+        }
         let pending = self.pending(packet_id);
         let in_use = received || pending.is_some();
         match (publish.qos, pending) {

@@ -365,7 +365,7 @@ fn pubcomps_keep_the_order_of_pubrels() {
     );
 }
 
-/// [MQTT-4.3.3-10] [MQTT3-4.3.3-2] what the store has received is not published again.
+/// [MQTT-4.3.3-10] [MQTT3-4.3.3-2] what the store has received goes to it once more, and is one message.
 #[test]
 fn received_identifiers_are_restored() {
     for version in ["3.1.1", "5 expiry=9"] {
@@ -373,9 +373,15 @@ fn received_identifiers_are_restored() {
             "> CONNECT v={version} durable present received=9,4
              < CONNACK session_present
              > PUBLISH topic=a qos=2 id=4 dup
+             ! publish id=4 topic=a qos=2
+             $ done id=4
              < PUBREC id=4
-             > PUBLISH topic=b qos=2 id=9 dup
-             < PUBREC id=9
+             > PUBLISH topic=a qos=2 id=4 dup
+             < PUBREC id=4
+             > PUBREL id=9
+             ! release 9
+             $ released id=9
+             < PUBCOMP id=9
              > PUBLISH topic=c qos=2 id=5 dup
              ! publish id=5 topic=c qos=2"
         ));
