@@ -22,13 +22,19 @@ pub(crate) enum Reason {
     ReservedTopic,
     /// A shared group had no member left that could take the message.
     NoGroupMember,
+    /// The store could not keep it, and its publisher was told so.
+    StoreFailed,
+    /// The queue of a durable session refused it, or the retain store, and its publisher was told so.
+    StoreRefused,
 }
 
 impl Reason {
-    const OWN: [Self; 3] = [
+    const OWN: [Self; 5] = [
         Self::RetainedLimit,
         Self::ReservedTopic,
         Self::NoGroupMember,
+        Self::StoreFailed,
+        Self::StoreRefused,
     ];
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -45,6 +51,8 @@ impl Reason {
             Self::RetainedLimit => "retained_limit",
             Self::ReservedTopic => "reserved_topic",
             Self::NoGroupMember => "no_group_member",
+            Self::StoreFailed => "store_failed",
+            Self::StoreRefused => "store_refused",
         }
     }
 
@@ -54,6 +62,8 @@ impl Reason {
             Self::RetainedLimit => DropReason::ALL.len(),
             Self::ReservedTopic => DropReason::ALL.len() + 1,
             Self::NoGroupMember => DropReason::ALL.len() + 2,
+            Self::StoreFailed => DropReason::ALL.len() + 3,
+            Self::StoreRefused => DropReason::ALL.len() + 4,
         }
     }
 }

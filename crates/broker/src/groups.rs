@@ -8,7 +8,7 @@
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ use crate::routes::Wanted;
 /// What a session shows the groups that it is a member of.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
+    /// Of a durable session: where it is connected; 0: nowhere.
+    home: AtomicU64,
     /// How many more messages the client could be sent before it must acknowledge some; below zero:
     /// how many wait.
     room: AtomicI64,
@@ -32,6 +34,20 @@ impl Gauge {
         self.online.store(online, Ordering::Relaxed);
     }
 
+    /// A durable session's connection begins, or ends (`None`).
+    pub(crate) fn set_home(&self, home: Option<SessionKey>) {
+        self.home
+            .store(home.map_or(0, SessionKey::to_bits), Ordering::Relaxed);
+        if home.is_none() {
+            self.show(0, false);
+        }
+    }
+
+    /// Where a durable session is connected.
+    pub(crate) fn home(&self) -> Option<SessionKey> {
+        SessionKey::from_bits(self.home.load(Ordering::Relaxed))
+    }
+
     fn room(&self) -> i64 {
         self.room.load(Ordering::Relaxed)
     }
@@ -41,10 +57,19 @@ impl Gauge {
     }
 }
 
+/// A member of a group.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Who {
+    /// A session that lives as long as its connection.
+    Session(SessionKey),
+    /// A durable session, connected or not, by its client identifier.
+    Durable(Arc<str>),
+}
+
 /// A session's membership in a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) session: SessionKey,
+    pub(crate) who: Who,
     pub(crate) wanted: Wanted,
     pub(crate) gauge: Arc<Gauge>,
 }
@@ -53,6 +78,8 @@ pub(crate) struct Member {
 #[derive(Debug)]
 pub(crate) struct Group {
     number: NonZeroU32,
+    /// As in SUBSCRIBE: `$share/name/filter`.
+    filter: Box<str>,
     ordered: bool,
     members: Mutex<Members>,
     turn: AtomicUsize,
@@ -66,9 +93,10 @@ struct Members {
 }
 
 impl Group {
-    pub(crate) fn new(number: NonZeroU32, ordered: bool) -> Self {
+    pub(crate) fn new(number: NonZeroU32, filter: Box<str>, ordered: bool) -> Self {
         Self {
             number,
+            filter,
             ordered,
             members: Mutex::default(),
             turn: AtomicUsize::new(0),
@@ -80,15 +108,16 @@ impl Group {
         self.number
     }
 
+    /// The subscription that makes sessions members, as in SUBSCRIBE.
+    pub(crate) fn filter(&self) -> &str {
+        &self.filter
+    }
+
     /// Adds a member or replaces its options. True: it was none before.
     pub(crate) fn join(&self, member: Member) -> bool {
         let mut members = self.members.lock();
         members.shared = None;
-        match members
-            .list
-            .iter_mut()
-            .find(|m| m.session == member.session)
-        {
+        match members.list.iter_mut().find(|m| m.who == member.who) {
             Some(known) => {
                 *known = member;
                 false
@@ -101,10 +130,10 @@ impl Group {
     }
 
     /// Removes a member. False: it was none.
-    pub(crate) fn leave(&self, session: SessionKey) -> bool {
+    pub(crate) fn leave(&self, who: &Who) -> bool {
         let mut members = self.members.lock();
         let before = members.list.len();
-        members.list.retain(|m| m.session != session);
+        members.list.retain(|m| m.who != *who);
         members.shared = None;
         members.list.len() < before
     }
@@ -124,7 +153,7 @@ impl Group {
         &self,
         members: &'m [Member],
         publisher: u64,
-        except: Option<SessionKey>,
+        except: Option<&Who>,
     ) -> Option<&'m Member> {
         let chosen = if self.ordered {
             by_publisher(members, publisher, except)
@@ -136,7 +165,7 @@ impl Group {
         Some(chosen)
     }
 
-    fn by_turn<'m>(&self, members: &'m [Member], except: Option<SessionKey>) -> Option<&'m Member> {
+    fn by_turn<'m>(&self, members: &'m [Member], except: Option<&Who>) -> Option<&'m Member> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut best: Option<(&Member, (bool, i64))> = None;
         for member in members
@@ -145,7 +174,7 @@ impl Group {
             .skip(turn % members.len().max(1))
             .take(members.len())
         {
-            if Some(member.session) == except {
+            if Some(&member.who) == except {
                 continue;
             }
             let standing = (member.gauge.is_online(), member.gauge.room());
@@ -162,12 +191,16 @@ impl Group {
 
 /// Highest random weight: each member draws a number for the publisher, the highest wins; those online
 /// before those that are not.
-fn by_publisher(members: &[Member], publisher: u64, except: Option<SessionKey>) -> Option<&Member> {
+fn by_publisher<'m>(
+    members: &'m [Member],
+    publisher: u64,
+    except: Option<&Who>,
+) -> Option<&'m Member> {
     let draw = FixedState::with_seed(publisher);
     members
         .iter()
-        .filter(|member| Some(member.session) != except)
-        .max_by_key(|member| (member.gauge.is_online(), draw.hash_one(member.session)))
+        .filter(|member| Some(&member.who) != except)
+        .max_by_key(|member| (member.gauge.is_online(), draw.hash_one(&member.who)))
 }
 
 #[cfg(test)]
@@ -186,14 +219,12 @@ mod tests {
             retain_as_published: false,
             retain_handling: RetainHandling::SendAtSubscribe,
         };
+        let key = Key {
+            slot,
+            generation: 0,
+        };
         Member {
-            session: SessionKey::new(
-                0,
-                Key {
-                    slot,
-                    generation: 0,
-                },
-            ),
+            who: Who::Session(SessionKey::new(0, key)),
             wanted: Wanted::new(options, None),
             gauge,
         }
@@ -203,16 +234,17 @@ mod tests {
         let members = group.members();
         (0..times)
             .filter_map(|_| {
-                group
-                    .choose(&members, 9, None)
-                    .map(|m| m.session.key().slot)
+                group.choose(&members, 9, None).map(|m| match m.who {
+                    Who::Session(key) => key.key().slot,
+                    Who::Durable(_) => u32::MAX,
+                })
             })
             .collect()
     }
 
     #[test]
     fn members_take_turns_while_they_have_room() {
-        let group = Group::new(NonZeroU32::MIN, false);
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
         group.join(member(1, 2, true));
         group.join(member(2, 100, true));
         group.join(member(3, 100, false));
@@ -223,34 +255,38 @@ mod tests {
 
     #[test]
     fn an_offline_member_gets_messages_when_nobody_is_online() {
-        let group = Group::new(NonZeroU32::MIN, false);
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
         assert!(group.join(member(1, 0, false)));
         assert!(!group.join(member(1, 0, false)));
         assert_eq!(chosen(&group, 2), [1, 1]);
-        let only = member(1, 0, false).session;
-        assert!(group.choose(&group.members(), 9, Some(only)).is_none());
-        assert!(group.leave(only));
+        let only = member(1, 0, false).who;
+        assert!(group.choose(&group.members(), 9, Some(&only)).is_none());
+        assert!(group.leave(&only));
         assert!(group.is_empty());
     }
 
     #[test]
     fn an_ordered_group_keeps_a_publisher_to_one_member() {
-        let group = Group::new(NonZeroU32::MIN, true);
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), true);
         for slot in 0..5 {
             group.join(member(slot, 1, true));
         }
         let members = group.members();
-        let of = |publisher| group.choose(&members, publisher, None).map(|m| m.session);
+        let of = |publisher| {
+            group
+                .choose(&members, publisher, None)
+                .map(|m| m.who.clone())
+        };
         let before: Vec<_> = (0..100).map(of).collect();
         assert_eq!(before, (0..100).map(of).collect::<Vec<_>>());
-        let gone = members[2].session;
-        group.leave(gone);
+        let gone = members[2].who.clone();
+        group.leave(&gone);
         let members = group.members();
         for (publisher, was) in before.iter().enumerate() {
             let is = group
                 .choose(&members, publisher as u64, None)
-                .map(|m| m.session);
-            assert!(is == *was || *was == Some(gone));
+                .map(|m| m.who.clone());
+            assert!(is == *was || *was == Some(gone.clone()));
         }
     }
 }

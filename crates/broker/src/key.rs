@@ -36,23 +36,50 @@ impl SessionKey {
     }
 }
 
-/// A receiver in the route index: a session of this node, or a shared subscription group.
+/// A receiver in the route index, as one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Receiver(u64);
 
-const GROUP: u64 = 1 << 63;
+/// What a receiver is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A session that is connected to this node.
+    Session(SessionKey),
+    /// A shared subscription group.
+    Group(u32),
+    /// An inbox shard with sessions that subscribe.
+    Shard(u16),
+    /// An inbox shard with sessions that subscribe and are not connected.
+    Detached(u16),
+}
+
+/// Marks what is no session.
+const OTHER: u64 = 1 << 63;
+
+/// Bits of a number within a kind; the kind stands above.
+const NUMBER_BITS: u32 = 32;
 
 impl Receiver {
-    pub(crate) fn group(id: u32) -> Self {
-        Self(GROUP | u64::from(id))
+    pub(crate) fn group(number: u32) -> Self {
+        Self(OTHER | u64::from(number))
     }
 
-    /// The group's number, or the session.
-    pub(crate) fn target(self) -> Result<u32, SessionKey> {
-        if self.0 & GROUP != 0 {
-            Ok(self.0 as u32)
-        } else {
-            Err(SessionKey(self.0))
+    pub(crate) fn shard(number: u16) -> Self {
+        Self(OTHER | 1 << NUMBER_BITS | u64::from(number))
+    }
+
+    pub(crate) fn detached(number: u16) -> Self {
+        Self(OTHER | 2 << NUMBER_BITS | u64::from(number))
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        if self.0 & OTHER == 0 {
+            return Kind::Session(SessionKey(self.0));
+        }
+        match (self.0 & !OTHER) >> NUMBER_BITS {
+            0 => Kind::Group(self.0 as u32),
+            1 => Kind::Shard(self.0 as u16),
+            _ => Kind::Detached(self.0 as u16),
         }
     }
 }
@@ -76,10 +103,12 @@ mod tests {
             };
             let key = SessionKey::new(loop_index, inner);
             assert_eq!((key.loop_index(), key.key()), (loop_index, inner));
-            assert_eq!(Receiver::from(key).target(), Err(key));
+            assert_eq!(Receiver::from(key).kind(), Kind::Session(key));
             assert_eq!(SessionKey::from_bits(key.to_bits()), Some(key));
         }
-        assert_eq!(Receiver::group(7).target(), Ok(7));
+        assert_eq!(Receiver::group(u32::MAX).kind(), Kind::Group(u32::MAX));
+        assert_eq!(Receiver::shard(u16::MAX).kind(), Kind::Shard(u16::MAX));
+        assert_eq!(Receiver::detached(7).kind(), Kind::Detached(7));
         assert_eq!(SessionKey::from_bits(0), None);
     }
 }

@@ -24,6 +24,7 @@ mod retained;
 mod routes;
 mod settings;
 mod stats;
+mod store_listener;
 mod sys;
 
 use std::fmt;
@@ -42,12 +43,17 @@ use client_loop::{ClientLoop, Mail};
 use key::SessionKey;
 use node::Node;
 use settings::Settings;
+use store::Store;
+use store_listener::StoreListener;
 
 /// Where the HTTP port is looked for if the configuration does not say.
 const HTTP_PORT: u16 = 8091;
 
 /// How long a step of the shutdown may take.
 const SHUTDOWN_STEP: Duration = Duration::from_secs(5);
+
+/// Cores for each thread of the store, if the configuration does not say.
+const CORES_PER_STORE_THREAD: usize = 4;
 
 /// How often the memory is looked at.
 const MEMORY_CHECK: Duration = Duration::from_millis(500);
@@ -79,6 +85,8 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The store cannot be opened.
+    Store(store::OpenError),
     /// Threads or event queues cannot be made.
     System(io::Error),
 }
@@ -91,6 +99,7 @@ impl fmt::Display for StartError {
                 address,
                 source,
             } => write!(f, "cannot listen on {address} ({kind}): {source}"),
+            Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
     }
@@ -100,6 +109,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { source, .. } | Self::System(source) => Some(source),
+            Self::Store(source) => Some(source),
         }
     }
 }
@@ -120,6 +130,10 @@ impl Broker {
         let settings = Arc::new(Settings::new(config));
         let recent_drops = config.limits.node.recent_drops as usize;
         let node = Arc::new(Node::new(Arc::clone(&settings), loops, recent_drops, clock));
+        let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
+        let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
+        let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
+        node.set_store(store);
         let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
@@ -127,6 +141,7 @@ impl Broker {
         let loops =
             EventLoops::start(services, listeners, clock, &node.net).map_err(StartError::System)?;
         let remote = loops.remote();
+        listener.connect(loops.remote());
         reload_loops(&remote, &settings);
         let http_address = http
             .as_ref()
@@ -186,6 +201,8 @@ impl Broker {
         while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // While the loops still take mail: what the clients' ends brought is carried out.
+        self.node.store().shutdown();
         self.loops.stop();
         let Side { stop, thread } = self.side;
         let _ = stop.send(());
@@ -215,6 +232,26 @@ fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+fn store_options(config: &Config) -> store::Options {
+    store::Options {
+        folder: config.data_dir.clone(),
+        folders: [
+            config.session_store_folder.clone(),
+            config.inbox_store_folder.clone(),
+            config.retain_store_folder.clone(),
+        ],
+        shards: [
+            config.session_store_shards,
+            config.inbox_store_shards,
+            config.retain_store_shards,
+        ],
+        threads: config.store.threads.map_or_else(
+            || (cores() / CORES_PER_STORE_THREAD).max(1),
+            |threads| threads.get().into(),
+        ),
+    }
 }
 
 fn mqtt_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {

@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use store::{ShardStats, Store, StoreStats};
 
 use crate::drops::Reason;
 use crate::node::Node;
@@ -59,7 +60,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 14] = [
+const BROKER: [Described<BrokerStats>; 15] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -106,6 +107,11 @@ const BROKER: [Described<BrokerStats>; 14] = [
         "memory_pauses",
         "Reads put off because memory is scarce",
         |s| &s.pressure_pauses,
+    ),
+    (
+        "store_pauses",
+        "Reads put off because the store has enough to do",
+        |s| &s.store_pauses,
     ),
     (
         "match_cache_misses",
@@ -195,8 +201,9 @@ impl Collector for NodeCollector {
             ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
         }
 
-        let (retained, retained_bytes) = node.retained.size();
-        let sessions = sum(&node.stats, |s| &s.sessions);
+        let stored = node.opened_store().map(Store::stats).unwrap_or_default();
+        encode_store(&mut encoder, &stored)?;
+        let sessions = node.sessions();
         let cached = sum(&node.stats, |s| &s.cached_topics);
         let open = sum_net(&node.net, |s| &s.open);
         let connected = node.connected.load(Ordering::Relaxed) as u64;
@@ -226,12 +233,41 @@ impl Collector for NodeCollector {
                 None,
                 node.routes.shared_groups() as u64,
             ),
-            ("retained_messages", "Retained messages", None, retained),
+            (
+                "retained_messages",
+                "Retained messages",
+                None,
+                stored.retained_messages,
+            ),
             (
                 "retained",
                 "Memory of retained messages",
                 Some(&Unit::Bytes),
-                retained_bytes,
+                stored.retained_bytes,
+            ),
+            (
+                "inboxes",
+                "Inboxes of durable sessions",
+                None,
+                stored.inboxes,
+            ),
+            (
+                "inbox_messages",
+                "Messages queued in inboxes",
+                None,
+                stored.queued_messages,
+            ),
+            (
+                "inbox",
+                "Messages queued in inboxes",
+                Some(&Unit::Bytes),
+                stored.queued_bytes,
+            ),
+            (
+                "store_log_disk",
+                "Files of the store's log",
+                Some(&Unit::Bytes),
+                stored.log.disk_bytes,
             ),
             (
                 "match_cache_topics",
@@ -275,6 +311,76 @@ impl Collector for NodeCollector {
         Ok(())
     }
 }
+
+/// What the store counts: its log, and the shards of the three stores.
+fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Encoded {
+    let log = &stats.log;
+    for (name, help, unit, value) in [
+        (
+            "store_log_syncs",
+            "Calls of fdatasync(2) for the log",
+            None,
+            log.syncs,
+        ),
+        (
+            "store_log_entries",
+            "Entries written to the log",
+            None,
+            log.entries,
+        ),
+        (
+            "store_log_written",
+            "Bytes written to the log",
+            Some(&Unit::Bytes),
+            log.written_bytes,
+        ),
+    ] {
+        counter(encoder, name, help, unit, value)?;
+    }
+    let unit = Some(&Unit::Seconds);
+    let help = "Time spent in syncs of the log";
+    let metric = encoder.encode_descriptor("store_log_sync", help, unit, MetricType::Counter)?;
+    ConstCounter::new(log.sync_time.as_secs_f64()).encode(metric)?;
+    type Pick = fn(&ShardStats) -> u64;
+    let counters: [(&str, &str, Option<&Unit>, Pick); 5] = [
+        ("store_batches", "Batches applied", None, |s| s.batches),
+        ("store_requests", "Requests applied", None, |s| s.requests),
+        ("store_refused", "Requests refused", None, |s| s.refused),
+        ("store_checkpoints", "Checkpoints written", None, |s| {
+            s.checkpoints
+        }),
+        (
+            "store_checkpoint_written",
+            "Bytes of changes that checkpoints wrote",
+            Some(&Unit::Bytes),
+            |s| s.checkpoint_bytes,
+        ),
+    ];
+    for (name, help, unit, pick) in counters {
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (store, shards) in STORES.iter().zip(&stats.stores) {
+            ConstCounter::new(pick(shards)).encode(family.encode_family(&[("store", *store)])?)?;
+        }
+    }
+    let gauges: [(&str, &str, Pick); 3] = [
+        ("store_shards", "Shards", |s| s.shards),
+        ("store_shards_stopped", "Shards that do not serve", |s| {
+            s.stopped
+        }),
+        ("store_waiting", "Requests waiting", |s| s.waiting),
+    ];
+    for (name, help, pick) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (store, shards) in STORES.iter().zip(&stats.stores) {
+            let value = i64::try_from(pick(shards)).unwrap_or(i64::MAX);
+            ConstGauge::new(value).encode(family.encode_family(&[("store", *store)])?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The three stores, as labels.
+const STORES: [&str; 3] = ["session", "inbox", "retain"];
 
 fn counter(
     encoder: &mut DescriptorEncoder<'_>,

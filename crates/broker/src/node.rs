@@ -1,17 +1,18 @@
 //! What all loops of a node share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use net::{Clock, LoopStats, RateBucket};
 use parking_lot::{Mutex, Once, RwLock};
+use store::Store;
 
 use crate::drops::Drops;
 use crate::registry::Registry;
 use crate::retained::Retained;
 use crate::routes::Routes;
 use crate::settings::Settings;
-use crate::stats::BrokerStats;
+use crate::stats::{BrokerStats, sum};
 
 /// The state of a node beside its sessions, which belong to their loops.
 #[derive(Debug)]
@@ -21,7 +22,10 @@ pub(crate) struct Node {
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) registry: Registry,
     pub(crate) routes: Routes,
+    /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
+    /// Opened after the node is made, because it tells the node what it finds.
+    store: OnceLock<Store>,
     /// Clients connected, in all loops.
     pub(crate) connected: AtomicUsize,
     /// The most clients ever connected at once.
@@ -69,6 +73,7 @@ impl Node {
             registry: Registry::new(),
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
+            store: OnceLock::new(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
             pressure: AtomicU8::new(0),
@@ -80,6 +85,36 @@ impl Node {
             stats: (0..loops).map(|_| Arc::default()).collect(),
             net: (0..loops).map(|_| Arc::default()).collect(),
         }
+    }
+
+    /// The store has been opened.
+    ///
+    /// # Panics
+    /// It had been before.
+    pub(crate) fn set_store(&self, store: Store) {
+        assert!(self.store.set(store).is_ok(), "a node has one store");
+    }
+
+    /// The store.
+    ///
+    /// # Panics
+    /// It has not been opened yet. Loops start after that.
+    #[inline]
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+            .get()
+            .expect("the store opens before the loops start")
+    }
+
+    /// The same, for those who may look before.
+    pub(crate) fn opened_store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    /// Sessions, connected and not.
+    pub(crate) fn sessions(&self) -> u64 {
+        let here = sum(&self.stats, |s| &s.sessions);
+        here + self.opened_store().map_or(0, Store::detached_sessions)
     }
 
     pub(crate) fn pressure(&self) -> Pressure {

@@ -21,8 +21,8 @@ use mqtt_session::SubscriptionIdSet;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
-use crate::groups::{Gauge, Group, Member};
-use crate::key::{Receiver, SessionKey};
+use crate::groups::{Gauge, Group, Member, Who};
+use crate::key::{Kind, Receiver, SessionKey};
 
 /// What a subscription asks for, beside its filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,9 @@ pub(crate) struct Wanted {
     pub(crate) qos: QoS,
     no_local: bool,
     retain_as_published: bool,
+    /// The session is a durable one: its inbox shard gets what is stored, and only the rest goes to
+    /// its connection directly.
+    durable: bool,
 }
 
 impl Wanted {
@@ -41,6 +44,24 @@ impl Wanted {
             qos: options.qos,
             no_local: options.no_local,
             retain_as_published: options.retain_as_published,
+            durable: false,
+        }
+    }
+
+    /// What receivers stand with that have their own idea of it.
+    const NOTHING: Self = Self {
+        id: 0,
+        qos: QoS::AtMostOnce,
+        no_local: false,
+        retain_as_published: false,
+        durable: false,
+    };
+
+    /// The same for the connection of a durable session.
+    pub(crate) fn of_durable(self) -> Self {
+        Self {
+            durable: true,
+            ..self
         }
     }
 
@@ -64,6 +85,8 @@ pub(crate) struct Target {
     pub(crate) ids: SubscriptionIdSet,
     pub(crate) qos: QoS,
     pub(crate) retain_as_published: bool,
+    /// Its inbox shard gets what is stored.
+    pub(crate) durable: bool,
     pub(crate) who: Publishers,
 }
 
@@ -100,11 +123,15 @@ pub(crate) struct MatchSet {
     pub(crate) loops: Box<[(usize, Range<usize>)]>,
     /// Shared subscription groups: of each, one member gets the message.
     pub(crate) groups: Box<[MatchedGroup]>,
+    /// Inbox shards with sessions that match.
+    pub(crate) shards: Box<[u16]>,
+    /// Inbox shards with sessions that match and are not connected.
+    pub(crate) detached: Box<[u16]>,
 }
 
 impl MatchSet {
     pub(crate) fn is_empty(&self) -> bool {
-        self.targets.is_empty() && self.groups.is_empty()
+        self.targets.is_empty() && self.groups.is_empty() && self.shards.is_empty()
     }
 
     /// Estimated bytes, for the limit of the cache.
@@ -112,6 +139,7 @@ impl MatchSet {
         size_of::<Self>()
             + self.targets.len() * size_of::<Target>()
             + self.loops.len() * size_of::<(usize, Range<usize>)>()
+            + (self.shards.len() + self.detached.len()) * size_of::<u16>()
             + self
                 .groups
                 .iter()
@@ -136,6 +164,8 @@ struct Index {
     /// A number is not used again: a delivery may name a group that is gone.
     last_group: u32,
     group_numbers: HashMap<GroupName, u32, RandomState>,
+    /// Durable sessions that are in groups: of how many, and what they show these.
+    durable_members: HashMap<Arc<str>, (u32, Arc<Gauge>), RandomState>,
 }
 
 /// Groups are told apart by kind, name and filter.
@@ -153,6 +183,17 @@ impl GroupName {
             name: name.into(),
             filter: filter.into(),
         }
+    }
+
+    /// The filter that a SUBSCRIBE names the group by.
+    fn as_subscribed(&self) -> Box<str> {
+        let Self { name, filter, .. } = self;
+        match (&**name, self.ordered) {
+            ("", _) => format!("{}{filter}", SharedKind::Queue.prefix()),
+            (name, false) => format!("{}{name}/{filter}", SharedKind::Share.prefix()),
+            (name, true) => format!("{}{name}/{filter}", SharedKind::OrderedShare.prefix()),
+        }
+        .into()
     }
 }
 
@@ -174,6 +215,7 @@ impl Routes {
                 groups: HashMap::default(),
                 last_group: 0,
                 group_numbers: HashMap::default(),
+                durable_members: HashMap::default(),
             }),
             changes: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
             subscriptions: AtomicUsize::new(0),
@@ -208,7 +250,7 @@ impl Routes {
             Some((kind, name)) => {
                 let (number, group) = index.group(kind, name, filter.filter, wanted);
                 let new = group.join(Member {
-                    session,
+                    who: Who::Session(session),
                     wanted,
                     gauge: gauge(),
                 });
@@ -234,13 +276,97 @@ impl Routes {
                 .router
                 .remove(filter.filter, &session.into())
                 .is_some(),
-            Some((kind, name)) => index.leave(session, kind, name, filter.filter),
+            Some((kind, name)) => index.leave(&Who::Session(session), kind, name, filter.filter),
         };
         if removed {
             self.changed(filter.filter);
             self.subscriptions.fetch_sub(1, Ordering::Relaxed);
         }
         removed
+    }
+
+    /// Whether any session of an inbox shard subscribes to a filter, and whether any such is not
+    /// connected.
+    pub(crate) fn set_shard(&self, shard: u16, filter: &str, any: bool, detached: bool) {
+        let mut index = self.write();
+        for (receiver, is) in [
+            (Receiver::shard(shard), any),
+            (Receiver::detached(shard), detached),
+        ] {
+            if is {
+                index.router.insert(filter, receiver, Wanted::NOTHING);
+            } else {
+                index.router.remove(filter, &receiver);
+            }
+        }
+        self.changed(filter);
+    }
+
+    /// A durable session joins a shared group, or changes its options.
+    pub(crate) fn join_durable(
+        &self,
+        client: &str,
+        filter: SubscriptionFilter<'_>,
+        wanted: Wanted,
+    ) {
+        let Some((kind, name)) = filter.shared else {
+            return;
+        };
+        let mut index = self.write();
+        let (_, group) = index.group(kind, name, filter.filter, wanted);
+        let (client, gauge) = match index.durable_members.get_key_value(client) {
+            Some((client, (_, gauge))) => (Arc::clone(client), Arc::clone(gauge)),
+            None => (client.into(), Arc::default()),
+        };
+        let new = group.join(Member {
+            who: Who::Durable(Arc::clone(&client)),
+            wanted,
+            gauge: Arc::clone(&gauge),
+        });
+        let groups = &mut index.durable_members.entry(client).or_insert((0, gauge)).0;
+        *groups += u32::from(new);
+        self.changed(filter.filter);
+        drop(index);
+        self.subscriptions
+            .fetch_add(usize::from(new), Ordering::Relaxed);
+    }
+
+    /// A durable session leaves a shared group.
+    pub(crate) fn leave_durable(&self, client: &str, filter: SubscriptionFilter<'_>) {
+        let Some((kind, name)) = filter.shared else {
+            return;
+        };
+        let mut index = self.write();
+        if !index.leave(&Who::Durable(client.into()), kind, name, filter.filter) {
+            return;
+        }
+        if let Some((groups, _)) = index.durable_members.get_mut(client) {
+            *groups -= 1;
+            if *groups == 0 {
+                index.durable_members.remove(client);
+            }
+        }
+        self.changed(filter.filter);
+        drop(index);
+        self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What a durable session shows the groups that it is in.
+    pub(crate) fn durable_gauge(&self, client: &str) -> Option<Arc<Gauge>> {
+        let index = self.read();
+        let (_, gauge) = index.durable_members.get(client)?;
+        Some(Arc::clone(gauge))
+    }
+
+    /// The group that a subscription with this filter is in.
+    pub(crate) fn group_of(&self, filter: &str) -> Option<Arc<Group>> {
+        let filter = SubscriptionFilter::parse(filter).ok()?;
+        let (kind, name) = filter.shared?;
+        let index = self.read();
+        let number = index
+            .group_numbers
+            .get(&GroupName::new(kind, name, filter.filter))?;
+        index.groups.get(number).cloned()
     }
 
     /// The group of a number, while it has members.
@@ -253,17 +379,25 @@ impl Routes {
         let index = self.read();
         let mut found: Vec<(SessionKey, Wanted)> = Vec::new();
         let mut groups = Vec::new();
+        let mut shards = Vec::new();
+        let mut detached = Vec::new();
         index
             .router
-            .for_each_match(topic, |receiver, wanted| match receiver.target() {
-                Err(session) => found.push((session, *wanted)),
-                Ok(number) => {
+            .for_each_match(topic, |receiver, wanted| match receiver.kind() {
+                Kind::Session(session) => found.push((session, *wanted)),
+                Kind::Group(number) => {
                     if let Some(group) = index.groups.get(&number) {
                         groups.push((Arc::clone(group), group.members()));
                     }
                 }
+                Kind::Shard(number) => shards.push(number),
+                Kind::Detached(number) => detached.push(number),
             });
         drop(index);
+        for numbers in [&mut shards, &mut detached] {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
         let targets = merge(found);
         let mut loops: Vec<(usize, Range<usize>)> = Vec::new();
         for (at, target) in targets.iter().enumerate() {
@@ -277,6 +411,8 @@ impl Routes {
             targets,
             loops: loops.into(),
             groups: groups.into(),
+            shards: shards.into(),
+            detached: detached.into(),
         }
     }
 
@@ -334,7 +470,8 @@ impl Index {
                 _ => {}
             }
         };
-        let group = Arc::new(Group::new(number, kind == SharedKind::OrderedShare));
+        let ordered = kind == SharedKind::OrderedShare;
+        let group = Arc::new(Group::new(number, full_name.as_subscribed(), ordered));
         let number = number.get();
         self.groups.insert(number, Arc::clone(&group));
         self.group_numbers.insert(full_name, number);
@@ -342,7 +479,7 @@ impl Index {
         (number, group)
     }
 
-    fn leave(&mut self, session: SessionKey, kind: SharedKind, name: &str, filter: &str) -> bool {
+    fn leave(&mut self, who: &Who, kind: SharedKind, name: &str, filter: &str) -> bool {
         let full_name = GroupName::new(kind, name, filter);
         let Some(number) = self.group_numbers.get(&full_name).copied() else {
             return false;
@@ -350,7 +487,7 @@ impl Index {
         let Some(group) = self.groups.get(&number) else {
             return false;
         };
-        let left = group.leave(session);
+        let left = group.leave(who);
         if group.is_empty() {
             self.router.remove(filter, &Receiver::group(number));
             self.group_numbers.remove(&full_name);
@@ -390,6 +527,7 @@ fn target<'a>(
             ids: SubscriptionIdSet::None,
             qos: wanted.qos,
             retain_as_published: false,
+            durable: wanted.durable,
             who,
         });
         // [MQTT-3.3.4-2] the highest QoS of all matching subscriptions

@@ -6,6 +6,7 @@ use std::time::Duration;
 use config::{Config, InboxQos0, MaximumQos, QueueFull};
 use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
+use store_state::Limits;
 
 use crate::retained::RetainedLimits;
 
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) connections_per_s: u64,
     pub(crate) sessions: usize,
     pub(crate) retained: RetainedLimits,
+    pub(crate) store_limits: Limits,
     /// 0: no `$SYS` topics.
     pub(crate) sys_interval_ms: u64,
     /// 0: by the machine's memory.
@@ -67,6 +69,7 @@ impl Settings {
             queue_full: match limits.session.queue_full {
                 QueueFull::DropOldest => mqtt_session::QueueFull::DropOldest,
                 QueueFull::DropNewest => mqtt_session::QueueFull::DropNewest,
+                QueueFull::Refuse => mqtt_session::QueueFull::Refuse,
             },
             subscriptions: limits.session.subscriptions,
             qos0_inbox: match config.inbox.qos0 {
@@ -75,7 +78,16 @@ impl Settings {
                 InboxQos0::Never => Qos0Inbox::Never,
             },
         };
+        let store_limits = Limits {
+            queue_messages: policy.queue_messages,
+            queue_bytes: policy.queue_bytes,
+            queue_full: policy.queue_full,
+            qos0: policy.qos0_inbox,
+            retained_messages: config.retain.max_messages,
+            retained_bytes: config.retain.max_bytes,
+        };
         Self {
+            store_limits,
             beyond_limit: Policy {
                 queue_messages: u32::MAX,
                 queue_bytes: u64::MAX,

@@ -36,10 +36,10 @@ pub(crate) struct BrokerStats {
     pub(crate) throttled_publishes: Counter,
     /// Reads put off because memory is scarce.
     pub(crate) pressure_pauses: Counter,
-    /// Sessions of this loop, online and offline.
+    /// Reads put off because the store has enough to do.
+    pub(crate) store_pauses: Counter,
+    /// Sessions of this loop: of clients that are connected.
     pub(crate) sessions: Counter,
-    /// Sessions of this loop that are offline.
-    pub(crate) offline: Counter,
     /// Topics looked up in the route index.
     pub(crate) cache_misses: Counter,
     /// Topics in the match cache.

@@ -6,12 +6,16 @@
 use std::sync::atomic::Ordering;
 
 use net::{Counter, LoopStats};
+use store::Store;
 
 use crate::node::Node;
 use crate::stats::{BrokerStats, sum, sum_net};
 
 /// Where the broker's own topics begin.
 pub(crate) const PREFIX: &str = "$SYS/";
+
+/// The first level of the broker's own topics.
+pub(crate) const ROOT: &str = "$SYS";
 
 /// The broker as the publisher of its own messages.
 pub(crate) const PUBLISHER: u64 = 0;
@@ -42,7 +46,7 @@ impl SysTopics {
         let net = |pick: fn(&LoopStats) -> &Counter| sum_net(&node.net, pick);
 
         let connected = node.connected.load(Ordering::Relaxed) as u64;
-        let sessions = broker(|s| &s.sessions);
+        let sessions = node.sessions();
         let publishes_in = node
             .stats
             .iter()
@@ -51,7 +55,8 @@ impl SysTopics {
             .sum::<u64>();
         let publishes_out = broker(|s| &s.publishes_out);
         let dropped = node.drops.iter().map(|drops| drops.total()).sum::<u64>();
-        let (retained, retained_bytes) = node.retained.size();
+        let stored = node.opened_store().map(Store::stats).unwrap_or_default();
+        let (retained, retained_bytes) = (stored.retained_messages, stored.retained_bytes);
         let bytes_in = net(|s| &s.bytes_in);
         let bytes_out = net(|s| &s.bytes_out);
         let packets_in = broker(|s| &s.packets_in);

@@ -30,7 +30,7 @@ pub use load::{Loaded, MAX_FILE_BYTES};
 pub use options::{
     ClusterConfig, Config, ConnectionLimits, HttpConfig, InboxConfig, InboxQos0, Limits, LogConfig,
     LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, QueueFull, RetainConfig,
-    SessionLimits, SysConfig, TcpListenerConfig, TopicLimits,
+    SessionLimits, StoreConfig, SysConfig, TcpListenerConfig, TopicLimits,
 };
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;

@@ -35,6 +35,27 @@ options! {
         /// Whether clients may connect without user name and password.
         /// Unset: only from loopback addresses (127.0.0.0/8 and ::1).
         live "allowAnonymous" => allow_anonymous: Option<bool>;
+        /// Replicas of each shard of the session store that vote: 1, 3 or 5. 0: 3 in a cluster of three
+        /// nodes or more, else 1. A node that runs alone has one.
+        fixed "session_store_replica_voter_count" => session_store_voters: Option<NonZero<u8>>, range 0..=5;
+        /// Shards that the session store begins with, by client identifier. It counts at the first start; later it has no effect.
+        fixed "session_store_initial_shards" => session_store_shards: u16 = 1, range 1..=1024;
+        /// Folder for the tables of the session store. Unset: one in `dataDir`.
+        fixed "session_store_data_dir" => session_store_folder: Option<PathBuf>;
+        /// Replicas of each shard of the inbox store that vote: 1, 3 or 5. 0: 3 in a cluster of three
+        /// nodes or more, else 1. A node that runs alone has one.
+        fixed "inbox_store_replica_voter_count" => inbox_store_voters: Option<NonZero<u8>>, range 0..=5;
+        /// Shards that the inbox store begins with, by client identifier. It counts at the first start; later it has no effect.
+        fixed "inbox_store_initial_shards" => inbox_store_shards: u16 = 1, range 1..=1024;
+        /// Folder for the tables of the inbox store. Unset: one in `dataDir`.
+        fixed "inbox_store_data_dir" => inbox_store_folder: Option<PathBuf>;
+        /// Replicas of each shard of the retain store that vote: 1, 3 or 5. 0: 3 in a cluster of three
+        /// nodes or more, else 1. A node that runs alone has one.
+        fixed "retain_store_replica_voter_count" => retain_store_voters: Option<NonZero<u8>>, range 0..=5;
+        /// Shards that the retain store begins with, by topic. It counts at the first start; later it has no effect.
+        fixed "retain_store_initial_shards" => retain_store_shards: u16 = 1, range 1..=1024;
+        /// Folder for the tables of the retain store. Unset: one in `dataDir`.
+        fixed "retain_store_data_dir" => retain_store_folder: Option<PathBuf>;
         group "mqttServerConfig" => mqtt_server_config: MqttServerConfig;
         group "clusterConfig" => cluster_config: ClusterConfig;
         group "http" => http: HttpConfig;
@@ -43,6 +64,7 @@ options! {
         group "inbox" => inbox: InboxConfig;
         group "limits" => limits: Limits;
         group "retain" => retain: RetainConfig;
+        group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;
     }
 
@@ -189,7 +211,9 @@ options! {
         /// Size of the messages queued for a session.
         live "queueBytes" => queue_bytes: u64 = 16_777_216, unit Bytes, range 1..=u64::MAX;
         /// Which message is dropped when the queue is full: the oldest in it (`dropOldest`) or the
-        /// arriving one (`dropNewest`). Each is counted and kept in the drop list.
+        /// arriving one (`dropNewest`). `refuse`: the arriving one, and if the session is a persistent
+        /// one, its publisher is told by 0x97 (5.0, QoS 1 and 2). Each is counted and kept in the drop
+        /// list.
         live "queueFull" => queue_full: QueueFull = QueueFull::DropNewest;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
@@ -219,6 +243,12 @@ options! {
         live "maxMessages" => max_messages: u64 = 1_000_000, range 1..=u64::MAX;
         /// Size of all retained messages; more is refused with 0x97.
         live "maxBytes" => max_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
+    }
+
+    /// The durable store of sessions, inboxes and retained messages.
+    pub struct StoreConfig {
+        /// Threads that its shards live on. 0: one for four cores.
+        fixed "threads" => threads: Option<NonZero<u16>>, range 0..=256;
     }
 
     /// The `$SYS` topics.
@@ -263,6 +293,8 @@ choice! {
         DropOldest = "dropOldest",
         /// The arriving one.
         DropNewest = "dropNewest",
+        /// The arriving one, and the publisher is told.
+        Refuse = "refuse",
     }
 }
 

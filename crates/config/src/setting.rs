@@ -100,7 +100,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(u16, u32, u64);
+numbers!(u8, u16, u32, u64);
 
 impl Setting for Option<u16> {
     fn take(&mut self, text: &str, spec: &Spec) -> bool {
@@ -202,6 +202,20 @@ impl Setting for PathBuf {
     }
     fn show(&self, _: &Spec) -> Option<String> {
         Some(self.display().to_string())
+    }
+    fn expected(&self, _: &Spec) -> String {
+        "a path".to_owned()
+    }
+}
+
+/// No text is `None`; the option's documentation says what it means.
+impl Setting for Option<PathBuf> {
+    fn take(&mut self, text: &str, _: &Spec) -> bool {
+        let path = (!text.is_empty()).then(|| Path::new(text).to_owned());
+        put(self, text_ok(text).then_some(path))
+    }
+    fn show(&self, _: &Spec) -> Option<String> {
+        self.as_ref().map(|path| path.display().to_string())
     }
     fn expected(&self, _: &Spec) -> String {
         "a path".to_owned()

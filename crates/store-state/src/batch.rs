@@ -12,6 +12,9 @@ pub struct Batch<O> {
     pub header: Header,
     /// The operations.
     pub requests: Vec<Request<O>>,
+    /// About how many bytes they are, for limits on memory. Not written.
+    #[serde(skip)]
+    pub bytes: usize,
 }
 
 /// What holds for all operations of a batch. The proposer says it, so that replicas need no clock and

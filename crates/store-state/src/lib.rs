@@ -19,12 +19,18 @@ mod batch;
 pub mod inbox;
 mod machine;
 pub mod retain;
+mod row;
 pub mod session;
 mod slot;
 mod table;
+#[cfg(test)]
+mod test_replica;
+#[cfg(test)]
+mod test_table;
+mod touched;
 mod wire;
 
 pub use batch::{Batch, Header, Limits, Request, Ticket};
 pub use machine::{LoadError, Machine};
 pub use slot::{SLOTS, SlotRange, slot_of};
-pub use table::{Changes, Table, TableError};
+pub use table::{Change, Changes, Table, TableError};

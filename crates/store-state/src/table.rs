@@ -35,11 +35,14 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
+/// A change of one key: its new value, or `None` to remove it.
+pub type Change = (Vec<u8>, Option<Vec<u8>>);
+
 /// What a checkpoint writes, all or nothing: net changes since the one before. A key stands once.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Keys with new values; `None` removes the key.
-    pub entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// The changes, in no order.
+    pub entries: Vec<Change>,
     /// Bytes of all keys and values.
     pub bytes: usize,
 }

@@ -1,9 +1,368 @@
-//! The data folder.
+//! The data folder of a node: whose it is, that only one process uses it, and how often it was opened.
+//!
+//! ```text
+//! FORMAT        what this is, and the node's identifier     written once, last of a first start
+//! LOCK          locked by the process that has it open
+//! incarnation   how often it was opened                      synced at each open
+//! alive         Unix time in ms, of the last second lived    unsynced, each second
+//! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
+//! inbox.made    this node has made an inbox store            so that a missing one is noticed
+//! ```
+//!
+//! Invariants: a folder that is not ours is never written into, except for the lock's file; an incarnation
+//! is never given twice; a store that was made and is not there is an error, not an empty store.
+//!
+//! Deliberately absent: what the stores hold (`tables.rs`).
 
-/// The data folder of a node.
+mod durable;
+mod format;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::{error, fmt};
+
+use parking_lot::Mutex;
+
+pub(crate) use durable::{make_directory, sync_directory};
+use format::{FORMAT_FILE, read as read_format, write as write_format};
+use slots::Slots;
+
+/// What the `FORMAT` file of a node's folder says it is.
+const DATA_FOLDER: &str = "data folder";
+const LOCK: &str = "LOCK";
+const INCARNATION: &str = "incarnation";
+const ALIVE: &str = "alive";
+
+/// A node's data folder, open and locked until this is dropped.
 #[derive(Debug)]
-pub struct Folder;
+pub struct Folder {
+    root: PathBuf,
+    node: u64,
+    incarnation: u64,
+    last_alive_ms: Option<u64>,
+    alive: Mutex<Slots>,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens the folder, and makes it if it is missing or empty. A first start that was cut off is begun
+    /// again.
+    ///
+    /// # Errors
+    /// Another process has it open; it holds other things; its format is newer or its files are damaged;
+    /// or it cannot be read or written.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let io = |reason| FolderError::io(path, reason);
+        let root = std::path::absolute(path).map_err(io)?;
+        make_directory(&root).map_err(io)?;
+        refuse_foreign(&root)?;
+        let lock = lock(&root)?;
+        let node = match read_format(&root, DATA_FOLDER)? {
+            Some(node) => node,
+            None => begin(&root)?,
+        };
+        let incarnation = raise_incarnation(&root)?;
+        let alive_path = root.join(ALIVE);
+        let (alive, last_alive_ms) = open_or_make(&alive_path)
+            .and_then(Slots::open)
+            .map_err(|reason| FolderError::io(&alive_path, reason))?;
+        Ok(Self {
+            root,
+            node,
+            incarnation,
+            last_alive_ms,
+            alive: Mutex::new(alive),
+            _lock: lock,
+        })
+    }
+
+    /// The node's identifier: random, made at the first start, the same ever after.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// How often the folder was opened, this time included. From 1.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// What [`mark_alive`](Self::mark_alive) was last told by the process before this one, in ms of Unix
+    /// time. `None` at the first start, or if both of the newest values were lost with the machine's power.
+    #[must_use]
+    pub fn last_alive_ms(&self) -> Option<u64> {
+        self.last_alive_ms
+    }
+
+    /// Notes that the node lives at `now_ms` of Unix time. To be called each second; nothing is synced.
+    ///
+    /// # Errors
+    /// The note cannot be written; the one before stays.
+    pub fn mark_alive(&self, now_ms: u64) -> Result<(), FolderError> {
+        self.alive
+            .lock()
+            .write(now_ms)
+            .map_err(|reason| FolderError::io(&self.root.join(ALIVE), reason))
+    }
+
+    /// The folder of the log, which looks after it itself.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    /// The folder of a store: the one in here with its name, or `elsewhere`. Makes it at the first time.
+    ///
+    /// # Errors
+    /// It belongs to another node or store, or holds other things; this node has made the store before and
+    /// it is not there; or it cannot be read or written.
+    pub fn store(&self, name: &str, elsewhere: Option<&Path>) -> Result<PathBuf, FolderError> {
+        let path = elsewhere.map_or_else(|| self.root.join(name), Path::to_owned);
+        let what = format!("{name} store");
+        let made = self.root.join(format!("{name}.made"));
+        match read_format(&path, &what)? {
+            Some(node) if node == self.node => {}
+            Some(node) => {
+                return Err(FolderError::OtherNode {
+                    folder: path,
+                    found: node,
+                    node: self.node,
+                });
+            }
+            None if made.exists() => {
+                return Err(FolderError::StoreMissing {
+                    folder: path,
+                    name: name.to_owned(),
+                });
+            }
+            None => {
+                make_directory(&path).map_err(|reason| FolderError::io(&path, reason))?;
+                refuse_foreign(&path)?;
+                write_format(&path, &what, self.node)?;
+            }
+        }
+        if !made.exists() {
+            durable::write_whole(&made, b"").map_err(|reason| FolderError::io(&made, reason))?;
+        }
+        Ok(path)
+    }
+}
+
+/// Bytes that this process may still write to the disk of a folder.
+///
+/// # Errors
+/// The folder cannot be asked.
+pub fn free_bytes(folder: &Path) -> Result<u64, FolderError> {
+    let disk =
+        rustix::fs::statvfs(folder).map_err(|reason| FolderError::io(folder, reason.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Takes the lock, which ends with the file or the process.
+fn lock(root: &Path) -> Result<File, FolderError> {
+    let path = root.join(LOCK);
+    let file = open_or_make(&path).map_err(|reason| FolderError::io(&path, reason))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(FolderError::InUse {
+            folder: root.to_owned(),
+        }),
+        Err(TryLockError::Error(reason)) => Err(FolderError::io(&path, reason)),
+    }
+}
+
+/// The first start. `FORMAT` comes last: until it is there, all else counts for nothing.
+fn begin(root: &Path) -> Result<u64, FolderError> {
+    let path = root.join(INCARNATION);
+    let start = || -> io::Result<u64> {
+        let file = open_or_make(&path)?;
+        file.set_len(0)?;
+        let (mut incarnation, _) = Slots::open(file)?;
+        incarnation.write_synced(0)?;
+        let mut node = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut node)?;
+        Ok(u64::from_le_bytes(node))
+    };
+    let node = start().map_err(|reason| FolderError::io(&path, reason))?;
+    write_format(root, DATA_FOLDER, node)?;
+    Ok(node)
+}
+
+/// Counts this opening, on disk before it is used.
+fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
+    let path = root.join(INCARNATION);
+    let io = |reason| FolderError::io(&path, reason);
+    let file = OpenOptions::new().read(true).write(true).open(&path);
+    let (mut slots, last) = file.and_then(Slots::open).map_err(io)?;
+    let Some(last) = last else {
+        return Err(FolderError::Damaged { path });
+    };
+    slots.write_synced(last + 1).map_err(io)?;
+    Ok(last + 1)
+}
+
+/// Refuses a folder without `FORMAT` in which anything stands that a first start does not leave behind.
+fn refuse_foreign(folder: &Path) -> Result<(), FolderError> {
+    let io = |reason| FolderError::io(folder, reason);
+    if folder.join(FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        if !name.to_str().is_some_and(is_left_by_first_start) {
+            return Err(FolderError::Foreign {
+                folder: folder.to_owned(),
+                found: name.to_string_lossy().into_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_left_by_first_start(name: &str) -> bool {
+    // `.write-test-…` is how `heraldmq serve` tries whether it can write; `lost+found` is a new disk's.
+    matches!(name, LOCK | INCARNATION | "lost+found")
+        || name.strip_suffix(durable::UNFINISHED) == Some(FORMAT_FILE)
+        || name.starts_with(".write-test-")
+}
+
+fn open_or_make(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+}
 
 /// Why a data folder cannot be used.
 #[derive(Debug)]
-pub struct FolderError;
+pub enum FolderError {
+    /// Another process, or another part of this one, has it open.
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It holds something that is not HeraldMQ's.
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// The first name that was not known.
+        found: String,
+    },
+    /// It was written by a newer HeraldMQ.
+    Newer {
+        /// The folder.
+        folder: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format this program knows.
+        known: u32,
+    },
+    /// It is a folder of HeraldMQ, but not the one that is wanted.
+    OtherKind {
+        /// The folder.
+        folder: PathBuf,
+        /// What it is.
+        found: String,
+        /// What was wanted.
+        wanted: String,
+    },
+    /// It is a store of another node.
+    OtherNode {
+        /// The folder.
+        folder: PathBuf,
+        /// The identifier in it.
+        found: u64,
+        /// This node's identifier.
+        node: u64,
+    },
+    /// This node has made the store before, and it is not there.
+    StoreMissing {
+        /// Where it should be.
+        folder: PathBuf,
+        /// The store.
+        name: String,
+    },
+    /// A file in it does not hold what was written.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+}
+
+impl FolderError {
+    fn io(path: &Path, reason: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { folder } => {
+                write!(
+                    f,
+                    "data folder {} is in use by another process",
+                    folder.display()
+                )
+            }
+            Self::Foreign { folder, found } => write!(
+                f,
+                "folder {} is not HeraldMQ's: it holds {found}, and no FORMAT file",
+                folder.display()
+            ),
+            Self::Newer {
+                folder,
+                found,
+                known,
+            } => write!(
+                f,
+                "folder {} has format {found}; this HeraldMQ knows formats up to {known}",
+                folder.display()
+            ),
+            Self::OtherKind {
+                folder,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "folder {} is that of the {found}, not of the {wanted}",
+                folder.display()
+            ),
+            Self::OtherNode {
+                folder,
+                found,
+                node,
+            } => write!(
+                f,
+                "folder {} belongs to node {found:016x}; this is node {node:016x}",
+                folder.display()
+            ),
+            Self::StoreMissing { folder, name } => write!(
+                f,
+                "the {name} store of this node is not in {}: is a disk not mounted, or a setting changed?",
+                folder.display()
+            ),
+            Self::Damaged { path } => write!(f, "{} is damaged", path.display()),
+            Self::Io { path, reason } => write!(f, "{}: {reason}", path.display()),
+        }
+    }
+}
+
+impl error::Error for FolderError {}

@@ -1,9 +1,75 @@
 //! The sharded, replicated store: shards, their folders, and the way of a request through them.
 //!
-//! Deliberately absent: what an operation means (`store-state`), consensus and its log (`consensus`).
+//! Purpose: [`Store::open`] recovers what the disk holds and starts the shards; event loops give a
+//! [`Store`] requests and get [`Event`]s.
+//!
+//! ```text
+//!  event loop ─► queue.rs ─► shard.rs: a batch ─► consensus: log, sync, commit
+//!                                                   └─► shard.rs: store-state applies it
+//!                                                         ├─► replies, pages: mail to event loops
+//!                                                         └─► now and then net changes: tables.rs
+//! ```
+//!
+//! Invariants: a reply follows the sync of what it answers; requests of one loop to one shard are
+//! applied in their order; every queue is bounded, and says so before it is full.
+//!
+//! Deliberately absent: what an operation means (`store-state`), consensus and its log (`consensus`),
+//! packets and sockets.
 
+mod command;
+mod event;
 mod folder;
+mod kind;
+mod map;
+mod node;
+mod queue;
+mod readers;
+mod shard;
 mod tables;
 
+pub use consensus::LogStats;
+pub use event::{Event, Failure};
 pub use folder::{Folder, FolderError};
+pub use map::ShardNumber;
+pub use node::{OpenError, Options, RetainedPlace, ShardStats, Store, StoreStats};
+pub use readers::Read;
 pub use tables::{ShardTable, Tables};
+
+use store_state::Limits;
+use store_state::inbox::{InboxDrop, StoredSubscription};
+
+/// The version of the shard map. It changes when shards split; until they do there is one.
+pub(crate) const MAP_VERSION: u64 = 1;
+
+/// Who is told what the store brings about. Called by the shards' threads.
+pub trait Listener: Send + Sync + 'static {
+    /// Events for an event loop.
+    fn mail(&self, loop_index: usize, events: Vec<Event>);
+
+    /// How many event loops there are.
+    fn loops(&self) -> usize;
+
+    /// Whether any session of an inbox shard subscribes to a filter, and whether any such is detached.
+    fn filter(&self, shard: ShardNumber, filter: &str, any: bool, detached: bool);
+
+    /// A session has joined a shared group, or left it (`None`).
+    fn member(
+        &self,
+        shard: ShardNumber,
+        client: &str,
+        filter: &str,
+        subscription: Option<&StoredSubscription>,
+    );
+
+    /// A message was dropped.
+    fn dropped(&self, drop: &InboxDrop<'_>);
+
+    /// The store cannot go on: nothing may be acknowledged any more, and the process is to end.
+    fn failed(&self, what: &str);
+
+    /// Unix time in ms.
+    fn now_ms(&self) -> u64;
+
+    /// The limits in force.
+    fn limits(&self) -> Limits;
+}

@@ -7,6 +7,7 @@ use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
 use mqtt_session::{Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
 
+use super::joining::Joining;
 use super::{Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::key::SessionKey;
 use crate::node::Pressure;
@@ -61,7 +62,7 @@ impl ClientLoop {
                 return Next::HandOver(home.loop_index());
             }
             Claim::Taken(home) => {
-                return self.take_over(io, connection, &connect, client_id, home.key());
+                return self.take_over(io, connection, &connect, frame, client_id, home.key());
             }
             Claim::New => {
                 let full =
@@ -71,10 +72,10 @@ impl ClientLoop {
                     self.refuse(io, connection, Some((version, self.full())));
                     return Next::Read;
                 }
-                self.open(io, connection, &connect, client_id, assigned);
+                let stored = self.concerns_store(&connect, &client_id);
+                self.begin(io, connection, &connect, frame, client_id, assigned, stored)
             }
         }
-        Next::Read
     }
 
     /// Whether a client may connect, before its session is looked for.
@@ -118,7 +119,7 @@ impl ClientLoop {
     }
 
     /// Answers with a CONNACK, if there is a version to answer in, and closes.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         io: &mut LoopIo,
         connection: ConnectionId,
@@ -133,18 +134,43 @@ impl ClientLoop {
         Self::dismiss(io, connection, bytes);
     }
 
-    /// A client without a session here.
-    fn open(
+    /// A client that has the identifier to itself in this node. `stored`: the store has a say in it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a CONNECT with what was found out about it"
+    )]
+    fn begin(
         &mut self,
         io: &mut LoopIo,
         connection: ConnectionId,
         connect: &Connect<'_>,
+        frame: &[u8],
         client_id: Box<str>,
         assigned: bool,
-    ) {
+        stored: bool,
+    ) -> Next {
+        if stored {
+            self.join(io, connection, connect, frame, client_id, assigned);
+            return Next::Pause;
+        }
         let now = Timestamp(io.now_ms());
         let session = Session::open(connect, client_id, assigned, &self.settings.policy, now);
-        let key = self.clients.insert(Client {
+        let key = self.add_client(session, connection, None);
+        io.set_tag(connection, HAS_SESSION | key.to_bits());
+        self.has_joined(io, key);
+        Next::Read
+    }
+
+    /// Gives a session its place in the loop.
+    pub(super) fn add_client(
+        &mut self,
+        session: Session,
+        connection: ConnectionId,
+        joining: Option<Box<Joining>>,
+    ) -> Key {
+        self.stats.sessions.add(1);
+        self.node.count_connected();
+        self.clients.insert(Client {
             session,
             connection: Some(connection),
             armed_ms: 0,
@@ -152,80 +178,42 @@ impl ClientLoop {
             gauge: None,
             replay: None,
             hold: None,
-        });
-        self.stats.sessions.add(1);
-        self.attached(io, connection, key);
+            stored: None,
+            joining,
+            waits: false,
+        })
     }
 
-    /// A client identifier that has a session in this loop: its connection, if any, is closed, and the
-    /// session goes on or makes room for a new one.
+    /// A client identifier that is connected to this loop, or about to be: the older connection is
+    /// closed, and the new one begins anew. What the session is to keep, the store keeps.
     fn take_over(
         &mut self,
         io: &mut LoopIo,
         connection: ConnectionId,
         connect: &Connect<'_>,
+        frame: &[u8],
         client_id: Box<str>,
         key: Key,
     ) -> Next {
-        let online = self
-            .clients
-            .get(key)
-            .is_some_and(|client| client.connection.is_some());
-        if !online && !self.has_room() {
-            self.refuse(io, connection, Some((connect.version, self.full())));
-            return Next::Read;
-        }
-        if online {
+        let mut stored = self.concerns_store(connect, &client_id);
+        if let Some(client) = self.clients.get(key) {
+            stored |= client.stored.is_some() || client.joining.is_some();
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
             tracing::info!(
                 client_id = &*client_id,
                 "a new connection takes the session over"
             );
             self.stats.takeovers.add(1);
+            // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
             self.kick(io, key, ReasonCode::SessionTakenOver);
         }
-        let now = Timestamp(io.now_ms());
-        match self.clients.get_mut(key) {
-            Some(client) if !connect.clean_start => {
-                client.session.resume(connect, &self.settings.policy, now);
-                client.connection = Some(connection);
-                self.stats.offline.sub(1);
-                self.attached(io, connection, key);
-            }
-            found => {
-                if found.is_some() {
-                    // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session
-                    self.end(io, key);
-                }
-                let key = self.clients.next_key();
-                match self
-                    .node
-                    .registry
-                    .claim(&client_id, SessionKey::new(self.index, key))
-                {
-                    Claim::New => self.open(io, connection, connect, client_id, false),
-                    // Another loop was quicker to claim what has just become free.
-                    Claim::Taken(home) => return Next::HandOver(home.loop_index()),
-                }
-            }
-        }
-        Next::Read
-    }
-
-    /// A connection has its session.
-    fn attached(&mut self, io: &mut LoopIo, connection: ConnectionId, key: Key) {
-        io.set_tag(connection, HAS_SESSION | key.to_bits());
-        self.stats.connects.add(1);
-        self.node.count_connected();
-        self.show_room(key);
-        self.arm_deadline(io, key);
-        io.touch(connection);
-        if let Some(client) = self.clients.get(key) {
-            tracing::debug!(
-                client_id = client.session.client_id(),
-                peer = io.peer(connection).map(tracing::field::display),
-                "connected"
-            );
+        let session_key = self.session_key(key);
+        self.node.registry.release(&client_id, session_key);
+        let key = SessionKey::new(self.index, self.clients.next_key());
+        match self.node.registry.claim(&client_id, key) {
+            Claim::New => self.begin(io, connection, connect, frame, client_id, false, stored),
+            // Another loop was quicker to claim what has just become free.
+            Claim::Taken(home) => Next::HandOver(home.loop_index()),
         }
     }
 
@@ -248,7 +236,7 @@ impl ClientLoop {
     }
 
     fn session_count(&self) -> usize {
-        usize::try_from(crate::stats::sum(&self.node.stats, |s| &s.sessions)).unwrap_or(usize::MAX)
+        usize::try_from(self.node.sessions()).unwrap_or(usize::MAX)
     }
 }
 

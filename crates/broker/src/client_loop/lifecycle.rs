@@ -1,13 +1,10 @@
 //! The end of connections and of sessions.
 
-use std::num::NonZeroU32;
-
 use mqtt_proto::ReasonCode;
 use mqtt_session::{ApplicationMessage, Deadline, Ended, Timestamp};
 use net::Key;
 
 use super::{ClientLoop, DONE, LoopIo, Timer};
-use crate::key::SessionKey;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
 const HELD_BACK_RETRY_MS: u64 = 1_000;
@@ -18,6 +15,9 @@ const LAST_BUDGET: usize = 64 * 1024;
 impl ClientLoop {
     /// Disconnects a client: a DISCONNECT with the reason (5.0), then the close.
     pub(super) fn kick(&mut self, io: &mut LoopIo, key: Key, reason: ReasonCode) {
+        if self.abandon(io, key) {
+            return;
+        }
         let now = Timestamp(io.now_ms());
         self.take_kept(io, key, true);
         let Some(client) = self.clients.get_mut(key) else {
@@ -41,9 +41,11 @@ impl ClientLoop {
         self.detach(io, key);
     }
 
-    /// A client's connection is gone, or given up.
+    /// A client's connection is gone, or given up. What of its session is to stay is in the store.
     pub(super) fn detach(&mut self, io: &mut LoopIo, key: Key) {
-        let session_key = self.session_key(key);
+        if self.abandon(io, key) {
+            return;
+        }
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -52,77 +54,60 @@ impl ClientLoop {
         };
         io.set_tag(connection, DONE);
         self.node.count_disconnected();
-        self.stats.offline.add(1);
         client.replay = None;
-        let detached = client
-            .session
-            .handle_connection_closed(Timestamp(io.now_ms()));
-        if let Some(will) = detached.will {
-            self.publish_will(io, will, key);
+        let stored = client.stored.is_some();
+        let durable = client.session.is_durable();
+        if stored {
+            self.detach_stored(key);
         }
-        self.let_go(io, key, false);
-        self.show_room(key);
-        if detached.ended {
-            self.end(io, key);
-            return;
-        }
-        // What an offline member of a shared group has waiting goes to members that are online.
+        let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let groups: Vec<_> = client
-            .session
-            .subscriptions()
-            .iter()
-            .filter_map(|s| s.group)
-            .collect();
-        for number in groups {
-            if self.has_member_online_beside(number, session_key)
-                && let Some(client) = self.clients.get_mut(key)
-            {
-                let deliveries = client.session.take_group(number);
-                self.redispatch(io, deliveries, Some(session_key));
-            }
+        let will = client.session.handle_connection_closed(now).will;
+        if let Some(will) = will
+            && !stored
+        {
+            self.publish_will(io, will, key);
         }
-        self.arm_deadline(io, key);
+        self.let_go(io, key, false);
+        if durable {
+            self.remove_routes(key);
+            self.forget_client(key);
+        } else {
+            self.end(io, key);
+        }
     }
 
-    fn has_member_online_beside(&self, group: NonZeroU32, session: SessionKey) -> bool {
-        let Some(group) = self.node.routes.group(group.get()) else {
-            return false;
-        };
-        let members = group.members();
-        members
-            .iter()
-            .any(|member| member.session != session && member.gauge.is_online())
-    }
-
-    /// A session ends: nothing of it remains.
-    pub(super) fn end(&mut self, io: &mut LoopIo, key: Key) {
+    /// A session ends with its connection: nothing of it remains.
+    fn end(&mut self, io: &mut LoopIo, key: Key) {
         let session_key = self.session_key(key);
         self.remove_routes(key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let Ended {
-            will,
             redispatch,
             dropped,
+            ..
         } = client.session.end(Timestamp(io.now_ms()));
-        if let Some(will) = will {
-            self.publish_will(io, will, key);
-        }
-        let Some(client) = self.clients.remove(key) else {
-            return;
-        };
-        self.stats.sessions.sub(1);
-        self.stats.offline.sub(1);
         let client_id = Box::<str>::from(client.session.client_id());
-        self.node.registry.release(&client_id, session_key);
+        self.forget_client(key);
         for dropped in dropped {
             super::record(&self.drops, io.now_ms(), &client_id, &dropped);
         }
         self.redispatch(io, redispatch, Some(session_key));
+    }
+
+    /// Takes a client out of the loop; its identifier is free.
+    pub(super) fn forget_client(&mut self, key: Key) {
+        let session_key = self.session_key(key);
+        if let Some(client) = self.clients.remove(key) {
+            self.stats.sessions.sub(1);
+            self.node
+                .registry
+                .release(client.session.client_id(), session_key);
+        }
     }
 
     /// A session's deadline may have come.
@@ -157,13 +142,8 @@ impl ClientLoop {
                     // [MQTT-3.1.2-22] [MQTT3-3.1.2-24]
                     self.kick(io, key, ReasonCode::KeepAliveTimeout);
                 }
-                Deadline::WillDue(will) => self.publish_will(io, will, key),
-                Deadline::Expired { will } => {
-                    if let Some(will) = will {
-                        self.publish_will(io, will, key);
-                    }
-                    self.end(io, key);
-                }
+                // Those of sessions without a connection, which only the store has.
+                Deadline::WillDue(_) | Deadline::Expired { .. } => {}
             }
         }
         self.arm_deadline(io, key);
@@ -172,7 +152,7 @@ impl ClientLoop {
     fn publish_will(&mut self, io: &mut LoopIo, mut will: ApplicationMessage, key: Key) {
         self.stats.wills.add(1);
         will.publisher = self.session_key(key).to_bits();
-        self.publish(io, will, key);
+        let _ = self.publish(io, will, key, None);
     }
 
     /// At shutdown the wills of connected clients are published while there is somebody to hear them.

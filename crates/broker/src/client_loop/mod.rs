@@ -6,12 +6,16 @@
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
 //! receivers. `subscribe.rs`: subscriptions and retained messages. `lifecycle.rs`: the end of
-//! connections and sessions. `hold.rs`: full queues that slow their publishers down.
+//! connections and sessions. `hold.rs`: full queues that slow their publishers down. `joining.rs`,
+//! `stored.rs` and `pending.rs`: sessions that the store keeps, and what the loop asks of it.
 
 mod connect;
 mod hold;
+mod joining;
 mod lifecycle;
+mod pending;
 mod publish;
+mod stored;
 mod subscribe;
 
 use std::net::SocketAddr;
@@ -34,6 +38,8 @@ use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use hold::{Hold, Wait};
+use joining::{Joining, Stored};
+use pending::Pending;
 use subscribe::Replay;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
@@ -50,6 +56,9 @@ const ACKNOWLEDGED_SHARE: u32 = 32;
 
 /// A session's deadline that is further away is looked at again after this time.
 const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
+
+/// How soon connections that wait for the store look again.
+const STORE_RETRY_MS: u64 = 2;
 
 /// How often connections that wait for memory look again.
 const PRESSURE_RETRY_MS: u64 = 100;
@@ -68,6 +77,8 @@ pub(crate) enum Mail {
     /// A queue of a subscriber is full: do not read this publisher / go on.
     Hold(SessionKey),
     Release(SessionKey),
+    /// Events of the store.
+    Store(Vec<store::Event>),
     /// The configuration has been read again.
     Reload(Arc<Settings>),
     /// Shutdown, first step: the wills of all connected clients are published.
@@ -92,6 +103,12 @@ struct Client {
     /// Retained messages still to be sent.
     replay: Option<Box<Replay>>,
     hold: Option<Box<Hold>>,
+    /// What the store knows it by.
+    stored: Option<Box<Stored>>,
+    /// The CONNECT still waits for the store.
+    joining: Option<Box<Joining>>,
+    /// A SUBSCRIBE or UNSUBSCRIBE waits for the store: nothing more is read meanwhile.
+    waits: bool,
 }
 
 /// What a loop's timer is about. The kind stands in bits 56 to 58 of the timer's number.
@@ -106,6 +123,8 @@ enum Timer {
     Hold(Key),
     /// See whether there is memory again.
     Pressure,
+    /// See whether the store can take more again.
+    Store,
     /// Publish `$SYS`.
     Sys,
 }
@@ -121,6 +140,7 @@ impl Timer {
             Self::Hold(key) => (4, key.to_bits()),
             Self::Pressure => (5, 0),
             Self::Sys => (6, 0),
+            Self::Store => (7, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -134,6 +154,7 @@ impl Timer {
             4 => Self::Hold(key),
             5 => Self::Pressure,
             6 => Self::Sys,
+            7 => Self::Store,
             _ => return None,
         })
     }
@@ -156,6 +177,10 @@ pub(crate) struct ClientLoop {
     drops: Arc<Drops>,
     /// Connections that are not read because memory is scarce.
     waiting_for_memory: Vec<ConnectionId>,
+    /// Connections that are not read because the store has enough to do.
+    waiting_for_store: Vec<ConnectionId>,
+    /// What the store was asked.
+    pending: Arena<Pending>,
     /// What sessions dropped in one call; empty between calls.
     dropped: Vec<Dropped>,
     /// The broker shuts down: nobody is let in.
@@ -184,6 +209,8 @@ impl ClientLoop {
                 .cloned()
                 .unwrap_or_else(|| Drops::new(0)),
             waiting_for_memory: Vec::new(),
+            waiting_for_store: Vec::new(),
+            pending: Arena::default(),
             dropped: Vec::new(),
             closing: false,
             identifiers: RandomState::default(),
@@ -229,16 +256,21 @@ impl ClientLoop {
                 .publish_bytes_in
                 .add(publish.payload.len() as u64);
         }
+        let mut waits = false;
         match action {
             Action::None => {}
             Action::Publish { message, packet_id } => {
-                let reason = self.publish(io, message, key);
-                if let (Some(packet_id), Some(client)) = (packet_id, self.clients.get_mut(key)) {
+                let done = self.publish(io, message, key, packet_id);
+                if let (Some(packet_id), Some(reason), Some(client)) =
+                    (packet_id, done, self.clients.get_mut(key))
+                {
                     client.session.complete_publish(packet_id, reason);
                 }
             }
-            Action::Subscribe(subscribe) => self.subscribe(io, key, &subscribe),
-            Action::Unsubscribe(unsubscribe) => self.unsubscribe(io, key, &unsubscribe),
+            Action::Subscribe(subscribe) => waits = self.subscribe(io, key, &subscribe),
+            Action::Unsubscribe(unsubscribe) => waits = self.unsubscribe(io, key, &unsubscribe),
+            Action::Receipt { sequence } => self.record_receipt(key, sequence),
+            Action::Release { packet_id } => self.record_release(key, packet_id),
             Action::Acknowledged => {
                 self.show_room(key);
                 self.relax_hold(io, key);
@@ -256,7 +288,126 @@ impl ClientLoop {
         {
             io.touch(connection);
         }
-        Ok(Next::Read)
+        Ok(if waits { Next::Pause } else { Next::Read })
+    }
+
+    /// The frames among bytes that came.
+    fn frames(&mut self, io: &mut LoopIo, connection: ConnectionId, bytes: &[u8]) -> Received {
+        let mut consumed = 0;
+        let mut share = 0;
+        loop {
+            if io.tag(connection) == Some(DONE) {
+                // Refused or kicked: whatever else came with the same bytes is not heard.
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let rest = bytes.get(consumed..).unwrap_or_default();
+            let key = Self::key_of(io, connection);
+            let client = key.and_then(|key| self.clients.get(key));
+            if client.is_some_and(|client| client.waits || client.joining.is_some()) {
+                return Received {
+                    consumed,
+                    next: Next::Pause,
+                };
+            }
+            let version = client.map(|client| client.session.version());
+            let limit = match version {
+                Some(_) => self.settings.policy.maximum_packet_size,
+                None => self.settings.maximum_connect_size,
+            };
+            let frame = match peek_frame(rest, version) {
+                Ok(None) => {
+                    return Received {
+                        consumed,
+                        next: Next::Read,
+                    };
+                }
+                Ok(Some(frame)) => frame,
+                Err(error) => {
+                    self.close_violator(io, connection, &Violated::by_decoding(error));
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            };
+            if frame.len() > limit as usize {
+                // [MQTT-3.1.2-24] the limit that CONNACK announced; judged by what is announced, so
+                // that nobody makes us wait for, or keep, what will be refused anyway
+                let violated = Violated {
+                    reason: ReasonCode::PacketTooLarge,
+                    statement: Some("MQTT-3.2.2-15"),
+                    what: format!(
+                        "a packet of {} bytes is larger than the limit of {limit}",
+                        frame.len()
+                    ),
+                };
+                self.close_violator(io, connection, &violated);
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let Some(whole) = rest.get(..frame.len()) else {
+                return Received {
+                    consumed,
+                    next: Next::Read,
+                };
+            };
+            let result = match key {
+                None => {
+                    let next = self.connect(io, connection, frame.packet_type, whole);
+                    if let Next::HandOver(_) = next {
+                        return Received { consumed, next };
+                    }
+                    Ok(next)
+                }
+                Some(key) => {
+                    match self.must_wait(io, connection, key, frame.packet_type, whole) {
+                        Wait::No => {}
+                        Wait::Kept => {
+                            consumed += frame.len();
+                            continue;
+                        }
+                        Wait::Pause => {
+                            return Received {
+                                consumed,
+                                next: Next::Pause,
+                            };
+                        }
+                    }
+                    self.handle_frame(io, key, whole)
+                }
+            };
+            consumed += frame.len();
+            if frame.packet_type == PacketType::Publish {
+                // QoS in bits 1 and 2 of the flags
+                share += if frame.flags & 0b110 == 0 {
+                    1
+                } else {
+                    ACKNOWLEDGED_SHARE
+                };
+            }
+            match result {
+                Ok(Next::Read) if share >= TURN => {
+                    return Received {
+                        consumed,
+                        next: Next::Yield,
+                    };
+                }
+                Ok(Next::Read) => {}
+                Ok(next) => return Received { consumed, next },
+                Err(violated) => {
+                    self.close_violator(io, connection, &violated);
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            }
+        }
     }
 
     /// Whether the next frame must wait although it has come: the publisher is held back, over its
@@ -291,6 +442,14 @@ impl ClientLoop {
                 io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
             }
             self.waiting_for_memory.push(connection);
+            return Wait::Pause;
+        }
+        if self.node.store().is_crowded() {
+            if self.waiting_for_store.is_empty() {
+                io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
+            }
+            self.stats.store_pauses.add(1);
+            self.waiting_for_store.push(connection);
             return Wait::Pause;
         }
         let rate = self.settings.publishes_per_s;
@@ -462,115 +621,11 @@ impl Service for ClientLoop {
     }
 
     fn received(&mut self, io: &mut LoopIo, connection: ConnectionId, bytes: &[u8]) -> Received {
-        let mut consumed = 0;
-        let mut share = 0;
-        loop {
-            if io.tag(connection) == Some(DONE) {
-                // Refused or kicked: whatever else came with the same bytes is not heard.
-                return Received {
-                    consumed: bytes.len(),
-                    next: Next::Read,
-                };
-            }
-            let rest = bytes.get(consumed..).unwrap_or_default();
-            let key = Self::key_of(io, connection);
-            let client = key.and_then(|key| self.clients.get(key));
-            let version = client.map(|client| client.session.version());
-            let limit = match version {
-                Some(_) => self.settings.policy.maximum_packet_size,
-                None => self.settings.maximum_connect_size,
-            };
-            let frame = match peek_frame(rest, version) {
-                Ok(None) => {
-                    return Received {
-                        consumed,
-                        next: Next::Read,
-                    };
-                }
-                Ok(Some(frame)) => frame,
-                Err(error) => {
-                    self.close_violator(io, connection, &Violated::by_decoding(error));
-                    return Received {
-                        consumed: bytes.len(),
-                        next: Next::Read,
-                    };
-                }
-            };
-            if frame.len() > limit as usize {
-                // [MQTT-3.1.2-24] the limit that CONNACK announced; judged by what is announced, so
-                // that nobody makes us wait for, or keep, what will be refused anyway
-                let violated = Violated {
-                    reason: ReasonCode::PacketTooLarge,
-                    statement: Some("MQTT-3.2.2-15"),
-                    what: format!(
-                        "a packet of {} bytes is larger than the limit of {limit}",
-                        frame.len()
-                    ),
-                };
-                self.close_violator(io, connection, &violated);
-                return Received {
-                    consumed: bytes.len(),
-                    next: Next::Read,
-                };
-            }
-            let Some(whole) = rest.get(..frame.len()) else {
-                return Received {
-                    consumed,
-                    next: Next::Read,
-                };
-            };
-            let result = match key {
-                None => {
-                    let next = self.connect(io, connection, frame.packet_type, whole);
-                    if let Next::HandOver(_) = next {
-                        return Received { consumed, next };
-                    }
-                    Ok(next)
-                }
-                Some(key) => {
-                    match self.must_wait(io, connection, key, frame.packet_type, whole) {
-                        Wait::No => {}
-                        Wait::Kept => {
-                            consumed += frame.len();
-                            continue;
-                        }
-                        Wait::Pause => {
-                            return Received {
-                                consumed,
-                                next: Next::Pause,
-                            };
-                        }
-                    }
-                    self.handle_frame(io, key, whole)
-                }
-            };
-            consumed += frame.len();
-            if frame.packet_type == PacketType::Publish {
-                // QoS in bits 1 and 2 of the flags
-                share += if frame.flags & 0b110 == 0 {
-                    1
-                } else {
-                    ACKNOWLEDGED_SHARE
-                };
-            }
-            match result {
-                Ok(Next::Read) if share >= TURN => {
-                    return Received {
-                        consumed,
-                        next: Next::Yield,
-                    };
-                }
-                Ok(Next::Read) => {}
-                Ok(next) => return Received { consumed, next },
-                Err(violated) => {
-                    self.close_violator(io, connection, &violated);
-                    return Received {
-                        consumed: bytes.len(),
-                        next: Next::Read,
-                    };
-                }
-            }
+        let received = self.frames(io, connection, bytes);
+        if let Some(key) = Self::key_of(io, connection) {
+            self.settle(key);
         }
+        received
     }
 
     fn transmit(
@@ -584,7 +639,7 @@ impl Service for ClientLoop {
         let Some(key) = Self::key_of(io, connection) else {
             return Transmit::Idle;
         };
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_none()) else {
             return Transmit::Idle;
         };
         let congested = client.session.control_len() > CONTROL_LIMIT;
@@ -608,6 +663,7 @@ impl Service for ClientLoop {
             result = mqtt_session::Transmit::More;
         }
         self.report_dropped(io, key);
+        self.settle(key);
         self.relax_hold(io, key);
         self.show_room(key);
         match result {
@@ -660,6 +716,15 @@ impl Service for ClientLoop {
                     io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
                 }
             }
+            Some(Timer::Store) => {
+                if self.node.store().is_crowded() {
+                    io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
+                } else {
+                    for connection in std::mem::take(&mut self.waiting_for_store) {
+                        io.resume(connection);
+                    }
+                }
+            }
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Connect(_)) | None => {}
         }
@@ -675,6 +740,7 @@ impl Service for ClientLoop {
                 self.deliver_range(io, &message, &set, range);
             }
             Mail::DeliverTo(session, delivery) => self.deliver_to(io, session.key(), delivery),
+            Mail::Store(events) => self.store_events(io, events),
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::Reload(settings) => {

@@ -3,13 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use mqtt_proto::{MessageBody, QoS, ReasonCode};
-use mqtt_session::{ApplicationMessage, Delivered, Delivery, SubscriptionIdSet};
+use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
+use mqtt_session::{
+    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
+};
 use net::Key;
+use store_state::Ticket;
+use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
+use super::pending::{Awaiting, Pending, Publication};
 use super::{ClientLoop, LoopIo, Mail, Timer, effective, record};
 use crate::drops::Reason;
-use crate::groups::{Group, Member};
+use crate::groups::{Group, Member, Who};
 use crate::key::SessionKey;
 use crate::routes::{MatchSet, Target};
 use crate::{node::Node, sys};
@@ -17,15 +22,44 @@ use crate::{node::Node, sys};
 /// Messages in the queue of a client that reads at which the queue is flushed within the turn.
 const FLUSH_AT: usize = 256;
 
+/// Where a message comes from.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    /// The publishing session's key; 0: the broker.
+    pub(super) key: u64,
+    /// What durable sessions know the publisher by, for No Local; 0: the broker.
+    pub(super) hash: u64,
+    /// Makes it happen once.
+    pub(super) origin: Option<Origin>,
+    /// Who waits for it to be stored.
+    pub(super) awaiting: Option<Awaiting>,
+}
+
+/// Who is to store a message.
+#[derive(Debug, Default)]
+struct Keepers {
+    /// Inbox shards, for their sessions that match.
+    shards: Vec<u16>,
+    /// Members of shared groups.
+    members: Vec<(Arc<str>, Item)>,
+}
+
+impl Keepers {
+    fn len(&self) -> usize {
+        self.shards.len() + self.members.len()
+    }
+}
+
 impl ClientLoop {
-    /// Routes a client's message. The answer is the reason code of its acknowledgement: everything that
-    /// has to be kept before it (P1) is kept when this returns.
+    /// Routes a client's message. The answer is the reason code of its acknowledgement, if everything
+    /// that has to be kept before it (P1) is kept when this returns; else it comes when that is.
     pub(super) fn publish(
         &mut self,
         io: &mut LoopIo,
         message: ApplicationMessage,
         from: Key,
-    ) -> ReasonCode {
+        packet_id: Option<PacketId>,
+    ) -> Option<ReasonCode> {
         let message = Arc::new(message);
         if message
             .body
@@ -34,30 +68,48 @@ impl ClientLoop {
         {
             // [MQTT-4.7.2-1] what begins with $SYS/ is the broker's to say
             self.drop_inbound(io, from, &message, Reason::ReservedTopic);
-            return ReasonCode::NotAuthorized;
+            return Some(ReasonCode::NotAuthorized);
         }
-        if message.retain && !self.retain(io, &message, from) {
-            return ReasonCode::QuotaExceeded;
-        }
-        if self.route(io, message, Some(from)) {
-            ReasonCode::Success
-        } else {
-            self.stats.unmatched.add(1);
-            ReasonCode::NoMatchingSubscribers
-        }
+        let source = self.source(&message, from, packet_id);
+        self.distribute(io, &message, source)
     }
 
-    /// Keeps a retained message. False: there is no room for it.
-    fn retain(&mut self, io: &LoopIo, message: &Arc<ApplicationMessage>, from: Key) -> bool {
-        let kept = self.node.retained.set(message, self.settings.retained);
-        if !kept {
-            self.drop_inbound(io, from, message, Reason::RetainedLimit);
+    fn source(
+        &self,
+        message: &ApplicationMessage,
+        from: Key,
+        packet_id: Option<PacketId>,
+    ) -> Source {
+        let mut source = Source {
+            key: self.session_key(from).to_bits(),
+            awaiting: packet_id.map(|id| Awaiting::Client(from, id)),
+            ..Source::default()
+        };
+        let Some(client) = self.clients.get(from) else {
+            return source;
+        };
+        source.hash = publisher_hash(client.session.client_id());
+        if message.qos == QoS::ExactlyOnce
+            && let Some(inbox) = client.stored.as_ref().and_then(|s| s.inbox.as_ref())
+            && let Some(packet_id) = packet_id
+        {
+            source.origin = Some(Origin {
+                client: client.session.client_id().into(),
+                incarnation: inbox.incarnation,
+                packet_id: packet_id.get(),
+            });
         }
-        kept
+        source
     }
 
     /// Records a client's message that is not accepted.
-    fn drop_inbound(&self, io: &LoopIo, from: Key, message: &ApplicationMessage, reason: Reason) {
+    pub(super) fn drop_inbound(
+        &self,
+        io: &LoopIo,
+        from: Key,
+        message: &ApplicationMessage,
+        reason: Reason,
+    ) {
         let id = self
             .clients
             .get(from)
@@ -67,36 +119,28 @@ impl ClientLoop {
             .record(io.now_ms(), id, topic, reason, message.qos, length);
     }
 
-    /// Gives a message to all whose subscriptions match. False: nobody's did.
-    pub(super) fn route(
+    /// Gives a message to all whose subscriptions match, and to the retain store. `None`: it is on its
+    /// way to those who keep it.
+    pub(super) fn distribute(
         &mut self,
         io: &mut LoopIo,
-        message: Arc<ApplicationMessage>,
-        from: Option<Key>,
-    ) -> bool {
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+    ) -> Option<ReasonCode> {
         let set = self
             .cache
             .find(message.body.topic_bytes(), &self.node.routes);
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
-        if set.is_empty() {
-            return false;
-        }
+        let mut keepers = self.keepers(&set, message, &source);
         for (group, members) in &set.groups {
-            self.deliver_to_group(
-                io,
-                group,
-                members,
-                &message,
-                from.map(|key| self.session_key(key)),
-                None,
-            );
+            self.deliver_to_group(io, group, members, message, source.key, &mut keepers);
         }
         for (loop_index, range) in &set.loops {
             if *loop_index == self.index {
-                self.deliver_range(io, &message, &set, range.clone());
+                self.deliver_range(io, message, &set, range.clone());
             } else {
-                let (message, set, range) = (Arc::clone(&message), Arc::clone(&set), range.clone());
+                let (message, set, range) = (Arc::clone(message), Arc::clone(&set), range.clone());
                 io.send(
                     *loop_index,
                     Mail::Deliver {
@@ -107,7 +151,110 @@ impl ClientLoop {
                 );
             }
         }
-        true
+        let reason = if set.is_empty() {
+            self.stats.unmatched.add(1);
+            ReasonCode::NoMatchingSubscribers
+        } else {
+            ReasonCode::Success
+        };
+        if keepers.len() == 0 && !message.retain {
+            return Some(reason);
+        }
+        self.keep(message, source, keepers, reason);
+        None
+    }
+
+    /// The shards with sessions that match.
+    fn keepers(
+        &mut self,
+        set: &MatchSet,
+        message: &ApplicationMessage,
+        source: &Source,
+    ) -> Keepers {
+        let shards = match (message.qos, self.settings.policy.qos0_inbox) {
+            (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
+            (QoS::AtMostOnce, Qos0Inbox::Offline) => &*set.detached,
+            _ => &*set.shards,
+        };
+        let mut keepers = Keepers {
+            shards: shards.to_vec(),
+            members: Vec::new(),
+        };
+        // The publisher's own shard remembers a QoS 2 publication, whoever gets it.
+        if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
+            && source.origin.is_some()
+            && let Some(client) = self.clients.get_mut(from)
+            && let Some(inbox) = client.stored.as_mut().and_then(|s| s.inbox.as_mut())
+        {
+            inbox.remember(packet_id, shards);
+            if !shards.contains(&inbox.shard) {
+                keepers.shards.push(inbox.shard);
+            }
+        }
+        keepers
+    }
+
+    /// Asks those who keep a message to do so.
+    fn keep(
+        &mut self,
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+        keepers: Keepers,
+        reason: ReasonCode,
+    ) {
+        let Source {
+            hash,
+            origin,
+            awaiting,
+            ..
+        } = source;
+        let publication = awaiting.map(|from| {
+            self.pending.insert(Pending::Publish(Box::new(Publication {
+                from,
+                left: keepers.len() as u16 + u16::from(message.retain),
+                reason,
+                failed: false,
+                message: Arc::clone(message),
+                origin: origin.clone(),
+            })))
+        });
+        let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
+        let store = self.node.store();
+        if message.retain {
+            store.retain(ticket, Arc::clone(message));
+        }
+        let bytes = message.body.heap_len();
+        for shard in keepers.shards {
+            let op = InboxOp::Publish {
+                message: Arc::clone(message),
+                publisher: hash,
+                origin: origin.clone(),
+            };
+            store.inbox(shard, ticket, op, bytes);
+        }
+        for (client, item) in keepers.members {
+            self.give_to_inbox(&client, item, publication, origin.clone());
+        }
+    }
+
+    /// Gives a message to the inbox of a member of a shared group. `publication`: whose acknowledgement
+    /// waits for it.
+    fn give_to_inbox(
+        &mut self,
+        client: &str,
+        item: Item,
+        publication: Option<Key>,
+        origin: Option<Origin>,
+    ) {
+        let bytes = item.message.body.heap_len();
+        let op = InboxOp::Deliver {
+            client: client.into(),
+            items: vec![item.clone()],
+            origin,
+        };
+        let ticket = self.ask(Pending::Member(Box::new(item), publication));
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), ticket, op, bytes);
     }
 
     /// Gives a message to targets of this loop.
@@ -118,8 +265,11 @@ impl ClientLoop {
         set: &MatchSet,
         range: Range<usize>,
     ) {
+        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
         for target in set.targets.get(range).unwrap_or_default() {
-            if target.wants(message.publisher) {
+            let stored =
+                target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
+            if !stored && target.wants(message.publisher) {
                 self.deliver_to(io, target.session.key(), delivery(message, target));
             }
         }
@@ -160,42 +310,93 @@ impl ClientLoop {
         }
     }
 
-    /// Gives a message to one member of a shared group.
+    /// Gives a message to one member of a shared group: at once, or by way of its inbox shard.
     fn deliver_to_group(
         &mut self,
         io: &mut LoopIo,
         group: &Arc<Group>,
         members: &[Member],
         message: &Arc<ApplicationMessage>,
-        publisher: Option<SessionKey>,
-        except: Option<SessionKey>,
+        publisher: u64,
+        keepers: &mut Keepers,
     ) {
-        let publisher = publisher.map_or(message.publisher, SessionKey::to_bits);
-        let Some(member) = group.choose(members, publisher, except) else {
-            let (topic, length) = (message.body.topic(), message.body.payload().len());
-            self.drops.record(
-                io.now_ms(),
-                "",
-                topic,
-                Reason::NoGroupMember,
-                message.qos,
-                length,
-            );
+        let Some(member) = group.choose(members, publisher, None) else {
+            self.nobody_in_group(io, message);
             return;
         };
-        let delivery = Delivery {
+        let item = Item {
             message: Arc::clone(message),
             qos: effective(message.qos, member.wanted.qos),
             retain: message.retain && member.wanted.retain_as_published(),
             subscription_ids: member.wanted.ids(),
+            group: Some(group.filter().into()),
+        };
+        if let Some((client, item)) = self.give_directly(io, group, member, item) {
+            keepers.members.push((client, item));
+        }
+    }
+
+    /// Gives a message to a member's connection, unless its inbox has to store it: then it is handed
+    /// back.
+    fn give_directly(
+        &mut self,
+        io: &mut LoopIo,
+        group: &Group,
+        member: &Member,
+        item: Item,
+    ) -> Option<(Arc<str>, Item)> {
+        let session = match &member.who {
+            Who::Session(session) => *session,
+            Who::Durable(client) => {
+                let qos0 = self.settings.policy.qos0_inbox;
+                let stored = item.qos > QoS::AtMostOnce || qos0 == Qos0Inbox::Always;
+                match member.gauge.home() {
+                    Some(home) if !stored => home,
+                    None if !stored && qos0 == Qos0Inbox::Never => {
+                        self.drop_for(io, client, &item.message, DropReason::OfflineQos0);
+                        return None;
+                    }
+                    _ => return Some((Arc::clone(client), item)),
+                }
+            }
+        };
+        let delivery = Delivery {
+            message: item.message,
+            qos: item.qos,
+            retain: item.retain,
+            subscription_ids: item.subscription_ids,
             group: Some(group.number()),
         };
-        let to = member.session.loop_index();
+        let to = session.loop_index();
         if to == self.index {
-            self.deliver_to(io, member.session.key(), delivery);
+            self.deliver_to(io, session.key(), delivery);
         } else {
-            io.send(to, Mail::DeliverTo(member.session, delivery));
+            io.send(to, Mail::DeliverTo(session, delivery));
         }
+        None
+    }
+
+    fn drop_for(
+        &self,
+        io: &LoopIo,
+        client_id: &str,
+        message: &Arc<ApplicationMessage>,
+        reason: DropReason,
+    ) {
+        let message = Arc::clone(message);
+        record(
+            &self.drops,
+            io.now_ms(),
+            client_id,
+            &Dropped { message, reason },
+        );
+    }
+
+    fn nobody_in_group(&self, io: &LoopIo, message: &ApplicationMessage) {
+        let (topic, length) = (message.body.topic(), message.body.payload().len());
+        let reason = Reason::NoGroupMember;
+        self.drops
+            .record(io.now_ms(), "", topic, reason, message.qos, length);
     }
 
     /// Gives what one member of a shared group did not acknowledge to others.
@@ -205,21 +406,64 @@ impl ClientLoop {
         deliveries: Vec<Delivery>,
         except: Option<SessionKey>,
     ) {
+        let except = except.map(Who::Session);
         for delivery in deliveries {
             let Some(number) = delivery.group else {
                 continue;
             };
             let Some(group) = self.node.routes.group(number.get()) else {
-                let message = &delivery.message;
-                let (topic, length) = (message.body.topic(), message.body.payload().len());
-                let reason = Reason::NoGroupMember;
-                self.drops
-                    .record(io.now_ms(), "", topic, reason, message.qos, length);
+                self.nobody_in_group(io, &delivery.message);
                 continue;
             };
-            let members = group.members();
-            self.deliver_to_group(io, &group, &members, &delivery.message, None, except);
+            let item = Item {
+                message: delivery.message,
+                qos: delivery.qos,
+                retain: delivery.retain,
+                subscription_ids: delivery.subscription_ids,
+                group: Some(group.filter().into()),
+            };
+            self.give_to_other(io, &group, item, except.as_ref(), None);
         }
+    }
+
+    /// Gives messages of shared groups, which a member's inbox does not have any more or never had, to
+    /// other members. `publication`: whose acknowledgement waits for them.
+    pub(super) fn redispatch_stored(
+        &mut self,
+        io: &mut LoopIo,
+        items: Vec<Item>,
+        publication: Option<Key>,
+    ) {
+        for item in items {
+            let filter = item.group.as_deref().unwrap_or_default();
+            match self.node.routes.group_of(filter) {
+                Some(group) => self.give_to_other(io, &group, item, None, publication),
+                None => self.nobody_in_group(io, &item.message),
+            }
+        }
+    }
+
+    fn give_to_other(
+        &mut self,
+        io: &mut LoopIo,
+        group: &Arc<Group>,
+        item: Item,
+        except: Option<&Who>,
+        publication: Option<Key>,
+    ) {
+        let members = group.members();
+        let Some(member) = group.choose(&members, item.message.publisher, except) else {
+            self.nobody_in_group(io, &item.message);
+            return;
+        };
+        let Some((client, item)) = self.give_directly(io, group, member, item) else {
+            return;
+        };
+        if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
+        {
+            waiting.left += 1;
+        }
+        self.give_to_inbox(&client, item, publication, None);
     }
 
     /// Arms the loop that publishes `$SYS`.
@@ -245,7 +489,11 @@ impl ClientLoop {
                 expires_at: None,
             });
             self.node.retained.set(&message, self.settings.retained);
-            self.route(io, message, None);
+            let message = Arc::new(ApplicationMessage {
+                retain: false,
+                ..(*message).clone()
+            });
+            self.distribute(io, &message, Source::default());
         }
         self.sys_armed = true;
         io.arm(

@@ -4,46 +4,95 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mqtt_proto::{
-    QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter, SubscriptionOptions,
-    Unsubscribe,
+    PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter, Unsubscribe,
 };
-use mqtt_session::{Delivered, Delivery, Subscription, Timestamp};
+use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp};
 use net::Key;
+use store::{Failure, RetainedPlace};
+use store_state::inbox::{InboxOp, InboxReply, Item, StoredSubscription};
 use topic_router::Cursor;
 
+use super::joining::{self, route_connection};
+use super::pending::{Answer, Pending, Subscribing};
 use super::{ClientLoop, LoopIo, effective, record};
 use crate::groups::Gauge;
+use crate::node::Node;
 use crate::routes::Wanted;
+use crate::sys::ROOT;
 
 /// Retained messages that are queued for a session at once. The next page follows when these are sent,
 /// so a filter that selects a million messages costs the memory of a page.
 const PAGE: usize = 64;
 
 /// Retained messages that subscriptions still owe a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Replay {
     filters: VecDeque<Owed>,
+    /// Questions to the store that it waits for.
+    blocked: u32,
 }
 
 #[derive(Debug)]
 struct Owed {
     filter: Box<str>,
     wanted: Wanted,
-    after: Option<Cursor>,
+    after: Option<Place>,
+}
+
+/// Where the next page begins.
+#[derive(Debug)]
+enum Place {
+    /// Among the broker's own topics.
+    Own(Cursor),
+    /// In the retain store.
+    Stored(RetainedPlace),
+}
+
+impl Owed {
+    /// The next page, and where the one after it begins.
+    fn page(
+        &mut self,
+        node: &Node,
+        now: Timestamp,
+    ) -> (Vec<Arc<ApplicationMessage>>, Option<Place>) {
+        let after = self.after.take();
+        // [MQTT-4.7.2-1] a filter selects either what begins with $SYS or what does not.
+        if self.filter.starts_with(ROOT) {
+            let cursor = match after {
+                Some(Place::Own(cursor)) => Some(cursor),
+                _ => None,
+            };
+            let page = node.retained.page(&self.filter, cursor, PAGE, now);
+            return (page.messages, page.next.map(Place::Own));
+        }
+        let place = match after {
+            Some(Place::Stored(place)) => Some(place),
+            _ => None,
+        };
+        let (messages, next) = node.store().retained(&self.filter, place, PAGE, now);
+        (messages, next.map(Place::Stored))
+    }
 }
 
 impl ClientLoop {
-    pub(super) fn subscribe(&mut self, io: &mut LoopIo, key: Key, subscribe: &Subscribe<'_>) {
-        let mut reasons = Vec::with_capacity(subscribe.filters.len());
-        let mut owed = VecDeque::new();
+    /// Carries a SUBSCRIBE out. True: it waits for the store, and so does whatever the client sends
+    /// next.
+    pub(super) fn subscribe(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        subscribe: &Subscribe<'_>,
+    ) -> bool {
+        let id = subscribe.properties.subscription_id.unwrap_or(0);
+        let mut filters = Vec::with_capacity(subscribe.filters.len());
         for (text, options) in subscribe.filters.iter() {
             let Some(client) = self.clients.get(key) else {
-                return;
+                return false;
             };
             let checked = client
                 .session
                 .check_filter(text, options, &self.settings.policy);
-            reasons.push(match checked {
+            filters.push(match checked {
                 Err(reason) => {
                     let client_id = client.session.client_id();
                     tracing::info!(
@@ -52,41 +101,109 @@ impl ClientLoop {
                         reason = reason.name(),
                         "a subscription is refused"
                     );
-                    reason
+                    Err(reason)
                 }
-                Ok((filter, granted)) => {
-                    let id = subscribe.properties.subscription_id;
-                    let new = self.add_subscription(key, text, filter, granted, id);
-                    if wants_retained(granted.retain_handling, new) && filter.shared.is_none() {
-                        let wanted = Wanted::new(granted, id);
-                        owed.retain(|old: &Owed| &*old.filter != filter.filter);
-                        owed.push_back(Owed {
-                            filter: filter.filter.into(),
-                            wanted,
-                            after: None,
-                        });
+                Ok((_, options)) => Ok(StoredSubscription {
+                    filter: text.into(),
+                    options,
+                    id,
+                }),
+            });
+        }
+        let subscribing = Subscribing {
+            key,
+            packet_id: subscribe.packet_id,
+            filters,
+        };
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        let admitted: Vec<_> = subscribing.filters.iter().flatten().cloned().collect();
+        let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
+        if let Some(stored) = durable
+            && !admitted.is_empty()
+        {
+            let client_id = Box::<str>::from(client.session.client_id());
+            let op = InboxOp::Subscribe {
+                client: client_id.clone(),
+                epoch: stored.epoch,
+                subscriptions: admitted,
+            };
+            client.waits = true;
+            self.ask_inbox(&client_id, Pending::Subscribe(Box::new(subscribing)), op);
+            return true;
+        }
+        self.subscribed(io, subscribing, None);
+        false
+    }
+
+    pub(super) fn subscribe_answered(
+        &mut self,
+        io: &mut LoopIo,
+        mut subscribing: Subscribing,
+        answer: Answer,
+    ) {
+        let new = match answer {
+            Answer::Inbox(InboxReply::Subscribed(new)) => new,
+            Answer::Failed(failure) => {
+                let reason = match failure {
+                    Failure::Full => ReasonCode::QuotaExceeded,
+                    Failure::Stopped | Failure::Moved => ReasonCode::ImplementationSpecificError,
+                };
+                for filter in subscribing.filters.iter_mut().filter(|f| f.is_ok()) {
+                    *filter = Err(reason);
+                }
+                Vec::new()
+            }
+            // A later connection has the session.
+            _ => return,
+        };
+        let key = subscribing.key;
+        self.subscribed(io, subscribing, Some(&new));
+        self.stop_waiting(io, key);
+    }
+
+    /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
+    fn stop_waiting(&mut self, io: &mut LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.waits = false;
+            if let Some(connection) = client.connection {
+                io.resume(connection);
+            }
+        }
+    }
+
+    /// Makes subscriptions effective and answers. `stored`: what the store said to those admitted, for
+    /// each whether it is new.
+    fn subscribed(&mut self, io: &mut LoopIo, subscribing: Subscribing, stored: Option<&[bool]>) {
+        let Subscribing {
+            key,
+            packet_id,
+            filters,
+        } = subscribing;
+        let mut reasons = Vec::with_capacity(filters.len());
+        let mut owed = VecDeque::new();
+        let mut answers = stored.unwrap_or_default().iter().copied();
+        for filter in filters {
+            reasons.push(match filter {
+                Err(reason) => reason,
+                Ok(subscription) => {
+                    let options = subscription.options;
+                    let was_new = stored.map(|_| answers.next().unwrap_or(false));
+                    if let Some(owes) = self.add_subscription(key, subscription, was_new) {
+                        owed.retain(|old: &Owed| old.filter != owes.filter);
+                        owed.push_back(owes);
                     }
-                    granted_code(granted.qos)
+                    granted_code(options.qos)
                 }
             });
         }
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        client
-            .session
-            .complete_subscribe(subscribe.packet_id, &reasons);
+        client.session.complete_subscribe(packet_id, &reasons);
         if !owed.is_empty() {
-            match &mut client.replay {
-                Some(replay) => {
-                    // What is owed twice is sent once, so that the subscriptions bound what is owed.
-                    replay
-                        .filters
-                        .retain(|old| owed.iter().all(|new| new.filter != old.filter));
-                    replay.filters.append(&mut owed);
-                }
-                None => client.replay = Some(Box::new(Replay { filters: owed })),
-            }
+            self.owe(key, owed);
         }
         self.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
@@ -94,52 +211,179 @@ impl ClientLoop {
         }
     }
 
-    /// Routes a subscription and writes it down in the session. True: the session did not have it.
+    /// Retained messages are owed to a session, once all that were published before are in the store.
+    fn owe(&mut self, key: Key, mut owed: VecDeque<Owed>) {
+        let blocked = !self.node.store().is_retain_idle();
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let replay = client.replay.get_or_insert_default();
+        // What is owed twice is sent once, so that the subscriptions bound what is owed.
+        replay
+            .filters
+            .retain(|old| owed.iter().all(|new| new.filter != old.filter));
+        replay.filters.append(&mut owed);
+        if blocked {
+            replay.blocked += 1;
+            let shards = self.node.store().retain_shards();
+            let ticket = self.ask(Pending::Barrier { key, left: shards });
+            self.node.store().retain_barrier(ticket);
+        }
+    }
+
+    /// What the replay of retained messages waited for has happened.
+    pub(super) fn replay_goes_on(&mut self, io: &mut LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(replay) = &mut client.replay
+        {
+            replay.blocked = replay.blocked.saturating_sub(1);
+            if let Some(connection) = client.connection {
+                io.touch(connection);
+            }
+        }
+    }
+
+    /// Routes a subscription and writes it down in the session. `stored`: the store has it, and says
+    /// whether it is new. Returns what retained messages it brings.
     fn add_subscription(
         &mut self,
         key: Key,
-        text: &str,
-        filter: SubscriptionFilter<'_>,
-        options: SubscriptionOptions,
-        id: Option<u32>,
-    ) -> bool {
+        subscription: StoredSubscription,
+        stored: Option<bool>,
+    ) -> Option<Owed> {
         let session_key = self.session_key(key);
+        let client = self.clients.get_mut(key)?;
+        let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
+        let id = Some(subscription.id).filter(|id| *id != 0);
+        let wanted = Wanted::new(subscription.options, id);
+        let (new, group) = match stored {
+            Some(new) => {
+                route_connection(&self.node.routes, session_key, &subscription);
+                if client.gauge.is_none() {
+                    client.gauge = self.node.routes.durable_gauge(client.session.client_id());
+                    if let Some(gauge) = &client.gauge {
+                        gauge.set_home(Some(session_key));
+                    }
+                }
+                (new, None)
+            }
+            None => {
+                let gauge = &mut client.gauge;
+                let share = || Arc::clone(gauge.get_or_insert_with(|| Arc::new(Gauge::default())));
+                let subscribed = self
+                    .node
+                    .routes
+                    .subscribe(session_key, filter, wanted, share);
+                let group = subscribed.group.and_then(std::num::NonZeroU32::new);
+                (subscribed.new, group)
+            }
+        };
+        let owes =
+            wants_retained(subscription.options.retain_handling, new) && filter.shared.is_none();
+        let owed = owes.then(|| Owed {
+            filter: filter.filter.into(),
+            wanted,
+            after: None,
+        });
+        client.session.add_subscription(Subscription {
+            group,
+            ..joining::subscription(subscription)
+        });
+        owed
+    }
+
+    /// Carries an UNSUBSCRIBE out. True: it waits for the store, and so does whatever the client sends
+    /// next.
+    pub(super) fn unsubscribe(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        unsubscribe: &Unsubscribe<'_>,
+    ) -> bool {
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
-        let gauge = &mut client.gauge;
-        let share_gauge = || Arc::clone(gauge.get_or_insert_with(|| Arc::new(Gauge::default())));
-        let subscribed =
-            self.node
-                .routes
-                .subscribe(session_key, filter, Wanted::new(options, id), share_gauge);
-        let group = subscribed.group.and_then(std::num::NonZeroU32::new);
-        client.session.add_subscription(Subscription {
-            filter: text.into(),
-            options,
-            id,
-            group,
-        });
-        subscribed.new
+        let packet_id = unsubscribe.packet_id;
+        let filters: Vec<Box<str>> = unsubscribe.filters.iter().map(Into::into).collect();
+        let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
+        if let Some(stored) = durable {
+            let client_id = Box::<str>::from(client.session.client_id());
+            let op = InboxOp::Unsubscribe {
+                client: client_id.clone(),
+                epoch: stored.epoch,
+                filters: filters.clone(),
+            };
+            client.waits = true;
+            let pending = Pending::Unsubscribe {
+                key,
+                packet_id,
+                filters,
+            };
+            self.ask_inbox(&client_id, pending, op);
+            return true;
+        }
+        let reasons = filters
+            .iter()
+            .map(|text| self.remove_subscription(io, key, text, None))
+            .collect::<Vec<_>>();
+        self.unsubscribed(io, key, packet_id, &reasons);
+        false
     }
 
-    pub(super) fn unsubscribe(&mut self, io: &mut LoopIo, key: Key, unsubscribe: &Unsubscribe<'_>) {
-        let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
+    pub(super) fn unsubscribe_answered(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        packet_id: PacketId,
+        filters: &[Box<str>],
+        answer: Answer,
+    ) {
+        let reasons: Vec<ReasonCode> = match answer {
+            Answer::Inbox(InboxReply::Unsubscribed(existed)) => filters
+                .iter()
+                .zip(existed)
+                .map(|(text, existed)| self.remove_subscription(io, key, text, Some(existed)))
+                .collect(),
+            Answer::Failed(_) => vec![ReasonCode::ImplementationSpecificError; filters.len()],
+            // A later connection has the session.
+            _ => return,
+        };
+        self.unsubscribed(io, key, packet_id, &reasons);
+        self.stop_waiting(io, key);
+    }
+
+    fn unsubscribed(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        packet_id: PacketId,
+        reasons: &[ReasonCode],
+    ) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.session.complete_unsubscribe(packet_id, reasons);
+            if let Some(connection) = client.connection {
+                io.touch(connection);
+            }
+        }
+        self.show_room(key);
+    }
+
+    /// Takes a subscription out of the routes and the session. `stored`: the store said whether there
+    /// was one.
+    fn remove_subscription(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        text: &str,
+        stored: Option<bool>,
+    ) -> ReasonCode {
+        let Ok(filter) = SubscriptionFilter::parse(text) else {
+            return ReasonCode::TopicFilterInvalid;
+        };
         let session_key = self.session_key(key);
-        for text in unsubscribe.filters.iter() {
-            let Ok(filter) = SubscriptionFilter::parse(text) else {
-                reasons.push(ReasonCode::TopicFilterInvalid);
-                continue;
-            };
-            let existed = self.node.routes.unsubscribe(session_key, filter);
-            reasons.push(if existed {
-                ReasonCode::Success
-            } else {
-                ReasonCode::NoSubscriptionExisted
-            });
-            let Some(client) = self.clients.get_mut(key) else {
-                return;
-            };
+        let routed = self.node.routes.unsubscribe(session_key, filter);
+        let existed = stored.unwrap_or(routed);
+        if let Some(client) = self.clients.get_mut(key) {
             let removed = client.session.remove_subscription(text);
             if let Some(replay) = &mut client.replay
                 && filter.shared.is_none()
@@ -151,12 +395,11 @@ impl ClientLoop {
                 self.redispatch(io, deliveries, Some(session_key));
             }
         }
-        if let Some(client) = self.clients.get_mut(key) {
-            client
-                .session
-                .complete_unsubscribe(unsubscribe.packet_id, &reasons);
+        if existed {
+            ReasonCode::Success
+        } else {
+            ReasonCode::NoSubscriptionExisted
         }
-        self.show_room(key);
     }
 
     /// Queues the next page of retained messages, if the last one is sent. True: there is something to
@@ -169,26 +412,37 @@ impl ClientLoop {
         let Some(replay) = &mut client.replay else {
             return false;
         };
-        if client.session.queue_len() > 0 {
+        if replay.blocked > 0 || client.session.queue_len() > 0 {
             return false;
         }
+        let durable = client.session.is_durable();
+        let mut to_store = Vec::new();
         let mut queued = false;
-        while !queued {
+        while !queued && to_store.is_empty() {
             let Some(owed) = replay.filters.front_mut() else {
-                client.replay = None;
-                return false;
+                break;
             };
-            let page = self
-                .node
-                .retained
-                .page(&owed.filter, owed.after.take(), PAGE, now);
-            for message in page.messages {
+            let (messages, next) = owed.page(&self.node, now);
+            for message in messages {
+                let qos = effective(message.qos, owed.wanted.qos);
+                // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
+                let retain = true;
+                let subscription_ids = owed.wanted.ids();
+                if durable && qos > QoS::AtMostOnce {
+                    to_store.push(Item {
+                        message,
+                        qos,
+                        retain,
+                        subscription_ids,
+                        group: None,
+                    });
+                    continue;
+                }
                 let delivery = Delivery {
-                    qos: effective(message.qos, owed.wanted.qos),
                     message,
-                    // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
-                    retain: true,
-                    subscription_ids: owed.wanted.ids(),
+                    qos,
+                    retain,
+                    subscription_ids,
                     group: None,
                 };
                 queued = true;
@@ -197,15 +451,26 @@ impl ClientLoop {
                     record(&self.drops, now.0, client.session.client_id(), &dropped);
                 }
             }
-            owed.after = page.next;
-            if owed.after.is_none() {
-                replay.filters.pop_front();
+            match next {
+                Some(place) => owed.after = Some(place),
+                None => {
+                    replay.filters.pop_front();
+                }
             }
         }
-        if replay.filters.is_empty() {
+        if !to_store.is_empty() {
+            replay.blocked += 1;
+            let client_id = Box::<str>::from(client.session.client_id());
+            let op = InboxOp::Deliver {
+                client: client_id.clone(),
+                items: to_store,
+                origin: None,
+            };
+            self.ask_inbox(&client_id, Pending::Replay(key), op);
+        } else if replay.filters.is_empty() {
             client.replay = None;
         }
-        true
+        queued
     }
 
     /// Takes a session's subscriptions out of the routes.

@@ -8,6 +8,9 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+/// Libraries whose daily business is no operator's.
+const QUIET: &str = "openraft=warn,raft_engine=warn,lsm_tree=warn";
+
 /// Changes the level of the running log.
 pub(crate) struct Handle(reload::Handle<EnvFilter, Registry>);
 
@@ -67,7 +70,9 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
             ));
         }
     }
-    EnvFilter::try_new(level).map_err(|error| format!("log.level: \"{level}\": {error}"))
+    // First, so that who names these targets is heard.
+    let all = format!("{QUIET},{level}");
+    EnvFilter::try_new(all).map_err(|error| format!("log.level: \"{level}\": {error}"))
 }
 
 #[cfg(test)]

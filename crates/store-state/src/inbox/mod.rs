@@ -1,7 +1,43 @@
 //! The inbox store: one inbox per durable session.
+//!
+//! Purpose: which messages each session has to get, and what its client has to be told after it
+//! reconnects, whatever happened to the broker in between.
+//!
+//! Invariants: a queued message is queued until its client is done with it, or the outlet is told why it
+//! is not; sequences of an inbox are given once each, in the order in which messages were queued; a
+//! message is stored once in the shard, however many sessions have it queued.
+//!
+//! Deliberately absent: packet identifiers and windows (the session of a connected client has them),
+//! who of a shared group gets a message, retained messages, and the life and end of sessions, which is
+//! the session store's.
+//!
+//! Read next: `op` for what can be asked, `machine` for the parts, `queue` for what is in memory and
+//! what in the tables.
 
+mod acknowledge;
+mod attach;
+mod bodies;
+mod checkpoint;
+mod filters;
+#[expect(
+    clippy::module_inception,
+    reason = "the store is named after what it holds"
+)]
+mod inbox;
+mod inboxes;
+mod machine;
+mod matching;
 mod op;
+mod origins;
+mod publish;
+mod queue;
+mod stock;
+mod subscribe;
+mod tables;
+#[cfg(test)]
+mod tests;
 
+pub use machine::{InboxCounts, InboxMachine};
 pub use op::{
     Attached, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
     StoredSubscription,

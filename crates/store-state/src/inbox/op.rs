@@ -125,12 +125,14 @@ pub enum InboxOp {
 pub struct Done(pub Vec<u64>);
 
 /// What makes a publication one that happens once: it is not queued again under the same origin until
-/// that is released.
+/// that is released. The sessions that match and each shared group are told apart: `Publish`, and
+/// `Deliver` by the first item's `group`, do not stand in each other's way.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The publisher.
     pub client: Box<str>,
-    /// The publisher's session, by the epoch it began with; a higher one makes older origins void.
+    /// The publisher's session, by the epoch it began with; a higher one makes older origins void, but
+    /// those of wills.
     pub incarnation: u64,
     /// The packet identifier; 0: the will.
     pub packet_id: u16,
@@ -188,8 +190,9 @@ pub enum InboxReply {
     Subscribed(Vec<bool>),
     /// To `Unsubscribe`: for each, whether the session had it.
     Unsubscribed(Vec<bool>),
-    /// To `Publish` and `Deliver`: how many sessions have it (again: had it), and how many were full
-    /// and refuse it under [`mqtt_session::QueueFull::Refuse`].
+    /// To `Publish` and `Deliver`: how many sessions have it (at least 1 if it came before), and how many
+    /// were full and refuse it under [`mqtt_session::QueueFull::Refuse`]. An origin is remembered all the
+    /// same: whoever refuses the publisher releases it.
     Published {
         /// Sessions that matched.
         matched: u32,
@@ -213,7 +216,8 @@ pub struct Attached {
     pub received: Vec<PacketId>,
     /// The lowest sequence that is queued, or the next one to be given.
     pub first: u64,
-    /// What is queued below this may have been sent before.
+    /// What is queued below this may have been sent before: one more than the highest sequence that may
+    /// have been.
     pub sent: u64,
 }
 

@@ -1,5 +1,19 @@
 //! The retain store: the last retained message of each topic.
+//!
+//! Purpose: what a retain shard keeps, and pages of it for a topic filter.
+//!
+//! Invariants: at most one message per topic; what is counted is what is kept; an expired message is
+//! not handed out, and is removed when [`RetainOp::Expire`] comes.
+//!
+//! Deliberately absent: who asks, and the broker's own `$SYS` topics, which are of no use after a
+//! restart.
+//!
+//! Read next: [`RetainMachine`].
 
+mod machine;
 mod op;
+#[cfg(test)]
+mod tests;
 
+pub use machine::RetainMachine;
 pub use op::{RetainOp, RetainReply};

@@ -114,7 +114,7 @@ pub struct Claimed {
 /// Who is told what an operation brings about.
 pub trait SessionOutlet {
     /// A will is to be published; tell [`SessionOp::Fired`] when that is done. Told again by
-    /// [`super::session::SessionMachine::outstanding`] after a start.
+    /// [`super::SessionMachine::outstanding`] after a start.
     fn fire(&mut self, client: &str, epoch: u64, will: &StoredWill);
 
     /// A session has ended, and its inbox is to be removed; tell [`SessionOp::Gone`] when that is done.

@@ -1,0 +1,462 @@
+//! Clients whose CONNECT waits for the store: durable sessions, wills, and client identifiers that the
+//! store has a record of.
+//!
+//! A session is in the store's hands from the claim of its identifier to the answer of its inbox; its
+//! connection is not read meanwhile. CONNACK follows when both are recorded.
+//!
+//! Invariants: at most one connection of a client identifier joins or is connected in this node; a
+//! connection that goes away while it joins is disconnected in the store as well, when the answer comes.
+
+use std::sync::Arc;
+
+use mqtt_proto::{
+    Connect, LastWill, MessageBody, Packet, PacketId, ProtocolVersion, ReasonCode,
+    SubscriptionFilter,
+};
+use mqtt_session::{
+    ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, session_expiry,
+};
+use net::{ConnectionId, Key};
+use store::{Failure, Read};
+use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
+use store_state::session::{Claimed, SessionOp, SessionReply, StoredWill, WillAtClose};
+
+use super::pending::{Answer, Pending};
+use super::{ClientLoop, LoopIo};
+use crate::key::SessionKey;
+use crate::routes::{Routes, Wanted};
+
+/// Queued messages that a session is given beyond what it has taken out of its memory.
+pub(super) const CREDIT: u32 = 256;
+
+/// What the store knows a connected client by.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// Of this connection.
+    pub(super) epoch: u64,
+    /// `None`: the session ends with the connection; only the client identifier and the will are
+    /// recorded.
+    pub(super) inbox: Option<Inbox>,
+}
+
+/// A durable session's inbox.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) shard: u16,
+    /// Its number in the shard.
+    pub(super) number: u64,
+    /// The epoch that the session began with.
+    pub(super) incarnation: u64,
+    /// What is queued below this may have been sent before.
+    pub(super) sent: u64,
+    /// Messages that the shard may still give.
+    pub(super) credit: u32,
+    /// Publications that other shards than the session's own know of. `None` for a packet identifier:
+    /// all may.
+    pub(super) elsewhere: Vec<(PacketId, Option<Box<[u16]>>)>,
+}
+
+/// A CONNECT that waits.
+#[derive(Debug)]
+pub(super) struct Joining {
+    /// The packet.
+    frame: Box<[u8]>,
+    /// The server chose the client identifier.
+    assigned: bool,
+}
+
+impl Inbox {
+    /// Takes note of the shards that are asked to keep a publication of this client.
+    pub(super) fn remember(&mut self, packet_id: PacketId, shards: &[u16]) {
+        let others: Box<[u16]> = shards
+            .iter()
+            .copied()
+            .filter(|shard| *shard != self.shard)
+            .collect();
+        match self.elsewhere.iter_mut().find(|(id, _)| *id == packet_id) {
+            // It came before, and nobody knows where to.
+            Some((_, known)) => *known = None,
+            None if others.is_empty() => {}
+            None => self.elsewhere.push((packet_id, Some(others))),
+        }
+    }
+}
+
+impl Joining {
+    fn connect(&self) -> Option<Connect<'_>> {
+        match Packet::decode(&self.frame, ProtocolVersion::V5) {
+            Ok(Packet::Connect(connect)) => Some(connect),
+            _ => None,
+        }
+    }
+}
+
+impl ClientLoop {
+    /// Whether a CONNECT concerns the store.
+    pub(super) fn concerns_store(&self, connect: &Connect<'_>, client_id: &str) -> bool {
+        self.expiry(connect) != 0 || connect.will.is_some() || self.node.store().knows(client_id)
+    }
+
+    /// The session expiry interval that a client gets.
+    fn expiry(&self, connect: &Connect<'_>) -> u32 {
+        session_expiry(connect, &self.settings.policy)
+    }
+
+    /// Asks the store for a client's identifier. The client has its place in the loop from now on.
+    pub(super) fn join(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        frame: &[u8],
+        client_id: Box<str>,
+        assigned: bool,
+    ) {
+        let will = connect.will.as_ref().map(stored_will);
+        let op = SessionOp::Claim {
+            client: client_id.clone(),
+            node: self.node.store().node(),
+            node_incarnation: self.node.store().incarnation(),
+            clean_start: connect.clean_start,
+            expiry: self.expiry(connect),
+            will,
+        };
+        let now = Timestamp(io.now_ms());
+        // Stands in until the store has answered; nothing of it is ever sent.
+        let session = Session::open(
+            connect,
+            client_id.clone(),
+            assigned,
+            &self.settings.policy,
+            now,
+        );
+        let joining = Joining {
+            frame: frame.into(),
+            assigned,
+        };
+        let key = self.add_client(session, connection, Some(Box::new(joining)));
+        io.set_tag(connection, super::HAS_SESSION | key.to_bits());
+        let ticket = self.ask(Pending::Claim(key));
+        self.node.store().session(&client_id, ticket, op);
+    }
+
+    /// The connection of a client that joins is gone, or given up. Its place stays until the store has
+    /// answered. False: the client does not join.
+    pub(super) fn abandon(&mut self, io: &mut LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_some()) else {
+            return false;
+        };
+        if let Some(connection) = client.connection.take() {
+            Self::dismiss(io, connection, Vec::new());
+            self.node.count_disconnected();
+        }
+        true
+    }
+
+    pub(super) fn claim_answered(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let durable = client.session.session_expiry() != 0;
+        let here = client.connection.is_some();
+        let claimed = match answer {
+            Answer::Session(SessionReply::Claimed(claimed)) => claimed,
+            Answer::Failed(_) if here && !durable && !self.node.store().knows(&client_id) => {
+                // Only a will to record: it is kept in memory, like the rest of the session.
+                self.joined_transient(io, key, None);
+                return;
+            }
+            Answer::Failed(failure) => return self.refuse_joining(io, key, failure),
+            _ => return self.refuse_joining(io, key, Failure::Stopped),
+        };
+        let Claimed {
+            epoch,
+            resumed,
+            had_inbox,
+            ..
+        } = claimed;
+        if !here {
+            self.leave_unjoined(key, &client_id, epoch);
+            return;
+        }
+        if durable {
+            let op = InboxOp::Attach {
+                client: client_id.clone(),
+                epoch,
+                node: self.node.store().node(),
+                node_incarnation: self.node.store().incarnation(),
+                resume: resumed,
+            };
+            self.ask_inbox(&client_id, Pending::Attach { key, epoch }, op);
+        } else if had_inbox {
+            let op = InboxOp::Remove {
+                client: client_id.clone(),
+                epoch,
+            };
+            self.ask_inbox(&client_id, Pending::Discard { key, epoch }, op);
+        } else {
+            self.joined_transient(io, key, Some(epoch));
+        }
+    }
+
+    pub(super) fn discard_answered(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        answer: &Answer,
+    ) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        if client.connection.is_none() {
+            self.leave_unjoined(key, &client_id, epoch);
+        } else if let Answer::Failed(failure) = answer {
+            let failure = *failure;
+            self.disconnect_stored(&client_id, epoch, 0, false);
+            self.refuse_joining(io, key, failure);
+        } else {
+            self.joined_transient(io, key, Some(epoch));
+        }
+    }
+
+    pub(super) fn attach_answered(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        answer: Answer,
+    ) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let expiry = client.session.session_expiry();
+        match answer {
+            _ if client.connection.is_none() => {
+                self.leave_unjoined(key, &client_id, epoch);
+                let op = InboxOp::Detach {
+                    client: client_id.clone(),
+                    epoch,
+                    sent: 0,
+                };
+                self.tell_inbox(&client_id, op, 0);
+            }
+            Answer::Inbox(InboxReply::Attached(attached)) => {
+                self.joined_durable(io, key, epoch, *attached);
+            }
+            Answer::Failed(failure) => {
+                self.disconnect_stored(&client_id, epoch, expiry, false);
+                self.refuse_joining(io, key, failure);
+            }
+            // A later connection has the session, and this one was not told in time.
+            _ => {
+                self.refuse_joining(io, key, Failure::Stopped);
+            }
+        }
+    }
+
+    /// The store has recorded a client that is not there any more.
+    fn leave_unjoined(&mut self, key: Key, client_id: &str, epoch: u64) {
+        let expiry = self
+            .clients
+            .get(key)
+            .map_or(NEVER_EXPIRES, |client| client.session.session_expiry());
+        self.disconnect_stored(client_id, epoch, expiry, false);
+        self.forget_client(key);
+    }
+
+    /// Tells the session store that a connection is closed.
+    pub(super) fn disconnect_stored(
+        &self,
+        client_id: &str,
+        epoch: u64,
+        expiry: u32,
+        keep_will: bool,
+    ) {
+        let op = SessionOp::Disconnect {
+            client: client_id.into(),
+            epoch,
+            expiry,
+            will: if keep_will {
+                WillAtClose::Keep
+            } else {
+                WillAtClose::Discard
+            },
+        };
+        self.node
+            .store()
+            .session(client_id, store_state::Ticket::NONE, op);
+    }
+
+    /// The store cannot record a client: it is refused.
+    fn refuse_joining(&mut self, io: &mut LoopIo, key: Key, failure: Failure) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let version = client.session.version();
+        let connection = client.connection.take();
+        tracing::warn!(
+            client_id = client.session.client_id(),
+            ?failure,
+            "a client is refused: the store cannot record it"
+        );
+        self.forget_client(key);
+        if let Some(connection) = connection {
+            self.node.count_disconnected();
+            let reason = match failure {
+                Failure::Full => ReasonCode::QuotaExceeded,
+                Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
+            };
+            self.refuse(io, connection, Some((version, reason)));
+        }
+    }
+
+    /// A client whose session ends with its connection. `epoch`: what the store recorded it under.
+    fn joined_transient(&mut self, io: &mut LoopIo, key: Key, epoch: Option<u64>) {
+        let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(joining) = client.joining.take() else {
+            return;
+        };
+        let Some(connect) = joining.connect() else {
+            return;
+        };
+        let client_id = client.session.client_id().into();
+        client.session = Session::open(
+            &connect,
+            client_id,
+            joining.assigned,
+            &self.settings.policy,
+            now,
+        );
+        client.stored = epoch.map(|epoch| Box::new(Stored { epoch, inbox: None }));
+        self.has_joined(io, key);
+    }
+
+    /// A client with a durable session.
+    fn joined_durable(&mut self, io: &mut LoopIo, key: Key, epoch: u64, attached: Attached) {
+        let now = Timestamp(io.now_ms());
+        let session_key = self.session_key(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(joining) = client.joining.take() else {
+            return;
+        };
+        let Some(connect) = joining.connect() else {
+            return;
+        };
+        let Attached {
+            present,
+            inbox,
+            incarnation,
+            subscriptions,
+            received,
+            first,
+            sent,
+        } = attached;
+        let client_id = Box::<str>::from(client.session.client_id());
+        for stored in &subscriptions {
+            route_connection(&self.node.routes, session_key, stored);
+        }
+        client.gauge = self.node.routes.durable_gauge(&client_id);
+        if let Some(gauge) = &client.gauge {
+            gauge.set_home(Some(session_key));
+        }
+        let shard = self.node.store().inbox_shard(&client_id);
+        let restored = Restored {
+            subscriptions: subscriptions.into_iter().map(subscription).collect(),
+            received: received.clone(),
+        };
+        client.session = Session::open_durable(
+            &connect,
+            client_id,
+            joining.assigned,
+            present,
+            restored,
+            &self.settings.policy,
+            now,
+        );
+        let inbox = Inbox {
+            shard,
+            number: inbox,
+            incarnation,
+            sent,
+            credit: CREDIT,
+            elsewhere: received.into_iter().map(|id| (id, None)).collect(),
+        };
+        let open = Read::Open {
+            loop_index: self.index as u16,
+            home: key.to_bits(),
+            inbox: inbox.number,
+            epoch,
+            from: first,
+            credit: CREDIT,
+        };
+        client.stored = Some(Box::new(Stored {
+            epoch,
+            inbox: Some(inbox),
+        }));
+        self.node.store().read(shard, open);
+        self.has_joined(io, key);
+    }
+
+    /// CONNACK can go.
+    pub(super) fn has_joined(&mut self, io: &mut LoopIo, key: Key) {
+        let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
+            return;
+        };
+        self.stats.connects.add(1);
+        self.show_room(key);
+        self.arm_deadline(io, key);
+        io.touch(connection);
+        io.resume(connection);
+        if let Some(client) = self.clients.get(key) {
+            tracing::debug!(
+                client_id = client.session.client_id(),
+                peer = io.peer(connection).map(tracing::field::display),
+                "connected"
+            );
+        }
+    }
+}
+
+/// A subscription of a durable session, for what goes to its connection directly.
+pub(super) fn route_connection(routes: &Routes, session: SessionKey, stored: &StoredSubscription) {
+    if let Ok(filter) = SubscriptionFilter::parse(&stored.filter)
+        && filter.shared.is_none()
+    {
+        let wanted = Wanted::new(stored.options, Some(stored.id)).of_durable();
+        routes.subscribe(session, filter, wanted, Default::default);
+    }
+}
+
+/// A subscription as the session knows it.
+pub(super) fn subscription(stored: StoredSubscription) -> Subscription {
+    Subscription {
+        filter: stored.filter,
+        options: stored.options,
+        id: Some(stored.id).filter(|id| *id != 0),
+        group: None,
+    }
+}
+
+/// A will as the store keeps it.
+fn stored_will(will: &LastWill<'_>) -> StoredWill {
+    StoredWill {
+        message: Arc::new(ApplicationMessage {
+            body: MessageBody::from_will(will),
+            qos: will.qos,
+            retain: will.retain,
+            publisher: 0,
+            expires_at: None,
+        }),
+        message_expiry: will.properties.message_expiry_interval,
+        delay: will.properties.will_delay_interval.unwrap_or(0),
+    }
+}

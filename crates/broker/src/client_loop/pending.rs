@@ -1,0 +1,169 @@
+//! What a loop has asked the store and waits for.
+
+use std::sync::Arc;
+
+use mqtt_proto::{PacketId, ReasonCode};
+use mqtt_session::ApplicationMessage;
+use net::Key;
+use store::Failure;
+use store_state::Ticket;
+use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
+use store_state::retain::RetainReply;
+use store_state::session::SessionReply;
+
+use super::{ClientLoop, LoopIo};
+
+/// A question to the store, with what is needed to go on when the answer comes.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// A client that connects: the session store is asked for the identifier.
+    Claim(Key),
+    /// A client that connects: its inbox is asked for.
+    Attach { key: Key, epoch: u64 },
+    /// A client that connects without a durable session: the one that was there is removed.
+    Discard { key: Key, epoch: u64 },
+    /// A message on its way to those who keep it.
+    Publish(Box<Publication>),
+    /// A client's subscriptions.
+    Subscribe(Box<Subscribing>),
+    /// A client's unsubscriptions.
+    Unsubscribe {
+        key: Key,
+        packet_id: PacketId,
+        filters: Vec<Box<str>>,
+    },
+    /// A PUBREC of a client.
+    Receipt { key: Key, sequence: u64 },
+    /// A PUBREL of a client: so many shards are still to forget its publication.
+    Release {
+        key: Key,
+        packet_id: PacketId,
+        left: u16,
+    },
+    /// Retained messages for a durable session.
+    Replay(Key),
+    /// Retained messages that are on their way to the store: so many shards still have some.
+    Barrier { key: Key, left: u16 },
+    /// The inbox of a session that has ended.
+    Removal { client: Box<str>, epoch: u64 },
+    /// A message for a member of a shared group, and the publication that waits for it.
+    Member(Box<Item>, Option<Key>),
+}
+
+/// A message on its way to those who keep it.
+#[derive(Debug)]
+pub(super) struct Publication {
+    /// Whose acknowledgement waits.
+    pub(super) from: Awaiting,
+    /// Shards that have not answered.
+    pub(super) left: u16,
+    /// The worst of what was answered, or that nobody matched so far.
+    pub(super) reason: ReasonCode,
+    /// A shard could not store it.
+    pub(super) failed: bool,
+    pub(super) message: Arc<ApplicationMessage>,
+    pub(super) origin: Option<Origin>,
+}
+
+/// Whose acknowledgement waits for a publication.
+#[derive(Clone, Debug)]
+pub(super) enum Awaiting {
+    /// A client's.
+    Client(Key, PacketId),
+    /// The session store's: a will.
+    Will { client: Box<str>, epoch: u64 },
+}
+
+/// A SUBSCRIBE that waits for the store.
+#[derive(Debug)]
+pub(super) struct Subscribing {
+    pub(super) key: Key,
+    pub(super) packet_id: PacketId,
+    /// For each filter: its subscription, if it is admitted, or the reason code why not.
+    pub(super) filters: Vec<Result<StoredSubscription, ReasonCode>>,
+}
+
+/// Any answer.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Session(SessionReply),
+    Inbox(InboxReply),
+    Retain(RetainReply),
+    Passed,
+    Failed(Failure),
+}
+
+impl ClientLoop {
+    /// Remembers what is asked; the ticket goes with the question.
+    pub(super) fn ask(&mut self, pending: Pending) -> Ticket {
+        let token = self.pending.insert(pending).to_bits();
+        self.ticket(token)
+    }
+
+    pub(super) fn ticket(&self, token: u64) -> Ticket {
+        Ticket {
+            loop_number: self.index as u16 + 1,
+            token,
+        }
+    }
+
+    /// Asks the inbox shard of a client.
+    pub(super) fn ask_inbox(&mut self, client: &str, pending: Pending, op: InboxOp) {
+        let ticket = self.ask(pending);
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), ticket, op, client.len());
+    }
+
+    /// Tells the inbox shard of a client something that nobody waits for.
+    pub(super) fn tell_inbox(&self, client: &str, op: InboxOp, bytes: usize) {
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), Ticket::NONE, op, bytes);
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&mut self, io: &mut LoopIo, token: u64, answer: Answer) {
+        let id = Key::from_bits(token);
+        if let Some(Pending::Release { left, .. } | Pending::Barrier { left, .. }) =
+            self.pending.get_mut(id)
+            && *left > 1
+            && !matches!(answer, Answer::Failed(_))
+        {
+            *left -= 1;
+            return;
+        }
+        if let Some(Pending::Publish(_)) = self.pending.get(id) {
+            self.publication_answered(io, id, answer);
+            return;
+        }
+        let Some(pending) = self.pending.remove(id) else {
+            return;
+        };
+        match pending {
+            Pending::Claim(key) => self.claim_answered(io, key, answer),
+            Pending::Attach { key, epoch } => self.attach_answered(io, key, epoch, answer),
+            Pending::Discard { key, epoch } => self.discard_answered(io, key, epoch, &answer),
+            Pending::Subscribe(subscribing) => self.subscribe_answered(io, *subscribing, answer),
+            Pending::Unsubscribe {
+                key,
+                packet_id,
+                filters,
+            } => self.unsubscribe_answered(io, key, packet_id, &filters, answer),
+            Pending::Receipt { key, sequence } => self.receipt_answered(io, key, sequence, &answer),
+            Pending::Release { key, packet_id, .. } => {
+                self.release_answered(io, key, packet_id, &answer);
+            }
+            Pending::Replay(key) | Pending::Barrier { key, .. } => self.replay_goes_on(io, key),
+            Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
+            Pending::Member(item, publication) => {
+                if let Answer::Inbox(InboxReply::Stale) = answer {
+                    // Its session ended while the message was on its way: another member gets it.
+                    self.redispatch_stored(io, vec![*item], publication);
+                }
+                if let Some(publication) = publication {
+                    self.publication_answered(io, publication, answer);
+                }
+            }
+            Pending::Publish(_) => {}
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Sessions that the store keeps, while their clients are connected: what the store's events do to them,
+//! and what they tell the store.
+//!
+//! Invariants: an acknowledgement to a client follows the record of what it acknowledges; what a loop
+//! tells a shard about one session arrives in the order in which it was told.
+
+use std::sync::Arc;
+
+use mqtt_proto::{PacketId, ReasonCode};
+use mqtt_session::{ApplicationMessage, Delivery, StoredState, Timestamp};
+use net::Key;
+use store::{Event, Failure, Read};
+use store_state::Ticket;
+use store_state::inbox::{Done, InboxOp, InboxReply, Origin, Queued, publisher_hash};
+use store_state::session::{SessionOp, StoredWill};
+
+use super::joining::CREDIT;
+use super::pending::{Answer, Awaiting, Pending, Publication};
+use super::publish::Source;
+use super::{ClientLoop, LoopIo};
+use crate::drops::Reason;
+
+impl ClientLoop {
+    /// Events of the store.
+    pub(super) fn store_events(&mut self, io: &mut LoopIo, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Session { token, reply } => {
+                    self.answered(io, token, Answer::Session(reply));
+                }
+                Event::Inbox { token, reply } => self.answered(io, token, Answer::Inbox(reply)),
+                Event::Retain { token, reply } => self.answered(io, token, Answer::Retain(reply)),
+                Event::Failed { token, failure } => {
+                    self.answered(io, token, Answer::Failed(failure));
+                }
+                Event::Passed { token } => self.answered(io, token, Answer::Passed),
+                Event::Page { home, epoch, items } => {
+                    self.page(io, Key::from_bits(home), epoch, items);
+                }
+                Event::Fire {
+                    client,
+                    epoch,
+                    will,
+                } => self.fire(io, client, epoch, &will),
+                Event::Ended { client, epoch } => self.remove_inbox(client, epoch),
+                Event::LeftBehind { items, .. } => self.redispatch_stored(io, items, None),
+            }
+        }
+    }
+
+    /// Queued messages of a session.
+    fn page(&mut self, io: &mut LoopIo, key: Key, epoch: u64, items: Vec<(u64, Queued)>) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = client.stored.as_mut().filter(|s| s.epoch == epoch) else {
+            return;
+        };
+        let Some(inbox) = &mut stored.inbox else {
+            return;
+        };
+        inbox.credit = inbox.credit.saturating_sub(items.len() as u32);
+        for (sequence, queued) in items {
+            match queued {
+                Queued::Released => client.session.owe_pubrel(sequence),
+                Queued::Message(item) => {
+                    let state = if sequence < inbox.sent {
+                        StoredState::Sent
+                    } else {
+                        StoredState::New
+                    };
+                    let delivery = Delivery {
+                        message: item.message,
+                        qos: item.qos,
+                        retain: item.retain,
+                        subscription_ids: item.subscription_ids,
+                        group: None,
+                    };
+                    client.session.deliver_stored(delivery, sequence, state);
+                }
+            }
+        }
+        if let Some(connection) = client.connection {
+            io.touch(connection);
+        }
+        self.show_room(key);
+    }
+
+    /// Tells the store what a session is done with, and how much more it can take.
+    pub(super) fn settle(&mut self, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = &mut client.stored else {
+            return;
+        };
+        let epoch = stored.epoch;
+        let Some(inbox) = &mut stored.inbox else {
+            return;
+        };
+        let mut done = Vec::new();
+        client.session.take_acknowledged(&mut done);
+        let waiting = u32::try_from(client.session.queue_len()).unwrap_or(u32::MAX);
+        let held = inbox.credit.saturating_add(waiting);
+        if held <= CREDIT / 2 {
+            let more = CREDIT - held;
+            inbox.credit += more;
+            let read = Read::Credit {
+                inbox: inbox.number,
+                epoch,
+                more,
+            };
+            self.node.store().read(inbox.shard, read);
+        }
+        if done.is_empty() {
+            return;
+        }
+        let shard = inbox.shard;
+        let bytes = done.len() * size_of::<u64>();
+        let op = InboxOp::Acknowledge {
+            client: client.session.client_id().into(),
+            epoch,
+            sent: client.session.sent_sequence(),
+            done: Done(done),
+        };
+        self.node.store().inbox(shard, Ticket::NONE, op, bytes);
+    }
+
+    /// The connection of a client that the store knows is closed.
+    pub(super) fn detach_stored(&mut self, key: Key) {
+        self.settle(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = client.stored.take() else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let keep_will = client.session.has_will();
+        let mut expiry = 0;
+        if let Some(inbox) = stored.inbox {
+            expiry = client.session.session_expiry();
+            let sent = client.session.sent_sequence();
+            if let Some(gauge) = client.gauge.take() {
+                gauge.set_home(None);
+            }
+            let close = Read::Close {
+                inbox: inbox.number,
+                epoch: stored.epoch,
+            };
+            self.node.store().read(inbox.shard, close);
+            let op = InboxOp::Detach {
+                client: client_id.clone(),
+                epoch: stored.epoch,
+                sent,
+            };
+            self.node
+                .store()
+                .inbox(inbox.shard, Ticket::NONE, op, client_id.len());
+        }
+        self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
+    }
+
+    /// A shard has answered for a publication.
+    pub(super) fn publication_answered(&mut self, io: &mut LoopIo, id: Key, answer: Answer) {
+        if let Some(Pending::Publish(publication)) = self.pending.get_mut(id) {
+            publication.left -= 1;
+            match answer {
+                Answer::Inbox(InboxReply::Published { matched, refused }) => {
+                    publication.matched(matched > 0, refused > 0);
+                }
+                Answer::Retain(store_state::retain::RetainReply::Full) => {
+                    publication.matched(true, true);
+                }
+                Answer::Failed(Failure::Full) => {
+                    publication.matched(true, true);
+                    publication.failed = true;
+                }
+                Answer::Failed(_) => {
+                    publication.failed = true;
+                    publication.reason = ReasonCode::ImplementationSpecificError;
+                }
+                _ => publication.matched(false, false),
+            }
+        }
+        let finished = matches!(self.pending.get(id), Some(Pending::Publish(p)) if p.left == 0);
+        if finished && let Some(Pending::Publish(publication)) = self.pending.remove(id) {
+            self.publication_done(io, *publication);
+        }
+    }
+
+    /// All who must have a message have it, or one of them could not.
+    fn publication_done(&mut self, io: &mut LoopIo, publication: Publication) {
+        let Publication {
+            from,
+            reason,
+            failed,
+            message,
+            origin,
+            ..
+        } = publication;
+        if let Some(origin) = origin.filter(|o| o.packet_id != 0 && reason.is_error()) {
+            // [MQTT-4.3.3-9] the identifier is free for another message.
+            self.release_everywhere(&origin);
+        }
+        let full = reason == ReasonCode::QuotaExceeded;
+        match from {
+            Awaiting::Client(key, packet_id) => {
+                if failed || full {
+                    let why = if failed {
+                        Reason::StoreFailed
+                    } else {
+                        Reason::StoreRefused
+                    };
+                    self.drop_inbound(io, key, &message, why);
+                }
+                let Some(client) = self.clients.get_mut(key) else {
+                    return;
+                };
+                if failed && !client.session.version().is_v5() {
+                    // Before 5.0 an acknowledgement cannot say no: none is sent, and the client sends
+                    // the message again on its next connection.
+                    self.kick(io, key, reason);
+                    return;
+                }
+                client.session.complete_publish(packet_id, reason);
+                if let Some(connection) = client.connection {
+                    io.touch(connection);
+                }
+            }
+            Awaiting::Will { client, epoch } => {
+                if !failed {
+                    self.will_is_published(&client, epoch);
+                }
+            }
+        }
+    }
+
+    /// A will is published: the session store forgets it, and then all shards its origin.
+    fn will_is_published(&self, client: &str, epoch: u64) {
+        let op = SessionOp::Fired {
+            client: client.into(),
+            epoch,
+        };
+        self.node.store().session(client, Ticket::NONE, op);
+        self.release_everywhere(&origin_of_will(client, epoch));
+    }
+
+    fn release_everywhere(&self, origin: &Origin) {
+        let store = self.node.store();
+        for shard in 0..store.inbox_shards() {
+            let op = InboxOp::Release {
+                origin: origin.clone(),
+            };
+            store.inbox(shard, Ticket::NONE, op, origin.client.len());
+        }
+    }
+
+    /// A will is due.
+    fn fire(&mut self, io: &mut LoopIo, client: Box<str>, epoch: u64, will: &StoredWill) {
+        self.stats.wills.add(1);
+        let now = Timestamp(io.now_ms());
+        let message = Arc::new(ApplicationMessage {
+            expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
+            ..(*will.message).clone()
+        });
+        let source = Source {
+            hash: publisher_hash(&client),
+            origin: Some(origin_of_will(&client, epoch)),
+            awaiting: Some(Awaiting::Will {
+                client: client.clone(),
+                epoch,
+            }),
+            ..Source::default()
+        };
+        if self.distribute(io, &message, source).is_some() {
+            self.will_is_published(&client, epoch);
+        }
+    }
+
+    /// A session has ended.
+    fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
+        let op = InboxOp::Remove {
+            client: client.clone(),
+            epoch,
+        };
+        let pending = Pending::Removal {
+            client: client.clone(),
+            epoch,
+        };
+        self.ask_inbox(&client, pending, op);
+    }
+
+    pub(super) fn removal_answered(&mut self, client: Box<str>, epoch: u64, answer: &Answer) {
+        if let Answer::Failed(_) = answer {
+            // Told again at the next start.
+            return;
+        }
+        let store = self.node.store();
+        for shard in 0..store.inbox_shards() {
+            let op = InboxOp::Forget {
+                client: client.clone(),
+                incarnation: epoch,
+            };
+            store.inbox(shard, Ticket::NONE, op, client.len());
+        }
+        let op = SessionOp::Gone {
+            client: client.clone(),
+            epoch,
+        };
+        store.session(&client, Ticket::NONE, op);
+    }
+
+    /// A PUBREC of a client is to be recorded.
+    pub(super) fn record_receipt(&mut self, key: Key, sequence: u64) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(stored) = &client.stored else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let op = InboxOp::Receipt {
+            client: client_id.clone(),
+            epoch: stored.epoch,
+            sequence,
+        };
+        self.ask_inbox(&client_id, Pending::Receipt { key, sequence }, op);
+    }
+
+    pub(super) fn receipt_answered(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        sequence: u64,
+        answer: &Answer,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if matches!(answer, Answer::Failed(_)) {
+            // The client sends PUBREC again on its next connection.
+            self.kick(io, key, ReasonCode::QuotaExceeded);
+            return;
+        }
+        client.session.complete_receipt(sequence);
+        if let Some(connection) = client.connection {
+            io.touch(connection);
+        }
+    }
+
+    /// A PUBREL of a client: its publication is to be forgotten wherever it is known.
+    pub(super) fn record_release(&mut self, key: Key, packet_id: PacketId) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let Some(inbox) = client.stored.as_mut().and_then(|s| s.inbox.as_mut()) else {
+            return;
+        };
+        let origin = Origin {
+            client: client_id,
+            incarnation: inbox.incarnation,
+            packet_id: packet_id.get(),
+        };
+        let place = inbox.elsewhere.iter().position(|(id, _)| *id == packet_id);
+        let mut shards = vec![inbox.shard];
+        match place.map(|at| inbox.elsewhere.swap_remove(at).1) {
+            None => {}
+            Some(Some(others)) => shards.extend_from_slice(&others),
+            Some(None) => shards = (0..self.node.store().inbox_shards()).collect(),
+        }
+        let ticket = self.ask(Pending::Release {
+            key,
+            packet_id,
+            left: shards.len() as u16,
+        });
+        for shard in shards {
+            let op = InboxOp::Release {
+                origin: origin.clone(),
+            };
+            let bytes = origin.client.len();
+            self.node.store().inbox(shard, ticket, op, bytes);
+        }
+    }
+
+    pub(super) fn release_answered(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        packet_id: PacketId,
+        answer: &Answer,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if matches!(answer, Answer::Failed(_)) {
+            // The client sends PUBREL again on its next connection.
+            self.kick(io, key, ReasonCode::QuotaExceeded);
+            return;
+        }
+        client.session.complete_release(packet_id);
+        if let Some(connection) = client.connection {
+            io.touch(connection);
+        }
+    }
+}
+
+/// What makes a will happen once. No client identifier holds a NUL [MQTT-1.5.4-2], so that wills and
+/// what the client itself publishes do not meet.
+fn origin_of_will(client: &str, epoch: u64) -> Origin {
+    Origin {
+        client: format!("\0{epoch}/{client}").into(),
+        incarnation: epoch,
+        packet_id: 0,
+    }
+}
+
+impl Publication {
+    /// A shard has said whether anybody there matched, and whether anybody refused.
+    pub(super) fn matched(&mut self, matched: bool, refused: bool) {
+        if refused {
+            self.reason = ReasonCode::QuotaExceeded;
+        } else if matched && self.reason == ReasonCode::NoMatchingSubscribers {
+            self.reason = ReasonCode::Success;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the store tells the broker: events for loops, and changes of routes.
+
+use std::sync::{Arc, OnceLock};
+
+use mqtt_proto::SubscriptionFilter;
+use net::Remote;
+use store::{Event, Listener, ShardNumber};
+use store_state::Limits;
+use store_state::inbox::{InboxDrop, StoredSubscription};
+
+use crate::client_loop::{ClientLoop, Mail};
+use crate::drops::Reason;
+use crate::node::Node;
+use crate::routes::Wanted;
+
+/// The broker, as the store sees it.
+pub(crate) struct StoreListener {
+    node: Arc<Node>,
+    /// The loops start after the store.
+    loops: OnceLock<Remote<ClientLoop>>,
+}
+
+impl StoreListener {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self {
+            node,
+            loops: OnceLock::new(),
+        }
+    }
+
+    /// The loops have started.
+    pub(crate) fn connect(&self, loops: Remote<ClientLoop>) {
+        // A second time changes nothing.
+        let _ = self.loops.set(loops);
+    }
+}
+
+impl Listener for StoreListener {
+    fn mail(&self, loop_index: usize, events: Vec<Event>) {
+        self.loops.wait().send(loop_index, Mail::Store(events));
+    }
+
+    fn loops(&self) -> usize {
+        self.node.net.len()
+    }
+
+    fn filter(&self, shard: ShardNumber, filter: &str, any: bool, detached: bool) {
+        self.node.routes.set_shard(shard, filter, any, detached);
+    }
+
+    fn member(
+        &self,
+        _: ShardNumber,
+        client: &str,
+        filter: &str,
+        subscription: Option<&StoredSubscription>,
+    ) {
+        let Ok(filter) = SubscriptionFilter::parse(filter) else {
+            return;
+        };
+        match subscription {
+            Some(subscription) => {
+                let id = Some(subscription.id).filter(|id| *id != 0);
+                let wanted = Wanted::new(subscription.options, id);
+                self.node.routes.join_durable(client, filter, wanted);
+            }
+            None => self.node.routes.leave_durable(client, filter),
+        }
+    }
+
+    fn dropped(&self, drop: &InboxDrop<'_>) {
+        let message = &drop.message;
+        // One of the loops' lists; they are shown together.
+        if let Some(drops) = self.node.drops.first() {
+            drops.record(
+                self.node.clock.now_ms(),
+                drop.client,
+                message.body.topic(),
+                Reason::Session(drop.reason),
+                message.qos,
+                message.body.payload().len(),
+            );
+        }
+    }
+
+    fn failed(&self, what: &str) {
+        tracing::error!(
+            what,
+            "the store cannot go on; the broker ends so that nothing is acknowledged that is not kept"
+        );
+        // Not an orderly end: that would write to the disk that has failed.
+        std::process::exit(1);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.node.clock.now_ms()
+    }
+
+    fn limits(&self) -> Limits {
+        self.node.settings.read().store_limits
+    }
+}

@@ -1,0 +1,200 @@
+//! The log's files as raft-engine wants them, with faults handled as we want them.
+//!
+//! raft-engine panics when a sync fails. Here a failed sync is remembered and told to the engine as done:
+//! nothing is written, synced or deleted afterwards, and the log's thread asks [`Health::failure`] before
+//! it acknowledges anything. So a process that ends at a panic still ends in its own way.
+//!
+//! raft-engine starts a new file at each write that finds the disk full, when it recognizes that. Here
+//! it does not: the write fails and can be tried again.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+
+use crate::files::{File, Files};
+use crate::stats::Counters;
+
+/// Whether syncs were kept so far, and what was written.
+#[derive(Default)]
+pub(crate) struct Health {
+    failure: OnceLock<String>,
+    pub(crate) counters: Counters,
+}
+
+impl Health {
+    /// The first sync that failed. What was written since the one before it may be lost, and the kernel
+    /// may say of it that it was written: it is unknown for good.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.failure() {
+            Some(failure) => Err(io::Error::other(failure.to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All files of a log.
+pub(crate) struct Disk {
+    files: Arc<dyn Files>,
+    health: Arc<Health>,
+}
+
+impl Disk {
+    pub(crate) fn new(files: Arc<dyn Files>, health: Arc<Health>) -> Self {
+        Self { files, health }
+    }
+
+    fn opened(&self, file: Box<dyn File>) -> OpenFile {
+        OpenFile {
+            file,
+            health: self.health.clone(),
+        }
+    }
+}
+
+impl FileSystem for Disk {
+    type Handle = OpenFile;
+    type Reader = Cursor;
+    type Writer = Cursor;
+
+    fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<OpenFile> {
+        self.health.check()?;
+        Ok(self.opened(self.files.create(path.as_ref()).map_err(plain)?))
+    }
+
+    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<OpenFile> {
+        let writable = permission == Permission::ReadWrite;
+        Ok(self.opened(self.files.open(path.as_ref(), writable)?))
+    }
+
+    fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        // What replaces the file may not be on the disk.
+        self.health.check()?;
+        self.files.delete(path.as_ref())
+    }
+
+    fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
+        self.health.check()?;
+        self.files.rename(from.as_ref(), to.as_ref())
+    }
+
+    fn new_reader(&self, handle: Arc<OpenFile>) -> io::Result<Cursor> {
+        Ok(Cursor { handle, offset: 0 })
+    }
+
+    fn new_writer(&self, handle: Arc<OpenFile>) -> io::Result<Cursor> {
+        Ok(Cursor { handle, offset: 0 })
+    }
+}
+
+pub(crate) struct OpenFile {
+    file: Box<dyn File>,
+    health: Arc<Health>,
+}
+
+impl Handle for OpenFile {
+    fn truncate(&self, offset: usize) -> io::Result<()> {
+        self.health.check()?;
+        self.file.set_len(offset as u64)
+    }
+
+    fn file_size(&self) -> io::Result<usize> {
+        usize::try_from(self.file.size()?).map_err(io::Error::other)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.health.failure().is_some() {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        if let Err(error) = self.file.sync() {
+            tracing::error!(%error, "a sync of the log failed: nothing is acknowledged from here on");
+            // A second failure changes nothing.
+            drop(self.health.failure.set(format!("sync failed: {error}")));
+        }
+        self.health.counters.synced(begin.elapsed());
+        Ok(())
+    }
+}
+
+/// A place in a file.
+pub(crate) struct Cursor {
+    handle: Arc<OpenFile>,
+    offset: u64,
+}
+
+impl Read for Cursor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.handle.file.read_at(buffer, self.offset)?;
+        self.offset += len as u64;
+        Ok(len)
+    }
+}
+
+impl Write for Cursor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.handle.health.check()?;
+        let len = self
+            .handle
+            .file
+            .write_at(bytes, self.offset)
+            .map_err(plain)?;
+        self.handle.health.counters.wrote(len);
+        self.offset += len as u64;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Cursor {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::Current(by) => (self.offset, by),
+            SeekFrom::End(by) => (self.handle.file.size()?, by),
+        };
+        self.offset = base
+            .checked_add_signed(by)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.offset)
+    }
+}
+
+impl WriteExt for Cursor {
+    fn truncate(&mut self, offset: usize) -> io::Result<()> {
+        Handle::truncate(&*self.handle, offset)?;
+        self.offset = offset as u64;
+        Ok(())
+    }
+
+    fn allocate(&mut self, offset: usize, size: usize) -> io::Result<()> {
+        self.handle.health.check()?;
+        self.handle.file.allocate(offset as u64, size as u64)
+    }
+}
+
+/// The same error without the words by which raft-engine recognizes a full disk.
+fn plain(error: io::Error) -> io::Error {
+    if is_full(&error) {
+        io::Error::new(error.kind(), "the disk is full")
+    } else {
+        error
+    }
+}
+
+/// Whether an error goes away when space returns.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}

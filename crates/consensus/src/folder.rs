@@ -1,0 +1,120 @@
+//! The log's folder: whose it is, and in which version.
+//!
+//! `LOCK` is locked by the process that has the log open, `FORMAT` says the version, `entries` holds
+//! raft-engine's files.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::log::LogError;
+
+/// What `FORMAT` holds. Changed with every change that an older program could misread.
+const FORMAT: &str = "heraldmq log, version 1\n";
+
+/// What `FORMAT` holds in all versions, up to the number.
+const FORMAT_PREFIX: &str = "heraldmq log, version ";
+
+const LOCK_NAME: &str = "LOCK";
+const FORMAT_NAME: &str = "FORMAT";
+const NEW_FORMAT_NAME: &str = "FORMAT.new";
+
+/// A folder that is ours, for as long as this lives.
+pub(crate) struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Takes the folder; a new or empty one becomes a log's.
+    pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
+        let failed = |error| LogError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        fs::create_dir_all(path).map_err(failed)?;
+        let folder = Self {
+            path: path.to_owned(),
+            _lock: lock(path)?,
+        };
+        folder.check_format()?;
+        fs::create_dir_all(folder.entries()).map_err(failed)?;
+        sync_folder(path).map_err(failed)?;
+        Ok(folder)
+    }
+
+    /// Where the engine keeps its files.
+    pub(crate) fn entries(&self) -> PathBuf {
+        self.path.join("entries")
+    }
+
+    /// Makes the names of the engine's files durable; it does so itself for all but the first.
+    pub(crate) fn sync_entries(&self) -> io::Result<()> {
+        sync_folder(&self.entries())
+    }
+
+    fn check_format(&self) -> Result<(), LogError> {
+        let path = self.path.join(FORMAT_NAME);
+        match fs::read(&path) {
+            Ok(found) if found == FORMAT.as_bytes() => Ok(()),
+            Ok(found) => Err(self.other_format(&found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.claim(),
+            Err(error) => Err(LogError::Io { path, error }),
+        }
+    }
+
+    fn other_format(&self, found: &[u8]) -> LogError {
+        let found = String::from_utf8_lossy(found).trim_end().to_owned();
+        let path = self.path.clone();
+        if found.starts_with(FORMAT_PREFIX) {
+            LogError::Version { path, found }
+        } else {
+            LogError::Foreign { path }
+        }
+    }
+
+    /// Makes an empty folder ours. Written aside first, so that `FORMAT` is never half there.
+    fn claim(&self) -> Result<(), LogError> {
+        let failed = |error| LogError::Io {
+            path: self.path.clone(),
+            error,
+        };
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if name != LOCK_NAME && name != NEW_FORMAT_NAME {
+                return Err(LogError::Foreign {
+                    path: self.path.clone(),
+                });
+            }
+        }
+        self.write_format().map_err(failed)
+    }
+
+    fn write_format(&self) -> io::Result<()> {
+        let new = self.path.join(NEW_FORMAT_NAME);
+        let mut file = File::create(&new)?;
+        file.write_all(FORMAT.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(new, self.path.join(FORMAT_NAME))?;
+        sync_folder(&self.path)
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, LogError> {
+    let path = folder.join(LOCK_NAME);
+    let file = match File::create(&path) {
+        Ok(file) => file,
+        Err(error) => return Err(LogError::Io { path, error }),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LogError::Locked {
+            path: folder.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(LogError::Io { path, error }),
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,406 @@
+//! The log of one group, as openraft wants it.
+//!
+//! Invariant: an entry can be read as soon as it is queued: from the tail until it is written, from the
+//! tail or the files afterwards.
+//!
+//! A truncation changes memory only: the next entry overwrites what it cut off, and nobody is told of
+//! a truncation that a crash undoes.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use futures_util::Stream;
+use futures_util::stream;
+use openraft::storage::{IOFlushed, RaftLogStorage};
+use openraft::{LogState, OptionalSend, RaftLogReader};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::Command;
+use crate::bytes::{Reader, put_log_id, put_vote};
+use crate::record::{self, Record};
+use crate::tail::Tail;
+use crate::types::{Entry, LogId, Types, Vote};
+use crate::wal::{Append, Change, Request, Wal, key, unreadable};
+
+/// Entries taken from the tail, and bytes read from files, at a time.
+const CHUNK_ENTRIES: u64 = 256;
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The log of one group. A handle: clones are the same log.
+pub(crate) struct GroupLog<C: Command> {
+    group: u64,
+    wal: Arc<Wal>,
+    state: Arc<Mutex<State<C>>>,
+}
+
+struct State<C: Command> {
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    /// What of it was given to the log's thread.
+    committed_queued: Option<LogId>,
+    /// The last entry that was deleted from the front.
+    purged: Option<LogId>,
+    last: Option<LogId>,
+    tail: Tail<C>,
+    /// How often the log was truncated. Entries queued before a truncation that are written after it
+    /// say nothing of those that replaced them.
+    truncations: u64,
+}
+
+impl<C: Command> GroupLog<C> {
+    /// Takes up what the files hold. `tail_bytes` bounds the written entries kept in memory.
+    pub(crate) async fn open(group: u64, wal: Arc<Wal>, tail_bytes: usize) -> io::Result<Self> {
+        let vote = stored(&wal, group, key::VOTE, |bytes| bytes.vote())?;
+        let committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
+        let purged = stored(&wal, group, key::PURGED, |bytes| bytes.log_id())?;
+        let last = last_entry(&wal, group, purged)?;
+        let next = last.map_or(0, |id| id.index + 1);
+        let log = Self {
+            group,
+            wal,
+            state: Arc::new(Mutex::new(State {
+                vote,
+                committed,
+                committed_queued: committed,
+                purged,
+                last,
+                tail: Tail::new(next, tail_bytes),
+                truncations: 0,
+            })),
+        };
+        log.forget_purged().await?;
+        Ok(log)
+    }
+
+    /// The first index that is here, and the first that is not yet.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.first(), state.tail.next())
+    }
+
+    /// raft-engine may bring back, at a restart, entries that were purged long ago. If nothing but such
+    /// are there, the next entry would leave a hole, for which it panics.
+    async fn forget_purged(&self) -> io::Result<()> {
+        let Some((_, last)) = self.wal.span(self.group) else {
+            return Ok(());
+        };
+        let puts = {
+            let state = self.state.lock();
+            if last >= state.first() {
+                return Ok(());
+            }
+            let vote = state.vote.map(|vote| (key::VOTE, encoded_vote(&vote)));
+            let committed = state.committed.map(|id| (key::COMMITTED, encoded(&id)));
+            let purged = state.purged.map(|id| (key::PURGED, encoded(&id)));
+            [vote, committed, purged].into_iter().flatten().collect()
+        };
+        self.change(Change {
+            clean: true,
+            puts,
+            ..Change::default()
+        })
+        .await
+    }
+
+    /// Queues a change and waits until it is on the disk.
+    async fn change(&self, change: Change) -> io::Result<()> {
+        let (done, written) = oneshot::channel();
+        self.wal.push(Request::Change(Change {
+            group: self.group,
+            done: Some(done),
+            ..change
+        }));
+        written
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the log ended")))
+    }
+
+    /// Some of the entries from `begin` to before `end`, from the first on; none when there are none.
+    fn chunk(&self, begin: u64, end: u64) -> io::Result<Vec<Entry<C>>> {
+        let (begin, end) = {
+            let state = self.state.lock();
+            let begin = begin.max(state.first());
+            let end = end.min(state.tail.next());
+            if begin >= end {
+                return Ok(Vec::new());
+            }
+            if begin >= state.tail.first() {
+                return Ok(state.tail.entries(begin..end.min(begin + CHUNK_ENTRIES)));
+            }
+            (begin, end.min(state.tail.first()))
+        };
+        let records = self.wal.read(self.group, begin, end, CHUNK_BYTES)?;
+        let decoded = records.iter().zip(begin..).map(|(record, index)| {
+            let entry: Result<_, String> = record.decode();
+            entry.map_err(|why| unreadable(self.group, index, &why))
+        });
+        decoded.collect()
+    }
+}
+
+impl<C: Command> State<C> {
+    fn first(&self) -> u64 {
+        self.purged.map_or(0, |id| id.index + 1)
+    }
+}
+
+impl<C: Command> Clone for GroupLog<C> {
+    fn clone(&self) -> Self {
+        Self {
+            group: self.group,
+            wal: self.wal.clone(),
+            state: self.state.clone(),
+        }
+    }
+}
+
+impl<C: Command> RaftLogReader<Types<C>> for GroupLog<C> {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> io::Result<Vec<Entry<C>>> {
+        let (mut begin, end) = limits(&range);
+        let mut entries = Vec::new();
+        loop {
+            let chunk = self.chunk(begin, end)?;
+            let Some(last) = chunk.last() else {
+                return Ok(entries);
+            };
+            begin = last.log_id.index + 1;
+            entries.extend(chunk);
+        }
+    }
+
+    /// Reads as it goes, so that a long log is never in memory as a whole.
+    async fn entries_stream<R>(
+        &mut self,
+        range: R,
+    ) -> impl Stream<Item = io::Result<Entry<C>>> + OptionalSend
+    where
+        R: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        let (begin, end) = limits(&range);
+        let start = (self.clone(), begin, Vec::new().into_iter());
+        stream::try_unfold(start, move |(log, begin, mut chunk)| async move {
+            if chunk.len() == 0 {
+                chunk = log.chunk(begin, end)?.into_iter();
+            }
+            Ok(chunk.next().map(|entry: Entry<C>| {
+                let next = entry.log_id.index + 1;
+                (entry, (log, next, chunk))
+            }))
+        })
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
+        Ok(self.state.lock().vote)
+    }
+}
+
+impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<Types<C>>> {
+        let state = self.state.lock();
+        Ok(LogState {
+            last_purged_log_id: state.purged,
+            last_log_id: state.last,
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
+        self.change(Change {
+            puts: vec![(key::VOTE, encoded_vote(vote))],
+            ..Change::default()
+        })
+        .await?;
+        self.state.lock().vote = Some(*vote);
+        Ok(())
+    }
+
+    /// Is written with the entries that are appended next.
+    async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
+        self.state.lock().committed = committed;
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
+        Ok(self.state.lock().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, flushed: IOFlushed<Types<C>>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = Entry<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<Entry<C>> = entries.into_iter().collect();
+        let bytes = entries.iter().map(record::len_hint).sum();
+        self.wal.reserve(bytes).await?;
+        let mut state = self.state.lock();
+        for entry in &entries {
+            state.last = Some(entry.log_id);
+            state.tail.push(entry.clone());
+        }
+        let committed = (state.committed != state.committed_queued)
+            .then_some(state.committed)
+            .flatten();
+        state.committed_queued = state.committed;
+        let appended = Appended {
+            log: self.clone(),
+            entries,
+            bytes,
+            committed,
+            truncations: state.truncations,
+            flushed,
+        };
+        drop(state);
+        self.wal.push(Request::Append(Box::new(appended)));
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.truncations += 1;
+        state.last = state.last.min(last);
+        state.tail.truncate(last.map_or(0, |id| id.index + 1));
+        Ok(())
+    }
+
+    /// Does not wait: a crash that forgets it leaves more than is needed.
+    async fn purge(&mut self, upto: LogId) -> io::Result<()> {
+        let next = upto.index + 1;
+        let mut state = self.state.lock();
+        state.purged = Some(upto);
+        state.last = state.last.max(Some(upto));
+        state.tail.purge(next);
+        drop(state);
+        self.wal.push(Request::Change(Change {
+            group: self.group,
+            puts: vec![(key::PURGED, encoded(&upto))],
+            compact_to: Some(next),
+            ..Change::default()
+        }));
+        Ok(())
+    }
+}
+
+/// Entries on their way to the disk.
+struct Appended<C: Command> {
+    log: GroupLog<C>,
+    entries: Vec<Entry<C>>,
+    bytes: usize,
+    committed: Option<LogId>,
+    truncations: u64,
+    flushed: IOFlushed<Types<C>>,
+}
+
+impl<C: Command> Append for Appended<C> {
+    fn group(&self) -> u64 {
+        self.log.group
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.entries.iter().map(Record::encode).collect()
+    }
+
+    fn committed(&self) -> Option<Vec<u8>> {
+        self.committed.as_ref().map(encoded)
+    }
+
+    fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn complete(self: Box<Self>, outcome: io::Result<()>) {
+        if outcome.is_ok()
+            && let Some(last) = self.entries.last()
+        {
+            let mut state = self.log.state.lock();
+            if state.truncations == self.truncations {
+                state.tail.written(last.log_id.index + 1);
+            }
+        }
+        self.flushed.io_completed(outcome);
+    }
+}
+
+/// The last entry of a group: at least the one that was purged last.
+fn last_entry(wal: &Wal, group: u64, purged: Option<LogId>) -> io::Result<Option<LogId>> {
+    let Some((first, last)) = wal.span(group) else {
+        return Ok(purged);
+    };
+    let expected = purged.map_or(0, |id| id.index + 1);
+    if first > expected {
+        let why = format!("entries before {first} are missing");
+        return Err(unreadable(group, expected, &why));
+    }
+    if last < expected {
+        return Ok(purged);
+    }
+    let records = wal.read(group, last, last + 1, 0)?;
+    let last_id = records.first().and_then(Record::log_id);
+    last_id
+        .map(Some)
+        .ok_or_else(|| unreadable(group, last, "the last entry is too short"))
+}
+
+/// What is kept under a key of a group.
+fn stored<T>(
+    wal: &Wal,
+    group: u64,
+    key: &[u8],
+    read: impl Fn(&mut Reader<'_>) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let Some(bytes) = wal.get(group, key) else {
+        return Ok(None);
+    };
+    let value = read(&mut Reader(&bytes));
+    value.map(Some).ok_or_else(|| {
+        let name = String::from_utf8_lossy(key);
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("group {group}: its {name} position is damaged"),
+        )
+    })
+}
+
+fn encoded(id: &LogId) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_log_id(id, &mut out);
+    out
+}
+
+fn encoded_vote(vote: &Vote) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(vote, &mut out);
+    out
+}
+
+/// The first index of a range, and the first behind it.
+fn limits(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let begin = match range.start_bound() {
+        Bound::Included(begin) => *begin,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    (begin, end)
+}
+
+#[cfg(test)]
+mod tests;

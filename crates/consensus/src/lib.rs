@@ -1,0 +1,45 @@
+//! Replicated state machines of one node: Raft groups over one synced log.
+//!
+//! Purpose: a [`Group`] agrees on [`Command`]s and hands them, committed and in order, to a
+//! [`StateMachine`]. All groups of a node append to one [`Log`], whose single thread merges what they
+//! want to write into one synced write (group commit).
+//!
+//! Invariant: a proposal resolves, and a command is applied, only after it is on the disk of a majority.
+//! After a failed write or sync the log acknowledges nothing, ever again.
+//!
+//! Deliberately absent: what the commands mean; the tables that state machines keep (they say with a
+//! [`Mark`] how far those reach); a network, snapshots for it and more than one voter: those come with
+//! the cluster and need nothing changed here but `network.rs` and `machine.rs`.
+//!
+//! The libraries beneath, openraft and raft-engine, show in no signature. Where to read next:
+//! `group.rs`, then `group_log.rs` and `wal.rs`.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod command;
+mod disk;
+mod files;
+mod folder;
+mod group;
+mod group_log;
+mod log;
+mod machine;
+mod mark;
+mod network;
+mod record;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+mod stats;
+mod tail;
+mod tail_check;
+mod types;
+mod wal;
+
+pub use command::{Command, CorruptCommand, StateMachine};
+pub use files::{File, Files};
+pub use group::{Group, GroupOptions, Proposal, ProposeError, RecoveryError, StartError};
+pub use log::{Log, LogError, LogOptions};
+pub use mark::{CorruptMark, Mark};
+pub use stats::LogStats;
+pub use wal::Condition;

@@ -1,0 +1,242 @@
+//! The log of a node: one folder, one engine, one thread.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
+use tokio::sync::watch;
+
+use crate::disk::{Disk, Health};
+use crate::files::{Files, RealFiles};
+use crate::folder::Folder;
+use crate::stats::LogStats;
+use crate::tail_check;
+use crate::wal::{Condition, Wal, Writer};
+
+/// Where the log is and how large its parts become.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The log's own folder; created when there is none.
+    pub directory: PathBuf,
+    /// At about this many bytes a merged write is closed; what comes later goes into the next.
+    pub batch_bytes: usize,
+    /// What groups may have waiting together; beyond, they wait to append.
+    pub queue_bytes: usize,
+    /// Bytes of one log file.
+    pub file_bytes: u64,
+    /// Beyond this many bytes of files, those are deleted that hold nothing but purged entries.
+    pub disk_bytes: u64,
+    /// How often, at most, files are looked through for deletion.
+    pub purge_interval: Duration,
+}
+
+impl LogOptions {
+    /// The defaults: 1 MiB, 64 MiB, 64 MiB, 256 MiB, 10 s.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            batch_bytes: 1 << 20,
+            queue_bytes: 64 << 20,
+            file_bytes: 64 << 20,
+            disk_bytes: 256 << 20,
+            purge_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What all groups of a node append to. Dropping it ends its thread, when that has written what waits;
+/// groups that live on are refused.
+pub struct Log {
+    wal: Arc<Wal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Log {
+    /// Opens the log and cuts a torn tail. Blocks: every file's index is read.
+    pub fn open(options: &LogOptions) -> Result<Self, LogError> {
+        Self::open_with(options, Arc::new(RealFiles))
+    }
+
+    /// The same with other files than the operating system's.
+    pub fn open_with(options: &LogOptions, files: Arc<dyn Files>) -> Result<Self, LogError> {
+        let folder = Folder::open(&options.directory)?;
+        tail_check::check_newest_file(&*files, &folder.entries())?;
+        let health = Arc::new(Health::default());
+        let engine = open_engine(options, &folder.entries(), files, &health)?;
+        let failed = |error| LogError::Io {
+            path: folder.entries(),
+            error,
+        };
+        folder.sync_entries().map_err(failed)?;
+        if let Some(failure) = health.failure() {
+            return Err(failed(io::Error::other(failure.to_owned())));
+        }
+        let wal = Arc::new(Wal::new(engine, folder, health, options));
+        let writer = Writer::new(wal.clone(), options);
+        let thread = std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|error| LogError::Io {
+                path: options.directory.clone(),
+                error,
+            })?;
+        Ok(Self {
+            wal,
+            thread: Some(thread),
+        })
+    }
+
+    /// Counters and gauges.
+    pub fn stats(&self) -> LogStats {
+        self.wal.stats()
+    }
+
+    /// Whether it can be appended to, now and at each change.
+    pub fn watch(&self) -> watch::Receiver<Condition> {
+        self.wal.watch()
+    }
+
+    /// Groups that have something in the log.
+    pub fn group_ids(&self) -> Vec<u64> {
+        self.wal.group_ids()
+    }
+
+    /// Groups whose old entries kept files from being deleted when files were last looked through. They
+    /// should write a checkpoint.
+    pub fn overdue(&self) -> Vec<u64> {
+        self.wal.overdue()
+    }
+
+    pub(crate) fn wal(&self) -> &Arc<Wal> {
+        &self.wal
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.wal.close();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the log's thread panicked");
+        }
+    }
+}
+
+fn open_engine(
+    options: &LogOptions,
+    folder: &Path,
+    files: Arc<dyn Files>,
+    health: &Arc<Health>,
+) -> Result<Engine<Disk>, LogError> {
+    let directory = folder.to_str().ok_or_else(|| LogError::Io {
+        path: folder.to_owned(),
+        error: io::Error::other("the name is not UTF-8"),
+    })?;
+    let config = Config {
+        dir: directory.to_owned(),
+        recovery_mode: RecoveryMode::TolerateTailCorruption,
+        // Payloads are small or already compressed; the time is better spent elsewhere.
+        batch_compression_threshold: ReadableSize(0),
+        format_version: Version::V2,
+        target_file_size: ReadableSize(options.file_bytes),
+        purge_threshold: ReadableSize(options.disk_bytes.max(options.file_bytes)),
+        // A queue that drains gives its space back.
+        enable_log_recycle: false,
+        ..Config::default()
+    };
+    let disk = Arc::new(Disk::new(files.clone(), health.clone()));
+    Engine::open_with_file_system(config, disk).map_err(|error| refused(error, &*files, folder))
+}
+
+/// Why the engine does not open, with the place when it can be found.
+fn refused(error: raft_engine::Error, files: &dyn Files, folder: &Path) -> LogError {
+    match (error, tail_check::find_damage(files, folder)) {
+        (raft_engine::Error::Io(error), _) => LogError::Io {
+            path: folder.to_owned(),
+            error,
+        },
+        (_, Ok(Some((path, offset)))) => LogError::Damaged { path, offset },
+        (error, _) => LogError::Unreadable {
+            path: folder.to_owned(),
+            message: error.to_string(),
+        },
+    }
+}
+
+/// Why a log does not open.
+#[derive(Debug)]
+pub enum LogError {
+    /// The operating system refused something.
+    Io {
+        /// File or folder.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Another process has it open.
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There are files, and they are not those of a log.
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It was written in another version.
+    Version {
+        /// The folder.
+        path: PathBuf,
+        /// What its `FORMAT` says.
+        found: String,
+    },
+    /// A checksum in the middle of a file is wrong. No group can be started, since the entries of all
+    /// are mixed in a file.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the first broken batch begins, in bytes.
+        offset: u64,
+    },
+    /// The engine cannot read it.
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// What the engine said.
+        message: String,
+    },
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Locked { path } => {
+                write!(f, "{}: another process uses this log", path.display())
+            }
+            Self::Foreign { path } => write!(
+                f,
+                "{}: not empty, and not the folder of a log",
+                path.display()
+            ),
+            Self::Version { path, found } => write!(
+                f,
+                "{}: \"{found}\" was written by another version of HeraldMQ",
+                path.display()
+            ),
+            Self::Damaged { path, offset } => write!(
+                f,
+                "{}: damaged at byte {offset}: the checksum is wrong and whole entries follow",
+                path.display()
+            ),
+            Self::Unreadable { path, message } => write!(f, "{}: {message}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}

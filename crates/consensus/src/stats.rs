@@ -1,0 +1,78 @@
+//! What the log counts.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a log has done since it was opened, and what it has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogStats {
+    /// Synced writes, each with what all groups had to write by then.
+    pub batches: u64,
+    /// Entries in these.
+    pub entries: u64,
+    /// Bytes written to log files, whatever for.
+    pub written_bytes: u64,
+    /// Calls of `fdatasync`.
+    pub syncs: u64,
+    /// Time spent in them.
+    pub sync_time: Duration,
+    /// Entries that wait for the log's thread or are being written.
+    pub waiting_entries: u64,
+    /// Their bytes, about.
+    pub waiting_bytes: u64,
+    /// Bytes of all log files, in whole files.
+    pub disk_bytes: u64,
+}
+
+/// The counters behind [`LogStats`], but for what others know.
+#[derive(Default)]
+pub(crate) struct Counters {
+    batches: AtomicU64,
+    entries: AtomicU64,
+    written_bytes: AtomicU64,
+    syncs: AtomicU64,
+    sync_nanoseconds: AtomicU64,
+    waiting_entries: AtomicU64,
+    waiting_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.written_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn synced(&self, took: Duration) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.syncs.fetch_add(1, Relaxed);
+        self.sync_nanoseconds.fetch_add(nanoseconds, Relaxed);
+    }
+
+    pub(crate) fn queued(&self, entries: usize, bytes: usize) {
+        self.waiting_entries.fetch_add(entries as u64, Relaxed);
+        self.waiting_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Entries that were queued wait no more.
+    pub(crate) fn left(&self, entries: usize, bytes: usize) {
+        self.waiting_entries.fetch_sub(entries as u64, Relaxed);
+        self.waiting_bytes.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn committed(&self, entries: usize) {
+        self.batches.fetch_add(1, Relaxed);
+        self.entries.fetch_add(entries as u64, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> LogStats {
+        LogStats {
+            batches: self.batches.load(Relaxed),
+            entries: self.entries.load(Relaxed),
+            written_bytes: self.written_bytes.load(Relaxed),
+            syncs: self.syncs.load(Relaxed),
+            sync_time: Duration::from_nanos(self.sync_nanoseconds.load(Relaxed)),
+            waiting_entries: self.waiting_entries.load(Relaxed),
+            waiting_bytes: self.waiting_bytes.load(Relaxed),
+            disk_bytes: 0,
+        }
+    }
+}

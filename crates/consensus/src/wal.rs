@@ -1,0 +1,488 @@
+//! The log's queue and its thread: what all groups want to write becomes one synced write.
+//!
+//! Invariants: what one group queues is written in that order. At any time at most one write is not
+//! synced, on which `tail_check.rs` relies. A request is answered once, with success only after the
+//! sync. When the disk is full the write is tried again until there is room, and nothing overtakes it;
+//! after any other failure everything is refused.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use raft_engine::{Command, Engine, LogBatch};
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use crate::disk::{Disk, Health, is_full};
+use crate::folder::Folder;
+use crate::log::LogOptions;
+use crate::record::{Record, Records};
+use crate::stats::LogStats;
+
+/// How long a write waits for space at first; each time twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// And how long at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the log can be appended to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// It can.
+    Working,
+    /// The disk is full. What was proposed waits for space, and new proposals are refused.
+    Full,
+    /// A write or a sync failed. Nothing is acknowledged any more: the process should end, and start
+    /// again when the disk is in order.
+    Failed(Arc<str>),
+}
+
+/// Entries of one group that are to be written.
+pub(crate) trait Append: Send {
+    fn group(&self) -> u64;
+    /// Encodes them: once, or again when the write has to be repeated.
+    fn records(&self) -> Vec<Record>;
+    /// How far the group had agreed by then: written along, never for its own sake.
+    fn committed(&self) -> Option<Vec<u8>>;
+    fn entries(&self) -> usize;
+    fn bytes(&self) -> usize;
+    fn complete(self: Box<Self>, outcome: io::Result<()>);
+}
+
+/// Keys of what is kept beside the entries of a group.
+pub(crate) mod key {
+    pub(crate) const VOTE: &[u8] = b"vote";
+    pub(crate) const COMMITTED: &[u8] = b"committed";
+    pub(crate) const PURGED: &[u8] = b"purged";
+}
+
+/// A change of one group that is not an entry.
+#[derive(Default)]
+pub(crate) struct Change {
+    pub(crate) group: u64,
+    /// First forget the group.
+    pub(crate) clean: bool,
+    pub(crate) puts: Vec<(&'static [u8], Vec<u8>)>,
+    /// Forget the entries before this index.
+    pub(crate) compact_to: Option<u64>,
+    pub(crate) done: Option<oneshot::Sender<io::Result<()>>>,
+}
+
+pub(crate) enum Request {
+    Append(Box<dyn Append>),
+    Change(Change),
+}
+
+/// What groups and the log's thread share.
+pub(crate) struct Wal {
+    engine: Engine<Disk>,
+    // After the engine, so that the folder is unlocked when its files are closed.
+    _folder: Folder,
+    health: Arc<Health>,
+    /// raft-engine 0.4 reports entries as missing when it deletes files while they are read.
+    deletion: RwLock<()>,
+    overdue: Mutex<Vec<u64>>,
+    queue: Mutex<Queue>,
+    work: Condvar,
+    queue_bytes: usize,
+    room: Semaphore,
+    condition: watch::Sender<Condition>,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    closed: bool,
+}
+
+impl Wal {
+    pub(crate) fn new(
+        engine: Engine<Disk>,
+        folder: Folder,
+        health: Arc<Health>,
+        options: &LogOptions,
+    ) -> Self {
+        // A semaphore counts to u32::MAX per request; nobody queues 4 GB.
+        let queue_bytes = options.queue_bytes.clamp(1, u32::MAX as usize);
+        Self {
+            engine,
+            _folder: folder,
+            health,
+            deletion: RwLock::new(()),
+            overdue: Mutex::default(),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            queue_bytes,
+            room: Semaphore::new(queue_bytes),
+            condition: watch::Sender::new(Condition::Working),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> LogStats {
+        LogStats {
+            disk_bytes: self.engine.get_used_size() as u64,
+            ..self.health.counters.read()
+        }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Condition> {
+        self.condition.subscribe()
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.borrow().clone()
+    }
+
+    pub(crate) fn group_ids(&self) -> Vec<u64> {
+        self.engine.raft_groups()
+    }
+
+    pub(crate) fn overdue(&self) -> Vec<u64> {
+        self.overdue.lock().clone()
+    }
+
+    /// The indices of the first and the last entry of a group.
+    pub(crate) fn span(&self, group: u64) -> Option<(u64, u64)> {
+        let first = self.engine.first_index(group)?;
+        Some((first, self.engine.last_index(group)?))
+    }
+
+    pub(crate) fn get(&self, group: u64, key: &[u8]) -> Option<Vec<u8>> {
+        self.engine.get(group, key)
+    }
+
+    /// Written entries from `begin` to before `end`: at least one, then no more than `max_bytes`.
+    ///
+    /// In a thread of its own, since raft-engine keeps the last block that a thread has read, by file
+    /// number and offset, and takes it for that of any other log, or of this one opened again. Reading
+    /// is rare: at the start of a group, and for replicas that are far behind.
+    pub(crate) fn read(
+        &self,
+        group: u64,
+        begin: u64,
+        end: u64,
+        max_bytes: usize,
+    ) -> io::Result<Vec<Record>> {
+        std::thread::scope(|scope| {
+            let read = || self.read_here(group, begin, end, max_bytes);
+            let thread = std::thread::Builder::new().name("log-read".to_owned());
+            let outcome = thread.spawn_scoped(scope, read)?.join();
+            outcome.unwrap_or_else(|_| Err(unreadable(group, begin, "the engine panicked")))
+        })
+    }
+
+    fn read_here(
+        &self,
+        group: u64,
+        begin: u64,
+        end: u64,
+        max_bytes: usize,
+    ) -> io::Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let _undeleted = self.deletion.read();
+        self.engine
+            .fetch_entries_to::<Records>(group, begin, end, Some(max_bytes), &mut records)
+            .map_err(|error| unreadable(group, begin, &error.to_string()))?;
+        Ok(records)
+    }
+
+    /// Waits until there is room to queue this many bytes. [`Append::complete`] gives it back.
+    pub(crate) async fn reserve(&self, bytes: usize) -> io::Result<()> {
+        match self.room.acquire_many(self.permits(bytes)).await {
+            Ok(room) => {
+                room.forget();
+                Ok(())
+            }
+            Err(_) => Err(self.refusal()),
+        }
+    }
+
+    /// Queues a request. When the log is closed it is answered at once.
+    pub(crate) fn push(&self, request: Request) {
+        if let Request::Append(append) = &request {
+            let counters = &self.health.counters;
+            counters.queued(append.entries(), append.bytes());
+        }
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            drop(queue);
+            self.answer(request, Err(self.refusal()));
+            return;
+        }
+        queue.requests.push_back(request);
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    /// Refuses what comes from now on.
+    pub(crate) fn close(&self) {
+        self.queue.lock().closed = true;
+        self.room.close();
+        self.work.notify_one();
+    }
+
+    fn permits(&self, bytes: usize) -> u32 {
+        bytes.min(self.queue_bytes) as u32
+    }
+
+    fn answer(&self, request: Request, outcome: io::Result<()>) {
+        match request {
+            Request::Append(append) => {
+                self.health.counters.left(append.entries(), append.bytes());
+                self.room.add_permits(self.permits(append.bytes()) as usize);
+                append.complete(outcome);
+            }
+            Request::Change(change) => {
+                if let Some(done) = change.done {
+                    // Who asked may be gone.
+                    drop(done.send(outcome));
+                }
+            }
+        }
+    }
+
+    /// What requests hear after a failure or after the end.
+    fn refusal(&self) -> io::Error {
+        match self.condition() {
+            Condition::Failed(why) => io::Error::other(format!("the log failed: {why}")),
+            Condition::Working | Condition::Full => io::Error::other("the log is closed"),
+        }
+    }
+
+    fn fail(&self, why: &str) {
+        tracing::error!(why, "the log failed and acknowledges nothing from here on");
+        self.condition.send_replace(Condition::Failed(why.into()));
+        self.close();
+    }
+
+    fn set(&self, condition: Condition) {
+        self.condition.send_if_modified(|current| {
+            let changes = *current != condition;
+            if changes {
+                *current = condition;
+            }
+            changes
+        });
+    }
+}
+
+/// The log's thread.
+pub(crate) struct Writer {
+    wal: Arc<Wal>,
+    batch: LogBatch,
+    batch_bytes: usize,
+    purge_interval: Duration,
+    /// When files are looked through for deletion: entries were purged since the last time.
+    purge_at: Option<Instant>,
+}
+
+impl Writer {
+    pub(crate) fn new(wal: Arc<Wal>, options: &LogOptions) -> Self {
+        Self {
+            wal,
+            batch: LogBatch::default(),
+            batch_bytes: options.batch_bytes,
+            purge_interval: options.purge_interval,
+            purge_at: None,
+        }
+    }
+
+    /// Until the log is closed and all is answered.
+    pub(crate) fn run(mut self) {
+        while let Some(requests) = self.next() {
+            if !requests.is_empty() {
+                self.serve(requests);
+            }
+            if self.purge_at.is_some_and(|due| due <= Instant::now()) {
+                self.delete_files();
+            }
+        }
+    }
+
+    /// Waits for the requests of the next write: none when it is time to delete files.
+    fn next(&self) -> Option<Vec<Request>> {
+        let mut queue = self.wal.queue.lock();
+        while queue.requests.is_empty() {
+            if queue.closed {
+                return None;
+            }
+            match self.purge_at {
+                None => self.wal.work.wait(&mut queue),
+                Some(due) => {
+                    if self.wal.work.wait_until(&mut queue, due).timed_out() {
+                        return Some(Vec::new());
+                    }
+                }
+            }
+        }
+        Some(take(&mut queue, self.batch_bytes))
+    }
+
+    fn serve(&mut self, requests: Vec<Request>) {
+        match self.write(&requests) {
+            Ok(()) => {
+                let entries = requests.iter().map(Request::entries).sum();
+                self.wal.health.counters.committed(entries);
+                self.plan_deletion(&requests);
+                for request in requests {
+                    self.wal.answer(request, Ok(()));
+                }
+            }
+            Err(error) => {
+                if !is_full(&error) {
+                    self.wal.fail(&error.to_string());
+                }
+                self.refuse(requests);
+            }
+        }
+    }
+
+    /// Answers these and all that wait: the log is closed.
+    fn refuse(&self, requests: Vec<Request>) {
+        let waiting = std::mem::take(&mut self.wal.queue.lock().requests);
+        for request in requests.into_iter().chain(waiting) {
+            self.wal.answer(request, Err(self.wal.refusal()));
+        }
+    }
+
+    /// Writes and syncs; while the disk is full, again and again until the log is closed.
+    fn write(&mut self, requests: &[Request]) -> io::Result<()> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.write_once(requests) {
+                Ok(()) => {
+                    self.wal.set(Condition::Working);
+                    return Ok(());
+                }
+                Err(error) if is_full(&error) => {
+                    self.wal.set(Condition::Full);
+                    if self.closed_within(pause) {
+                        return Err(error);
+                    }
+                    pause = LONGEST_PAUSE.min(pause * 2);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn closed_within(&self, pause: Duration) -> bool {
+        let end = Instant::now() + pause;
+        let mut queue = self.wal.queue.lock();
+        while !queue.closed && !self.wal.work.wait_until(&mut queue, end).timed_out() {}
+        queue.closed
+    }
+
+    fn write_once(&mut self, requests: &[Request]) -> io::Result<()> {
+        let mut batch = std::mem::take(&mut self.batch);
+        for request in requests {
+            request.add_to(&mut batch).map_err(to_io)?;
+        }
+        // The engine panics where it does not know how to go on. The log then ends like after any
+        // failure; a batch that was not written is of no use any more.
+        let engine = AssertUnwindSafe(&self.wal.engine);
+        let mut unwritten = AssertUnwindSafe(&mut batch);
+        catch_unwind(move || engine.write(&mut unwritten, true))
+            .map_err(|_| io::Error::other("the engine panicked"))?
+            .map_err(to_io)?;
+        if let Some(failure) = self.wal.health.failure() {
+            return Err(io::Error::other(failure.to_owned()));
+        }
+        self.batch = batch;
+        Ok(())
+    }
+
+    fn plan_deletion(&mut self, requests: &[Request]) {
+        if self.purge_at.is_none() && requests.iter().any(Request::frees) {
+            self.purge_at = Some(Instant::now() + self.purge_interval);
+        }
+    }
+
+    fn delete_files(&mut self) {
+        self.purge_at = None;
+        let deleted = {
+            let _reads_wait = self.wal.deletion.write();
+            self.wal.engine.purge_expired_files()
+        };
+        match deleted {
+            Ok(overdue) => *self.wal.overdue.lock() = overdue,
+            // Nothing is lost but space; the next purge tries again.
+            Err(error) => tracing::warn!(%error, "log files could not be deleted"),
+        }
+        if let Some(failure) = self.wal.health.failure() {
+            self.wal.fail(failure);
+            self.refuse(Vec::new());
+        }
+    }
+}
+
+impl Request {
+    fn entries(&self) -> usize {
+        match self {
+            Self::Append(append) => append.entries(),
+            Self::Change(_) => 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Append(append) => append.bytes(),
+            Self::Change(_) => 0,
+        }
+    }
+
+    fn frees(&self) -> bool {
+        matches!(self, Self::Change(change) if change.compact_to.is_some())
+    }
+
+    fn add_to(&self, batch: &mut LogBatch) -> raft_engine::Result<()> {
+        match self {
+            Self::Append(append) => {
+                let group = append.group();
+                batch.add_entries::<Records>(group, &append.records())?;
+                if let Some(committed) = append.committed() {
+                    batch.put(group, key::COMMITTED.to_vec(), committed)?;
+                }
+            }
+            Self::Change(change) => {
+                if change.clean {
+                    batch.add_command(change.group, Command::Clean);
+                }
+                for (key, value) in &change.puts {
+                    batch.put(change.group, key.to_vec(), value.clone())?;
+                }
+                if let Some(index) = change.compact_to {
+                    batch.add_command(change.group, Command::Compact { index });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take(queue: &mut MutexGuard<'_, Queue>, max_bytes: usize) -> Vec<Request> {
+    let mut bytes = 0;
+    let mut requests = Vec::new();
+    while bytes < max_bytes
+        && let Some(request) = queue.requests.pop_front()
+    {
+        bytes += request.bytes();
+        requests.push(request);
+    }
+    requests
+}
+
+/// What a group says when an entry of its cannot be read.
+pub(crate) fn unreadable(group: u64, index: u64, why: &str) -> io::Error {
+    let message = format!("group {group}: its log is damaged at or after entry {index}: {why}");
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+fn to_io(error: raft_engine::Error) -> io::Error {
+    match error {
+        raft_engine::Error::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}

@@ -1,0 +1,215 @@
+//! A state machine that keeps what it is given, and a node to run it in.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use consensus::simulation::SimulatedDisk;
+use consensus::{
+    Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark, StartError,
+    StateMachine,
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// Nothing here takes that long; a test that hangs fails instead.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A number, and bytes that make it as large as one likes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Note(pub(crate) Arc<(u64, Vec<u8>)>);
+
+impl Note {
+    pub(crate) fn new(number: u64, size: usize) -> Self {
+        Self(Arc::new((number, vec![number as u8; size])))
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.0.0
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "note {}", self.number())
+    }
+}
+
+impl Command for Note {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number().to_le_bytes());
+        out.extend_from_slice(&self.0.1);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
+        let (number, rest) = bytes
+            .split_first_chunk()
+            .ok_or_else(|| CorruptCommand("too short".to_owned()))?;
+        let note = (u64::from_le_bytes(*number), rest.to_vec());
+        Ok(Self(Arc::new(note)))
+    }
+
+    fn encoded_len_hint(&self) -> usize {
+        8 + self.0.1.len()
+    }
+}
+
+/// What a ledger has seen.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Pages {
+    pub(crate) notes: Vec<Note>,
+    pub(crate) last_index: Option<u64>,
+    pub(crate) flushes: u64,
+    /// With all notes at that moment: what tables would hold.
+    pub(crate) checkpoint: Option<(Mark, usize)>,
+    flushed: Mark,
+}
+
+impl Pages {
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.notes.iter().map(Note::number).collect()
+    }
+}
+
+/// A state machine whose pages others can read. Clones are the same ledger.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Pages>>);
+
+impl Ledger {
+    pub(crate) fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is left of it after a crash: the last checkpoint.
+    pub(crate) fn after_crash(&self) -> Self {
+        let checkpoint = self.pages().checkpoint.clone();
+        let notes = match &checkpoint {
+            Some((_, count)) => self.pages().notes[..*count].to_vec(),
+            None => Vec::new(),
+        };
+        let last_index = checkpoint.as_ref().and_then(|(mark, _)| mark.index());
+        Self(Arc::new(Mutex::new(Pages {
+            notes,
+            last_index,
+            checkpoint,
+            ..Pages::default()
+        })))
+    }
+
+    /// Writes a checkpoint, as tables would, and says how far it reaches.
+    pub(crate) fn checkpoint(&self) -> Mark {
+        let mut pages = self.pages();
+        let bytes = pages.flushed.encode();
+        let mark = Mark::decode(&bytes).expect("it was just encoded");
+        pages.checkpoint = Some((mark.clone(), pages.notes.len()));
+        mark
+    }
+}
+
+impl Ledger {
+    /// What the last checkpoint reaches.
+    pub(crate) fn durable_mark(&self) -> Mark {
+        self.durable().expect("there was a checkpoint")
+    }
+}
+
+impl StateMachine<Note> for Ledger {
+    fn durable(&self) -> Option<Mark> {
+        let checkpoint = &self.pages().checkpoint;
+        checkpoint.as_ref().map(|(mark, _)| mark.clone())
+    }
+
+    fn apply(&mut self, index: u64, note: &Note) {
+        let mut pages = self.pages();
+        assert!(pages.last_index < Some(index), "{index} was applied before");
+        pages.last_index = Some(index);
+        pages.notes.push(note.clone());
+    }
+
+    fn flush(&mut self, applied: &Mark) {
+        let mut pages = self.pages();
+        assert!(applied.index() >= pages.last_index);
+        pages.flushed = applied.clone();
+        pages.flushes += 1;
+    }
+}
+
+/// A folder that is removed in the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            "herald-consensus-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        // In memory where there is such a place: folders are synced for real, several times a test.
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() {
+            memory.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let path = parent.join(name);
+        std::fs::create_dir(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn options(&self) -> LogOptions {
+        LogOptions::new(&self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left is the operating system's to clean.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().build().expect("a runtime")
+}
+
+pub(crate) fn open(options: &LogOptions, disk: &SimulatedDisk) -> Result<Log, LogError> {
+    Log::open_with(options, Arc::new(disk.clone()))
+}
+
+/// Starts group 1 on node 1 and waits until it serves.
+pub(crate) async fn start(log: &Log, ledger: &Ledger) -> Group<Note> {
+    let group = try_start(1, log, ledger).await.expect("the group starts");
+    group.recovered().await.expect("it recovers");
+    group
+}
+
+pub(crate) async fn try_start(
+    id: u64,
+    log: &Log,
+    ledger: &Ledger,
+) -> Result<Group<Note>, StartError> {
+    Group::start(id, 1, log, ledger.clone(), &GroupOptions::default()).await
+}
+
+/// Proposes these numbers together and waits for all.
+pub(crate) async fn write(
+    group: &Group<Note>,
+    numbers: impl IntoIterator<Item = u64>,
+    size: usize,
+) {
+    let mut proposals = Vec::new();
+    for number in numbers {
+        let proposed = group.propose(Note::new(number, size)).await;
+        proposals.push(proposed.expect("it is taken"));
+    }
+    for proposal in proposals {
+        proposal.await.expect("it is applied");
+    }
+}

@@ -1,0 +1,105 @@
+//! What a group does with proposals when nothing goes wrong.
+
+use std::sync::Arc;
+
+use consensus::simulation::SimulatedDisk;
+use consensus::{Group, GroupOptions, Log};
+
+use crate::ledger::{Ledger, Note, Scratch, open, runtime, start, try_start, write};
+
+#[test]
+fn are_applied_in_order_and_flushed_in_batches() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        assert!(group.is_leader());
+        let before = ledger.pages().flushes;
+        write(&group, 0..1_000, 16).await;
+        assert!(ledger.pages().numbers().into_iter().eq(0..1_000));
+        let flushes = ledger.pages().flushes - before;
+        assert!((1..500).contains(&flushes), "{flushes} flushes");
+        assert_eq!(group.applied_mark().index(), ledger.pages().last_index);
+        group.shutdown().await;
+    });
+    let stats = log.stats();
+    assert!(stats.entries >= 1_000 && stats.batches < 500, "{stats:?}");
+    assert!(stats.written_bytes > 1_000 * 16 && stats.syncs >= stats.batches);
+    assert_eq!((stats.waiting_entries, stats.waiting_bytes), (0, 0));
+}
+
+#[test]
+fn what_was_proposed_here_is_applied_without_being_decoded() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        let note = Note::new(7, 32);
+        let proposed = group.propose(note.clone()).await.expect("it is taken");
+        proposed.await.expect("it is applied");
+        assert!(Arc::ptr_eq(&ledger.pages().notes[0].0, &note.0));
+        group.shutdown().await;
+    });
+}
+
+#[test]
+fn a_restart_applies_everything_again_though_little_stays_in_memory() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let options = GroupOptions {
+            tail_bytes: 1_000,
+            in_flight_bytes: 5_000,
+            ..GroupOptions::default()
+        };
+        let started = Group::start(1, 1, &log, ledger.clone(), &options).await;
+        let group = started.expect("the group starts");
+        group.recovered().await.expect("it leads");
+        write(&group, 0..2_000, 100).await;
+        group.shutdown().await;
+    });
+    drop(log);
+
+    let log = Log::open(&scratch.options()).expect("the log opens again");
+    assert_eq!(log.group_ids(), [1]);
+    let again = Ledger::default();
+    runtime().block_on(async {
+        let group = start(&log, &again).await;
+        assert_eq!(again.pages().notes, ledger.pages().notes);
+        write(&group, 2_000..2_010, 100).await;
+        group.shutdown().await;
+    });
+    assert!(again.pages().numbers().into_iter().eq(0..2_010));
+}
+
+#[test]
+fn groups_share_synced_writes() {
+    let (scratch, disk) = (Scratch::new(), SimulatedDisk::new());
+    let log = open(&scratch.options(), &disk).expect("the log opens");
+    runtime().block_on(async {
+        let ledgers: Vec<Ledger> = (0..8).map(|_| Ledger::default()).collect();
+        let mut groups = Vec::new();
+        for (id, ledger) in (1..).zip(&ledgers) {
+            groups.push(try_start(id, &log, ledger).await.expect("it starts"));
+        }
+        for group in &groups {
+            group.recovered().await.expect("it recovers");
+        }
+        let before = log.stats();
+        let mut proposals = Vec::new();
+        for number in 0..100 {
+            for group in &groups {
+                let proposed = group.propose(Note::new(number, 16)).await;
+                proposals.push(proposed.expect("it is taken"));
+            }
+        }
+        for proposal in proposals {
+            proposal.await.expect("it is applied");
+        }
+        for ledger in &ledgers {
+            assert!(ledger.pages().numbers().into_iter().eq(0..100));
+        }
+        let batches = log.stats().batches - before.batches;
+        assert!(batches < 400, "800 commands took {batches} syncs");
+    });
+}

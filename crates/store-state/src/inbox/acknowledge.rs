@@ -1,0 +1,50 @@
+//! What clients are done with.
+
+use super::InboxReply;
+use super::machine::InboxMachine;
+use crate::{Table, TableError};
+
+impl InboxMachine {
+    pub(super) fn acknowledge(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        sent: u64,
+        done: &[u64],
+        table: &dyn Table,
+    ) -> Result<InboxReply, TableError> {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
+            return Ok(InboxReply::Stale);
+        };
+        self.stock.touch(inbox);
+        inbox.queue.mark_sent(sent);
+        for &sequence in done {
+            if !inbox.queue.take(sequence, &mut self.stock, table)? {
+                inbox.queue.complete(sequence);
+            }
+        }
+        Ok(InboxReply::Done)
+    }
+
+    /// From now on PUBREL is owed instead of the message.
+    pub(super) fn receipt(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        sequence: u64,
+        table: &dyn Table,
+    ) -> Result<InboxReply, TableError> {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
+            return Ok(InboxReply::Stale);
+        };
+        if inbox.queue.is_released(sequence) {
+            return Ok(InboxReply::Done);
+        }
+        if !inbox.queue.take(sequence, &mut self.stock, table)? {
+            return Ok(InboxReply::Stale);
+        }
+        self.stock.touch(inbox);
+        inbox.queue.release(sequence);
+        Ok(InboxReply::Done)
+    }
+}

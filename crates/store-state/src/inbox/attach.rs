@@ -1,0 +1,212 @@
+//! Connections come and go; sessions begin and end.
+
+use mqtt_session::DropReason;
+
+use super::inbox::{Inbox, is_shared};
+use super::machine::{Context, InboxMachine};
+use super::{Attached, InboxDrop, InboxOutlet, InboxReply};
+use crate::TableError;
+
+impl InboxMachine {
+    pub(super) fn attach(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        place: (u64, u64),
+        resume: bool,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let mut found = self.inboxes.number_of(client);
+        if found.is_some() && self.inboxes.current(client, epoch).is_none() {
+            return Ok(InboxReply::Stale);
+        }
+        if let Some(number) = found.filter(|_| !resume) {
+            self.discard(number, context)?;
+            found = None;
+        }
+        let number = found.unwrap_or_else(|| self.begin(client, epoch));
+        // A connection of a process that is known to be gone is none.
+        let place = Some(place).filter(|&place| self.runs(place));
+        if let Some(inbox) = self.inboxes.get_mut(number) {
+            inbox.epoch = epoch;
+        }
+        self.set_attached(number, place, context.outlet);
+        self.attached_reply(number, found.is_some(), context)
+    }
+
+    fn attached_reply(
+        &mut self,
+        number: u64,
+        present: bool,
+        context: &Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let Some(inbox) = self.inboxes.get_mut(number) else {
+            return Ok(InboxReply::Stale);
+        };
+        Ok(InboxReply::Attached(Box::new(Attached {
+            present,
+            inbox: number,
+            incarnation: inbox.incarnation,
+            subscriptions: inbox.subscriptions.clone(),
+            received: self.origins.received(&inbox.client, inbox.incarnation),
+            first: inbox.queue.lowest(&self.stock, context.table)?,
+            sent: inbox.queue.sent() + 1,
+        })))
+    }
+
+    /// A session begins: an empty inbox. What the client published in earlier ones is forgotten.
+    fn begin(&mut self, client: &str, epoch: u64) -> u64 {
+        let number = self.next_inbox;
+        self.next_inbox += 1;
+        self.origins.begin(client, epoch);
+        let stored = self.stock.revive(client);
+        self.inboxes
+            .insert(Inbox::new(client, number, epoch, stored));
+        number
+    }
+
+    /// Whether a process of a node, by its incarnation, is the latest one known.
+    pub(super) fn runs(&self, (node, incarnation): (u64, u64)) -> bool {
+        self.nodes
+            .get(&node)
+            .is_none_or(|&latest| incarnation >= latest)
+    }
+
+    pub(super) fn detach(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        sent: u64,
+        outlet: &mut dyn InboxOutlet,
+    ) -> InboxReply {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
+            return InboxReply::Stale;
+        };
+        inbox.queue.mark_sent(sent);
+        let number = inbox.number;
+        self.set_attached(number, None, outlet);
+        InboxReply::Done
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let Some(number) = self
+            .inboxes
+            .current(client, epoch)
+            .map(|inbox| inbox.number)
+        else {
+            return Ok(InboxReply::Stale);
+        };
+        self.discard(number, context)?;
+        Ok(InboxReply::Done)
+    }
+
+    /// One pass over all inboxes. None of their rows is written for this: when they are loaded, the
+    /// nodes' incarnations say the same.
+    pub(super) fn node_up(&mut self, node: u64, incarnation: u64, outlet: &mut dyn InboxOutlet) {
+        let latest = self.nodes.entry(node).or_default();
+        if incarnation <= *latest {
+            return;
+        }
+        *latest = incarnation;
+        let is_gone = |&(of, started): &(u64, u64)| of == node && started < incarnation;
+        let mut gone: Vec<u64> = self
+            .inboxes
+            .iter()
+            .filter(|inbox| inbox.attached.as_ref().is_some_and(is_gone))
+            .map(|inbox| inbox.number)
+            .collect();
+        gone.sort_unstable();
+        for number in gone {
+            self.show_attached(number, None, outlet);
+        }
+    }
+
+    fn set_attached(
+        &mut self,
+        number: u64,
+        place: Option<(u64, u64)>,
+        outlet: &mut dyn InboxOutlet,
+    ) {
+        if let Some(inbox) = self.inboxes.get_mut(number) {
+            self.stock.touch(inbox);
+        }
+        self.show_attached(number, place, outlet);
+    }
+
+    /// Sets where an inbox is attached, and tells of filters whose answers change.
+    fn show_attached(
+        &mut self,
+        number: u64,
+        place: Option<(u64, u64)>,
+        outlet: &mut dyn InboxOutlet,
+    ) {
+        let Some(inbox) = self.inboxes.get_mut(number) else {
+            return;
+        };
+        inbox.queue.rest();
+        let before = std::mem::replace(&mut inbox.attached, place);
+        match (before.is_some(), place.is_some()) {
+            (false, true) => {
+                self.attached += 1;
+                for filter in inbox.own_filters() {
+                    self.filters.attach(filter, outlet);
+                }
+            }
+            (true, false) => {
+                self.attached -= 1;
+                for filter in inbox.own_filters() {
+                    self.filters.detach(filter, outlet);
+                }
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// Ends a session with all it has.
+    fn discard(&mut self, number: u64, context: &mut Context<'_>) -> Result<(), TableError> {
+        let Some(inbox) = self.inboxes.remove(number) else {
+            return Ok(());
+        };
+        self.attached -= usize::from(inbox.is_attached());
+        self.unroute(&inbox, context.outlet);
+        self.stock.end(&inbox);
+        let Inbox { client, queue, .. } = *inbox;
+        let sent = queue.sent();
+        let mut left_behind = Vec::new();
+        queue.drain(&mut self.stock, context.table, |sequence, item| {
+            // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.
+            let is_bound = item.qos == mqtt_proto::QoS::ExactlyOnce && sequence <= sent;
+            if item.group.is_some() && !is_bound {
+                left_behind.push(item);
+            } else {
+                context.outlet.dropped(InboxDrop {
+                    client: &client,
+                    message: &item.message,
+                    reason: DropReason::SessionEnded,
+                });
+            }
+        })?;
+        if !left_behind.is_empty() {
+            context.outlet.left_behind(&client, left_behind);
+        }
+        Ok(())
+    }
+
+    /// Takes back the subscriptions of a session that ends.
+    fn unroute(&mut self, inbox: &Inbox, outlet: &mut dyn InboxOutlet) {
+        for subscription in &inbox.subscriptions {
+            let filter = &*subscription.filter;
+            if is_shared(filter) {
+                outlet.member(&inbox.client, filter, None);
+            } else {
+                self.matching.unsubscribe(inbox.number, filter);
+                self.filters.remove(filter, !inbox.is_attached(), outlet);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The machine in the tables.
+
+use std::collections::BTreeMap;
+
+use super::filters::Filters;
+use super::inbox::{Inbox, is_shared};
+use super::inboxes::Inboxes;
+use super::machine::InboxMachine;
+use super::matching::Matching;
+use super::origins::Origins;
+use super::stock::Stock;
+use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS};
+use crate::{Changes, LoadError, SlotRange, Table, row};
+
+impl InboxMachine {
+    fn new(range: SlotRange) -> Self {
+        Self {
+            range,
+            nodes: BTreeMap::new(),
+            next_inbox: 1,
+            next_body: 1,
+            inboxes: Inboxes::default(),
+            matching: Matching::new(),
+            filters: Filters::default(),
+            origins: Origins::default(),
+            stock: Stock::default(),
+            attached: 0,
+            recorded: Vec::new(),
+        }
+    }
+
+    /// Reads everything but queues and bodies.
+    pub(super) fn from_tables(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
+        let mut machine = Self::new(range);
+        let Some(value) = table.get(MACHINE)? else {
+            return row::each(table, INBOX, range, |_, _| {
+                Err(row::damaged(
+                    MACHINE,
+                    "it is missing, and there are inboxes",
+                ))
+            })
+            .map(|()| machine);
+        };
+        let own: MachineRow = row::decode(MACHINE, &value)?;
+        if own.range != range {
+            let what = format!("it is of {:?}, not of {range:?}", own.range);
+            return Err(row::damaged(MACHINE, &what));
+        }
+        machine.nodes = own.nodes.into_iter().collect();
+        machine.next_inbox = own.next_inbox;
+        machine.next_body = own.next_body;
+        machine.recorded = value;
+        row::each(table, INBOX, range, |key, value| {
+            machine.load_inbox(row::name(key)?, row::decode(key, value)?);
+            Ok(())
+        })?;
+        row::each(table, ORIGINS, SlotRange::ALL, |key, value| {
+            let entries = row::decode(key, value)?;
+            machine.origins.load(row::name(key)?, entries);
+            Ok(())
+        })?;
+        Ok(machine)
+    }
+
+    fn load_inbox(&mut self, client: &str, row: InboxRow) {
+        let mut inbox = Inbox::load(client, row);
+        inbox.attached = inbox.attached.filter(|&place| self.runs(place));
+        self.attached += usize::from(inbox.is_attached());
+        self.stock.load(&inbox.queue);
+        for subscription in &inbox.subscriptions {
+            if !is_shared(&subscription.filter) {
+                self.matching.subscribe(inbox.number, subscription);
+                self.filters
+                    .load(&subscription.filter, !inbox.is_attached());
+            }
+        }
+        self.inboxes.insert(inbox);
+    }
+
+    pub(super) fn collect_changes(&mut self, changes: &mut Changes) {
+        self.stock.collect(&mut self.inboxes, changes);
+        self.origins.collect(changes);
+        let own = row::encode(&MachineRow {
+            next_inbox: self.next_inbox,
+            next_body: self.next_body,
+            nodes: self.nodes.iter().map(|(&node, &of)| (node, of)).collect(),
+            range: self.range,
+        });
+        if own != self.recorded {
+            changes.put(MACHINE.to_vec(), own.clone());
+            self.recorded = own;
+        }
+    }
+}

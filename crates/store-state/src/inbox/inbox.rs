@@ -1,0 +1,102 @@
+//! One inbox: whose it is, who is attached, its subscriptions and its queue.
+
+use mqtt_proto::SubscriptionFilter;
+
+use super::StoredSubscription;
+use super::queue::Queue;
+use super::tables::{INBOX, InboxRow};
+use crate::{Changes, row, slot_of};
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) client: Box<str>,
+    pub(super) number: u64,
+    /// The epoch that the session began with.
+    pub(super) incarnation: u64,
+    /// The highest epoch that was attached.
+    pub(super) epoch: u64,
+    /// The node that the client is connected to, and its incarnation.
+    pub(super) attached: Option<(u64, u64)>,
+    /// Sorted by filter.
+    pub(super) subscriptions: Vec<StoredSubscription>,
+    pub(super) queue: Queue,
+    /// Its row is to be written.
+    pub(super) changed: bool,
+    /// Its row is in the tables, or is being written.
+    pub(super) stored: bool,
+}
+
+impl Inbox {
+    pub(super) fn new(client: &str, number: u64, epoch: u64, stored: bool) -> Self {
+        Self {
+            client: client.into(),
+            number,
+            incarnation: epoch,
+            epoch,
+            attached: None,
+            subscriptions: Vec::new(),
+            queue: Queue::new(slot_of(client), number),
+            changed: false,
+            stored,
+        }
+    }
+
+    pub(super) fn load(client: &str, mut row: InboxRow) -> Self {
+        Self {
+            client: client.into(),
+            number: row.number,
+            incarnation: row.incarnation,
+            epoch: row.epoch,
+            attached: row.attached,
+            queue: Queue::load(slot_of(client), &mut row),
+            subscriptions: row.subscriptions,
+            changed: false,
+            stored: true,
+        }
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// Where a filter stands among the subscriptions, or would.
+    pub(super) fn find(&self, filter: &str) -> Result<usize, usize> {
+        self.subscriptions
+            .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
+    }
+
+    /// Filters of the subscriptions that are not shared.
+    pub(super) fn own_filters(&self) -> impl Iterator<Item = &str> {
+        self.subscriptions
+            .iter()
+            .map(|subscription| &*subscription.filter)
+            .filter(|filter| !is_shared(filter))
+    }
+
+    /// Hands out the inbox's row and those of its queue.
+    pub(super) fn collect(&mut self, changes: &mut Changes) {
+        let row = InboxRow {
+            number: self.number,
+            incarnation: self.incarnation,
+            epoch: self.epoch,
+            attached: self.attached,
+            subscriptions: &self.subscriptions[..],
+            next: self.queue.next(),
+            head: self.queue.head(),
+            alive: self.queue.len(),
+            bytes: self.queue.bytes(),
+            sent: self.queue.sent(),
+            released: self.queue.released(),
+        };
+        changes.put(row::key(INBOX, &self.client), row::encode(&row));
+        self.queue.collect(changes);
+        self.changed = false;
+        self.stored = true;
+    }
+}
+
+/// Whether a filter, as a client writes it, is of a shared subscription.
+pub(super) fn is_shared(filter: &str) -> bool {
+    filter.starts_with('$')
+        && SubscriptionFilter::parse(filter).is_ok_and(|filter| filter.shared.is_some())
+}

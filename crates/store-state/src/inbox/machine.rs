@@ -1,0 +1,255 @@
+//! The inbox machine: its parts, and which operation goes where.
+
+use std::collections::BTreeMap;
+
+use mqtt_session::Timestamp;
+
+use super::filters::Filters;
+use super::inbox::is_shared;
+use super::inboxes::Inboxes;
+use super::matching::Matching;
+use super::origins::Origins;
+use super::stock::Stock;
+use super::{InboxOp, InboxOutlet, InboxReply, Queued};
+use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Table, TableError, slot_of};
+
+/// The inboxes of one shard.
+///
+/// A message that finds one session here is stored with that session's queue; one that finds several is
+/// stored once, and their queues refer to it.
+#[derive(Debug)]
+pub struct InboxMachine {
+    pub(super) range: SlotRange,
+    /// Each node's incarnation.
+    pub(super) nodes: BTreeMap<u64, u64>,
+    /// The number of the next inbox. None is used again.
+    pub(super) next_inbox: u64,
+    /// The number of the next body, from 1. None is used again.
+    pub(super) next_body: u64,
+    pub(super) inboxes: Inboxes,
+    pub(super) matching: Matching,
+    pub(super) filters: Filters,
+    pub(super) origins: Origins,
+    pub(super) stock: Stock,
+    /// Inboxes that are attached.
+    pub(super) attached: usize,
+    /// The machine's own row as it was last handed out.
+    pub(super) recorded: Vec<u8>,
+}
+
+/// What an operation is carried out with, beside the machine.
+pub(super) struct Context<'a> {
+    pub(super) now: Timestamp,
+    pub(super) limits: &'a Limits,
+    pub(super) table: &'a dyn Table,
+    pub(super) outlet: &'a mut dyn InboxOutlet,
+}
+
+/// What a shard holds, for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InboxCounts {
+    /// Inboxes.
+    pub inboxes: usize,
+    /// Those whose clients are connected.
+    pub attached: usize,
+    /// Messages queued; one that several sessions have counts in each.
+    pub messages: u64,
+    /// Their accounted bytes.
+    pub bytes: u64,
+}
+
+impl Machine for InboxMachine {
+    type Op = InboxOp;
+    type Reply = InboxReply;
+    type Outlet = dyn InboxOutlet;
+
+    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
+        Self::from_tables(range, table)
+    }
+
+    fn slot(op: &InboxOp) -> Option<u16> {
+        match op {
+            InboxOp::Attach { client, .. }
+            | InboxOp::Detach { client, .. }
+            | InboxOp::Remove { client, .. }
+            | InboxOp::Subscribe { client, .. }
+            | InboxOp::Unsubscribe { client, .. }
+            | InboxOp::Deliver { client, .. }
+            | InboxOp::Acknowledge { client, .. }
+            | InboxOp::Receipt { client, .. } => Some(slot_of(client)),
+            InboxOp::NodeUp { .. }
+            | InboxOp::Publish { .. }
+            | InboxOp::Release { .. }
+            | InboxOp::Forget { .. } => None,
+        }
+    }
+
+    fn apply(
+        &mut self,
+        header: &Header,
+        op: &InboxOp,
+        table: &dyn Table,
+        outlet: &mut Self::Outlet,
+    ) -> Result<InboxReply, TableError> {
+        let mut context = Context {
+            now: Timestamp(header.now_ms),
+            limits: &header.limits,
+            table,
+            outlet,
+        };
+        self.carry_out(op, &mut context)
+    }
+
+    fn unsaved_bytes(&self) -> usize {
+        self.stock.unsaved_bytes() + self.origins.unsaved_bytes()
+    }
+
+    fn collect(&mut self, changes: &mut Changes) {
+        self.collect_changes(changes);
+    }
+
+    fn saved(&mut self) {
+        self.stock.saved(&mut self.inboxes);
+    }
+}
+
+impl InboxMachine {
+    fn carry_out(
+        &mut self,
+        op: &InboxOp,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        match op {
+            InboxOp::NodeUp { node, incarnation } => {
+                self.node_up(*node, *incarnation, context.outlet);
+            }
+            InboxOp::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+            } => {
+                let place = (*node, *node_incarnation);
+                return self.attach(client, *epoch, place, *resume, context);
+            }
+            InboxOp::Detach {
+                client,
+                epoch,
+                sent,
+            } => return Ok(self.detach(client, *epoch, *sent, context.outlet)),
+            InboxOp::Remove { client, epoch } => return self.remove(client, *epoch, context),
+            InboxOp::Subscribe {
+                client,
+                epoch,
+                subscriptions,
+            } => return Ok(self.subscribe(client, *epoch, subscriptions, context.outlet)),
+            InboxOp::Unsubscribe {
+                client,
+                epoch,
+                filters,
+            } => return Ok(self.unsubscribe(client, *epoch, filters, context.outlet)),
+            InboxOp::Publish {
+                message,
+                publisher,
+                origin,
+            } => return self.publish(message, *publisher, origin.as_ref(), context),
+            InboxOp::Deliver {
+                client,
+                items,
+                origin,
+            } => return self.deliver(client, items, origin.as_ref(), context),
+            InboxOp::Acknowledge {
+                client,
+                epoch,
+                sent,
+                done,
+            } => return self.acknowledge(client, *epoch, *sent, &done.0, context.table),
+            InboxOp::Receipt {
+                client,
+                epoch,
+                sequence,
+            } => return self.receipt(client, *epoch, *sequence, context.table),
+            InboxOp::Release { origin } => self.origins.release(origin),
+            InboxOp::Forget {
+                client,
+                incarnation,
+            } => self.origins.forget(client, *incarnation),
+        }
+        Ok(InboxReply::Done)
+    }
+
+    /// A page of an inbox's queue, appended to `out` in ascending order of sequences: from `from` on,
+    /// until it has `max_items`, or `max_bytes` (accounted; the last message may exceed them). Returns
+    /// the sequence to ask for next: `from` itself if there is no such inbox. Whoever reads is no part
+    /// of what replicas agree on.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub fn page(
+        &mut self,
+        inbox: u64,
+        from: u64,
+        max_items: usize,
+        max_bytes: usize,
+        table: &dyn Table,
+        out: &mut Vec<(u64, Queued)>,
+    ) -> Result<u64, TableError> {
+        let Some(inbox) = self.inboxes.get_mut(inbox) else {
+            return Ok(from);
+        };
+        let limits = (max_items, max_bytes);
+        let attached = inbox.is_attached();
+        inbox
+            .queue
+            .page(from, limits, attached, &self.stock, table, out)
+    }
+
+    /// Messages queued in an inbox, in flight ones included, released ones not; 0 if there is none.
+    pub fn queue_len(&self, inbox: u64) -> u32 {
+        self.inboxes.get(inbox).map_or(0, |inbox| inbox.queue.len())
+    }
+
+    /// The next sequence that an inbox will give; `None`: there is no such inbox.
+    pub fn next_sequence(&self, inbox: u64) -> Option<u64> {
+        self.inboxes.get(inbox).map(|inbox| inbox.queue.next())
+    }
+
+    /// The lowest sequence that an inbox has queued or released, or the next one to be given. `None`:
+    /// there is no such inbox.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub fn first(&mut self, inbox: u64, table: &dyn Table) -> Result<Option<u64>, TableError> {
+        match self.inboxes.get_mut(inbox) {
+            Some(inbox) => inbox.queue.lowest(&self.stock, table).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What the shard holds.
+    pub fn counts(&self) -> InboxCounts {
+        InboxCounts {
+            inboxes: self.inboxes.len(),
+            attached: self.attached,
+            messages: self.stock.messages,
+            bytes: self.stock.bytes,
+        }
+    }
+
+    /// Tells of all filters, as [`InboxOutlet::filter`] would have; in no order.
+    pub fn for_each_filter(&self, outlet: &mut dyn InboxOutlet) {
+        self.filters.tell(outlet);
+    }
+
+    /// Tells of all members of shared groups, as [`InboxOutlet::member`] would have; in no order.
+    pub fn for_each_member(&self, outlet: &mut dyn InboxOutlet) {
+        for inbox in self.inboxes.iter() {
+            for subscription in &inbox.subscriptions {
+                if is_shared(&subscription.filter) {
+                    outlet.member(&inbox.client, &subscription.filter, Some(subscription));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Messages come in.
+
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::{ApplicationMessage, DropReason, Qos0Inbox, QueueFull};
+
+use super::inbox::Inbox;
+use super::machine::{Context, InboxMachine};
+use super::matching::Target;
+use super::origins::{MATCHING, part_for};
+use super::queue::accounted;
+use super::stock::Stock;
+use super::{InboxDrop, InboxReply, Item, Origin};
+use crate::TableError;
+
+/// What became of a message for one session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Queued,
+    Dropped,
+    Refused,
+}
+
+/// What became of a message for all sessions of the shard.
+#[derive(Default)]
+struct Tally {
+    matched: u32,
+    refused: u32,
+    queued: u32,
+    /// The inbox that queued it last.
+    last: u64,
+}
+
+impl Tally {
+    fn count(&mut self, inbox: u64, outcome: Outcome) {
+        match outcome {
+            Outcome::Queued => {
+                self.queued += 1;
+                self.last = inbox;
+            }
+            Outcome::Refused => self.refused += 1,
+            Outcome::Dropped => {}
+        }
+    }
+
+    const fn reply(&self) -> InboxReply {
+        InboxReply::Published {
+            matched: self.matched,
+            refused: self.refused,
+        }
+    }
+}
+
+/// The answer to a publication that came before.
+const AGAIN: InboxReply = InboxReply::Published {
+    matched: 1,
+    refused: 0,
+};
+
+impl InboxMachine {
+    pub(super) fn publish(
+        &mut self,
+        message: &Arc<ApplicationMessage>,
+        publisher: u64,
+        origin: Option<&Origin>,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        if origin.is_some_and(|origin| self.origins.knows(origin, MATCHING)) {
+            return Ok(AGAIN);
+        }
+        let tally = self.publish_once(message, publisher, context)?;
+        if let Some(origin) = origin.filter(|origin| happens_once(origin, message.qos))
+            && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some())
+        {
+            self.origins.remember(origin, MATCHING);
+        }
+        Ok(tally.reply())
+    }
+
+    fn publish_once(
+        &mut self,
+        message: &Arc<ApplicationMessage>,
+        publisher: u64,
+        context: &mut Context<'_>,
+    ) -> Result<Tally, TableError> {
+        let targets = self.matching.find(message.body.topic_bytes());
+        let body = if targets.len() > 1 { self.next_body } else { 0 };
+        let mut tally = Tally::default();
+        for target in &*targets {
+            let Some(inbox) = self.inboxes.get_mut(target.inbox) else {
+                continue;
+            };
+            if !target.wants(publisher, &inbox.client) {
+                continue;
+            }
+            tally.matched += 1;
+            let item = item_for(target, message);
+            if item.qos == QoS::AtMostOnce {
+                match (context.limits.qos0, inbox.is_attached()) {
+                    (Qos0Inbox::Always, _) | (Qos0Inbox::Offline, false) => {}
+                    // Its node delivers the message directly.
+                    (Qos0Inbox::Offline | Qos0Inbox::Never, true) => continue,
+                    (Qos0Inbox::Never, false) => {
+                        drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
+                        continue;
+                    }
+                }
+            }
+            let outcome = enqueue(inbox, item, body, &mut self.stock, context)?;
+            tally.count(target.inbox, outcome);
+        }
+        if body != 0 {
+            self.settle_body(message, &tally);
+        }
+        Ok(tally)
+    }
+
+    /// Makes the body that queues refer to, if more than one does.
+    fn settle_body(&mut self, message: &Arc<ApplicationMessage>, tally: &Tally) {
+        if tally.queued > 1 {
+            self.stock.add_body(self.next_body, message, tally.queued);
+            self.next_body += 1;
+        } else if tally.queued == 1
+            && let Some(inbox) = self.inboxes.get_mut(tally.last)
+        {
+            inbox.queue.unshare_last(&mut self.stock);
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        client: &str,
+        items: &[Item],
+        origin: Option<&Origin>,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let group = items.first().and_then(|item| item.group.as_deref());
+        let part = part_for(group.unwrap_or(client));
+        if origin.is_some_and(|origin| self.origins.knows(origin, part)) {
+            return Ok(AGAIN);
+        }
+        let Some(inbox) = self.inboxes.of_client(client) else {
+            return Ok(InboxReply::Stale);
+        };
+        let mut tally = Tally {
+            matched: 1,
+            ..Tally::default()
+        };
+        for item in items {
+            let is_online = inbox.is_attached();
+            if item.qos == QoS::AtMostOnce && context.limits.qos0 == Qos0Inbox::Never && !is_online
+            {
+                drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
+                continue;
+            }
+            let outcome = enqueue(inbox, item.clone(), 0, &mut self.stock, context)?;
+            tally.count(inbox.number, outcome);
+        }
+        tally.refused = tally.refused.min(1);
+        let qos = items.iter().map(|item| item.message.qos).max();
+        if let Some(origin) = origin.filter(|origin| happens_once(origin, qos.unwrap_or_default()))
+        {
+            self.origins.remember(origin, part);
+        }
+        Ok(tally.reply())
+    }
+}
+
+/// Whether a publication is to be remembered: QoS 2, and wills.
+fn happens_once(origin: &Origin, qos: QoS) -> bool {
+    qos == QoS::ExactlyOnce || origin.packet_id == 0
+}
+
+fn item_for(target: &Target, message: &Arc<ApplicationMessage>) -> Item {
+    Item {
+        message: Arc::clone(message),
+        qos: message.qos.min(target.qos),
+        // [MQTT-3.3.1-12] [MQTT-3.3.1-13]
+        retain: message.retain && target.retain_as_published,
+        subscription_ids: target.ids.clone(),
+        group: None,
+    }
+}
+
+fn drop_message(
+    inbox: &Inbox,
+    message: &Arc<ApplicationMessage>,
+    reason: DropReason,
+    context: &mut Context<'_>,
+) {
+    context.outlet.dropped(InboxDrop {
+        client: &inbox.client,
+        message,
+        reason,
+    });
+}
+
+/// Queues a message for a session. `body`: where others refer to it too, or 0.
+fn enqueue(
+    inbox: &mut Inbox,
+    item: Item,
+    body: u64,
+    stock: &mut Stock,
+    context: &mut Context<'_>,
+) -> Result<Outcome, TableError> {
+    let bytes = accounted(&item);
+    while let Some(limit) = inbox.queue.broken_limit(bytes, context.limits) {
+        if !make_room(inbox, &item, limit, stock, context)? {
+            drop_message(inbox, &item.message, limit, context);
+            let refuses = context.limits.queue_full == QueueFull::Refuse;
+            return Ok(if refuses && item.qos != QoS::AtMostOnce {
+                Outcome::Refused
+            } else {
+                Outcome::Dropped
+            });
+        }
+    }
+    if inbox.is_attached() {
+        let sequence = inbox.queue.next();
+        context.outlet.queued(inbox.number, sequence, &item);
+    }
+    inbox.queue.push(item, body, stock);
+    stock.touch(inbox);
+    Ok(Outcome::Queued)
+}
+
+/// Drops the oldest message that cannot have been sent, if it has expired or the policy says so. Not
+/// for a message that would not fit into an empty queue either.
+fn make_room(
+    inbox: &mut Inbox,
+    item: &Item,
+    limit: DropReason,
+    stock: &mut Stock,
+    context: &mut Context<'_>,
+) -> Result<bool, TableError> {
+    let table = context.table;
+    let Some((oldest, expires)) = inbox.queue.oldest_unsent(stock, table)? else {
+        return Ok(false);
+    };
+    let drops_oldest = context.limits.queue_full == QueueFull::DropOldest
+        && item.qos != QoS::AtMostOnce
+        && context.limits.queue_messages > 0
+        && u64::from(accounted(item)) <= context.limits.queue_bytes;
+    let reason = if expires <= context.now {
+        DropReason::Expired
+    } else if drops_oldest {
+        limit
+    } else {
+        return Ok(false);
+    };
+    let dropped = inbox.queue.read(oldest, stock, table)?;
+    inbox.queue.take(oldest, stock, table)?;
+    stock.touch(inbox);
+    drop_message(inbox, &dropped.message, reason, context);
+    Ok(true)
+}

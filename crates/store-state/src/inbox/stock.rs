@@ -1,0 +1,177 @@
+//! What the inboxes of a shard have in common: bodies, rows to be written and removed, and counts.
+//!
+//! Invariants: an inbox that is touched has its row written at the next checkpoint, with the rows of its
+//! queue that the tables do not have. A row of a queue that is in `gone` or `going` is not queued, whatever the tables say. A row
+//! that was queued and taken between two checkpoints stands nowhere.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mqtt_session::ApplicationMessage;
+
+use super::bodies::Bodies;
+use super::inbox::Inbox;
+use super::inboxes::Inboxes;
+use super::queue::Queue;
+use super::tables::{INBOX, QueueKey};
+use crate::{Changes, Table, TableError, row};
+
+/// Estimated bytes of a queued reference to a body that the tables do not have.
+const REFERENCE: usize = 64;
+
+/// Estimated bytes of a row that is to be removed.
+const REMOVAL: usize = 64;
+
+/// Estimated bytes of an inbox's row.
+const INBOX_ROW: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Stock {
+    pub(super) bodies: Bodies,
+    /// Rows to be removed by the next checkpoint.
+    gone: BTreeSet<QueueKey>,
+    /// Rows that are being removed.
+    going: BTreeSet<QueueKey>,
+    /// Inboxes whose rows are to be written, each once.
+    touched: Vec<u64>,
+    /// Inboxes whose rows are being written.
+    collected: Vec<u64>,
+    /// Clients whose inboxes are gone, and have rows to be removed.
+    ended: BTreeSet<Box<str>>,
+    /// Messages queued in all inboxes; one that several have counts in each.
+    pub(super) messages: u64,
+    /// Their accounted bytes.
+    pub(super) bytes: u64,
+    /// Estimated bytes that changed since the last checkpoint began.
+    fresh: usize,
+    /// Estimated bytes that are being written.
+    writing: usize,
+}
+
+/// What an inbox's queue says of one of its messages when it lets go of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weight {
+    /// Accounted bytes.
+    pub(super) bytes: u32,
+    /// The body it refers to; 0: none.
+    pub(super) body: u64,
+}
+
+impl Weight {
+    /// What a queued message takes that only memory has, its body apart.
+    fn unsaved(self) -> usize {
+        if self.body == 0 {
+            self.bytes as usize
+        } else {
+            REFERENCE
+        }
+    }
+}
+
+impl Stock {
+    /// A message was queued.
+    pub(super) fn queued(&mut self, weight: Weight) {
+        self.messages += 1;
+        self.bytes += u64::from(weight.bytes);
+        self.fresh += weight.unsaved();
+    }
+
+    /// A queued message turned out to be the only one of what was to be a body.
+    pub(super) fn unshared(&mut self, bytes: u32) {
+        self.fresh += (bytes as usize).saturating_sub(REFERENCE);
+    }
+
+    /// Makes the body that so many queued messages refer to.
+    pub(super) fn add_body(&mut self, number: u64, message: &Arc<ApplicationMessage>, count: u32) {
+        self.bodies.add(number, message, count);
+        self.fresh += message.body.heap_len();
+    }
+
+    /// A message is not queued any more. `stored`: its row is in the tables, or is being written.
+    pub(super) fn taken(
+        &mut self,
+        key: QueueKey,
+        weight: Weight,
+        stored: bool,
+        table: &dyn Table,
+    ) -> Result<(), TableError> {
+        if stored {
+            self.gone.insert(key);
+            self.fresh += REMOVAL;
+        } else {
+            self.fresh = self.fresh.saturating_sub(weight.unsaved());
+        }
+        if weight.body != 0 && self.bodies.release(weight.body, table)? {
+            self.fresh = self.fresh.saturating_sub(weight.bytes as usize);
+        }
+        self.messages -= 1;
+        self.bytes -= u64::from(weight.bytes);
+        Ok(())
+    }
+
+    /// Whether a row that the tables may have is not queued any more.
+    pub(super) fn is_gone(&self, key: QueueKey) -> bool {
+        self.gone.contains(&key) || self.going.contains(&key)
+    }
+
+    /// An inbox has changed.
+    pub(super) fn touch(&mut self, inbox: &mut Inbox) {
+        if !inbox.changed {
+            inbox.changed = true;
+            self.touched.push(inbox.number);
+            self.fresh += INBOX_ROW;
+        }
+    }
+
+    /// An inbox is gone.
+    pub(super) fn end(&mut self, inbox: &Inbox) {
+        if inbox.stored {
+            self.ended.insert(inbox.client.clone());
+            self.fresh += REMOVAL;
+        }
+    }
+
+    /// A client is to have an inbox. Whether the tables have a row of an earlier one.
+    pub(super) fn revive(&mut self, client: &str) -> bool {
+        self.ended.remove(client)
+    }
+
+    /// The tables have a queue.
+    pub(super) fn load(&mut self, queue: &Queue) {
+        self.messages += u64::from(queue.len());
+        self.bytes += queue.bytes();
+    }
+
+    pub(super) fn unsaved_bytes(&self) -> usize {
+        self.fresh + self.writing
+    }
+
+    pub(super) fn collect(&mut self, inboxes: &mut Inboxes, changes: &mut Changes) {
+        self.writing = std::mem::take(&mut self.fresh);
+        for number in std::mem::take(&mut self.touched) {
+            if let Some(inbox) = inboxes.get_mut(number) {
+                inbox.collect(changes);
+                self.collected.push(number);
+            }
+        }
+        for client in std::mem::take(&mut self.ended) {
+            changes.delete(row::key(INBOX, &client));
+        }
+        self.going = std::mem::take(&mut self.gone);
+        for key in &self.going {
+            changes.delete(key.to_bytes());
+        }
+        self.bodies.collect(changes);
+    }
+
+    pub(super) fn saved(&mut self, inboxes: &mut Inboxes) {
+        for number in std::mem::take(&mut self.collected) {
+            if let Some(inbox) = inboxes.get_mut(number) {
+                inbox.queue.saved(inbox.attached.is_some());
+            }
+        }
+        self.going = BTreeSet::new();
+        self.bodies.saved();
+        self.writing = 0;
+    }
+}

@@ -1,0 +1,100 @@
+//! Subscriptions come and go.
+
+use super::inbox::is_shared;
+use super::machine::InboxMachine;
+use super::{InboxOutlet, InboxReply, StoredSubscription};
+
+impl InboxMachine {
+    pub(super) fn subscribe(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        subscriptions: &[StoredSubscription],
+        outlet: &mut dyn InboxOutlet,
+    ) -> InboxReply {
+        if self.inboxes.current(client, epoch).is_none() {
+            return InboxReply::Stale;
+        }
+        let new = subscriptions
+            .iter()
+            .map(|subscription| self.subscribe_one(client, subscription, outlet))
+            .collect();
+        if let Some(inbox) = self.inboxes.of_client(client) {
+            inbox.subscriptions.shrink_to_fit();
+            self.stock.touch(inbox);
+        }
+        InboxReply::Subscribed(new)
+    }
+
+    /// Whether the session did not have it before.
+    fn subscribe_one(
+        &mut self,
+        client: &str,
+        subscription: &StoredSubscription,
+        outlet: &mut dyn InboxOutlet,
+    ) -> bool {
+        let Some(inbox) = self.inboxes.of_client(client) else {
+            return false;
+        };
+        let filter = &*subscription.filter;
+        let place = inbox.find(filter);
+        match place {
+            Ok(place) if inbox.subscriptions[place] == *subscription => return false,
+            Ok(place) => inbox.subscriptions[place] = subscription.clone(),
+            Err(place) => inbox.subscriptions.insert(place, subscription.clone()),
+        }
+        if is_shared(filter) {
+            outlet.member(client, filter, Some(subscription));
+        } else {
+            self.matching.subscribe(inbox.number, subscription);
+            if place.is_err() {
+                self.filters.add(filter, !inbox.is_attached(), outlet);
+            }
+        }
+        place.is_err()
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        filters: &[Box<str>],
+        outlet: &mut dyn InboxOutlet,
+    ) -> InboxReply {
+        if self.inboxes.current(client, epoch).is_none() {
+            return InboxReply::Stale;
+        }
+        let had = filters
+            .iter()
+            .map(|filter| self.unsubscribe_one(client, filter, outlet))
+            .collect();
+        if let Some(inbox) = self.inboxes.of_client(client) {
+            inbox.subscriptions.shrink_to_fit();
+            self.stock.touch(inbox);
+        }
+        InboxReply::Unsubscribed(had)
+    }
+
+    /// Whether the session had it.
+    fn unsubscribe_one(
+        &mut self,
+        client: &str,
+        filter: &str,
+        outlet: &mut dyn InboxOutlet,
+    ) -> bool {
+        let Some(inbox) = self.inboxes.of_client(client) else {
+            return false;
+        };
+        let Ok(place) = inbox.find(filter) else {
+            return false;
+        };
+        inbox.subscriptions.remove(place);
+        if is_shared(filter) {
+            outlet.member(client, filter, None);
+        } else {
+            self.matching.unsubscribe(inbox.number, filter);
+            self.filters.remove(filter, !inbox.is_attached(), outlet);
+        }
+        true
+    }
+}

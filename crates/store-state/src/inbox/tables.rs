@@ -1,0 +1,195 @@
+//! The rows of the inbox tables.
+//!
+//! | Key | Value |
+//! |---|---|
+//! | `M` | the machine: what holds for all inboxes |
+//! | `I`, slot, client | an inbox, without its queue |
+//! | `Q`, slot, inbox, sequence | a queued message, or a reference to a body |
+//! | `B`, body | a message that several inboxes refer to |
+//! | `C`, body | how many do |
+//! | `O`, slot of the publisher, publisher | its origins |
+//!
+//! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
+//! here stands on disks: a change of it is a new format number.
+//!
+//! Deliberately absent: when a row is written.
+
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::{ApplicationMessage, SubscriptionIdSet};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::origins::Entry;
+use super::stock::Weight;
+use super::{Item, StoredSubscription};
+use crate::{LoadError, SlotRange, Table, TableError, row, wire};
+
+pub(super) const MACHINE: &[u8] = b"M";
+pub(super) const INBOX: u8 = b'I';
+pub(super) const ORIGINS: u8 = b'O';
+const QUEUE: u8 = b'Q';
+const BODY: u8 = b'B';
+const COUNT: u8 = b'C';
+
+/// The place of a queued message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct QueueKey {
+    pub(super) slot: u16,
+    pub(super) inbox: u64,
+    pub(super) sequence: u64,
+}
+
+impl QueueKey {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(19);
+        key.push(QUEUE);
+        key.extend_from_slice(&self.slot.to_be_bytes());
+        key.extend_from_slice(&self.inbox.to_be_bytes());
+        key.extend_from_slice(&self.sequence.to_be_bytes());
+        key
+    }
+}
+
+/// The sequence in a key of a queued message.
+pub(super) fn sequence(key: &[u8]) -> u64 {
+    key.last_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+pub(super) fn body_key(body: u64) -> Vec<u8> {
+    numbered(BODY, body)
+}
+
+pub(super) fn count_key(body: u64) -> Vec<u8> {
+    numbered(COUNT, body)
+}
+
+fn numbered(kind: u8, number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9);
+    key.push(kind);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// `M`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct MachineRow {
+    pub(super) next_inbox: u64,
+    pub(super) next_body: u64,
+    /// Each node's incarnation, by node.
+    pub(super) nodes: Vec<(u64, u64)>,
+    pub(super) range: SlotRange,
+}
+
+/// `I`. `S` and `R` are slices to write and vectors to read.
+#[derive(Serialize, Deserialize)]
+pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
+    pub(super) number: u64,
+    pub(super) incarnation: u64,
+    pub(super) epoch: u64,
+    /// Node and its incarnation.
+    pub(super) attached: Option<(u64, u64)>,
+    pub(super) subscriptions: S,
+    /// The next sequence.
+    pub(super) next: u64,
+    /// No message is queued below this.
+    pub(super) head: u64,
+    /// Messages queued.
+    pub(super) alive: u32,
+    /// Their accounted bytes.
+    pub(super) bytes: u64,
+    pub(super) sent: u64,
+    pub(super) released: R,
+}
+
+/// `Q`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct QueueRow {
+    /// Accounted bytes.
+    bytes: u32,
+    /// The number of the body; 0: the message is here.
+    body: u64,
+    own: Option<BodyRow>,
+    #[serde(with = "wire::qos")]
+    qos: QoS,
+    retain: bool,
+    #[serde(with = "wire::subscription_ids")]
+    subscription_ids: SubscriptionIdSet,
+    group: Option<Box<str>>,
+}
+
+impl QueueRow {
+    pub(super) fn new(item: &Item, bytes: u32, body: u64) -> Self {
+        Self {
+            bytes,
+            body,
+            own: (body == 0).then(|| BodyRow(Arc::clone(&item.message))),
+            qos: item.qos,
+            retain: item.retain,
+            subscription_ids: item.subscription_ids.clone(),
+            group: item.group.clone(),
+        }
+    }
+
+    pub(super) fn weight(&self) -> Weight {
+        Weight {
+            bytes: self.bytes,
+            body: self.body,
+        }
+    }
+
+    /// The message with what belongs to this inbox; `body` finds the body of a number.
+    pub(super) fn into_item(
+        self,
+        body: impl FnOnce(u64) -> Result<Arc<ApplicationMessage>, TableError>,
+    ) -> Result<Item, TableError> {
+        Ok(Item {
+            message: match self.own {
+                Some(BodyRow(message)) => message,
+                None => body(self.body)?,
+            },
+            qos: self.qos,
+            retain: self.retain,
+            subscription_ids: self.subscription_ids,
+            group: self.group,
+        })
+    }
+}
+
+/// `B`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct BodyRow(#[serde(with = "wire::message")] pub(super) Arc<ApplicationMessage>);
+
+/// `C`.
+pub(super) type CountRow = u32;
+
+/// `O`.
+pub(super) type OriginsRow = Vec<Entry>;
+
+/// A row that may be there.
+pub(super) fn find<T: DeserializeOwned>(
+    table: &dyn Table,
+    key: &[u8],
+) -> Result<Option<T>, TableError> {
+    match table.get(key)? {
+        Some(value) => decode(key, &value).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A row that something refers to.
+pub(super) fn get<T: DeserializeOwned>(table: &dyn Table, key: &[u8]) -> Result<T, TableError> {
+    find(table, key)?.ok_or_else(|| {
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        TableError(format!("the record {digits} is missing"))
+    })
+}
+
+/// A value, met while the machine runs.
+pub(super) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, TableError> {
+    row::decode(key, value).map_err(|error| match error {
+        LoadError::Table(error) => error,
+        other => TableError(other.to_string()),
+    })
+}

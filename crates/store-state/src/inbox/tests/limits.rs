@@ -1,0 +1,123 @@
+//! What happens at the limits of a queue, and to QoS 0.
+
+use super::*;
+
+fn full_shard(queue_full: QueueFull) -> (Shard, u64) {
+    let mut shard = Shard::new();
+    shard.header.limits.queue_messages = 3;
+    shard.header.limits.queue_full = queue_full;
+    let inbox = shard.sleeper("ann", "a");
+    for payload in ["1", "2", "3"] {
+        shard.publish("a", payload, QoS::AtLeastOnce);
+    }
+    shard.take_events();
+    (shard, inbox)
+}
+
+fn drop_of(payload: &str, reason: DropReason) -> (String, String, DropReason) {
+    ("ann".to_owned(), payload.to_owned(), reason)
+}
+
+#[test]
+fn the_oldest_that_cannot_have_been_sent_makes_room() {
+    for checkpoints in [false, true] {
+        let (mut shard, inbox) = full_shard(QueueFull::DropOldest);
+        shard.detach("ann", 1, 1);
+        for (payload, oldest) in [("4", "2"), ("5", "3"), ("6", "4")] {
+            if checkpoints {
+                shard.checkpoint();
+            }
+            let reply = shard.publish("a", payload, QoS::AtLeastOnce);
+            assert_eq!(reply, published(1, 0));
+            let full = DropReason::QueueFullMessages;
+            assert_eq!(shard.drops(), [drop_of(oldest, full)]);
+        }
+        let left = payloads(&[(1, "1"), (5, "5"), (6, "6")]);
+        assert_eq!(shard.queue(inbox), left);
+    }
+}
+
+#[test]
+fn the_newest_is_dropped_or_refused() {
+    for (policy, refused) in [(QueueFull::DropNewest, 0), (QueueFull::Refuse, 1)] {
+        let (mut shard, inbox) = full_shard(policy);
+        let reply = shard.publish("a", "4", QoS::AtLeastOnce);
+        assert_eq!(reply, published(1, refused));
+        let full = DropReason::QueueFullMessages;
+        assert_eq!(shard.drops(), [drop_of("4", full)]);
+        // QoS 0 is dropped whatever the policy.
+        assert_eq!(shard.publish("a", "5", QoS::AtMostOnce), published(1, 0));
+        assert_eq!(shard.drops(), [drop_of("5", full)]);
+        assert_eq!(shard.queue(inbox).len(), 3);
+    }
+    let (mut shard, _) = full_shard(QueueFull::DropOldest);
+    shard.publish("a", "5", QoS::AtMostOnce);
+    let full = DropReason::QueueFullMessages;
+    assert_eq!(shard.drops(), [drop_of("5", full)]);
+}
+
+#[test]
+fn expired_messages_make_room_first() {
+    for checkpoints in [false, true] {
+        let mut shard = Shard::new();
+        shard.header.limits.queue_messages = 2;
+        shard.header.limits.queue_full = QueueFull::DropNewest;
+        let inbox = shard.sleeper("ann", "a");
+        let expiring = ApplicationMessage {
+            expires_at: Some(Timestamp(2_000)),
+            ..message("a", "1", QoS::AtLeastOnce)
+        };
+        shard.apply(&publish(expiring, None));
+        shard.publish("a", "2", QoS::AtLeastOnce);
+        if checkpoints {
+            shard.checkpoint();
+        }
+        shard.header.now_ms = 1_999;
+        shard.publish("a", "3", QoS::AtLeastOnce);
+        let full = DropReason::QueueFullMessages;
+        assert_eq!(shard.drops(), [drop_of("3", full)]);
+        shard.header.now_ms = 2_000;
+        shard.publish("a", "4", QoS::AtMostOnce);
+        assert_eq!(shard.drops(), [drop_of("1", DropReason::Expired)]);
+        assert_eq!(shard.queue(inbox), payloads(&[(2, "2"), (3, "4")]));
+    }
+}
+
+#[test]
+fn bytes_are_limited_too() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    // 2 bytes of length, 1 of topic, 1 of payload.
+    shard.header.limits.queue_bytes = 2 * 100;
+    for payload in ["1", "2", "3"] {
+        shard.publish("a", payload, QoS::AtLeastOnce);
+    }
+    let full = DropReason::QueueFullBytes;
+    assert_eq!(shard.drops(), [drop_of("1", full)]);
+    assert_eq!(shard.machine.counts().bytes, 200);
+    // Nothing is dropped for a message that cannot fit.
+    let long = "x".repeat(102);
+    shard.publish("a", &long, QoS::AtLeastOnce);
+    assert_eq!(shard.drops(), [drop_of(&long, full)]);
+    assert_eq!(shard.queue(inbox).len(), 2);
+}
+
+#[test]
+fn qos_0_is_stored_as_the_policy_says() {
+    let stored = |qos0, attached: bool| {
+        let mut shard = Shard::new();
+        shard.header.limits.qos0 = qos0;
+        let inbox = shard.session("ann", "a");
+        if !attached {
+            shard.detach("ann", 1, 0);
+        }
+        assert_eq!(shard.publish("a", "1", QoS::AtMostOnce), published(1, 0));
+        (shard.queue(inbox).len(), shard.drops().len())
+    };
+    assert_eq!(stored(Qos0Inbox::Offline, true), (0, 0));
+    assert_eq!(stored(Qos0Inbox::Offline, false), (1, 0));
+    assert_eq!(stored(Qos0Inbox::Always, true), (1, 0));
+    assert_eq!(stored(Qos0Inbox::Always, false), (1, 0));
+    assert_eq!(stored(Qos0Inbox::Never, true), (0, 0));
+    assert_eq!(stored(Qos0Inbox::Never, false), (0, 1));
+}

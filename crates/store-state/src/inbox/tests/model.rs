@@ -1,0 +1,532 @@
+//! The inbox store as plain lists: what the machine is compared with.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) inboxes: Vec<ModelInbox>,
+    nodes: BTreeMap<u64, u64>,
+    last_number: u64,
+    /// Client, incarnation, packet identifier, and the group or nothing.
+    pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
+    events: Vec<Event>,
+}
+
+#[derive(Clone)]
+pub(super) struct ModelInbox {
+    pub(super) client: Box<str>,
+    pub(super) number: u64,
+    pub(super) incarnation: u64,
+    pub(super) epoch: u64,
+    attached: Option<(u64, u64)>,
+    pub(super) subscriptions: Vec<StoredSubscription>,
+    pub(super) queue: Vec<(u64, Item)>,
+    pub(super) released: Vec<u64>,
+    pub(super) next: u64,
+    pub(super) sent: u64,
+}
+
+pub(super) fn weight(item: &Item) -> u64 {
+    96 + item.message.body.as_bytes().len() as u64
+}
+
+impl ModelInbox {
+    pub(super) fn bytes(&self) -> u64 {
+        self.queue.iter().map(|(_, item)| weight(item)).sum()
+    }
+
+    pub(super) fn lowest(&self) -> u64 {
+        let queued = self.queue.iter().map(|(sequence, _)| *sequence);
+        let all = queued.chain(self.released.iter().copied());
+        all.min().unwrap_or(self.next)
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// All that is queued or released from a sequence on.
+    pub(super) fn page(&self, from: u64, items: usize, bytes: usize) -> Vec<(u64, Option<Seen>)> {
+        let mut all: Vec<(u64, Option<&Item>)> =
+            self.released.iter().map(|&of| (of, None)).collect();
+        all.extend(self.queue.iter().map(|(of, item)| (*of, Some(item))));
+        all.sort_by_key(|(of, _)| *of);
+        let mut room = bytes as u64;
+        let mut page = Vec::new();
+        for (of, item) in all.into_iter().filter(|(of, _)| *of >= from) {
+            if page.len() == items || room == 0 {
+                break;
+            }
+            room = room.saturating_sub(item.map_or(0, weight));
+            page.push((of, item.map(Seen::from)));
+        }
+        page
+    }
+
+    fn mark_sent(&mut self, sent: u64) {
+        self.sent = self.sent.max(sent.min(self.next - 1));
+    }
+}
+
+fn shared(filter: &str) -> bool {
+    filter.starts_with("$share/")
+}
+
+fn matches(filter: &str, topic: &str) -> bool {
+    let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
+    loop {
+        match (filter.next(), topic.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(_)) => {}
+            (Some(a), Some(b)) if a == b => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn find(&self, client: &str) -> Option<&ModelInbox> {
+        self.inboxes.iter().find(|inbox| *inbox.client == *client)
+    }
+
+    fn current(&mut self, client: &str, epoch: u64) -> Option<&mut ModelInbox> {
+        self.inboxes
+            .iter_mut()
+            .find(|inbox| *inbox.client == *client && epoch >= inbox.epoch)
+    }
+
+    /// What the outlet was told of each filter.
+    pub(super) fn filters(&self) -> BTreeMap<String, bool> {
+        let mut filters = BTreeMap::new();
+        for inbox in &self.inboxes {
+            for subscription in &inbox.subscriptions {
+                if !shared(&subscription.filter) {
+                    let detached = filters.entry(subscription.filter.to_string());
+                    *detached.or_default() |= inbox.attached.is_none();
+                }
+            }
+        }
+        filters
+    }
+
+    pub(super) fn apply(&mut self, header: &Header, op: &InboxOp) -> (InboxReply, Vec<Event>) {
+        let before = self.filters();
+        let reply = self.carry_out(header, op);
+        let after = self.filters();
+        for (filter, detached) in &after {
+            if before.get(filter) != Some(detached) {
+                self.events
+                    .push(Event::Filter(filter.clone(), true, *detached));
+            }
+        }
+        for filter in before.keys().filter(|filter| !after.contains_key(*filter)) {
+            self.events
+                .push(Event::Filter(filter.clone(), false, false));
+        }
+        (reply, std::mem::take(&mut self.events))
+    }
+
+    fn carry_out(&mut self, header: &Header, op: &InboxOp) -> InboxReply {
+        match op {
+            InboxOp::NodeUp { node, incarnation } => {
+                let latest = self.nodes.entry(*node).or_default();
+                *latest = (*latest).max(*incarnation);
+                let latest = *latest;
+                for inbox in &mut self.inboxes {
+                    if inbox
+                        .attached
+                        .is_some_and(|(of, started)| of == *node && started < latest)
+                    {
+                        inbox.attached = None;
+                    }
+                }
+                InboxReply::Done
+            }
+            InboxOp::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+            } => self.attach(client, *epoch, (*node, *node_incarnation), *resume),
+            InboxOp::Detach {
+                client,
+                epoch,
+                sent,
+            } => match self.current(client, *epoch) {
+                Some(inbox) => {
+                    inbox.mark_sent(*sent);
+                    inbox.attached = None;
+                    InboxReply::Done
+                }
+                None => InboxReply::Stale,
+            },
+            InboxOp::Remove { client, epoch } => {
+                if self.current(client, *epoch).is_none() {
+                    return InboxReply::Stale;
+                }
+                self.discard(client);
+                InboxReply::Done
+            }
+            InboxOp::Subscribe {
+                client,
+                epoch,
+                subscriptions,
+            } => self.subscribe(client, *epoch, subscriptions),
+            InboxOp::Unsubscribe {
+                client,
+                epoch,
+                filters,
+            } => {
+                let Some(inbox) = self.current(client, *epoch) else {
+                    return InboxReply::Stale;
+                };
+                let mut had = Vec::new();
+                let mut left = Vec::new();
+                for filter in filters {
+                    let place = inbox
+                        .subscriptions
+                        .iter()
+                        .position(|of| of.filter == *filter);
+                    had.push(place.is_some());
+                    if let Some(place) = place {
+                        inbox.subscriptions.remove(place);
+                        if shared(filter) {
+                            left.push(Event::Member(client.to_string(), filter.to_string(), None));
+                        }
+                    }
+                }
+                self.events.extend(left);
+                InboxReply::Unsubscribed(had)
+            }
+            InboxOp::Publish {
+                message,
+                publisher,
+                origin,
+            } => self.publish(header, message, *publisher, origin.as_ref()),
+            InboxOp::Deliver {
+                client,
+                items,
+                origin,
+            } => self.deliver(header, client, items, origin.as_ref()),
+            InboxOp::Acknowledge {
+                client,
+                epoch,
+                sent,
+                done,
+            } => match self.current(client, *epoch) {
+                Some(inbox) => {
+                    inbox.mark_sent(*sent);
+                    inbox.queue.retain(|(of, _)| !done.0.contains(of));
+                    inbox.released.retain(|of| !done.0.contains(of));
+                    InboxReply::Done
+                }
+                None => InboxReply::Stale,
+            },
+            InboxOp::Receipt {
+                client,
+                epoch,
+                sequence,
+            } => {
+                let Some(inbox) = self.current(client, *epoch) else {
+                    return InboxReply::Stale;
+                };
+                if inbox.released.contains(sequence) {
+                    return InboxReply::Done;
+                }
+                if !inbox.queue.iter().any(|(of, _)| of == sequence) {
+                    return InboxReply::Stale;
+                }
+                inbox.queue.retain(|(of, _)| of != sequence);
+                inbox.released.push(*sequence);
+                inbox.released.sort_unstable();
+                inbox.mark_sent(*sequence);
+                InboxReply::Done
+            }
+            InboxOp::Release { origin } => {
+                self.origins.retain(|(client, incarnation, id, _)| {
+                    (client, *incarnation, *id)
+                        != (&origin.client, origin.incarnation, origin.packet_id)
+                });
+                InboxReply::Done
+            }
+            InboxOp::Forget {
+                client,
+                incarnation,
+            } => {
+                self.origins
+                    .retain(|(of, began, ..)| of != client || began > incarnation);
+                InboxReply::Done
+            }
+        }
+    }
+
+    fn attach(&mut self, client: &str, epoch: u64, place: (u64, u64), resume: bool) -> InboxReply {
+        let existed = self.find(client).is_some();
+        if existed && self.current(client, epoch).is_none() {
+            return InboxReply::Stale;
+        }
+        if existed && !resume {
+            self.discard(client);
+        }
+        let present = existed && resume;
+        if !present {
+            self.last_number += 1;
+            self.inboxes.push(ModelInbox {
+                client: client.into(),
+                number: self.last_number,
+                incarnation: epoch,
+                epoch,
+                attached: None,
+                subscriptions: Vec::new(),
+                queue: Vec::new(),
+                released: Vec::new(),
+                next: 1,
+                sent: 0,
+            });
+            self.void(client, epoch);
+        }
+        let runs = self.nodes.get(&place.0).is_none_or(|of| place.1 >= *of);
+        let inbox = self.current(client, epoch).unwrap();
+        inbox.epoch = epoch;
+        inbox.attached = Some(place).filter(|_| runs);
+        let inbox = inbox.clone();
+        let mut subscriptions = inbox.subscriptions.clone();
+        subscriptions.sort_by(|a, b| a.filter.cmp(&b.filter));
+        let mut received: Vec<_> = self
+            .origins
+            .iter()
+            .filter(|(of, began, ..)| **of == *client && *began == inbox.incarnation)
+            .filter_map(|(_, _, id, _)| mqtt_proto::PacketId::new(*id))
+            .collect();
+        received.sort_unstable();
+        received.dedup();
+        InboxReply::Attached(Box::new(Attached {
+            present,
+            inbox: inbox.number,
+            incarnation: inbox.incarnation,
+            subscriptions,
+            received,
+            first: inbox.lowest(),
+            sent: inbox.sent + 1,
+        }))
+    }
+
+    /// Publications, not wills, of sessions before this one are forgotten.
+    fn void(&mut self, client: &str, incarnation: u64) {
+        self.origins
+            .retain(|(of, began, id, _)| **of != *client || *began >= incarnation || *id == 0);
+    }
+
+    fn discard(&mut self, client: &str) {
+        let place = self.inboxes.iter().position(|of| *of.client == *client);
+        let inbox = self.inboxes.remove(place.unwrap());
+        for subscription in inbox.subscriptions.iter().filter(|of| shared(&of.filter)) {
+            let filter = subscription.filter.to_string();
+            self.events
+                .push(Event::Member(client.to_owned(), filter, None));
+        }
+        let (left, dropped): (Vec<_>, Vec<_>) = inbox.queue.iter().partition(|(of, item)| {
+            item.group.is_some() && !(item.qos == QoS::ExactlyOnce && *of <= inbox.sent)
+        });
+        for (_, item) in dropped {
+            self.drop(client, &item.message, DropReason::SessionEnded);
+        }
+        if !left.is_empty() {
+            let left = left.into_iter().map(|(_, item)| item.into()).collect();
+            self.events.push(Event::LeftBehind(client.to_owned(), left));
+        }
+    }
+
+    fn drop(&mut self, client: &str, message: &ApplicationMessage, reason: DropReason) {
+        let payload = message.body.payload().to_vec();
+        self.events
+            .push(Event::Dropped(client.to_owned(), payload, reason));
+    }
+
+    fn subscribe(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        subscriptions: &[StoredSubscription],
+    ) -> InboxReply {
+        let Some(inbox) = self.current(client, epoch) else {
+            return InboxReply::Stale;
+        };
+        let mut new = Vec::new();
+        let mut joined = Vec::new();
+        for subscription in subscriptions {
+            let before = inbox.subscriptions.clone();
+            inbox
+                .subscriptions
+                .retain(|of| of.filter != subscription.filter);
+            new.push(before.len() == inbox.subscriptions.len());
+            inbox.subscriptions.push(subscription.clone());
+            if shared(&subscription.filter) && !before.contains(subscription) {
+                let options = (subscription.id, subscription.options.to_byte());
+                let filter = subscription.filter.to_string();
+                joined.push(Event::Member(client.to_owned(), filter, Some(options)));
+            }
+        }
+        self.events.extend(joined);
+        InboxReply::Subscribed(new)
+    }
+
+    fn knows(&self, origin: Option<&Origin>, part: &str) -> bool {
+        origin.is_some_and(|origin| {
+            self.origins.iter().any(|(client, began, id, of)| {
+                (client, *began, *id, &**of)
+                    == (&origin.client, origin.incarnation, origin.packet_id, part)
+            })
+        })
+    }
+
+    fn remember(&mut self, origin: &Origin, part: &str) {
+        self.void(&origin.client, origin.incarnation);
+        self.origins.push((
+            origin.client.clone(),
+            origin.incarnation,
+            origin.packet_id,
+            part.into(),
+        ));
+    }
+
+    fn publish(
+        &mut self,
+        header: &Header,
+        message: &Arc<ApplicationMessage>,
+        publisher: u64,
+        origin: Option<&Origin>,
+    ) -> InboxReply {
+        if self.knows(origin, "") {
+            return published(1, 0);
+        }
+        let (mut matched, mut refused) = (0, 0);
+        for at in 0..self.inboxes.len() {
+            let inbox = &self.inboxes[at];
+            let client = inbox.client.clone();
+            let mut wanting: Vec<_> = inbox
+                .subscriptions
+                .iter()
+                .filter(|of| !shared(&of.filter) && matches(&of.filter, message.body.topic()))
+                .filter(|of| !of.options.no_local || publisher_hash(&client) != publisher)
+                .collect();
+            wanting.sort_by_key(|of| of.id);
+            let Some(qos) = wanting.iter().map(|of| of.options.qos).max() else {
+                continue;
+            };
+            matched += 1;
+            let item = Item {
+                message: Arc::clone(message),
+                qos: message.qos.min(qos),
+                retain: message.retain && wanting.iter().any(|of| of.options.retain_as_published),
+                subscription_ids: wanting
+                    .iter()
+                    .map(|of| of.id)
+                    .filter(|&id| id != 0)
+                    .collect(),
+                group: None,
+            };
+            if item.qos == QoS::AtMostOnce {
+                match (header.limits.qos0, inbox.is_attached()) {
+                    (Qos0Inbox::Always, _) | (Qos0Inbox::Offline, false) => {}
+                    (_, true) => continue,
+                    (Qos0Inbox::Never, false) => {
+                        self.drop(&client, message, DropReason::OfflineQos0);
+                        continue;
+                    }
+                }
+            }
+            refused += u32::from(self.enqueue(header, at, item));
+        }
+        if let Some(origin) = origin
+            && (message.qos == QoS::ExactlyOnce || origin.packet_id == 0)
+            && (matched > 0 || self.find(&origin.client).is_some())
+        {
+            self.remember(origin, "");
+        }
+        published(matched, refused)
+    }
+
+    fn deliver(
+        &mut self,
+        header: &Header,
+        client: &str,
+        items: &[Item],
+        origin: Option<&Origin>,
+    ) -> InboxReply {
+        let part = items[0].group.as_deref().unwrap_or(client).to_owned();
+        if self.knows(origin, &part) {
+            return published(1, 0);
+        }
+        let Some(at) = self.inboxes.iter().position(|of| *of.client == *client) else {
+            return InboxReply::Stale;
+        };
+        let mut refused = false;
+        for item in items {
+            if item.qos == QoS::AtMostOnce
+                && header.limits.qos0 == Qos0Inbox::Never
+                && !self.inboxes[at].is_attached()
+            {
+                self.drop(client, &item.message, DropReason::OfflineQos0);
+            } else {
+                refused |= self.enqueue(header, at, item.clone());
+            }
+        }
+        if let Some(origin) = origin
+            && (items.iter().any(|of| of.message.qos == QoS::ExactlyOnce) || origin.packet_id == 0)
+        {
+            self.remember(origin, &part);
+        }
+        published(1, refused.into())
+    }
+
+    /// Whether the session refuses it.
+    fn enqueue(&mut self, header: &Header, at: usize, item: Item) -> bool {
+        let Limits {
+            queue_messages,
+            queue_bytes,
+            queue_full,
+            ..
+        } = header.limits;
+        let client = self.inboxes[at].client.clone();
+        let qos0 = item.qos == QoS::AtMostOnce;
+        loop {
+            let inbox = &mut self.inboxes[at];
+            let limit = if inbox.queue.len() >= queue_messages as usize {
+                DropReason::QueueFullMessages
+            } else if inbox.bytes() + weight(&item) > queue_bytes {
+                DropReason::QueueFullBytes
+            } else {
+                break;
+            };
+            let sent = inbox.sent;
+            let oldest = inbox.queue.iter().position(|(of, _)| *of > sent);
+            let expired = oldest.is_some_and(|oldest| {
+                let message = &inbox.queue[oldest].1.message;
+                message.is_expired(Timestamp(header.now_ms))
+            });
+            let fits = weight(&item) <= queue_bytes && queue_messages > 0;
+            let reason = if expired {
+                DropReason::Expired
+            } else if queue_full == QueueFull::DropOldest && !qos0 && fits && oldest.is_some() {
+                limit
+            } else {
+                self.drop(&client, &item.message, limit);
+                return queue_full == QueueFull::Refuse && !qos0;
+            };
+            let (_, dropped) = inbox.queue.remove(oldest.unwrap());
+            self.drop(&client, &dropped.message, reason);
+        }
+        let inbox = &mut self.inboxes[at];
+        if inbox.is_attached() {
+            self.events
+                .push(Event::Queued(inbox.number, inbox.next, (&item).into()));
+        }
+        inbox.queue.push((inbox.next, item));
+        inbox.next += 1;
+        false
+    }
+}

@@ -1,0 +1,469 @@
+//! Random operations, checkpoints and crashes: the machine does as plain lists do, however its state is
+//! spread over memory and tables.
+
+use std::collections::BTreeMap;
+
+use mqtt_proto::RetainHandling;
+use proptest::prelude::*;
+
+use super::model::{Model, weight};
+use super::*;
+use crate::inbox::tables::{QueueRow, count_key};
+use crate::row;
+
+const CLIENTS: [&str; 4] = ["ann", "bob", "cyd", "dan"];
+const FILTERS: [&str; 7] = ["a", "a/b", "a/+", "#", "$share/g/a", "$share/h/#", "b/#"];
+const TOPICS: [&str; 4] = ["a", "a/b", "b", "b/c/d"];
+
+/// Numbers that an operation is made of.
+type Dice = (u8, [u8; 6]);
+
+/// A step of a run.
+#[derive(Clone, Debug)]
+enum Step {
+    Op(Dice),
+    Collect,
+    Write,
+    Saved,
+    Crash,
+    Page([u8; 4]),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        24 => any::<Dice>().prop_map(Step::Op),
+        2 => Just(Step::Collect),
+        2 => Just(Step::Write),
+        2 => Just(Step::Saved),
+        1 => Just(Step::Crash),
+        4 => any::<[u8; 4]>().prop_map(Step::Page),
+    ]
+}
+
+/// What was applied since the start, and what came of it.
+struct Applied {
+    header: Header,
+    op: InboxOp,
+    reply: InboxReply,
+    events: Vec<Event>,
+}
+
+/// A replica that makes checkpoints and crashes, one that does neither, and the model.
+struct Run {
+    crashing: InboxMachine,
+    table: TestTable,
+    /// Applied before the last checkpoint.
+    saved: usize,
+    /// The checkpoint under way: its changes, what was applied before it, whether it is in the table.
+    checkpoint: Option<(Changes, usize, bool)>,
+    steady: InboxMachine,
+    model: Model,
+    applied: Vec<Applied>,
+    now_ms: u64,
+    epoch: u64,
+    incarnation: u64,
+    payload: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let table = TestTable::default();
+        Self {
+            crashing: InboxMachine::load(SlotRange::ALL, &table).unwrap(),
+            steady: InboxMachine::load(SlotRange::ALL, &table).unwrap(),
+            table,
+            saved: 0,
+            checkpoint: None,
+            model: Model::default(),
+            applied: Vec::new(),
+            now_ms: 1_000,
+            epoch: 0,
+            incarnation: 1,
+            payload: 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Op(dice) => self.apply(*dice),
+            Step::Collect if self.checkpoint.is_none() => {
+                let mut changes = Changes::default();
+                self.crashing.collect(&mut changes);
+                self.checkpoint = Some((changes, self.applied.len(), false));
+            }
+            Step::Write => {
+                if let Some((changes, _, written @ false)) = &mut self.checkpoint {
+                    self.table.write(changes);
+                    *written = true;
+                }
+            }
+            Step::Saved => {
+                if let Some((_, at, true)) = self.checkpoint {
+                    self.crashing.saved();
+                    self.saved = at;
+                    self.checkpoint = None;
+                }
+            }
+            Step::Crash => self.crash(),
+            Step::Page(dice) => self.page(*dice),
+            Step::Collect => {}
+        }
+        let bytes = self.model.inboxes.iter().map(|of| of.bytes()).sum();
+        let counts = InboxCounts {
+            inboxes: self.model.inboxes.len(),
+            attached: self
+                .model
+                .inboxes
+                .iter()
+                .filter(|of| of.is_attached())
+                .count(),
+            messages: self
+                .model
+                .inboxes
+                .iter()
+                .map(|of| of.queue.len() as u64)
+                .sum(),
+            bytes,
+        };
+        assert_eq!(self.crashing.counts(), counts);
+        assert_eq!(self.steady.counts(), counts);
+    }
+
+    fn crash(&mut self) {
+        if let Some((_, at, true)) = self.checkpoint {
+            self.saved = at;
+        }
+        self.checkpoint = None;
+        self.crashing = InboxMachine::load(SlotRange::ALL, &self.table).unwrap();
+        for applied in &self.applied[self.saved..] {
+            let mut recorder = Recorder::default();
+            let reply =
+                self.crashing
+                    .apply(&applied.header, &applied.op, &self.table, &mut recorder);
+            assert_eq!(
+                reply.as_ref(),
+                Ok(&applied.reply),
+                "again: {:?}",
+                applied.op
+            );
+            assert_eq!(recorder.0, applied.events, "again: {:?}", applied.op);
+        }
+    }
+
+    fn apply(&mut self, (kind, dice): Dice) {
+        self.now_ms += u64::from(dice[5] % 4);
+        let op = self.op(kind, dice);
+        let header = self.header(dice);
+        let mut recorder = Recorder::default();
+        let reply = self
+            .crashing
+            .apply(&header, &op, &self.table, &mut recorder)
+            .unwrap();
+        let mut steady = Recorder::default();
+        let nothing = TestTable::default();
+        let other = self
+            .steady
+            .apply(&header, &op, &nothing, &mut steady)
+            .unwrap();
+        assert_eq!(reply, other, "{op:?}");
+        assert_eq!(recorder.0, steady.0, "{op:?}");
+        let (expected, mut expected_events) = self.model.apply(&header, &op);
+        assert_eq!(reply, expected, "{op:?}");
+        let mut events = recorder.0.clone();
+        events.sort();
+        expected_events.sort();
+        assert_eq!(events, expected_events, "{op:?}");
+        self.applied.push(Applied {
+            header,
+            op,
+            reply,
+            events: recorder.0,
+        });
+    }
+
+    fn header(&self, dice: [u8; 6]) -> Header {
+        let pick = usize::from(dice[4]);
+        Header {
+            now_ms: self.now_ms,
+            limits: Limits {
+                queue_messages: [0, 3, 6, 6, 100, 100, 100][pick % 7],
+                queue_bytes: [150, 500, 1_000, 1 << 20, 1 << 20][pick % 5],
+                queue_full: [
+                    QueueFull::DropOldest,
+                    QueueFull::DropNewest,
+                    QueueFull::Refuse,
+                    QueueFull::DropOldest,
+                ][pick / 7 % 4],
+                qos0: [Qos0Inbox::Offline, Qos0Inbox::Always, Qos0Inbox::Never][pick / 11 % 3],
+                ..HEADER.limits
+            },
+        }
+    }
+
+    fn op(&mut self, kind: u8, dice: [u8; 6]) -> InboxOp {
+        let client = CLIENTS[usize::from(dice[0]) % 4];
+        let epoch = self.epoch_of(client, dice[1]);
+        let client: Box<str> = client.into();
+        match kind % 32 {
+            0 => {
+                self.incarnation += u64::from(dice[2] % 2);
+                InboxOp::NodeUp {
+                    node: 1 + u64::from(dice[1] % 2),
+                    incarnation: self.incarnation,
+                }
+            }
+            1..=4 => {
+                self.epoch += 1;
+                let stale = dice[1].is_multiple_of(8);
+                InboxOp::Attach {
+                    client,
+                    epoch: if stale {
+                        epoch.saturating_sub(1)
+                    } else {
+                        self.epoch
+                    },
+                    node: 1 + u64::from(dice[2] % 2),
+                    node_incarnation: self.incarnation - u64::from(dice[3].is_multiple_of(8)),
+                    resume: !dice[4].is_multiple_of(4),
+                }
+            }
+            5..=6 => InboxOp::Detach {
+                epoch,
+                sent: self.some_sequence(&client, dice[2]),
+                client,
+            },
+            7 => InboxOp::Remove { client, epoch },
+            8..=10 => InboxOp::Subscribe {
+                client,
+                epoch,
+                subscriptions: vec![
+                    self.subscription(dice[2], dice[3]),
+                    self.subscription(dice[3], dice[2]),
+                ],
+            },
+            11 => InboxOp::Unsubscribe {
+                client,
+                epoch,
+                filters: vec![FILTERS[usize::from(dice[2]) % 7].into()],
+            },
+            12..=19 => InboxOp::Publish {
+                message: self.message(dice),
+                publisher: [0, publisher_hash(&client)][usize::from(dice[3] & 1)],
+                origin: self.origin(dice),
+            },
+            20..=21 => InboxOp::Deliver {
+                client,
+                items: vec![self.item(dice), self.item(dice)],
+                origin: self.origin(dice),
+            },
+            22..=26 => InboxOp::Acknowledge {
+                epoch,
+                sent: self.some_sequence(&client, dice[2]),
+                done: Done(vec![
+                    self.some_sequence(&client, dice[3]),
+                    self.some_sequence(&client, dice[4]),
+                    self.some_sequence(&client, dice[5]),
+                ]),
+                client,
+            },
+            27..=29 => InboxOp::Receipt {
+                epoch,
+                sequence: self.some_sequence(&client, dice[2]),
+                client,
+            },
+            30 => InboxOp::Release {
+                origin: self.some_origin(dice),
+            },
+            _ => InboxOp::Forget {
+                incarnation: epoch,
+                client,
+            },
+        }
+    }
+
+    /// The epoch of the client's inbox, or an older one.
+    fn epoch_of(&self, client: &str, dice: u8) -> u64 {
+        let epoch = self.model.find(client).map_or(self.epoch, |of| of.epoch);
+        epoch.saturating_sub(u64::from(dice % 8 == 1))
+    }
+
+    /// Often one that is queued, the low ones more often.
+    fn some_sequence(&self, client: &str, dice: u8) -> u64 {
+        let Some(inbox) = self.model.find(client) else {
+            return 1;
+        };
+        let queued: Vec<u64> = inbox.page(0, 100, 1 << 30).iter().map(|of| of.0).collect();
+        let place = usize::from(dice % 16);
+        match dice % 8 {
+            0 => inbox.next + u64::from(dice / 64),
+            1 => u64::from(dice / 16),
+            _ => queued.get(place / 3).copied().unwrap_or(inbox.next - 1),
+        }
+    }
+
+    fn subscription(&self, filter: u8, options: u8) -> StoredSubscription {
+        StoredSubscription {
+            filter: FILTERS[usize::from(filter) % 7].into(),
+            options: SubscriptionOptions {
+                qos: QoS::from_u8(options % 3).unwrap(),
+                no_local: options & 8 != 0 && !FILTERS[usize::from(filter) % 7].starts_with('$'),
+                retain_as_published: options & 16 != 0,
+                retain_handling: RetainHandling::SendAtSubscribe,
+            },
+            id: u32::from(options / 32 % 4),
+        }
+    }
+
+    fn message(&mut self, dice: [u8; 6]) -> Arc<ApplicationMessage> {
+        self.payload += 1;
+        let long = "x".repeat(usize::from(dice[1] % 4) * 60);
+        Arc::new(ApplicationMessage {
+            body: MessageBody::new(
+                TOPICS[usize::from(dice[2]) % 4],
+                format!("{}{long}", self.payload).as_bytes(),
+            ),
+            qos: QoS::from_u8(dice[3] / 2 % 3).unwrap(),
+            retain: dice[1] & 16 != 0,
+            publisher: 0,
+            expires_at: (dice[5] & 32 != 0).then(|| Timestamp(self.now_ms + 5)),
+        })
+    }
+
+    fn item(&mut self, dice: [u8; 6]) -> Item {
+        let message = self.message(dice);
+        Item {
+            qos: message.qos,
+            message,
+            retain: dice[3] & 16 != 0,
+            subscription_ids: [7, 9].into_iter().take(usize::from(dice[2] % 3)).collect(),
+            group: (dice[2] & 8 != 0).then(|| "$share/g/a".into()),
+        }
+    }
+
+    fn origin(&self, dice: [u8; 6]) -> Option<Origin> {
+        (dice[1] & 64 != 0).then(|| self.some_origin(dice))
+    }
+
+    fn some_origin(&self, dice: [u8; 6]) -> Origin {
+        let client = CLIENTS[usize::from(dice[5] / 8) % 4];
+        let incarnation = self.model.find(client).map_or(1, |of| of.incarnation);
+        Origin {
+            client: client.into(),
+            incarnation: incarnation - u64::from(dice[4].is_multiple_of(16) && incarnation > 0),
+            packet_id: u16::from(dice[4] % 3),
+        }
+    }
+
+    fn page(&mut self, dice: [u8; 4]) {
+        let at = usize::from(dice[0]) % CLIENTS.len();
+        let Some(inbox) = self.model.find(CLIENTS[at]) else {
+            return;
+        };
+        let from = u64::from(dice[1] % 8) * inbox.next / 8;
+        let items = [1, 2, 5, 100][usize::from(dice[2]) % 4];
+        let bytes = [1, 200, 500, 1 << 30][usize::from(dice[3]) % 4];
+        let expected = inbox.page(from, items, bytes);
+        let mut out = Vec::new();
+        let next = self
+            .crashing
+            .page(inbox.number, from, items, bytes, &self.table, &mut out)
+            .unwrap();
+        let page: Vec<_> = out
+            .iter()
+            .map(|(sequence, queued)| match queued {
+                Queued::Message(item) => (*sequence, Some(Seen::from(item))),
+                Queued::Released => (*sequence, None),
+            })
+            .collect();
+        assert_eq!(page, expected);
+        let after = inbox.page(next, 100, 1 << 30);
+        assert_eq!(
+            expected.len() + after.len(),
+            inbox.page(from, 100, 1 << 30).len()
+        );
+        assert!(next > page.last().map_or(0, |of| of.0));
+        let number = inbox.number;
+        assert_eq!(self.crashing.queue_len(number) as usize, inbox.queue.len());
+        let first = self.crashing.first(number, &self.table).unwrap();
+        assert_eq!(first, Some(inbox.lowest()));
+    }
+
+    /// A last checkpoint: the tables hold what they must, and nothing else.
+    fn end(&mut self) {
+        self.crash();
+        let mut changes = Changes::default();
+        self.crashing.collect(&mut changes);
+        self.table.write(&changes);
+        self.crashing.saved();
+        assert_eq!(self.crashing.unsaved_bytes(), 0);
+        let mut changes = Changes::default();
+        self.crashing.collect(&mut changes);
+        assert_eq!(changes.entries, []);
+        let model = &self.model;
+        assert_eq!(self.table.rows_of(b'I'), model.inboxes.len());
+        let queued: usize = model.inboxes.iter().map(|of| of.queue.len()).sum();
+        assert_eq!(self.table.rows_of(b'Q'), queued);
+        let mut references: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut own = 0;
+        for (key, value) in self.table.rows.range(vec![b'Q']..vec![b'R']) {
+            let row: QueueRow = row::decode(key, value).unwrap();
+            match row.weight().body {
+                0 => own += 1,
+                body => *references.entry(body).or_default() += 1,
+            }
+        }
+        assert_eq!(self.table.rows_of(b'B'), references.len());
+        assert_eq!(self.table.rows_of(b'C'), references.len());
+        for (body, count) in &references {
+            let value = &self.table.rows[&count_key(*body)];
+            assert_eq!(row::decode::<u32>(&[], value).as_ref(), Ok(count));
+        }
+        assert_eq!(own + references.values().sum::<u32>() as usize, queued);
+        let mut publishers: Vec<_> = model.origins.iter().map(|of| &of.0).collect();
+        publishers.sort();
+        publishers.dedup();
+        assert_eq!(self.table.rows_of(b'O'), publishers.len());
+        let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);
+        assert!(heaviest.map(|(_, item)| weight(item)).max() < Some(1_000));
+        self.announcements();
+    }
+
+    fn announcements(&self) {
+        let mut recorder = Recorder::default();
+        self.crashing.for_each_filter(&mut recorder);
+        self.crashing.for_each_member(&mut recorder);
+        recorder.0.sort();
+        let mut expected: Vec<Event> = self
+            .model
+            .filters()
+            .into_iter()
+            .map(|(filter, detached)| Event::Filter(filter, true, detached))
+            .collect();
+        for inbox in &self.model.inboxes {
+            for of in inbox
+                .subscriptions
+                .iter()
+                .filter(|of| of.filter.starts_with('$'))
+            {
+                let options = Some((of.id, of.options.to_byte()));
+                let (client, filter) = (inbox.client.to_string(), of.filter.to_string());
+                expected.push(Event::Member(client, filter, options));
+            }
+        }
+        expected.sort();
+        assert_eq!(recorder.0, expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_machine_does_as_plain_lists_do(steps in prop::collection::vec(step(), 1..250)) {
+        let mut run = Run::new();
+        for step in &steps {
+            run.step(step);
+        }
+        run.end();
+    }
+}

@@ -1,0 +1,226 @@
+//! The machine: all messages in memory, net changes to the tables.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mqtt_session::{ApplicationMessage, Timestamp};
+use serde::{Deserialize, Serialize};
+use topic_router::{Cursor, RetainedIndex};
+
+use super::{RetainOp, RetainReply};
+use crate::touched::Touched;
+use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Table, TableError};
+use crate::{row, slot_of, wire};
+
+/// Accounted for each message beside its bytes.
+pub(super) const OVERHEAD: u64 = 128;
+
+/// The key of the row that says that there are tables.
+const MACHINE: &[u8] = b"M";
+/// The kind of the messages' rows.
+const MESSAGE: u8 = b'R';
+
+/// The retained messages of one shard. Nothing is told beside the replies: who is refused is told so,
+/// and a message whose time is over is what its publisher wanted gone.
+#[derive(Debug)]
+pub struct RetainMachine {
+    index: RetainedIndex<Arc<ApplicationMessage>>,
+    /// Accounted for all of them.
+    bytes: u64,
+    /// Of those that expire, soonest first.
+    expiries: BTreeSet<(Timestamp, Box<str>)>,
+    touched: Touched<Box<str>>,
+    /// There are no tables yet.
+    new: bool,
+}
+
+impl Machine for RetainMachine {
+    type Op = RetainOp;
+    type Reply = RetainReply;
+    type Outlet = ();
+
+    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
+        let mut machine = Self {
+            index: RetainedIndex::new(),
+            bytes: 0,
+            expiries: BTreeSet::new(),
+            touched: Touched::new(),
+            new: true,
+        };
+        let Some(value) = table.get(MACHINE)? else {
+            return Ok(machine);
+        };
+        row::decode::<()>(MACHINE, &value)?;
+        machine.new = false;
+        row::each(table, MESSAGE, range, |key, value| {
+            let Written(message) = row::decode(key, value)?;
+            machine.keep(&message);
+            Ok(())
+        })?;
+        Ok(machine)
+    }
+
+    fn slot(op: &RetainOp) -> Option<u16> {
+        match op {
+            RetainOp::Set { message } => Some(slot_of(message.body.topic())),
+            RetainOp::Expire => None,
+        }
+    }
+
+    fn apply(
+        &mut self,
+        header: &Header,
+        op: &RetainOp,
+        _table: &dyn Table,
+        (): &mut (),
+    ) -> Result<RetainReply, TableError> {
+        let now = Timestamp(header.now_ms);
+        Ok(match op {
+            RetainOp::Set { message } => self.set(message, &header.limits, now),
+            RetainOp::Expire => {
+                self.expire(now);
+                RetainReply::Done
+            }
+        })
+    }
+
+    fn unsaved_bytes(&self) -> usize {
+        self.touched.bytes()
+    }
+
+    fn collect(&mut self, changes: &mut Changes) {
+        if std::mem::take(&mut self.new) {
+            changes.put(MACHINE.to_vec(), row::encode(&()));
+        }
+        self.touched.collect(changes, |topic| {
+            let message = self.index.get(topic);
+            let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
+            (row::key(MESSAGE, topic), value)
+        });
+    }
+
+    fn saved(&mut self) {
+        self.touched.saved();
+    }
+}
+
+impl RetainMachine {
+    /// Up to `limit` messages (at least one) whose topics match `filter` and that have not expired, from
+    /// where the last page ended (`after`; `None`: from the first), and where the next page begins
+    /// (`None`: there is none). A page may hold fewer messages, even none, and yet not be the last.
+    #[must_use]
+    pub fn page(
+        &self,
+        filter: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> (Vec<Arc<ApplicationMessage>>, Option<Cursor>) {
+        let mut messages = Vec::new();
+        let next = self.index.page(filter, after, limit, |_, message| {
+            if !message.is_expired(now) {
+                messages.push(Arc::clone(message));
+            }
+        });
+        (messages, next)
+    }
+
+    /// The message of a topic, unless it has expired.
+    #[must_use]
+    pub fn get(&self, topic: &str, now: Timestamp) -> Option<&Arc<ApplicationMessage>> {
+        self.index
+            .get(topic)
+            .filter(|message| !message.is_expired(now))
+    }
+
+    /// Messages, and bytes accounted for them, both as [`Limits`] counts them.
+    #[must_use]
+    pub fn size(&self) -> (u64, u64) {
+        (self.index.len() as u64, self.bytes)
+    }
+
+    /// When [`RetainOp::Expire`] will remove something next, Unix time in ms.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.expiries.first().map(|(at, _)| at.0)
+    }
+
+    fn set(
+        &mut self,
+        message: &Arc<ApplicationMessage>,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> RetainReply {
+        let topic = message.body.topic();
+        // [MQTT-3.3.1-6] [MQTT-3.3.1-7] an empty payload removes, and is itself not kept; of a message
+        // that has expired already the same remains.
+        if message.body.payload().is_empty() || message.is_expired(now) {
+            self.remove(topic);
+            return RetainReply::Done;
+        }
+        if !self.has_room(message, limits) {
+            return RetainReply::Full;
+        }
+        // [MQTT-3.3.1-5] in the place of what the topic had
+        let replaced = self.keep(message);
+        self.touched
+            .touch(topic.into(), replaced, cost(message) as usize);
+        RetainReply::Done
+    }
+
+    /// Whether the limits leave room. They may have been lowered: what takes no more room than the
+    /// message it replaces is kept in any case.
+    fn has_room(&self, message: &Arc<ApplicationMessage>, limits: &Limits) -> bool {
+        let replaced = self.index.get(message.body.topic()).map(cost);
+        let bytes = self.bytes - replaced.unwrap_or(0) + cost(message);
+        let messages = self.index.len() as u64 + 1;
+        (replaced.is_some() || messages <= limits.retained_messages)
+            && (bytes <= self.bytes || bytes <= limits.retained_bytes)
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        while let Some((at, topic)) = self.expiries.first()
+            && *at <= now
+        {
+            let topic = topic.clone();
+            self.remove(&topic);
+        }
+    }
+
+    fn remove(&mut self, topic: &str) {
+        if let Some(message) = self.index.remove(topic) {
+            self.uncount(&message);
+            self.touched.touch(topic.into(), true, 0);
+        }
+    }
+
+    /// Adds a message; says whether it replaces one.
+    fn keep(&mut self, message: &Arc<ApplicationMessage>) -> bool {
+        let topic = message.body.topic();
+        let replaced = self.index.insert(topic, Arc::clone(message));
+        if let Some(replaced) = &replaced {
+            self.uncount(replaced);
+        }
+        self.bytes += cost(message);
+        if let Some(at) = message.expires_at {
+            self.expiries.insert((at, topic.into()));
+        }
+        replaced.is_some()
+    }
+
+    /// A message is not in the index any more.
+    fn uncount(&mut self, message: &Arc<ApplicationMessage>) {
+        self.bytes -= cost(message);
+        if let Some(at) = message.expires_at {
+            self.expiries.remove(&(at, message.body.topic().into()));
+        }
+    }
+}
+
+/// A message as it stands in a row.
+#[derive(Serialize, Deserialize)]
+struct Written(#[serde(with = "wire::message")] Arc<ApplicationMessage>);
+
+fn cost(message: &Arc<ApplicationMessage>) -> u64 {
+    message.body.heap_len() as u64 + OVERHEAD
+}

@@ -1,0 +1,6 @@
+//! Tests of the retain machine by dialogue and property.
+
+mod driver;
+mod limits;
+mod property;
+mod tables;

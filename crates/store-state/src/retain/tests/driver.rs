@@ -1,0 +1,113 @@
+//! A shard to talk to, and messages in few words.
+
+use std::sync::Arc;
+
+use mqtt_proto::{MessageBody, QoS};
+use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
+
+use crate::retain::{RetainMachine, RetainOp, RetainReply};
+use crate::test_table::TestTable;
+use crate::{Changes, Header, Limits, Machine, SlotRange, Table};
+
+/// 3 messages, 10,000 bytes.
+pub(super) fn header(now_ms: u64) -> Header {
+    Header {
+        now_ms,
+        limits: Limits {
+            queue_messages: 0,
+            queue_bytes: 0,
+            queue_full: QueueFull::Refuse,
+            qos0: Qos0Inbox::Never,
+            retained_messages: 3,
+            retained_bytes: 10_000,
+        },
+    }
+}
+
+/// `expires_at`: in ms; 0: never.
+pub(super) fn set(topic: &str, payload: &[u8], expires_at: u64) -> RetainOp {
+    RetainOp::Set {
+        message: Arc::new(ApplicationMessage {
+            body: MessageBody::new(topic, payload),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            publisher: 1,
+            expires_at: Some(Timestamp(expires_at)).filter(|at| at.0 != 0),
+        }),
+    }
+}
+
+/// A machine and its table.
+pub(super) struct Shard {
+    pub(super) machine: RetainMachine,
+    pub(super) table: TestTable,
+    pub(super) header: Header,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        let table = TestTable::default();
+        Self {
+            machine: RetainMachine::load(SlotRange::ALL, &table).unwrap(),
+            table,
+            header: header(0),
+        }
+    }
+
+    pub(super) fn ask(&mut self, op: &RetainOp) -> RetainReply {
+        self.machine
+            .apply(&self.header, op, &self.table, &mut ())
+            .unwrap()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp(self.header.now_ms)
+    }
+
+    /// A whole checkpoint; gives back how many rows it wrote or removed.
+    pub(super) fn checkpoint(&mut self) -> usize {
+        let mut changes = Changes::default();
+        self.machine.collect(&mut changes);
+        self.table.write(&changes);
+        self.machine.saved();
+        changes.entries.len()
+    }
+
+    /// Loses all that the table does not have.
+    pub(super) fn restart(&mut self) {
+        self.machine = RetainMachine::load(SlotRange::ALL, &self.table).unwrap();
+    }
+
+    /// Topics and payloads that a filter selects.
+    pub(super) fn found(&self, filter: &str) -> Vec<(String, Vec<u8>)> {
+        found(&self.machine, filter, self.header.now_ms)
+    }
+}
+
+/// Topics and payloads that a filter selects, read in pages of two.
+pub(super) fn found(machine: &RetainMachine, filter: &str, now: u64) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let (page, next) = machine.page(filter, after.as_ref(), 2, Timestamp(now));
+        assert!(page.len() <= 2);
+        all.extend(page.iter().map(|message| {
+            let body = &message.body;
+            (body.topic().to_owned(), body.payload().to_vec())
+        }));
+        if next.is_none() {
+            return all;
+        }
+        after = next;
+    }
+}
+
+/// For [`crate::test_replica::Replica`].
+pub(super) fn apply(
+    machine: &mut RetainMachine,
+    header: &Header,
+    op: &RetainOp,
+    table: &dyn Table,
+) -> String {
+    format!("{:?}", machine.apply(header, op, table, &mut ()).unwrap())
+}

@@ -1,0 +1,174 @@
+//! The rows of the tables: how keys and values are laid out.
+//!
+//! Invariants: keys of a kind sort by slot, so that the rows of a range of slots stand together; a value
+//! begins with the number of the format that it was written in.
+//!
+//! Deliberately absent: what the rows mean.
+
+use std::ops::ControlFlow;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{LoadError, SlotRange, Table, slot_of};
+
+/// The format that this version writes.
+pub(crate) const FORMAT: u8 = 1;
+
+/// Bytes before the name in a key: the kind, and the slot.
+const HEAD: usize = 3;
+
+/// The key of a client's or topic's row.
+pub(crate) fn key(kind: u8, name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(HEAD + name.len() + size_of::<u64>());
+    key.push(kind);
+    key.extend_from_slice(&slot_of(name).to_be_bytes());
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// The key of a row of one of a client's connections.
+pub(crate) fn key_of_epoch(kind: u8, name: &str, epoch: u64) -> Vec<u8> {
+    let mut key = key(kind, name);
+    key.extend_from_slice(&epoch.to_be_bytes());
+    key
+}
+
+/// The name in a key that [`key`] made.
+pub(crate) fn name(key: &[u8]) -> Result<&str, LoadError> {
+    key.get(HEAD..)
+        .and_then(|name| std::str::from_utf8(name).ok())
+        .ok_or_else(|| damaged(key, "the key has no name"))
+}
+
+/// The name and the epoch in a key that [`key_of_epoch`] made.
+pub(crate) fn name_and_epoch(key: &[u8]) -> Result<(&str, u64), LoadError> {
+    let Some((head, epoch)) = key.split_last_chunk() else {
+        return Err(damaged(key, "the key has no epoch"));
+    };
+    Ok((name(head)?, u64::from_be_bytes(*epoch)))
+}
+
+/// A value as it is written.
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(value, vec![FORMAT]).expect("memory takes what is written to it")
+}
+
+/// A value as it was written.
+pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, LoadError> {
+    let Some((&format, value)) = value.split_first() else {
+        return Err(damaged(key, "it is empty"));
+    };
+    if format != FORMAT {
+        return Err(LoadError::Format {
+            found: format.into(),
+            known: FORMAT.into(),
+        });
+    }
+    match postcard::take_from_bytes(value) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(damaged(key, "it is longer than it should be")),
+        Err(error) => Err(damaged(key, &error.to_string())),
+    }
+}
+
+/// Visits the rows of a kind whose slots are in a range.
+pub(crate) fn each(
+    table: &dyn Table,
+    kind: u8,
+    range: SlotRange,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let from = [&[kind][..], &range.first.to_be_bytes()].concat();
+    let to = match range.last.checked_add(1) {
+        Some(end) => [&[kind][..], &end.to_be_bytes()].concat(),
+        None => vec![kind + 1],
+    };
+    let mut result = Ok(());
+    table.range(&from, &to, &mut |key, value| {
+        result = visit(key, value);
+        if result.is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    result
+}
+
+/// A row that cannot be read.
+pub(crate) fn damaged(key: &[u8], what: &str) -> LoadError {
+    LoadError::Damaged {
+        key: key.iter().map(|byte| format!("{byte:02x}")).collect(),
+        what: what.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Changes, test_table::TestTable};
+
+    #[test]
+    fn keys_say_what_they_were_made_of() {
+        assert_eq!(name(&key(b'S', "a/ü")), Ok("a/ü"));
+        assert_eq!(
+            name_and_epoch(&key_of_epoch(b'W', "a", 1 << 40)),
+            Ok(("a", 1 << 40))
+        );
+        assert_eq!(key(b'S', "a")[1..3], slot_of("a").to_be_bytes());
+        for bad in [&b""[..], b"S", b"S\0\0\xff"] {
+            assert!(matches!(name(bad), Err(LoadError::Damaged { .. })));
+        }
+        assert!(matches!(
+            name_and_epoch(b"W\0\0\0\0\0\0\0\0"),
+            Err(LoadError::Damaged { .. })
+        ));
+    }
+
+    #[test]
+    fn a_value_that_is_not_what_it_should_be_is_refused() {
+        let value = encode(&(7u64, "text"));
+        assert_eq!(
+            decode::<(u64, String)>(b"k", &value),
+            Ok((7, "text".to_owned()))
+        );
+        for cut in 0..value.len() {
+            let result = decode::<(u64, String)>(b"k", &value[..cut]);
+            assert!(matches!(result, Err(LoadError::Damaged { .. })), "{cut}");
+        }
+        let longer = [&value[..], &[0]].concat();
+        let result = decode::<(u64, String)>(b"k", &longer);
+        assert!(matches!(result, Err(LoadError::Damaged { .. })));
+        let other = [&[FORMAT + 1], &value[1..]].concat();
+        let (found, known) = (2, 1);
+        assert_eq!(
+            decode::<(u64, String)>(b"k", &other),
+            Err(LoadError::Format { found, known })
+        );
+    }
+
+    #[test]
+    fn only_rows_of_the_kind_and_the_range_are_visited() {
+        let mut table = TestTable::default();
+        let mut changes = Changes::default();
+        for kind in *b"RST" {
+            for slot in [0u16, 9, 10, 20, 21, u16::MAX] {
+                let key = [&[kind][..], &slot.to_be_bytes(), b"x"].concat();
+                changes.put(key, Vec::new());
+            }
+        }
+        table.write(&changes);
+        let slots = |first, last| {
+            let mut found = Vec::new();
+            let visited = each(&table, b'S', SlotRange { first, last }, |key, _| {
+                found.push(u16::from_be_bytes([key[1], key[2]]));
+                Ok(())
+            });
+            assert_eq!(visited, Ok(()));
+            found
+        };
+        assert_eq!(slots(10, 20), [10, 20]);
+        assert_eq!(slots(21, u16::MAX), [21, u16::MAX]);
+        assert_eq!(slots(0, 0), [0]);
+    }
+}

@@ -1,0 +1,73 @@
+//! What is owed to past connections of clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+/// Values by epoch and client.
+#[derive(Debug)]
+pub(super) struct ByEpoch<T> {
+    /// In the order of epochs, which is the same on all replicas.
+    values: BTreeMap<(u64, Arc<str>), T>,
+    /// How many values each client has; not 0.
+    clients: HashMap<Arc<str>, usize>,
+}
+
+impl<T> ByEpoch<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            values: BTreeMap::new(),
+            clients: HashMap::new(),
+        }
+    }
+
+    /// Adds a value that is not there.
+    pub(super) fn insert(&mut self, client: Arc<str>, epoch: u64, value: T) {
+        *self.clients.entry(Arc::clone(&client)).or_default() += 1;
+        let before = self.values.insert((epoch, client), value);
+        debug_assert!(before.is_none(), "an epoch is given once");
+    }
+
+    /// Takes a value out, and with it the client's name as it is held here.
+    pub(super) fn remove(&mut self, client: &str, epoch: u64) -> Option<(Arc<str>, T)> {
+        let key = self.key(client, epoch)?;
+        let value = self.values.remove(&key)?;
+        let (_, client) = key;
+        if let Some(count) = self.clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&client);
+            }
+        }
+        Some((client, value))
+    }
+
+    pub(super) fn get(&self, client: &str, epoch: u64) -> Option<&T> {
+        self.values.get(&self.key(client, epoch)?)
+    }
+
+    /// Whether there is anything for a client.
+    pub(super) fn has(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
+    }
+
+    /// All clients, once each, in no order.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.clients.keys()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, u64, &T)> {
+        let values = self.values.iter();
+        values.map(|((epoch, client), value)| (client, *epoch, value))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn key(&self, client: &str, epoch: u64) -> Option<(u64, Arc<str>)> {
+        let (client, _) = self.clients.get_key_value(client)?;
+        Some((epoch, Arc::clone(client)))
+    }
+}

@@ -1,0 +1,220 @@
+//! The machine: what is asked of it, and what it can be read for.
+
+use std::collections::BTreeMap;
+
+use super::by_epoch::ByEpoch;
+use super::record::Owner;
+use super::records::Records;
+use super::rules::Claim;
+use super::tables::Unsaved;
+use super::{SessionOp, SessionOutlet, SessionReply, StoredWill};
+use crate::{Changes, Header, LoadError, Machine, SlotRange, Table, TableError, slot_of};
+
+/// The sessions of one shard. All of them are in memory; the tables are read only at the start.
+#[derive(Debug)]
+pub struct SessionMachine {
+    /// What the next connection gets.
+    pub(super) next_epoch: u64,
+    /// The highest incarnation of each node.
+    pub(super) nodes: BTreeMap<u64, u64>,
+    pub(super) records: Records,
+    /// Wills that are being published.
+    pub(super) firing: ByEpoch<Box<StoredWill>>,
+    /// Sessions that have ended and whose inboxes are being removed, by their last epoch.
+    pub(super) ending: ByEpoch<()>,
+    pub(super) unsaved: Unsaved,
+}
+
+/// How much a session shard holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionCounts {
+    /// Clients with a session or a connection.
+    pub records: usize,
+    /// Of these, those that are connected.
+    pub connected: usize,
+    /// Of these records, those with a will that is neither due nor discarded.
+    pub wills: usize,
+    /// Wills that are being published.
+    pub firing: usize,
+    /// Sessions that have ended and whose inboxes are being removed.
+    pub ending: usize,
+}
+
+impl Machine for SessionMachine {
+    type Op = SessionOp;
+    type Reply = SessionReply;
+    type Outlet = dyn SessionOutlet;
+
+    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
+        super::tables::load(range, table)
+    }
+
+    fn slot(op: &SessionOp) -> Option<u16> {
+        match op {
+            SessionOp::NodeUp { .. } | SessionOp::Due => None,
+            SessionOp::Claim { client, .. }
+            | SessionOp::Disconnect { client, .. }
+            | SessionOp::Fired { client, .. }
+            | SessionOp::Gone { client, .. } => Some(slot_of(client)),
+        }
+    }
+
+    fn apply(
+        &mut self,
+        header: &Header,
+        op: &SessionOp,
+        _table: &dyn Table,
+        outlet: &mut Self::Outlet,
+    ) -> Result<SessionReply, TableError> {
+        Ok(self.decide(header.now_ms, op, outlet))
+    }
+
+    fn unsaved_bytes(&self) -> usize {
+        self.unsaved.bytes()
+    }
+
+    fn collect(&mut self, changes: &mut Changes) {
+        super::tables::collect(self, changes);
+    }
+
+    fn saved(&mut self) {
+        self.unsaved.saved();
+    }
+}
+
+impl SessionMachine {
+    /// When [`SessionOp::Due`] will do something next, Unix time in ms.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.records.first_deadline().map(|(at, _)| at)
+    }
+
+    /// Tells again of all wills that are being published and all inboxes that are being removed: after
+    /// a start, nobody else knows.
+    pub fn outstanding(&self, outlet: &mut dyn SessionOutlet) {
+        for (client, epoch, will) in self.firing.iter() {
+            outlet.fire(client, epoch, will);
+        }
+        for (client, epoch, ()) in self.ending.iter() {
+            outlet.ended(client, epoch);
+        }
+    }
+
+    /// The node that a client is connected to, and the connection's epoch.
+    #[must_use]
+    pub fn owner(&self, client: &str) -> Option<(u64, u64)> {
+        let record = self.records.get(client)?;
+        Some((record.owner?.node, record.epoch))
+    }
+
+    /// The epoch that a client's session began with.
+    #[must_use]
+    pub fn incarnation(&self, client: &str) -> Option<u64> {
+        Some(self.records.get(client)?.incarnation)
+    }
+
+    /// Whether there is a record of a client: a session, a connection, a will that is being published,
+    /// or an inbox that is being removed.
+    #[must_use]
+    pub fn known(&self, client: &str) -> bool {
+        self.records.get(client).is_some() || self.firing.has(client) || self.ending.has(client)
+    }
+
+    /// Visits the clients that are [`Self::known`], once each, in no order.
+    pub fn for_each_known(&self, mut visit: impl FnMut(&str)) {
+        for (client, _) in self.records.iter() {
+            visit(client);
+        }
+        for client in self.firing.clients() {
+            if self.records.get(client).is_none() {
+                visit(client);
+            }
+        }
+        for client in self.ending.clients() {
+            if self.records.get(client).is_none() && !self.firing.has(client) {
+                visit(client);
+            }
+        }
+    }
+
+    /// For metrics.
+    #[must_use]
+    pub fn counts(&self) -> SessionCounts {
+        SessionCounts {
+            records: self.records.len(),
+            connected: self.records.connected(),
+            wills: self.records.wills(),
+            firing: self.firing.len(),
+            ending: self.ending.len(),
+        }
+    }
+
+    fn decide(&mut self, now: u64, op: &SessionOp, outlet: &mut dyn SessionOutlet) -> SessionReply {
+        match op {
+            SessionOp::NodeUp {
+                node,
+                incarnation,
+                last_alive_ms,
+            } => {
+                let process = Owner {
+                    node: *node,
+                    incarnation: *incarnation,
+                };
+                self.node_up(process, (*last_alive_ms).min(now), outlet)
+            }
+            SessionOp::Claim {
+                client,
+                node,
+                node_incarnation,
+                clean_start,
+                expiry,
+                will,
+            } => {
+                let claim = Claim {
+                    client,
+                    owner: Owner {
+                        node: *node,
+                        incarnation: *node_incarnation,
+                    },
+                    clean_start: *clean_start,
+                    expiry: *expiry,
+                    will: will.as_ref(),
+                };
+                self.telling(client, outlet, |machine, outlet| {
+                    machine.claim(&claim, now, outlet)
+                })
+            }
+            SessionOp::Disconnect {
+                client,
+                epoch,
+                expiry,
+                will,
+            } => self.telling(client, outlet, |machine, outlet| {
+                machine.disconnect((client, *epoch), *expiry, *will, now, outlet)
+            }),
+            SessionOp::Fired { client, epoch } => {
+                self.telling(client, outlet, |machine, _| machine.fired(client, *epoch))
+            }
+            SessionOp::Gone { client, epoch } => {
+                self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
+            }
+            SessionOp::Due => self.due(now, outlet),
+        }
+    }
+
+    /// Does something with a client, and tells if it is known from now on, or not any more.
+    pub(super) fn telling<R>(
+        &mut self,
+        client: &str,
+        outlet: &mut dyn SessionOutlet,
+        act: impl FnOnce(&mut Self, &mut dyn SessionOutlet) -> R,
+    ) -> R {
+        let before = self.known(client);
+        let result = act(self, outlet);
+        let known = self.known(client);
+        if known != before {
+            outlet.known(client, known);
+        }
+        result
+    }
+}

@@ -1,0 +1,111 @@
+//! The records of all clients, in the order of their deadlines as well.
+//!
+//! Invariant: deadlines and counts are those of the records. A record is changed by taking it out and
+//! putting it back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::record::{Owner, Record};
+
+/// When something is due, the epoch of the record, and whose it is.
+type Deadline = (u64, u64, Arc<str>);
+
+/// All records. The name of a client is held once.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    by_client: HashMap<Arc<str>, Record>,
+    /// Soonest first; at the same time in the order of epochs, which is the same on all replicas, and
+    /// quicker to compare than names: after the end of a node very many are due at the same time.
+    deadlines: BTreeSet<Deadline>,
+    connected: usize,
+    wills: usize,
+}
+
+impl Records {
+    pub(super) fn get(&self, client: &str) -> Option<&Record> {
+        self.by_client.get(client)
+    }
+
+    pub(super) fn take(&mut self, client: &str) -> Option<(Arc<str>, Record)> {
+        let (client, record) = self.by_client.remove_entry(client)?;
+        self.connected -= usize::from(record.owner.is_some());
+        self.wills -= usize::from(record.will.is_some());
+        if let Some(at) = record.deadline() {
+            self.deadlines
+                .remove(&(at, record.epoch, Arc::clone(&client)));
+        }
+        Some((client, record))
+    }
+
+    /// Adds the record of a client that has none.
+    pub(super) fn put(&mut self, client: Arc<str>, record: Record) {
+        self.connected += usize::from(record.owner.is_some());
+        self.wills += usize::from(record.will.is_some());
+        if let Some(at) = record.deadline() {
+            self.deadlines
+                .insert((at, record.epoch, Arc::clone(&client)));
+        }
+        self.by_client.insert(client, record);
+    }
+
+    /// The soonest deadline, and whose it is.
+    pub(super) fn first_deadline(&self) -> Option<(u64, &Arc<str>)> {
+        let (at, _, client) = self.deadlines.first()?;
+        Some((*at, client))
+    }
+
+    /// Clients that an earlier process of a node has connected, in the order of their epochs. Looks at
+    /// all records.
+    pub(super) fn left_by(&self, node: u64, before: u64) -> Vec<Arc<str>> {
+        let left = |owner: Owner| owner.node == node && owner.incarnation < before;
+        let records = self.by_client.iter();
+        let mut left: Vec<_> = records
+            .filter(|(_, record)| record.owner.is_some_and(left))
+            .map(|(client, record)| (record.epoch, client))
+            .collect();
+        left.sort_unstable();
+        left.into_iter()
+            .map(|(_, client)| Arc::clone(client))
+            .collect()
+    }
+
+    /// In no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
+        self.by_client.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_client.len()
+    }
+
+    /// Those that have a connection.
+    pub(super) fn connected(&self) -> usize {
+        self.connected
+    }
+
+    /// Those that have a will.
+    pub(super) fn wills(&self) -> usize {
+        self.wills
+    }
+}
+
+impl From<HashMap<Arc<str>, Record>> for Records {
+    /// For many records: their deadlines are sorted once.
+    fn from(by_client: HashMap<Arc<str>, Record>) -> Self {
+        let count = |which: fn(&Record) -> bool| by_client.values().filter(|r| which(r)).count();
+        Self {
+            connected: count(|record| record.owner.is_some()),
+            wills: count(|record| record.will.is_some()),
+            deadlines: by_client
+                .iter()
+                .filter_map(|(client, record)| {
+                    Some((record.deadline()?, record.epoch, Arc::clone(client)))
+                })
+                .collect(),
+            by_client,
+        }
+    }
+}

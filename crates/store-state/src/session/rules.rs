@@ -1,0 +1,286 @@
+//! The rules: what becomes of sessions and wills.
+//!
+//! Sections 3.1.2.5, 3.1.2.11.2, 3.1.3.2.2 and 3.1.4 of MQTT 5.0. A client of 3.1.1 with Clean Session 1
+//! claims with a clean start and no expiry, one with 0 without clean start and an expiry that is the
+//! server's; its will has no delay.
+
+use std::sync::Arc;
+
+use super::machine::SessionMachine;
+use super::record::{Owner, Record};
+use super::{Claimed, SessionOutlet, SessionReply, StoredWill, WillAtClose};
+
+/// What a CONNECT says.
+pub(super) struct Claim<'a> {
+    pub(super) client: &'a str,
+    pub(super) owner: Owner,
+    pub(super) clean_start: bool,
+    pub(super) expiry: u32,
+    pub(super) will: Option<&'a StoredWill>,
+}
+
+impl SessionMachine {
+    pub(super) fn claim(
+        &mut self,
+        claim: &Claim<'_>,
+        now: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        // Nobody would ever disconnect the client.
+        if self.has_ended(claim.owner) {
+            return SessionReply::Stale;
+        }
+        self.pass_time(claim.client, now, outlet);
+        let (client, before) = match self.take(claim.client) {
+            Some((client, record)) => (client, Some(record)),
+            None => (claim.client.into(), None),
+        };
+        let taken_from = before
+            .as_ref()
+            .and_then(|record| Some((record.owner?.node, record.epoch)));
+        let session =
+            before.and_then(|record| self.supersede(&client, record, claim.clean_start, outlet));
+        let inbox = session.as_ref().is_some_and(|session| session.inbox);
+        let claimed = Claimed {
+            epoch: self.give_epoch(),
+            resumed: session.is_some(),
+            had_inbox: inbox || self.ending.has(&client),
+            taken_from,
+        };
+        self.connect(client, claimed.epoch, claim, session, now);
+        SessionReply::Claimed(claimed)
+    }
+
+    fn give_epoch(&mut self) -> u64 {
+        let epoch = self.next_epoch;
+        self.next_epoch += 1;
+        self.unsaved.touch_machine();
+        epoch
+    }
+
+    /// A connection begins, and with it a session unless one goes on.
+    fn connect(
+        &mut self,
+        client: Arc<str>,
+        epoch: u64,
+        claim: &Claim<'_>,
+        session: Option<Record>,
+        now: u64,
+    ) {
+        if let Some(will) = claim.will {
+            self.unsaved.touch_will(&client, epoch, Some(will));
+        }
+        let (incarnation, inbox) = session.map_or((epoch, false), |session| {
+            (session.incarnation, session.inbox)
+        });
+        let record = Record {
+            epoch,
+            incarnation,
+            owner: Some(claim.owner),
+            since: now,
+            expiry: claim.expiry,
+            inbox: inbox || claim.expiry > 0,
+            will: claim.will.cloned().map(Box::new),
+        };
+        self.put(client, record);
+    }
+
+    /// The client has a new connection, which ends the one it had, if it still had it. Gives back the
+    /// session if that goes on [MQTT-3.1.2-5].
+    fn supersede(
+        &mut self,
+        client: &Arc<str>,
+        mut record: Record,
+        clean_start: bool,
+        outlet: &mut dyn SessionOutlet,
+    ) -> Option<Record> {
+        // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards it; without an expiry interval it ends
+        // with its connection.
+        if clean_start || record.expiry == 0 {
+            self.end(client, record, outlet);
+            return None;
+        }
+        if let Some(will) = record.will.take() {
+            if will.delay == 0 {
+                // [MQTT-3.1.2-8] due when the connection was closed, which is now.
+                self.fire(client, record.epoch, will, outlet);
+            } else {
+                // [MQTT-3.1.3-9] the client is back within the delay.
+                self.unsaved.touch_will(client, record.epoch, None);
+            }
+        }
+        Some(record)
+    }
+
+    pub(super) fn disconnect(
+        &mut self,
+        (client, epoch): (&str, u64),
+        expiry: u32,
+        will: WillAtClose,
+        now: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        match self.records.get(client) {
+            Some(record) if record.epoch == epoch => {}
+            _ => return SessionReply::Stale,
+        }
+        let Some((client, mut record)) = self.take_connected(client) else {
+            return SessionReply::Done;
+        };
+        record.expiry = expiry;
+        record.inbox |= expiry > 0;
+        // [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.14.4-3] [MQTT3-3.1.2-10]
+        if will == WillAtClose::Discard && record.will.take().is_some() {
+            self.unsaved.touch_will(&client, epoch, None);
+        }
+        self.close(client, record, now, outlet);
+        SessionReply::Done
+    }
+
+    /// `last_alive`: when the node's earlier process was last known to run, and not in the future.
+    pub(super) fn node_up(
+        &mut self,
+        process: Owner,
+        last_alive: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        if self.has_ended(process) {
+            return SessionReply::Stale;
+        }
+        let Owner { node, incarnation } = process;
+        self.nodes.insert(node, incarnation);
+        self.unsaved.touch_machine();
+        for client in self.records.left_by(node, incarnation) {
+            self.telling(&client, outlet, |machine, outlet| {
+                if let Some((client, record)) = machine.take_connected(&client) {
+                    // The process may have run a little longer than is known: no connection ended
+                    // before it began.
+                    let at = last_alive.max(record.since);
+                    machine.close(client, record, at, outlet);
+                }
+            });
+        }
+        SessionReply::Done
+    }
+
+    /// Whether a later process of the node is known.
+    fn has_ended(&self, process: Owner) -> bool {
+        let known = self.nodes.get(&process.node);
+        known.is_some_and(|known| *known > process.incarnation)
+    }
+
+    /// The connection is gone since `at`.
+    fn close(
+        &mut self,
+        client: Arc<str>,
+        mut record: Record,
+        at: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) {
+        record.owner = None;
+        record.since = at;
+        // [MQTT-4.1.0-1] only now may the session end.
+        if record.expiry == 0 {
+            return self.end(&client, record, outlet);
+        }
+        // [MQTT-3.1.2-8] [MQTT3-3.1.2-8]
+        if let Some(will) = record.will.take_if(|will| will.delay == 0) {
+            self.fire(&client, record.epoch, will, outlet);
+        }
+        // [MQTT-3.1.2-23]
+        self.put(client, record);
+    }
+
+    pub(super) fn due(&mut self, now: u64, outlet: &mut dyn SessionOutlet) -> SessionReply {
+        while let Some((at, client)) = self.records.first_deadline()
+            && at <= now
+        {
+            let client = Arc::clone(client);
+            self.telling(&client, outlet, |machine, outlet| {
+                machine.fall_due(&client, outlet);
+            });
+        }
+        SessionReply::Done
+    }
+
+    /// What was due for a client till now has happened, whether or not [`Self::due`] was asked for yet.
+    fn pass_time(&mut self, client: &str, now: u64, outlet: &mut dyn SessionOutlet) {
+        let due = |record: &Record| record.deadline().is_some_and(|at| at <= now);
+        while self.records.get(client).is_some_and(due) {
+            self.fall_due(client, outlet);
+        }
+    }
+
+    /// The deadline of a record has come: the end of the session, or before that its will.
+    fn fall_due(&mut self, client: &str, outlet: &mut dyn SessionOutlet) {
+        let Some((client, mut record)) = self.take(client) else {
+            return;
+        };
+        if record.ends_at() == record.deadline() {
+            // [MQTT-4.1.0-2]
+            return self.end(&client, record, outlet);
+        }
+        // [MQTT-3.1.2-8]
+        if let Some(will) = record.will.take() {
+            self.fire(&client, record.epoch, will, outlet);
+        }
+        self.put(client, record);
+    }
+
+    pub(super) fn fired(&mut self, client: &str, epoch: u64) -> SessionReply {
+        if let Some((client, _)) = self.firing.remove(client, epoch) {
+            self.unsaved.touch_will(&client, epoch, None);
+        }
+        SessionReply::Done
+    }
+
+    pub(super) fn gone(&mut self, client: &str, epoch: u64) -> SessionReply {
+        if let Some((client, ())) = self.ending.remove(client, epoch) {
+            self.unsaved.touch_ending(&client, epoch, true);
+        }
+        SessionReply::Done
+    }
+
+    /// The session is over, and its record is gone.
+    fn end(&mut self, client: &Arc<str>, record: Record, outlet: &mut dyn SessionOutlet) {
+        // [MQTT-3.1.2-8] the end of the session comes before the delay.
+        if let Some(will) = record.will {
+            self.fire(client, record.epoch, will, outlet);
+        }
+        if record.inbox {
+            self.ending.insert(Arc::clone(client), record.epoch, ());
+            self.unsaved.touch_ending(client, record.epoch, false);
+            outlet.ended(client, record.epoch);
+        }
+    }
+
+    /// The will is due. [MQTT-3.1.2-10] The record does not have it any more; its row in the tables
+    /// stays as it is until it is published.
+    fn fire(
+        &mut self,
+        client: &Arc<str>,
+        epoch: u64,
+        will: Box<StoredWill>,
+        outlet: &mut dyn SessionOutlet,
+    ) {
+        outlet.fire(client, epoch, &will);
+        self.firing.insert(Arc::clone(client), epoch, will);
+    }
+
+    fn take(&mut self, client: &str) -> Option<(Arc<str>, Record)> {
+        let (client, record) = self.records.take(client)?;
+        self.unsaved.touch_session(&client, true);
+        Some((client, record))
+    }
+
+    fn take_connected(&mut self, client: &str) -> Option<(Arc<str>, Record)> {
+        self.records.get(client)?.owner?;
+        self.take(client)
+    }
+
+    /// Adds the record of a client that has none, or whose record was taken.
+    fn put(&mut self, client: Arc<str>, record: Record) {
+        self.unsaved.touch_session(&client, false);
+        self.records.put(client, record);
+    }
+}

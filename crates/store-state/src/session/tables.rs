@@ -1,0 +1,234 @@
+//! How the machine is written and read.
+//!
+//! Rows: `M`, the machine; `S`, a record by client; `W`, a will by client and epoch; `E`, an inbox that
+//! is being removed, by client and epoch. A will that its record does not claim to have is being
+//! published; so a will is written once, whatever becomes of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use super::StoredWill;
+use super::by_epoch::ByEpoch;
+use super::machine::SessionMachine;
+use super::record::{Owner, Record};
+use super::records::Records;
+use crate::touched::Touched;
+use crate::{Changes, LoadError, SlotRange, Table, row};
+
+const MACHINE: &[u8] = b"M";
+const SESSION: u8 = b'S';
+const WILL: u8 = b'W';
+const ENDING: u8 = b'E';
+
+/// A row of `M`.
+#[derive(Serialize, Deserialize)]
+struct MachineRow {
+    next_epoch: u64,
+    nodes: BTreeMap<u64, u64>,
+}
+
+/// A row of `S`.
+#[derive(Serialize, Deserialize)]
+struct SessionRow {
+    epoch: u64,
+    incarnation: u64,
+    /// The node and its incarnation.
+    owner: Option<(u64, u64)>,
+    since: u64,
+    expiry: u32,
+    inbox: bool,
+    /// Whether the will of this epoch is the record's.
+    will: bool,
+}
+
+impl From<&Record> for SessionRow {
+    fn from(record: &Record) -> Self {
+        Self {
+            epoch: record.epoch,
+            incarnation: record.incarnation,
+            owner: record.owner.map(|owner| (owner.node, owner.incarnation)),
+            since: record.since,
+            expiry: record.expiry,
+            inbox: record.inbox,
+            will: record.will.is_some(),
+        }
+    }
+}
+
+impl SessionRow {
+    fn into_record(self, will: Option<Box<StoredWill>>) -> Record {
+        Record {
+            epoch: self.epoch,
+            incarnation: self.incarnation,
+            owner: self
+                .owner
+                .map(|(node, incarnation)| Owner { node, incarnation }),
+            since: self.since,
+            expiry: self.expiry,
+            inbox: self.inbox,
+            will,
+        }
+    }
+}
+
+/// What differs from the tables.
+#[derive(Debug)]
+pub(super) struct Unsaved {
+    machine: bool,
+    sessions: Touched<Arc<str>>,
+    wills: Touched<(Arc<str>, u64)>,
+    endings: Touched<(Arc<str>, u64)>,
+}
+
+impl Unsaved {
+    /// `machine`: whether the tables lack the machine's own row.
+    fn new(machine: bool) -> Self {
+        Self {
+            machine,
+            sessions: Touched::new(),
+            wills: Touched::new(),
+            endings: Touched::new(),
+        }
+    }
+
+    pub(super) fn touch_machine(&mut self) {
+        self.machine = true;
+    }
+
+    /// `exists`: whether it does until now.
+    pub(super) fn touch_session(&mut self, client: &Arc<str>, exists: bool) {
+        let bytes = client.len() + size_of::<SessionRow>();
+        self.sessions.touch(Arc::clone(client), exists, bytes);
+    }
+
+    /// A will is new, or gone.
+    pub(super) fn touch_will(&mut self, client: &Arc<str>, epoch: u64, new: Option<&StoredWill>) {
+        let bytes = client.len() + new.map_or(0, |will| will.message.body.heap_len());
+        let key = (Arc::clone(client), epoch);
+        self.wills.touch(key, new.is_none(), bytes);
+    }
+
+    /// `exists`: whether it does until now.
+    pub(super) fn touch_ending(&mut self, client: &Arc<str>, epoch: u64, exists: bool) {
+        let key = (Arc::clone(client), epoch);
+        self.endings.touch(key, exists, client.len());
+    }
+
+    pub(super) fn saved(&mut self) {
+        self.sessions.saved();
+        self.wills.saved();
+        self.endings.saved();
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.sessions.bytes() + self.wills.bytes() + self.endings.bytes()
+    }
+}
+
+pub(super) fn collect(machine: &mut SessionMachine, changes: &mut Changes) {
+    let SessionMachine {
+        next_epoch,
+        nodes,
+        records,
+        firing,
+        ending,
+        unsaved,
+    } = machine;
+    if std::mem::take(&mut unsaved.machine) {
+        let row = MachineRow {
+            next_epoch: *next_epoch,
+            nodes: nodes.clone(),
+        };
+        changes.put(MACHINE.to_vec(), row::encode(&row));
+    }
+    unsaved.sessions.collect(changes, |client| {
+        let record = records.get(client).map(SessionRow::from);
+        let value = record.map(|record| row::encode(&record));
+        (row::key(SESSION, client), value)
+    });
+    unsaved.wills.collect(changes, |(client, epoch)| {
+        let of_record = || {
+            let record = records.get(client)?;
+            record.will.as_ref().filter(|_| record.epoch == *epoch)
+        };
+        let will = firing.get(client, *epoch).or_else(of_record);
+        let value = will.map(row::encode);
+        (row::key_of_epoch(WILL, client, *epoch), value)
+    });
+    unsaved.endings.collect(changes, |(client, epoch)| {
+        let value = ending.get(client, *epoch).map(|()| row::encode(&()));
+        (row::key_of_epoch(ENDING, client, *epoch), value)
+    });
+}
+
+pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine, LoadError> {
+    let Some(value) = table.get(MACHINE)? else {
+        return Ok(SessionMachine {
+            next_epoch: 1,
+            nodes: BTreeMap::new(),
+            records: Records::default(),
+            firing: ByEpoch::new(),
+            ending: ByEpoch::new(),
+            unsaved: Unsaved::new(true),
+        });
+    };
+    let MachineRow { next_epoch, nodes } = row::decode(MACHINE, &value)?;
+    let mut wills = load_wills(range, table)?;
+    let records = load_records(range, table, &mut wills)?;
+    Ok(SessionMachine {
+        next_epoch,
+        nodes,
+        records,
+        firing: wills,
+        ending: load_endings(range, table)?,
+        unsaved: Unsaved::new(false),
+    })
+}
+
+fn load_wills(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<Box<StoredWill>>, LoadError> {
+    let mut wills = ByEpoch::new();
+    row::each(table, WILL, range, |key, value| {
+        let (client, epoch) = row::name_and_epoch(key)?;
+        wills.insert(client.into(), epoch, Box::new(row::decode(key, value)?));
+        Ok(())
+    })?;
+    Ok(wills)
+}
+
+/// Takes the wills that records have out of `wills`.
+fn load_records(
+    range: SlotRange,
+    table: &dyn Table,
+    wills: &mut ByEpoch<Box<StoredWill>>,
+) -> Result<Records, LoadError> {
+    let mut records = HashMap::new();
+    row::each(table, SESSION, range, |key, value| {
+        let client = row::name(key)?;
+        let written: SessionRow = row::decode(key, value)?;
+        let will = if written.will {
+            let (_, will) = wills
+                .remove(client, written.epoch)
+                .ok_or_else(|| row::damaged(key, "its will is missing"))?;
+            Some(will)
+        } else {
+            None
+        };
+        records.insert(client.into(), written.into_record(will));
+        Ok(())
+    })?;
+    Ok(Records::from(records))
+}
+
+fn load_endings(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<()>, LoadError> {
+    let mut endings = ByEpoch::new();
+    row::each(table, ENDING, range, |key, value| {
+        let (client, epoch) = row::name_and_epoch(key)?;
+        row::decode::<()>(key, value)?;
+        endings.insert(client.into(), epoch, ());
+        Ok(())
+    })?;
+    Ok(endings)
+}

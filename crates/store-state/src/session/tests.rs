@@ -1,0 +1,8 @@
+//! Tests of the session machine by dialogue and property.
+
+mod connections;
+mod crashes;
+mod driver;
+mod model;
+mod property;
+mod time;

@@ -1,0 +1,248 @@
+//! Claims, takeovers and the ends of connections.
+
+use mqtt_session::NEVER_EXPIRES;
+
+use super::driver::{Connect, Shard, fired, gone, left, lost, will};
+use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply};
+use crate::{Machine, session::SessionMachine, slot_of};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_first_claim_begins_a_session() {
+    let mut shard = Shard::new();
+    // [MQTT-3.1.2-6]
+    let (reply, told) = shard.ask(0, Connect("c", 60).op());
+    let expected = Claimed {
+        epoch: 1,
+        resumed: false,
+        had_inbox: false,
+        taken_from: None,
+    };
+    assert_eq!(reply, SessionReply::Claimed(expected));
+    assert_eq!(told, ["known c"]);
+    assert_eq!(shard.machine.owner("c"), Some((1, 1)));
+    assert_eq!(shard.machine.owner("d"), None);
+}
+
+/// [MQTT-3.1.2-5] [MQTT-3.1.2-23] a session with an expiry goes on, and keeps its incarnation.
+#[test]
+fn a_session_goes_on() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("c", 60).op());
+    assert_eq!(shard.told(1, left("c", 1, 60)), NOTHING);
+    assert_eq!(shard.machine.owner("c"), None);
+    let claimed = shard.claimed(60, Connect("c", 0).op());
+    let expected = Claimed {
+        epoch: 2,
+        resumed: true,
+        had_inbox: true,
+        taken_from: None,
+    };
+    assert_eq!(claimed, expected);
+    assert_eq!(shard.machine.incarnation("c"), Some(1));
+    // Without an expiry now, but with an inbox from before.
+    assert_eq!(shard.told(61, left("c", 2, 0)), ["ended c 2"]);
+}
+
+/// [MQTT-3.1.2-4] [MQTT3-3.1.2-6]
+#[test]
+fn a_clean_start_discards() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("c", 60).will("w", 10));
+    shard.told(1, lost("c", 1, 60));
+    let (reply, told) = shard.ask(2, Connect("c", 60).clean());
+    let expected = Claimed {
+        epoch: 2,
+        resumed: false,
+        had_inbox: true,
+        taken_from: None,
+    };
+    assert_eq!(reply, SessionReply::Claimed(expected));
+    // [MQTT-3.1.2-8] the session's end comes before the delay.
+    assert_eq!(told, ["fire c 1 w", "ended c 1"]);
+    assert_eq!(shard.machine.incarnation("c"), Some(2));
+}
+
+#[test]
+fn a_session_without_expiry_lives_as_long_as_its_connection() {
+    let mut shard = Shard::new();
+    // [MQTT-4.1.0-1]
+    shard.claimed(0, Connect("c", 0).op());
+    assert_eq!(shard.told(1_000_000, SessionOp::Due), NOTHING);
+    assert_eq!(shard.machine.owner("c"), Some((1, 1)));
+    // [MQTT-4.1.0-2]
+    assert_eq!(shard.told(1_000_001, left("c", 1, 0)), ["not known c"]);
+    let claimed = shard.claimed(1_000_002, Connect("c", 0).op());
+    assert!(!claimed.resumed && !claimed.had_inbox);
+}
+
+/// [MQTT-3.1.4-3] the older connection is closed, and what it leaves depends on the newer one.
+#[test]
+fn takeover() {
+    let before = |expiry, delay| {
+        let mut shard = Shard::new();
+        shard.claimed(0, Connect("c", expiry).will("w", delay));
+        shard
+    };
+    let after = |mut shard: Shard, clean| {
+        let (reply, told) = shard.ask(1, Connect("c", 60).from((2, 1), clean, None));
+        let SessionReply::Claimed(claimed) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(claimed.taken_from, Some((1, 1)));
+        assert_eq!(shard.machine.owner("c"), Some((2, 2)));
+        assert_eq!(shard.ask(2, lost("c", 1, 60)).0, SessionReply::Stale);
+        (claimed.resumed, claimed.had_inbox, told)
+    };
+    let told = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.into()).collect() };
+    // [MQTT-3.1.3-9] back within the delay.
+    assert_eq!(after(before(60, 5), false), (true, true, told(&[])));
+    // [MQTT-3.1.2-8] due when the connection is closed.
+    let fires = told(&["fire c 1 w"]);
+    assert_eq!(after(before(60, 0), false), (true, true, fires.clone()));
+    // The session ends with the connection, or by the clean start.
+    assert_eq!(after(before(0, 5), false), (false, false, fires));
+    let both = told(&["fire c 1 w", "ended c 1"]);
+    assert_eq!(after(before(60, 5), true), (false, true, both));
+}
+
+#[test]
+fn a_connection_may_be_taken_over_within_its_node() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("c", 60).op());
+    let claimed = shard.claimed(0, Connect("c", 60).op());
+    assert_eq!((claimed.epoch, claimed.taken_from), (2, Some((1, 1))));
+}
+
+/// [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.14.4-3] [MQTT3-3.1.2-10]
+#[test]
+fn the_will_at_the_end_of_a_connection() {
+    for (expiry, delay, close, expected) in [
+        (
+            60,
+            0,
+            lost as fn(&str, u64, u32) -> SessionOp,
+            vec!["fire c 1 w"],
+        ),
+        (60, 0, left, vec![]),
+        (60, 5, lost, vec![]),
+        (0, 5, lost, vec!["fire c 1 w", "ended c 1"]),
+        (0, 5, left, vec!["ended c 1"]),
+    ] {
+        let mut shard = Shard::new();
+        shard.claimed(0, Connect("c", 60).will("w", delay));
+        assert_eq!(shard.told(1, close("c", 1, expiry)), expected);
+        // Once.
+        shard.ask(2, close("c", 1, expiry));
+        assert_eq!(shard.told(2, SessionOp::Due), NOTHING);
+    }
+}
+
+#[test]
+fn who_has_disconnected_is_not_disconnected_again() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("c", 60).will("w", 5));
+    shard.told(1, lost("c", 1, 60));
+    let again = shard.ask(50, left("c", 1, 10));
+    assert_eq!(again, (SessionReply::Done, vec![]));
+    assert_eq!(shard.machine.next_deadline(), Some(6_000));
+    assert_eq!(shard.ask(50, lost("c", 2, 60)).0, SessionReply::Stale);
+    assert_eq!(shard.ask(50, lost("d", 1, 60)).0, SessionReply::Stale);
+}
+
+#[test]
+fn what_is_owed_outlives_the_session_and_harms_no_other() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("c", 60).will("w", 0));
+    let told = shard.told(1, lost("c", 1, 0));
+    assert_eq!(told, ["fire c 1 w", "ended c 1"]);
+    assert!(shard.machine.known("c"));
+    let claimed = shard.claimed(2, Connect("c", 60).will("v", 5));
+    assert!(!claimed.resumed && claimed.had_inbox);
+    assert_eq!(shard.outstanding(), ["fire c 1 w", "ended c 1"]);
+    // Neither is about the new session, whose epoch is 2.
+    assert_eq!(shard.told(3, gone("c", 2)), NOTHING);
+    assert_eq!(shard.told(3, fired("c", 2)), NOTHING);
+    assert_eq!(shard.outstanding().len(), 2);
+    assert_eq!(shard.told(3, gone("c", 1)), NOTHING);
+    assert_eq!(shard.told(3, fired("c", 1)), NOTHING);
+    assert_eq!(shard.outstanding(), NOTHING);
+    let claimed = shard.claimed(4, Connect("c", 60).op());
+    assert!(claimed.resumed, "{claimed:?}");
+}
+
+#[test]
+fn a_client_is_known_until_nothing_is_left_of_it() {
+    let mut shard = Shard::new();
+    let known = |shard: &Shard| {
+        let mut known = Vec::new();
+        shard
+            .machine
+            .for_each_known(|client| known.push(client.to_owned()));
+        known
+    };
+    shard.claimed(0, Connect("c", 60).will("w", 0));
+    shard.claimed(0, Connect("c", 60).will("v", 0));
+    assert_eq!(known(&shard), ["c"]);
+    shard.told(1, lost("c", 2, 0));
+    let expected = SessionCounts {
+        firing: 2,
+        ending: 1,
+        ..SessionCounts::default()
+    };
+    assert_eq!(shard.machine.counts(), expected);
+    assert_eq!(known(&shard), ["c"]);
+    for op in [fired("c", 1), fired("c", 2)] {
+        assert_eq!(shard.told(1, op), NOTHING);
+        assert_eq!(known(&shard), ["c"]);
+    }
+    assert_eq!(shard.told(1, gone("c", 1)), NOTHING);
+    assert_eq!(shard.told(1, gone("c", 2)), ["not known c"]);
+    assert_eq!(known(&shard), NOTHING);
+}
+
+#[test]
+fn counts_are_those_of_the_records() {
+    let mut shard = Shard::new();
+    shard.claimed(0, Connect("a", 60).will("w", 5));
+    shard.claimed(0, Connect("b", NEVER_EXPIRES).op());
+    shard.claimed(0, Connect("c", 0).op());
+    shard.told(0, lost("a", 1, 60));
+    let expected = SessionCounts {
+        records: 3,
+        connected: 2,
+        wills: 1,
+        ..SessionCounts::default()
+    };
+    assert_eq!(shard.machine.counts(), expected);
+    shard.checkpoint();
+    shard.restart();
+    assert_eq!(shard.machine.counts(), expected);
+}
+
+#[test]
+fn operations_of_one_client_go_to_its_slot() {
+    let slot = SessionMachine::slot;
+    for op in [
+        Connect("c", 0).op(),
+        lost("c", 1, 0),
+        fired("c", 1),
+        gone("c", 1),
+    ] {
+        assert_eq!(slot(&op), Some(slot_of("c")));
+    }
+    assert_eq!(slot(&SessionOp::Due), None);
+}
+
+#[test]
+fn the_message_of_a_will_comes_as_it_was_given() {
+    let mut shard = Shard::new();
+    let given = will("w", 7);
+    shard.claimed(0, Connect("c", 60).from((1, 1), false, Some(given.clone())));
+    shard.checkpoint();
+    shard.restart();
+    let record = shard.machine.records.get("c").unwrap();
+    let kept = record.will.as_ref().unwrap();
+    assert_eq!(format!("{kept:?}"), format!("{:?}", Box::new(given)));
+}

@@ -1,0 +1,78 @@
+//! A replica for tests: a machine with its table and log, which can crash.
+
+use crate::test_table::TestTable;
+use crate::{Changes, Header, Machine, SlotRange, Table};
+
+/// Applies an operation and puts down the reply and all that is told.
+type Apply<M> = fn(&mut M, &Header, &<M as Machine>::Op, &dyn Table) -> String;
+
+/// One replica of a shard.
+pub(crate) struct Replica<M: Machine> {
+    pub(crate) machine: M,
+    pub(crate) table: TestTable,
+    /// What was applied since the checkpoint that the table holds, as a log has it, and what came of it.
+    log: Vec<(Header, Vec<u8>, String)>,
+    /// A checkpoint that is being written, and how much of the log it covers.
+    collected: Option<(Changes, usize)>,
+    apply: Apply<M>,
+}
+
+impl<M: Machine> Replica<M> {
+    pub(crate) fn new(apply: Apply<M>) -> Self {
+        let table = TestTable::default();
+        Self {
+            machine: M::load(SlotRange::ALL, &table).unwrap(),
+            table,
+            log: Vec::new(),
+            collected: None,
+            apply,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, header: &Header, op: &M::Op) -> String {
+        let outcome = (self.apply)(&mut self.machine, header, op, &self.table);
+        let written = postcard::to_stdvec(op).unwrap();
+        self.log.push((*header, written, outcome.clone()));
+        outcome
+    }
+
+    /// Begins a checkpoint if none is being written.
+    pub(crate) fn collect(&mut self) {
+        if self.collected.is_none() {
+            let mut changes = Changes::default();
+            self.machine.collect(&mut changes);
+            self.collected = Some((changes, self.log.len()));
+        }
+    }
+
+    /// Ends the checkpoint that is being written, if any.
+    pub(crate) fn saved(&mut self) {
+        if self.write() {
+            self.machine.saved();
+        }
+    }
+
+    /// Loses the memory. A checkpoint that is being written is in the table, or not. All that comes
+    /// after it is applied again, and the same must come of it.
+    pub(crate) fn crash(&mut self, written: bool) {
+        if written {
+            self.write();
+        }
+        self.collected = None;
+        self.machine = M::load(SlotRange::ALL, &self.table).unwrap();
+        for (header, op, outcome) in &self.log {
+            let op = postcard::from_bytes(op).unwrap();
+            let again = (self.apply)(&mut self.machine, header, &op, &self.table);
+            assert_eq!(again, *outcome, "applied again: {op:?}");
+        }
+    }
+
+    fn write(&mut self) -> bool {
+        let Some((changes, covered)) = self.collected.take() else {
+            return false;
+        };
+        self.table.write(&changes);
+        self.log.drain(..covered);
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! What the store tells the event loops.
+
+use store_state::inbox::{InboxReply, Item, Queued};
+use store_state::retain::RetainReply;
+use store_state::session::{SessionReply, StoredWill};
+
+/// One thing that a loop is told.
+#[derive(Debug)]
+pub enum Event {
+    /// The answer to a request to the session store.
+    Session {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: SessionReply,
+    },
+    /// The answer to a request to the inbox store.
+    Inbox {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: InboxReply,
+    },
+    /// The answer to a request to the retain store.
+    Retain {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: RetainReply,
+    },
+    /// A request was not carried out.
+    Failed {
+        /// As given with the request.
+        token: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// Everything that was asked of the shard before the barrier is done.
+    Passed {
+        /// As given with the barrier.
+        token: u64,
+    },
+    /// Queued messages for a session that has opened its inbox.
+    Page {
+        /// As given when the inbox was opened.
+        home: u64,
+        /// The epoch it was opened with.
+        epoch: u64,
+        /// In ascending order of their sequences.
+        items: Vec<(u64, Queued)>,
+    },
+    /// A will is to be published, under the origin of its client, this epoch and packet identifier 0;
+    /// then [`store_state::session::SessionOp::Fired`].
+    Fire {
+        /// Whose.
+        client: Box<str>,
+        /// Of the connection that it came with.
+        epoch: u64,
+        /// The will.
+        will: StoredWill,
+    },
+    /// A session has ended: its inbox is to be removed, then
+    /// [`store_state::session::SessionOp::Gone`].
+    Ended {
+        /// Whose.
+        client: Box<str>,
+        /// Its last epoch.
+        epoch: u64,
+    },
+    /// Messages of shared groups that others are to have.
+    LeftBehind {
+        /// Who had them.
+        client: Box<str>,
+        /// The messages.
+        items: Vec<Item>,
+    },
+}
+
+impl Event {
+    /// The event that tells a failure, given the token.
+    pub(crate) fn failed(failure: Failure) -> impl FnOnce(u64) -> Self {
+        move |token| Self::Failed { token, failure }
+    }
+
+    /// The event that tells that a barrier is passed.
+    pub(crate) fn passed(token: u64) -> Self {
+        Self::Passed { token }
+    }
+}
+
+/// Why a request was not carried out. It has had no effect, and will have none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The disk is full.
+    Full,
+    /// The shard does not serve.
+    Stopped,
+    /// The shard map has changed since the request was routed: route it again.
+    Moved,
+}

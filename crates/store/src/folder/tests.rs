@@ -1,0 +1,215 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn refusal(path: &Path) -> String {
+    Folder::open(path).unwrap_err().to_string()
+}
+
+/// Changes one bit of a file.
+fn flip(path: &Path, bit: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn the_node_stays_and_the_incarnation_rises() {
+    let at = scratch();
+    let path = at.path().join("a/b");
+    let first = Folder::open(&path).unwrap();
+    let node = first.node();
+    assert_eq!(first.incarnation(), 1);
+    drop(first);
+    let second = Folder::open(&path).unwrap();
+    assert_eq!((second.node(), second.incarnation()), (node, 2));
+    let other = Folder::open(&at.path().join("c")).unwrap();
+    assert_ne!(other.node(), node);
+}
+
+#[test]
+fn a_second_user_is_refused() {
+    let at = scratch();
+    let _held = Folder::open(at.path()).unwrap();
+    let said = refusal(at.path());
+    assert!(said.contains("in use"), "{said}");
+    assert!(said.contains(at.path().to_str().unwrap()), "{said}");
+}
+
+#[test]
+fn a_refused_second_user_does_not_raise_the_incarnation() {
+    let at = scratch();
+    let held = Folder::open(at.path()).unwrap();
+    Folder::open(at.path()).unwrap_err();
+    drop(held);
+    assert_eq!(Folder::open(at.path()).unwrap().incarnation(), 2);
+}
+
+#[test]
+fn a_foreign_folder_is_refused_and_left_alone() {
+    let at = scratch();
+    fs::write(at.path().join("holiday.jpg"), b"x").unwrap();
+    let said = refusal(at.path());
+    assert!(said.contains("holiday.jpg"), "{said}");
+    assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_first_start_that_was_cut_off_is_begun_again() {
+    let at = scratch();
+    for left in [
+        "LOCK",
+        "incarnation",
+        "FORMAT.new",
+        ".write-test-7",
+        "lost+found",
+    ] {
+        fs::write(at.path().join(left), b"torn").unwrap();
+    }
+    assert_eq!(Folder::open(at.path()).unwrap().incarnation(), 1);
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_numbers() {
+    let at = scratch();
+    drop(Folder::open(at.path()).unwrap());
+    fs::write(
+        at.path().join("FORMAT"),
+        "heraldmq data folder, format 7\nx\n",
+    )
+    .unwrap();
+    let said = refusal(at.path());
+    assert!(
+        said.contains("format 7") && said.contains("up to 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn any_flipped_bit_in_format_is_noticed() {
+    let at = scratch();
+    drop(Folder::open(at.path()).unwrap());
+    let path = at.path().join("FORMAT");
+    let whole = fs::read(&path).unwrap();
+    for bit in 0..whole.len() * 8 {
+        flip(&path, bit);
+        Folder::open(at.path()).unwrap_err();
+        flip(&path, bit);
+    }
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        Folder::open(at.path()).unwrap_err();
+    }
+    fs::write(&path, &whole).unwrap();
+    Folder::open(at.path()).unwrap();
+}
+
+#[test]
+fn a_torn_incarnation_falls_back_to_the_one_before_and_no_further() {
+    let at = scratch();
+    for _ in 0..3 {
+        drop(Folder::open(at.path()).unwrap());
+    }
+    // Incarnation 3 is the fourth number written, after 0: slot 0. Slot 1 holds incarnation 2.
+    let path = at.path().join("incarnation");
+    flip(&path, 70);
+    assert_eq!(Folder::open(at.path()).unwrap().incarnation(), 3);
+    flip(&path, 70);
+    flip(&path, 4_096 * 8 + 70);
+    let said = refusal(at.path());
+    assert!(said.contains("incarnation is damaged"), "{said}");
+    fs::remove_file(&path).unwrap();
+    assert!(refusal(at.path()).contains("incarnation"));
+}
+
+#[test]
+fn the_last_sign_of_life_is_that_of_the_process_before() {
+    let at = scratch();
+    let first = Folder::open(at.path()).unwrap();
+    assert_eq!(first.last_alive_ms(), None);
+    first.mark_alive(5_000).unwrap();
+    // A clock that was set back is believed.
+    first.mark_alive(4_000).unwrap();
+    assert_eq!(first.last_alive_ms(), None);
+    drop(first);
+    assert_eq!(
+        Folder::open(at.path()).unwrap().last_alive_ms(),
+        Some(4_000)
+    );
+}
+
+#[test]
+fn a_torn_sign_of_life_falls_back_to_the_one_before() {
+    let at = scratch();
+    let first = Folder::open(at.path()).unwrap();
+    first.mark_alive(5_000).unwrap();
+    first.mark_alive(6_000).unwrap();
+    drop(first);
+    let path = at.path().join("alive");
+    flip(&path, 64);
+    assert_eq!(
+        Folder::open(at.path()).unwrap().last_alive_ms(),
+        Some(5_000)
+    );
+    flip(&path, 4_096 * 8 + 64);
+    assert_eq!(Folder::open(at.path()).unwrap().last_alive_ms(), None);
+}
+
+#[test]
+fn a_store_elsewhere_belongs_to_one_node() {
+    let at = scratch();
+    let disk = at.path().join("disk");
+    let mine = Folder::open(&at.path().join("mine")).unwrap();
+    assert_eq!(mine.store("inbox", Some(&disk)).unwrap(), disk);
+    assert_eq!(mine.store("inbox", Some(&disk)).unwrap(), disk);
+    let said = mine.store("retain", Some(&disk)).unwrap_err().to_string();
+    assert!(
+        said.contains("is that of the inbox store, not of the retain store"),
+        "{said}"
+    );
+    let other = Folder::open(&at.path().join("other")).unwrap();
+    let said = other.store("inbox", Some(&disk)).unwrap_err().to_string();
+    assert!(said.contains("belongs to node"), "{said}");
+}
+
+#[test]
+fn a_store_whose_disk_is_not_mounted_is_missed() {
+    let at = scratch();
+    let disk = at.path().join("disk");
+    let mine = Folder::open(&at.path().join("mine")).unwrap();
+    mine.store("inbox", Some(&disk)).unwrap();
+    fs::remove_dir_all(&disk).unwrap();
+    fs::create_dir(&disk).unwrap();
+    let said = mine.store("inbox", Some(&disk)).unwrap_err().to_string();
+    assert!(
+        said.contains("inbox store of this node is not in"),
+        "{said}"
+    );
+    // Nor is one begun at the usual place.
+    mine.store("inbox", None).unwrap_err();
+    mine.store("retain", None).unwrap();
+}
+
+#[test]
+fn a_foreign_folder_is_not_taken_as_a_store() {
+    let at = scratch();
+    let disk = at.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    fs::write(disk.join("photo"), b"").unwrap();
+    let mine = Folder::open(&at.path().join("mine")).unwrap();
+    let said = mine.store("inbox", Some(&disk)).unwrap_err().to_string();
+    assert!(said.contains("photo"), "{said}");
+}
+
+#[test]
+fn a_disk_has_free_bytes_and_a_missing_folder_has_none() {
+    let at = scratch();
+    assert!(free_bytes(at.path()).unwrap() > 0);
+    let said = free_bytes(&at.path().join("gone")).unwrap_err().to_string();
+    assert!(said.contains("gone: "), "{said}");
+}

@@ -1,0 +1,246 @@
+//! The three stores, as far as their shards differ.
+
+use std::sync::Arc;
+
+use store_state::inbox::{
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Queued, StoredSubscription,
+};
+use store_state::retain::{RetainMachine, RetainOp, RetainReply};
+use store_state::session::{SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill};
+use store_state::{Batch, Machine, Table, TableError};
+
+use crate::command::Command;
+use crate::event::Event;
+use crate::readers::Readers;
+use crate::{Listener, ShardNumber};
+
+/// A store, by its machine.
+pub(crate) trait Kind: Machine + Sync {
+    /// The store's name: its folder, and the beginning of its settings.
+    const NAME: &'static str;
+    /// Distinguishes its groups in the log from those of the others.
+    const NUMBER: u64;
+
+    /// The log entry of a batch.
+    fn command(batch: Arc<Batch<Self::Op>>) -> Command;
+
+    /// The batch of a log entry; `None`: it is another store's.
+    fn batch(command: &Command) -> Option<&Batch<Self::Op>>;
+
+    /// The event that tells a reply.
+    fn event(token: u64, reply: Self::Reply) -> Event;
+
+    /// Reads a page of a queue: appends what is queued from `from` on, and returns the sequence to go on
+    /// from and whether nothing is queued there.
+    fn page(
+        &mut self,
+        _inbox: u64,
+        from: u64,
+        _items: u32,
+        _bytes: usize,
+        _table: &dyn Table,
+        _out: &mut Vec<(u64, Queued)>,
+    ) -> Result<(u64, bool), TableError> {
+        Ok((from, true))
+    }
+
+    /// The time of the next deadline that [`Kind::due`] is for, Unix time in ms.
+    fn next_deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// The operation to propose when a deadline has come.
+    fn due() -> Option<Self::Op> {
+        None
+    }
+
+    /// The operation to propose when the node starts.
+    fn node_up(_node: u64, _incarnation: u64, _last_alive_ms: u64) -> Option<Self::Op> {
+        None
+    }
+
+    /// Tells what is to be known at the start: routes, unfinished business.
+    fn announce(&mut self, _outlet: &mut Self::Outlet) {}
+
+    /// Calls `apply` with the outlet of this kind.
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R;
+}
+
+/// Where the effects of a shard's operations go: to the listener at once, or with the next mail.
+pub(crate) struct Effects {
+    pub(crate) shard: ShardNumber,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) readers: Readers,
+    /// For any loop.
+    pub(crate) events: Vec<Event>,
+}
+
+impl Kind for SessionMachine {
+    const NAME: &'static str = "session";
+    const NUMBER: u64 = 0;
+
+    fn command(batch: Arc<Batch<SessionOp>>) -> Command {
+        Command::Session(batch)
+    }
+
+    fn batch(command: &Command) -> Option<&Batch<SessionOp>> {
+        match command {
+            Command::Session(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    fn event(token: u64, reply: SessionReply) -> Event {
+        Event::Session { token, reply }
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.next_deadline()
+    }
+
+    fn due() -> Option<SessionOp> {
+        Some(SessionOp::Due)
+    }
+
+    fn node_up(node: u64, incarnation: u64, last_alive_ms: u64) -> Option<SessionOp> {
+        Some(SessionOp::NodeUp {
+            node,
+            incarnation,
+            last_alive_ms,
+        })
+    }
+
+    fn announce(&mut self, outlet: &mut Self::Outlet) {
+        self.outstanding(outlet);
+    }
+
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(effects)
+    }
+}
+
+impl SessionOutlet for Effects {
+    fn fire(&mut self, client: &str, epoch: u64, will: &StoredWill) {
+        self.events.push(Event::Fire {
+            client: client.into(),
+            epoch,
+            will: will.clone(),
+        });
+    }
+
+    fn ended(&mut self, client: &str, epoch: u64) {
+        self.events.push(Event::Ended {
+            client: client.into(),
+            epoch,
+        });
+    }
+
+    fn known(&mut self, _: &str, _: bool) {}
+}
+
+impl Kind for InboxMachine {
+    const NAME: &'static str = "inbox";
+    const NUMBER: u64 = 1;
+
+    fn command(batch: Arc<Batch<InboxOp>>) -> Command {
+        Command::Inbox(batch)
+    }
+
+    fn batch(command: &Command) -> Option<&Batch<InboxOp>> {
+        match command {
+            Command::Inbox(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    fn event(token: u64, reply: InboxReply) -> Event {
+        Event::Inbox { token, reply }
+    }
+
+    fn page(
+        &mut self,
+        inbox: u64,
+        from: u64,
+        items: u32,
+        bytes: usize,
+        table: &dyn Table,
+        out: &mut Vec<(u64, Queued)>,
+    ) -> Result<(u64, bool), TableError> {
+        let next = self.page(inbox, from, items as usize, bytes, table, out)?;
+        Ok((
+            next,
+            self.next_sequence(inbox).is_none_or(|end| next >= end),
+        ))
+    }
+
+    fn node_up(node: u64, incarnation: u64, _: u64) -> Option<InboxOp> {
+        Some(InboxOp::NodeUp { node, incarnation })
+    }
+
+    fn announce(&mut self, outlet: &mut Self::Outlet) {
+        self.for_each_filter(outlet);
+        self.for_each_member(outlet);
+    }
+
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(effects)
+    }
+}
+
+impl InboxOutlet for Effects {
+    fn queued(&mut self, inbox: u64, sequence: u64, item: &Item) {
+        self.readers.queued(inbox, sequence, item);
+    }
+
+    fn dropped(&mut self, drop: InboxDrop<'_>) {
+        self.listener.dropped(&drop);
+    }
+
+    fn filter(&mut self, filter: &str, any: bool, detached: bool) {
+        self.listener.filter(self.shard, filter, any, detached);
+    }
+
+    fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>) {
+        self.listener
+            .member(self.shard, client, filter, subscription);
+    }
+
+    fn left_behind(&mut self, client: &str, items: Vec<Item>) {
+        self.events.push(Event::LeftBehind {
+            client: client.into(),
+            items,
+        });
+    }
+}
+
+impl Kind for RetainMachine {
+    const NAME: &'static str = "retain";
+    const NUMBER: u64 = 2;
+
+    fn command(batch: Arc<Batch<RetainOp>>) -> Command {
+        Command::Retain(batch)
+    }
+
+    fn batch(command: &Command) -> Option<&Batch<RetainOp>> {
+        match command {
+            Command::Retain(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    fn event(token: u64, reply: RetainReply) -> Event {
+        Event::Retain { token, reply }
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.next_deadline()
+    }
+
+    fn due() -> Option<RetainOp> {
+        Some(RetainOp::Expire)
+    }
+
+    fn with_outlet<R>(_: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(&mut ())
+    }
+}

@@ -1,0 +1,559 @@
+//! One shard: its machine, and the tasks around it.
+//!
+//! The *proposer* takes requests from the queue and makes batches of them, of which a few are on their
+//! way at once. Consensus hands committed batches to [`Replica`], which applies them and sends replies
+//! and pages to the event loops. The *checkpointer* now and then writes net changes to the tables, so
+//! that the log can be purged. All run on one thread.
+//!
+//! Invariants: a reply leaves only after its batch is committed and synced; pages and replies leave in
+//! the order of the batches; no lock of a shard is held while an event loop is given mail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use consensus::{Group, Mark, ProposeError, StateMachine};
+use parking_lot::RwLock;
+use store_state::{Batch, Changes, Header, Request, SlotRange, Ticket};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::command::Command;
+use crate::kind::{Effects, Kind};
+use crate::queue::RequestQueue;
+use crate::readers::{Read, Readers};
+use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
+
+/// Requests in one batch at most.
+const BATCH: usize = 1024;
+
+/// Bytes in one batch, above which the next request begins another one.
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// Batches of one shard on their way at once. More would make batches smaller, not answers quicker.
+const IN_FLIGHT: usize = 4;
+
+/// Bytes that only memory and log hold, above which a checkpoint begins.
+const UNSAVED_BYTES: usize = 32 << 20;
+
+/// Age of a change that only memory and log hold, at which a checkpoint begins.
+const UNSAVED_TIME: Duration = Duration::from_secs(10);
+
+/// How often is looked whether a checkpoint is due.
+const CHECKPOINT_LOOK: Duration = Duration::from_secs(1);
+
+/// Time until a checkpoint that could not be written is tried again.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
+
+/// Messages and bytes read from an inbox at once.
+const PAGE: u32 = 128;
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// What a shard can be given to do.
+#[derive(Debug)]
+pub(crate) enum Work<O> {
+    /// To be agreed on, synced and applied.
+    Propose(Request<O>),
+    /// To be read.
+    Read(Read),
+    /// To be answered when all that was given before is applied.
+    Barrier(Ticket),
+    /// The last: to be told when all that was given before is applied.
+    Stop(oneshot::Sender<()>),
+}
+
+/// One shard, as everybody sees it.
+pub(crate) struct Shard<M: Kind> {
+    pub(crate) number: ShardNumber,
+    pub(crate) range: SlotRange,
+    pub(crate) queue: RequestQueue<Work<M::Op>>,
+    /// `None`: it does not serve.
+    state: RwLock<Option<State<M>>>,
+    pub(crate) stats: ShardStats,
+}
+
+/// What a shard counts.
+#[derive(Debug, Default)]
+pub(crate) struct ShardStats {
+    /// Batches applied.
+    pub(crate) batches: AtomicU64,
+    /// Requests in these.
+    pub(crate) requests: AtomicU64,
+    /// Checkpoints written.
+    pub(crate) checkpoints: AtomicU64,
+    /// Bytes of these.
+    pub(crate) checkpoint_bytes: AtomicU64,
+    /// Requests refused.
+    pub(crate) refused: AtomicU64,
+    /// Requests given by event loops.
+    given: AtomicU64,
+    /// Of these, those applied or refused.
+    finished: AtomicU64,
+}
+
+/// What the shard's own thread changes.
+struct State<M> {
+    machine: M,
+    table: Arc<ShardTable>,
+    effects: Effects,
+    /// What the next mail brings each event loop.
+    outbox: Vec<Vec<Event>>,
+    /// How far the machine is; `None` while batches are being applied.
+    mark: Option<Mark>,
+    /// The time of the first change that the tables do not have.
+    dirty_since: Option<Instant>,
+}
+
+impl<M: Kind> Shard<M> {
+    pub(crate) fn new(number: ShardNumber, range: SlotRange) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            range,
+            queue: RequestQueue::new(),
+            state: RwLock::new(None),
+            stats: ShardStats::default(),
+        })
+    }
+
+    /// Gives the shard work.
+    pub(crate) fn give(&self, work: Work<M::Op>, bytes: usize) {
+        if let Work::Propose(_) = work {
+            self.stats.given.fetch_add(1, Ordering::Relaxed);
+        }
+        self.queue.put(work, bytes);
+    }
+
+    /// Whether everything that was given is applied.
+    pub(crate) fn is_idle(&self) -> bool {
+        // In this order: what is finished meanwhile was given before.
+        let finished = self.stats.finished.load(Ordering::Acquire);
+        self.stats.given.load(Ordering::Acquire) <= finished
+    }
+
+    /// The shard's group in the log.
+    pub(crate) fn group(&self) -> u64 {
+        M::NUMBER << 32 | u64::from(self.number) + 1
+    }
+
+    /// Loads what the tables hold. Returns how far that is.
+    pub(crate) fn load(
+        &self,
+        table: ShardTable,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<Option<Mark>, String> {
+        let bytes = table.mark().map_err(|error| error.to_string())?;
+        let mark = match bytes {
+            Some(bytes) => Some(Mark::decode(&bytes).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let machine = M::load(self.range, &table).map_err(|error| error.to_string())?;
+        *self.state.write() = Some(State {
+            machine,
+            table: Arc::new(table),
+            effects: Effects {
+                shard: self.number,
+                listener: Arc::clone(listener),
+                readers: Readers::default(),
+                events: Vec::new(),
+            },
+            outbox: Vec::new(),
+            mark: mark.clone(),
+            dirty_since: None,
+        });
+        Ok(mark)
+    }
+
+    /// Serves no longer.
+    pub(crate) fn close(&self) {
+        *self.state.write() = None;
+    }
+
+    /// Looks at the machine; `None`: the shard does not serve.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> Option<R> {
+        self.state.read().as_ref().map(|state| look(&state.machine))
+    }
+
+    /// Calls `tell` with the machine and its outlet, then sends out what that brought.
+    pub(crate) fn tell(&self, listener: &dyn Listener, tell: impl FnOnce(&mut M, &mut M::Outlet)) {
+        if let Some(state) = &mut *self.state.write() {
+            let State {
+                machine, effects, ..
+            } = state;
+            M::with_outlet(effects, |outlet| tell(machine, outlet));
+        }
+        self.send_out(listener);
+    }
+
+    fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>) {
+        let mut state = self.state.write();
+        let Some(state) = &mut *state else {
+            return;
+        };
+        state.mark = None;
+        state.dirty_since.get_or_insert_with(Instant::now);
+        self.stats.batches.fetch_add(1, Ordering::Relaxed);
+        self.stats
+            .requests
+            .fetch_add(batch.requests.len() as u64, Ordering::Relaxed);
+        for Request {
+            map_version,
+            ticket,
+            op,
+        } in &batch.requests
+        {
+            let moved = *map_version != MAP_VERSION
+                || M::slot(op).is_some_and(|slot| !self.range.contains(slot));
+            if moved {
+                state.reply(*ticket, Event::failed(Failure::Moved));
+                continue;
+            }
+            let State {
+                machine,
+                table,
+                effects,
+                ..
+            } = &mut *state;
+            let applied = M::with_outlet(effects, |outlet| {
+                machine.apply(&batch.header, op, &**table, outlet)
+            });
+            match applied {
+                Ok(reply) => state.reply(*ticket, |token| M::event(token, reply)),
+                Err(error) => {
+                    // Half of a state is no state: what follows cannot be applied either.
+                    listener.failed(&format!(
+                        "shard {} of the {} store: {error}",
+                        self.number,
+                        M::NAME
+                    ));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends out replies and pages.
+    fn send_out(&self, listener: &dyn Listener) {
+        let (outbox, unaddressed) = {
+            let mut state = self.state.write();
+            let Some(state) = &mut *state else {
+                return;
+            };
+            let State {
+                effects, outbox, ..
+            } = &mut *state;
+            effects
+                .readers
+                .take_pages(|loop_index, event| put(outbox, loop_index, event));
+            (
+                std::mem::take(&mut state.outbox),
+                std::mem::take(&mut state.effects.events),
+            )
+        };
+        give(listener, outbox);
+        if !unaddressed.is_empty() {
+            // Whichever loop: what is to be done can be done by any.
+            listener.mail(usize::from(self.number) % listener.loops(), unaddressed);
+        }
+    }
+
+    /// Does what readers ask.
+    fn read(&self, listener: &dyn Listener, asked: &[Read]) {
+        if let Some(state) = &mut *self.state.write() {
+            for read in asked {
+                let Some(mut want) = state.effects.readers.ask(*read) else {
+                    continue;
+                };
+                loop {
+                    let (inbox, from, credit) = want;
+                    let mut items = Vec::new();
+                    let page = M::page(
+                        &mut state.machine,
+                        inbox,
+                        from,
+                        credit.min(PAGE),
+                        PAGE_BYTES,
+                        &*state.table,
+                        &mut items,
+                    );
+                    match page {
+                        Ok((next, end)) => state.effects.readers.read(inbox, items, next, end),
+                        Err(error) => {
+                            tracing::error!(
+                                store = M::NAME,
+                                shard = self.number,
+                                %error,
+                                "an inbox cannot be read"
+                            );
+                            break;
+                        }
+                    }
+                    match state.effects.readers.wants(inbox) {
+                        Some((next, credit)) => want = (inbox, next, credit),
+                        None => break,
+                    }
+                }
+            }
+        }
+        self.send_out(listener);
+    }
+
+    /// Refuses requests.
+    fn refuse(&self, listener: &dyn Listener, requests: &[Request<M::Op>], failure: Failure) {
+        self.stats
+            .refused
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+        let mut outbox = Vec::new();
+        for request in requests {
+            address(&mut outbox, request.ticket, Event::failed(failure));
+        }
+        give(listener, outbox);
+    }
+
+    /// Refuses whatever is asked.
+    pub(crate) fn refuse_work(
+        &self,
+        listener: &dyn Listener,
+        work: impl Iterator<Item = Work<M::Op>>,
+    ) {
+        let mut requests = Vec::new();
+        let mut outbox = Vec::new();
+        for work in work {
+            match work {
+                Work::Propose(request) => requests.push(request),
+                Work::Barrier(ticket) => address(&mut outbox, ticket, Event::passed),
+                Work::Read(_) => {}
+                Work::Stop(done) => {
+                    let _ = done.send(());
+                }
+            }
+        }
+        give(listener, outbox);
+        let count = requests.len() as u64;
+        self.stats.finished.fetch_add(count, Ordering::Release);
+        self.refuse(listener, &requests, Failure::Stopped);
+    }
+
+    /// The net changes since the last checkpoint, and how far they reach, if it is time for one.
+    fn begin_checkpoint(&self, now: bool) -> Option<(Changes, Mark, Arc<ShardTable>)> {
+        let mut state = self.state.write();
+        let state = state.as_mut()?;
+        let since = state.dirty_since?;
+        let due = now
+            || since.elapsed() >= UNSAVED_TIME
+            || state.machine.unsaved_bytes() >= UNSAVED_BYTES;
+        if !due {
+            return None;
+        }
+        let mark = state.mark.clone()?;
+        let mut changes = Changes::default();
+        state.machine.collect(&mut changes);
+        state.dirty_since = None;
+        Some((changes, mark, Arc::clone(&state.table)))
+    }
+
+    fn end_checkpoint(&self) {
+        if let Some(state) = &mut *self.state.write() {
+            state.machine.saved();
+        }
+    }
+}
+
+impl<M: Kind> State<M> {
+    fn reply(&mut self, ticket: Ticket, event: impl FnOnce(u64) -> Event) {
+        address(&mut self.outbox, ticket, event);
+    }
+}
+
+/// Puts a reply into the mail for the loop that waits for it.
+fn address(outbox: &mut Vec<Vec<Event>>, ticket: Ticket, event: impl FnOnce(u64) -> Event) {
+    if let Some(loop_index) = ticket.loop_number.checked_sub(1) {
+        put(outbox, loop_index, event(ticket.token));
+    }
+}
+
+fn put(outbox: &mut Vec<Vec<Event>>, loop_index: u16, event: Event) {
+    let index = usize::from(loop_index);
+    if outbox.len() <= index {
+        outbox.resize_with(index + 1, Vec::new);
+    }
+    if let Some(events) = outbox.get_mut(index) {
+        events.push(event);
+    }
+}
+
+/// The shard as consensus sees it.
+pub(crate) struct Replica<M: Kind> {
+    pub(crate) shard: Arc<Shard<M>>,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) durable: Option<Mark>,
+}
+
+impl<M: Kind> StateMachine<Command> for Replica<M> {
+    fn durable(&self) -> Option<Mark> {
+        self.durable.clone()
+    }
+
+    fn apply(&mut self, _: u64, command: &Command) {
+        match M::batch(command) {
+            Some(batch) => self.shard.apply(&*self.listener, batch),
+            None => self.listener.failed(&format!(
+                "the log of shard {} of the {} store holds {command}",
+                self.shard.number,
+                M::NAME
+            )),
+        }
+    }
+
+    fn flush(&mut self, applied: &Mark) {
+        if let Some(state) = &mut *self.shard.state.write() {
+            state.mark = Some(applied.clone());
+        }
+        self.shard.send_out(&*self.listener);
+    }
+}
+
+/// Takes requests from the queue for as long as the shard lives.
+pub(crate) async fn propose<M: Kind>(
+    shard: Arc<Shard<M>>,
+    group: Arc<Group<Command>>,
+    listener: Arc<dyn Listener>,
+) {
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut taken = Vec::new();
+    loop {
+        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else {
+            return;
+        };
+        shard.queue.take(BATCH, BATCH_BYTES, &mut taken).await;
+        let mut bytes = 0;
+        let mut requests = Vec::with_capacity(taken.len());
+        let mut reads = Vec::new();
+        let mut barriers = Vec::new();
+        let mut stop = None;
+        for (size, work) in taken.drain(..) {
+            match work {
+                Work::Propose(request) => {
+                    bytes += size;
+                    requests.push(request);
+                }
+                Work::Read(read) => reads.push(read),
+                Work::Barrier(ticket) => barriers.push(ticket),
+                Work::Stop(done) => stop = Some(done),
+            }
+        }
+        if !reads.is_empty() {
+            shard.read(&*listener, &reads);
+        }
+        if requests.is_empty() {
+            drop(permit);
+        } else {
+            let header = Header {
+                now_ms: listener.now_ms(),
+                limits: listener.limits(),
+            };
+            let batch = Arc::new(Batch {
+                header,
+                requests,
+                bytes,
+            });
+            let (shard, group, listener) = (
+                Arc::clone(&shard),
+                Arc::clone(&group),
+                Arc::clone(&listener),
+            );
+            let proposal = group.propose(M::command(Arc::clone(&batch))).await;
+            tokio::spawn(async move {
+                let outcome = match proposal {
+                    Ok(proposal) => proposal.await,
+                    Err(error) => Err(error),
+                };
+                let count = batch.requests.len() as u64;
+                shard.stats.finished.fetch_add(count, Ordering::Release);
+                if let Err(error) = outcome {
+                    let failure = match error {
+                        ProposeError::Full => Failure::Full,
+                        _ => Failure::Stopped,
+                    };
+                    shard.refuse(&*listener, &batch.requests, failure);
+                }
+                drop(permit);
+            });
+        }
+        if !barriers.is_empty() || stop.is_some() {
+            // All permits: everything that was on its way has been applied and answered.
+            let all = in_flight.acquire_many(IN_FLIGHT as u32).await;
+            let mut outbox = Vec::new();
+            for ticket in barriers {
+                address(&mut outbox, ticket, Event::passed);
+            }
+            give(&*listener, outbox);
+            drop(all);
+        }
+        if let Some(done) = stop {
+            let _ = done.send(());
+            return;
+        }
+    }
+}
+
+/// Gives event loops their mail.
+fn give(listener: &dyn Listener, outbox: Vec<Vec<Event>>) {
+    for (loop_index, events) in outbox.into_iter().enumerate() {
+        if !events.is_empty() {
+            listener.mail(loop_index, events);
+        }
+    }
+}
+
+/// Writes checkpoints for as long as the shard lives.
+pub(crate) async fn checkpoint<M: Kind>(shard: Arc<Shard<M>>, group: Arc<Group<Command>>) {
+    let mut look = tokio::time::interval(CHECKPOINT_LOOK);
+    loop {
+        look.tick().await;
+        write_checkpoint(&shard, &group, false).await;
+    }
+}
+
+/// Writes a checkpoint if one is due, or at any rate.
+pub(crate) async fn write_checkpoint<M: Kind>(
+    shard: &Shard<M>,
+    group: &Group<Command>,
+    at_any_rate: bool,
+) {
+    let Some((changes, mark, table)) = shard.begin_checkpoint(at_any_rate) else {
+        return;
+    };
+    let bytes = changes.bytes as u64;
+    let changes = Arc::new(changes);
+    let encoded: Arc<[u8]> = mark.encode().into();
+    loop {
+        let (table, changes, encoded) = (
+            Arc::clone(&table),
+            Arc::clone(&changes),
+            Arc::clone(&encoded),
+        );
+        // The disk is written elsewhere: the shard goes on meanwhile.
+        let written = tokio::task::spawn_blocking(move || {
+            table.write(&changes, &encoded)?;
+            table.maintain()
+        })
+        .await;
+        match written {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => tracing::error!(
+                store = M::NAME,
+                shard = shard.number,
+                %error,
+                "a checkpoint cannot be written; the log keeps what it would hold"
+            ),
+            Err(_) => return,
+        }
+        tokio::time::sleep(CHECKPOINT_RETRY).await;
+    }
+    shard.stats.checkpoints.fetch_add(1, Ordering::Relaxed);
+    shard
+        .stats
+        .checkpoint_bytes
+        .fetch_add(bytes, Ordering::Relaxed);
+    shard.end_checkpoint();
+    group.checkpointed(mark).await;
+}
