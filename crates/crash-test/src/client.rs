@@ -1,0 +1,418 @@
+//! A client with a session that outlives its connections: it keeps what the standard asks a client to
+//! keep, and tells the model all that it does and sees.
+//!
+//! Call order: [`Client::connect`], then [`Client::turn`] again and again, with publishing, subscribing
+//! and [`Client::disconnect`] in between; [`Client::lose`] when the broker or the connection has ended.
+//!
+//! Invariant: nothing but what stands in the standard is kept over a connection: messages that are not
+//! acknowledged to the end, identifiers of QoS 2 messages received, and what it wants to subscribe to.
+//!
+//! Deliberately absent: when to do what; the cast and the run decide.
+
+mod inbound;
+mod interest;
+mod link;
+mod outbound;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU16;
+
+use mqtt_proto::{
+    ConnAck, Connect, ConnectProperties, Disconnect, DisconnectProperties, LastWill, Packet,
+    PacketId, ProtocolVersion, QoS, ReasonCode, WillProperties,
+};
+
+use crate::chance::Chance;
+use crate::model::{
+    ClientIndex, Message, MessageIndex, Model, Origin, SubscriptionIndex, Unfinished,
+};
+use inbound::Answer;
+use interest::Interest;
+use link::{Link, Phase};
+use outbound::Unacknowledged;
+pub use outbound::message_of;
+
+/// Longer than any run, in seconds.
+const FOREVER_S: u32 = 24 * 60 * 60;
+
+/// A will delay, in seconds, from which on a will is not due within a run.
+const NOT_IN_THIS_RUN_S: u32 = 600;
+
+/// Who a client is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Client identifier.
+    pub name: String,
+    /// Protocol version.
+    pub version: ProtocolVersion,
+    /// How many messages the server may send unacknowledged; 5.0 only.
+    pub receive_maximum: u16,
+    /// How many messages it publishes without waiting for an acknowledgement.
+    pub window: usize,
+}
+
+/// The will of each connection of a client.
+#[derive(Clone, Debug)]
+pub struct WillPlan {
+    /// Where to.
+    pub topic: String,
+    /// Of publishing.
+    pub qos: QoS,
+    /// Seconds; not 0 only with 5.0.
+    pub delay_s: u32,
+}
+
+/// When a client acknowledges what it receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// As soon as it can.
+    AtOnce,
+    /// Many at a time, after a while.
+    Late,
+    /// Not on this connection.
+    Never,
+}
+
+/// How a client treats its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Behaviour {
+    /// When it acknowledges.
+    pub answers: Answers,
+    /// Whether it reads little and seldom.
+    pub reads_slowly: bool,
+}
+
+impl Behaviour {
+    /// Reads and acknowledges all at once.
+    pub const PROMPT: Self = Self {
+        answers: Answers::AtOnce,
+        reads_slowly: false,
+    };
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    index: ClientIndex,
+    identity: Identity,
+    will: Option<WillPlan>,
+    behaviour: Behaviour,
+    link: Option<Link>,
+    interests: Vec<Interest>,
+    outbox: VecDeque<Unacknowledged>,
+    /// What the server takes unacknowledged, by its CONNACK.
+    server_receive_maximum: usize,
+    next_id: PacketId,
+    /// Messages at QoS 2 that wait for PUBREL, by packet identifier.
+    received: BTreeMap<u16, MessageIndex>,
+    held: VecDeque<Answer>,
+    /// The will of the last connection, if only its delay keeps it from being published.
+    delayed_will: Option<MessageIndex>,
+}
+
+impl Client {
+    /// A client that never connected.
+    #[must_use]
+    pub fn new(identity: Identity, will: Option<WillPlan>, model: &mut Model) -> Self {
+        Self {
+            index: model.add_client(&identity.name),
+            identity,
+            will,
+            behaviour: Behaviour::PROMPT,
+            link: None,
+            interests: Vec::new(),
+            outbox: VecDeque::new(),
+            server_receive_maximum: usize::from(u16::MAX),
+            next_id: PacketId::FIRST,
+            received: BTreeMap::new(),
+            held: VecDeque::new(),
+            delayed_will: None,
+        }
+    }
+
+    /// By its place in the model.
+    #[must_use]
+    pub fn index(&self) -> ClientIndex {
+        self.index
+    }
+
+    /// Whether it has a connection, accepted or not yet.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Whether its connection is accepted and in use.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.phase == Phase::Up)
+    }
+
+    /// Whether the socket is worth waiting for.
+    #[must_use]
+    pub fn socket(&self) -> Option<&TcpStream> {
+        let link = self.link.as_ref()?;
+        (!self.behaviour.reads_slowly).then_some(&link.stream)
+    }
+
+    /// Connects and sends CONNECT, to go on with the session.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub fn connect(
+        &mut self,
+        server: SocketAddr,
+        behaviour: Behaviour,
+        model: &mut Model,
+    ) -> io::Result<()> {
+        let mut link = Link::open(server, self.identity.version)?;
+        self.behaviour = behaviour;
+        self.held.clear();
+        self.delayed_will = None;
+        model.connecting(self.index);
+        link.will = self.will.as_ref().map(|plan| {
+            let topic = plan.topic.clone();
+            let will = model.add_message(Message::new(Origin::Will, self.index, topic, plan.qos));
+            model.sent(will);
+            if plan.delay_s >= NOT_IN_THIS_RUN_S {
+                model.withdrawn(will);
+            }
+            will
+        });
+        let payload = link.will.map(outbound::payload).unwrap_or_default();
+        link.put(&Packet::Connect(self.connect_packet(&payload)));
+        self.link = Some(link);
+        self.flush(model);
+        Ok(())
+    }
+
+    fn connect_packet<'a>(&'a self, will_payload: &'a [u8]) -> Connect<'a> {
+        let is_v5 = self.identity.version.is_v5();
+        Connect {
+            version: self.identity.version,
+            clean_start: false,
+            keep_alive: 0,
+            client_id: &self.identity.name,
+            will: self.will.as_ref().map(|plan| LastWill {
+                topic: &plan.topic,
+                payload: will_payload,
+                qos: plan.qos,
+                retain: false,
+                properties: WillProperties {
+                    will_delay_interval: (is_v5 && plan.delay_s > 0).then_some(plan.delay_s),
+                    message_expiry_interval: is_v5.then_some(FOREVER_S),
+                    ..WillProperties::default()
+                },
+            }),
+            username: None,
+            password: None,
+            properties: ConnectProperties {
+                session_expiry_interval: is_v5.then_some(FOREVER_S),
+                receive_maximum: NonZeroU16::new(self.identity.receive_maximum).filter(|_| is_v5),
+                ..ConnectProperties::default()
+            },
+        }
+    }
+
+    /// Ends the connection normally: DISCONNECT, then the server closes.
+    pub fn disconnect(&mut self, model: &mut Model) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.phase == Phase::Up) {
+            link.put(&Packet::Disconnect(Disconnect {
+                reason: ReasonCode::Success,
+                properties: DisconnectProperties::default(),
+            }));
+            link.phase = Phase::Leaving;
+            model.tick();
+            self.flush(model);
+        }
+    }
+
+    /// Takes what has come, and sends what there is to send.
+    pub fn turn(&mut self, model: &mut Model, chance: &mut Chance) {
+        if self.behaviour.reads_slowly && !chance.once_in(4) {
+            return;
+        }
+        if self.behaviour.answers == Answers::Late && chance.once_in(30) {
+            self.release_answers(model);
+        }
+        let limit = if self.behaviour.reads_slowly {
+            1024
+        } else {
+            usize::MAX
+        };
+        let is_open = self.take(limit, model);
+        if is_open {
+            self.flush(model);
+        } else {
+            self.end(model, true);
+        }
+    }
+
+    /// The broker has been killed, or the connection is to break: takes what had come before.
+    pub fn lose(&mut self, model: &mut Model) {
+        self.behaviour.answers = Answers::Never;
+        self.take(usize::MAX, model);
+        self.end(model, false);
+    }
+
+    /// What is open of messages both ways, when nothing should be.
+    pub fn note_unfinished(&self, model: &mut Model) {
+        let at = model.tick();
+        let outbox = self
+            .outbox
+            .iter()
+            .map(|sent| (sent.message, Unfinished::Acknowledgement));
+        let received = self
+            .received
+            .values()
+            .map(|message| (*message, Unfinished::Release));
+        for (message, what) in outbox.chain(received) {
+            model.unfinished.push((self.index, message, what, at));
+        }
+    }
+
+    /// Whether it has nothing more to send, and waits for nothing but messages.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.outbox.is_empty()
+            && self.received.is_empty()
+            && self.interests.iter().all(Interest::is_settled)
+    }
+
+    /// It will stay away until its will has been published.
+    pub fn await_will(&mut self, model: &mut Model) {
+        if let Some(will) = self.delayed_will.take() {
+            model.acknowledged(will);
+        }
+    }
+
+    /// Handles packets until there are no more or `limit` bytes are read; `false` when the server has
+    /// closed or must be left.
+    fn take(&mut self, limit: usize, model: &mut Model) -> bool {
+        let Some(link) = &mut self.link else {
+            return true;
+        };
+        let is_open = link.fill(limit);
+        loop {
+            let frame = match self.link.as_mut().map(Link::next_frame) {
+                Some(Ok(Some(frame))) => frame,
+                Some(Ok(None)) | None => return is_open,
+                Some(Err(error)) => {
+                    model.complain(self.index, error.to_string());
+                    return false;
+                }
+            };
+            let handled = match Packet::decode(&frame, self.identity.version) {
+                Ok(packet) => self.handle(packet, model),
+                Err(error) => Err(error.to_string()),
+            };
+            match handled {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(complaint) => {
+                    model.complain(self.index, complaint);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// `false` if the server ends the connection.
+    fn handle(&mut self, packet: Packet<'_>, model: &mut Model) -> Result<bool, String> {
+        match packet {
+            Packet::ConnAck(packet) => return Ok(self.accepted(&packet, model)),
+            Packet::Publish(packet) => self.receive(&packet, model)?,
+            Packet::PubRel(packet) => self.released(packet.packet_id, model),
+            Packet::PubAck(packet) => self.acknowledged(packet.packet_id, packet.reason, model),
+            Packet::PubRec(packet) => self.recorded(packet.packet_id, packet.reason, model),
+            Packet::PubComp(packet) => self.completed(packet.packet_id, model),
+            Packet::SubAck(packet) => {
+                let is_granted = packet.reasons.iter().all(|reason| !reason.is_error());
+                self.request_answered(packet.packet_id, is_granted, model);
+            }
+            Packet::UnsubAck(packet) => {
+                // Before 5.0 there are no reasons.
+                let is_granted = packet.reasons.iter().all(|reason| !reason.is_error());
+                self.request_answered(packet.packet_id, is_granted, model);
+            }
+            Packet::Disconnect(_) => return Ok(false),
+            other => return Err(format!("{:?} has no place here", other.packet_type())),
+        }
+        Ok(true)
+    }
+
+    fn accepted(&mut self, packet: &ConnAck<'_>, model: &mut Model) -> bool {
+        if packet.reason.is_error() {
+            return false;
+        }
+        model.connected(self.index, packet.session_present);
+        let maximum = packet.properties.receive_maximum;
+        self.server_receive_maximum = usize::from(maximum.map_or(u16::MAX, NonZeroU16::get));
+        if let Some(link) = &mut self.link {
+            link.phase = Phase::Up;
+        }
+        if !packet.session_present {
+            self.received.clear();
+            self.outbox.retain(|sent| !sent.is_received);
+            self.forget_subscriptions();
+        }
+        self.send_again(packet.session_present, model);
+        self.request_all(model);
+        true
+    }
+
+    fn flush(&mut self, model: &mut Model) {
+        if let Some(link) = &mut self.link
+            && link.flush().is_err()
+        {
+            self.lose(model);
+        }
+    }
+
+    fn put(&mut self, packet: &Packet<'_>) {
+        if let Some(link) = &mut self.link {
+            link.put(packet);
+        }
+    }
+
+    /// The connection is over; decides about its will.
+    fn end(&mut self, model: &mut Model, by_server: bool) {
+        self.held.clear();
+        let Some(link) = self.link.take() else { return };
+        let (Some(will), Some(plan)) = (link.will, &self.will) else {
+            return;
+        };
+        match link.phase {
+            _ if plan.delay_s >= NOT_IN_THIS_RUN_S => {}
+            // Closed as the answer to DISCONNECT: the server has taken note.
+            Phase::Leaving if by_server => model.withdrawn(will),
+            Phase::Up if plan.delay_s == 0 => model.acknowledged(will),
+            Phase::Up => self.delayed_will = Some(will),
+            Phase::Leaving | Phase::Connecting => {}
+        }
+    }
+
+    fn take_id(&mut self) -> PacketId {
+        loop {
+            let id = self.next_id;
+            self.next_id = id.next();
+            let is_free = self.outbox.iter().all(|sent| sent.packet_id != id)
+                && self
+                    .interests
+                    .iter()
+                    .all(|interest| interest.request != Some(id));
+            if is_free {
+                return id;
+            }
+        }
+    }
+
+    /// Adds a filter that it may subscribe to.
+    pub fn add_interest(&mut self, subscription: SubscriptionIndex) {
+        self.interests.push(Interest::new(subscription));
+    }
+}
