@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use mqtt_proto::PacketId;
 use net::{Clock, LoopStats, RateBucket};
 use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
@@ -24,6 +27,7 @@ pub(crate) struct Node {
     pub(crate) routes: Routes,
     /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
+    pub(crate) unreleased: Unreleased,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
     /// Clients connected, in all loops.
@@ -41,6 +45,25 @@ pub(crate) struct Node {
     pub(crate) recent_drops: usize,
     pub(crate) stats: Box<[Arc<BrokerStats>]>,
     pub(crate) net: Box<[Arc<LoopStats>]>,
+}
+
+/// QoS 2 publications of durable sessions that are not connected, received in this process and not
+/// released. Sessions that live as long as their connections have got them and must not get them again.
+#[derive(Debug, Default)]
+pub(crate) struct Unreleased(Mutex<HashMap<Box<str>, Vec<PacketId>, RandomState>>);
+
+impl Unreleased {
+    /// A session's connection is closed.
+    pub(crate) fn keep(&self, client_id: &str, received: &[PacketId]) {
+        if !received.is_empty() {
+            self.0.lock().insert(client_id.into(), received.to_vec());
+        }
+    }
+
+    /// A session is connected again, or ends.
+    pub(crate) fn take(&self, client_id: &str) -> Vec<PacketId> {
+        self.0.lock().remove(client_id).unwrap_or_default()
+    }
 }
 
 /// How scarce memory is.
@@ -73,6 +96,7 @@ impl Node {
             registry: Registry::new(),
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
+            unreleased: Unreleased::default(),
             store: OnceLock::new(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
@@ -114,7 +138,7 @@ impl Node {
     /// Sessions, connected and not.
     pub(crate) fn sessions(&self) -> u64 {
         let here = sum(&self.stats, |s| &s.sessions);
-        here + self.opened_store().map_or(0, Store::detached_sessions)
+        here + self.opened_store().map_or(0, Store::sessions)
     }
 
     pub(crate) fn pressure(&self) -> Pressure {

@@ -38,7 +38,7 @@ pub(crate) struct BrokerStats {
     pub(crate) pressure_pauses: Counter,
     /// Reads put off because the store has enough to do.
     pub(crate) store_pauses: Counter,
-    /// Sessions of this loop: of clients that are connected.
+    /// Sessions of this loop that the store has no record of.
     pub(crate) sessions: Counter,
     /// Topics looked up in the route index.
     pub(crate) cache_misses: Counter,

@@ -298,6 +298,14 @@ impl Session {
         }
     }
 
+    /// Identifiers of the client's QoS 2 messages that were received and not released, ascending.
+    #[must_use]
+    pub fn received(&self) -> &[PacketId] {
+        self.inbound
+            .as_ref()
+            .map_or(&[], |inbound| &inbound.received)
+    }
+
     /// Whether the client uses this identifier for a PUBLISH.
     pub(crate) fn is_inbound_id_in_use(&self, packet_id: PacketId) -> bool {
         self.inbound.as_ref().is_some_and(|inbound| {

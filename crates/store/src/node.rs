@@ -379,11 +379,10 @@ impl Store {
         self.inbox.is_crowded() || self.retain.is_crowded() || self.session.is_crowded()
     }
 
-    /// Sessions that are not connected.
+    /// Clients that the session store has a record of.
     #[must_use]
-    pub fn detached_sessions(&self) -> u64 {
-        self.session
-            .sum(|machine| (machine.counts().records - machine.counts().connected) as u64)
+    pub fn sessions(&self) -> u64 {
+        self.session.sum(|machine| machine.counts().records as u64)
     }
 
     /// Figures for the metrics.
@@ -396,7 +395,7 @@ impl Store {
                 self.inbox.stats(),
                 self.retain.stats(),
             ],
-            sessions: self.session.sum(|machine| machine.counts().records as u64),
+            sessions: self.sessions(),
             connected: self
                 .session
                 .sum(|machine| machine.counts().connected as u64),

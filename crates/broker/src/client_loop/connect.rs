@@ -14,28 +14,29 @@ use crate::node::Pressure;
 use crate::registry::Claim;
 
 impl ClientLoop {
-    /// The first packet of a connection.
+    /// The first packet of a connection. `None`: it is to be offered again, when the connection is
+    /// resumed.
     pub(super) fn connect(
         &mut self,
         io: &mut LoopIo,
         connection: ConnectionId,
         packet_type: PacketType,
         frame: &[u8],
-    ) -> Next {
+    ) -> Option<Next> {
         let peer = io.peer(connection).map(tracing::field::display);
         if packet_type != PacketType::Connect {
             // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
             tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
             Self::dismiss(io, connection, Vec::new());
-            return Next::Read;
+            return Some(Next::Read);
         }
         let connect = match Packet::decode(frame, ProtocolVersion::V5) {
             Ok(Packet::Connect(connect)) => connect,
-            Ok(_) => return Next::Close,
+            Ok(_) => return Some(Next::Close),
             Err(error) => {
                 tracing::info!(peer, %error, statement = error.statement(), "a CONNECT cannot be read");
                 self.refuse(io, connection, answer_to(frame, error.reason_code()));
-                return Next::Read;
+                return Some(Next::Read);
             }
         };
         let version = connect.version;
@@ -47,7 +48,7 @@ impl ClientLoop {
                 "a client is refused"
             );
             self.refuse(io, connection, Some((version, reason)));
-            return Next::Read;
+            return Some(Next::Read);
         }
         let assigned = connect.client_id.is_empty();
         let client_id = if assigned {
@@ -59,21 +60,22 @@ impl ClientLoop {
         let session_key = self.session_key(key);
         match self.node.registry.claim(&client_id, session_key) {
             Claim::Taken(home) if home.loop_index() != self.index => {
-                return Next::HandOver(home.loop_index());
+                return Some(Next::HandOver(home.loop_index()));
             }
             Claim::Taken(home) => {
                 return self.take_over(io, connection, &connect, frame, client_id, home.key());
             }
             Claim::New => {
-                let full =
-                    self.settings.sessions != 0 && self.session_count() >= self.settings.sessions;
+                let full = self.settings.sessions != 0
+                    && self.session_count() >= self.settings.sessions
+                    && !self.node.store().knows(&client_id);
                 if full || !self.has_room() {
                     self.node.registry.release(&client_id, session_key);
                     self.refuse(io, connection, Some((version, self.full())));
-                    return Next::Read;
+                    return Some(Next::Read);
                 }
                 let stored = self.concerns_store(&connect, &client_id);
-                self.begin(io, connection, &connect, frame, client_id, assigned, stored)
+                Some(self.begin(io, connection, &connect, frame, client_id, assigned, stored))
             }
         }
     }
@@ -156,6 +158,7 @@ impl ClientLoop {
         let now = Timestamp(io.now_ms());
         let session = Session::open(connect, client_id, assigned, &self.settings.policy, now);
         let key = self.add_client(session, connection, None);
+        self.count_session(key);
         io.set_tag(connection, HAS_SESSION | key.to_bits());
         self.has_joined(io, key);
         Next::Read
@@ -168,7 +171,6 @@ impl ClientLoop {
         connection: ConnectionId,
         joining: Option<Box<Joining>>,
     ) -> Key {
-        self.stats.sessions.add(1);
         self.node.count_connected();
         self.clients.insert(Client {
             session,
@@ -181,11 +183,21 @@ impl ClientLoop {
             stored: None,
             joining,
             waits: false,
+            counted: false,
         })
     }
 
+    /// Counts a session that the store does not count.
+    pub(super) fn count_session(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.counted = true;
+            self.stats.sessions.add(1);
+        }
+    }
+
     /// A client identifier that is connected to this loop, or about to be: the older connection is
-    /// closed, and the new one begins anew. What the session is to keep, the store keeps.
+    /// closed, and the new one begins anew. What the session is to keep, the store keeps. A client that
+    /// is about to be connected gets its CONNACK first.
     fn take_over(
         &mut self,
         io: &mut LoopIo,
@@ -194,10 +206,14 @@ impl ClientLoop {
         frame: &[u8],
         client_id: Box<str>,
         key: Key,
-    ) -> Next {
+    ) -> Option<Next> {
         let mut stored = self.concerns_store(connect, &client_id);
-        if let Some(client) = self.clients.get(key) {
-            stored |= client.stored.is_some() || client.joining.is_some();
+        if let Some(client) = self.clients.get_mut(key) {
+            if let Some(joining) = &mut client.joining {
+                joining.waiters.push(connection);
+                return None;
+            }
+            stored |= client.stored.is_some();
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
             tracing::info!(
                 client_id = &*client_id,
@@ -211,9 +227,11 @@ impl ClientLoop {
         self.node.registry.release(&client_id, session_key);
         let key = SessionKey::new(self.index, self.clients.next_key());
         match self.node.registry.claim(&client_id, key) {
-            Claim::New => self.begin(io, connection, connect, frame, client_id, false, stored),
+            Claim::New => {
+                Some(self.begin(io, connection, connect, frame, client_id, false, stored))
+            }
             // Another loop was quicker to claim what has just become free.
-            Claim::Taken(home) => Next::HandOver(home.loop_index()),
+            Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
         }
     }
 

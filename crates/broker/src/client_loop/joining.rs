@@ -54,6 +54,9 @@ pub(super) struct Inbox {
     /// Publications that other shards than the session's own know of. `None` for a packet identifier:
     /// all may.
     pub(super) elsewhere: Vec<(PacketId, Option<Box<[u16]>>)>,
+    /// Publications that came on an earlier connection, in this process: everybody who is connected has
+    /// them.
+    pub(super) repeated: Vec<PacketId>,
 }
 
 /// A CONNECT that waits.
@@ -63,6 +66,8 @@ pub(super) struct Joining {
     frame: Box<[u8]>,
     /// The server chose the client identifier.
     assigned: bool,
+    /// Later connections of the same client, whose CONNECTs wait for this one.
+    pub(super) waiters: Vec<ConnectionId>,
 }
 
 impl Inbox {
@@ -133,6 +138,7 @@ impl ClientLoop {
         let joining = Joining {
             frame: frame.into(),
             assigned,
+            waiters: Vec::new(),
         };
         let key = self.add_client(session, connection, Some(Box::new(joining)));
         io.set_tag(connection, super::HAS_SESSION | key.to_bits());
@@ -176,8 +182,10 @@ impl ClientLoop {
             had_inbox,
             ..
         } = claimed;
+        // A session that goes on is a durable one, even if it is to end with this connection.
+        let durable = durable || resumed;
         if !here {
-            self.leave_unjoined(key, &client_id, epoch);
+            self.leave_unjoined(io, key, &client_id, epoch);
             return;
         }
         if durable {
@@ -212,7 +220,7 @@ impl ClientLoop {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         if client.connection.is_none() {
-            self.leave_unjoined(key, &client_id, epoch);
+            self.leave_unjoined(io, key, &client_id, epoch);
         } else if let Answer::Failed(failure) = answer {
             let failure = *failure;
             self.disconnect_stored(&client_id, epoch, 0, false);
@@ -236,7 +244,7 @@ impl ClientLoop {
         let expiry = client.session.session_expiry();
         match answer {
             _ if client.connection.is_none() => {
-                self.leave_unjoined(key, &client_id, epoch);
+                self.leave_unjoined(io, key, &client_id, epoch);
                 let op = InboxOp::Detach {
                     client: client_id.clone(),
                     epoch,
@@ -259,13 +267,20 @@ impl ClientLoop {
     }
 
     /// The store has recorded a client that is not there any more.
-    fn leave_unjoined(&mut self, key: Key, client_id: &str, epoch: u64) {
+    fn leave_unjoined(&mut self, io: &mut LoopIo, key: Key, client_id: &str, epoch: u64) {
         let expiry = self
             .clients
             .get(key)
             .map_or(NEVER_EXPIRES, |client| client.session.session_expiry());
         self.disconnect_stored(client_id, epoch, expiry, false);
+        self.forget_joining(io, key);
+    }
+
+    /// A client that joined is gone. Later connections of it go on.
+    fn forget_joining(&mut self, io: &mut LoopIo, key: Key) {
+        let joining = self.clients.get_mut(key).and_then(|c| c.joining.take());
         self.forget_client(key);
+        resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
     /// Tells the session store that a connection is closed.
@@ -303,7 +318,7 @@ impl ClientLoop {
             ?failure,
             "a client is refused: the store cannot record it"
         );
-        self.forget_client(key);
+        self.forget_joining(io, key);
         if let Some(connection) = connection {
             self.node.count_disconnected();
             let reason = match failure {
@@ -335,7 +350,11 @@ impl ClientLoop {
             now,
         );
         client.stored = epoch.map(|epoch| Box::new(Stored { epoch, inbox: None }));
+        if client.stored.is_none() {
+            self.count_session(key);
+        }
         self.has_joined(io, key);
+        resume(io, joining.waiters);
     }
 
     /// A client with a durable session.
@@ -375,7 +394,7 @@ impl ClientLoop {
         };
         client.session = Session::open_durable(
             &connect,
-            client_id,
+            client_id.clone(),
             joining.assigned,
             present,
             restored,
@@ -389,6 +408,7 @@ impl ClientLoop {
             sent,
             credit: CREDIT,
             elsewhere: received.into_iter().map(|id| (id, None)).collect(),
+            repeated: self.node.unreleased.take(&client_id),
         };
         let open = Read::Open {
             loop_index: self.index as u16,
@@ -404,6 +424,7 @@ impl ClientLoop {
         }));
         self.node.store().read(shard, open);
         self.has_joined(io, key);
+        resume(io, joining.waiters);
     }
 
     /// CONNACK can go.
@@ -423,6 +444,13 @@ impl ClientLoop {
                 "connected"
             );
         }
+    }
+}
+
+/// Connections whose CONNECTs waited are read again.
+fn resume(io: &mut LoopIo, waiters: Vec<ConnectionId>) {
+    for waiter in waiters {
+        io.resume(waiter);
     }
 }
 

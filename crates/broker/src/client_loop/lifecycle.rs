@@ -103,7 +103,9 @@ impl ClientLoop {
     pub(super) fn forget_client(&mut self, key: Key) {
         let session_key = self.session_key(key);
         if let Some(client) = self.clients.remove(key) {
-            self.stats.sessions.sub(1);
+            if client.counted {
+                self.stats.sessions.sub(1);
+            }
             self.node
                 .registry
                 .release(client.session.client_id(), session_key);

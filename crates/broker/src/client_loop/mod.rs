@@ -109,6 +109,8 @@ struct Client {
     joining: Option<Box<Joining>>,
     /// A SUBSCRIBE or UNSUBSCRIBE waits for the store: nothing more is read meanwhile.
     waits: bool,
+    /// It is among the loop's sessions; the others are counted by the store.
+    counted: bool,
 }
 
 /// What a loop's timer is about. The kind stands in bits 56 to 58 of the timer's number.
@@ -358,7 +360,12 @@ impl ClientLoop {
             };
             let result = match key {
                 None => {
-                    let next = self.connect(io, connection, frame.packet_type, whole);
+                    let Some(next) = self.connect(io, connection, frame.packet_type, whole) else {
+                        return Received {
+                            consumed,
+                            next: Next::Pause,
+                        };
+                    };
                     if let Next::HandOver(_) = next {
                         return Received { consumed, next };
                     }

@@ -42,8 +42,14 @@ pub(super) enum Pending {
     },
     /// Retained messages for a durable session.
     Replay(Key),
-    /// Retained messages that are on their way to the store: so many shards still have some.
-    Barrier { key: Key, left: u16 },
+    /// A SUBSCRIBE waits for retained messages that are on their way to the store: so many shards still
+    /// have some.
+    Barrier {
+        key: Key,
+        packet_id: PacketId,
+        reasons: Vec<ReasonCode>,
+        left: u16,
+    },
     /// The inbox of a session that has ended.
     Removal { client: Box<str>, epoch: u64 },
     /// A message for a member of a shared group, and the publication that waits for it.
@@ -152,7 +158,13 @@ impl ClientLoop {
             Pending::Release { key, packet_id, .. } => {
                 self.release_answered(io, key, packet_id, &answer);
             }
-            Pending::Replay(key) | Pending::Barrier { key, .. } => self.replay_goes_on(io, key),
+            Pending::Replay(key) => self.replay_goes_on(io, key),
+            Pending::Barrier {
+                key,
+                packet_id,
+                reasons,
+                ..
+            } => self.barrier_passed(io, key, packet_id, &reasons),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(item, publication) => {
                 if let Answer::Inbox(InboxReply::Stale) = answer {

@@ -33,6 +33,8 @@ pub(super) struct Source {
     pub(super) origin: Option<Origin>,
     /// Who waits for it to be stored.
     pub(super) awaiting: Option<Awaiting>,
+    /// It has come before, in this process: only the store may not have it.
+    pub(super) repeated: bool,
 }
 
 /// Who is to store a message.
@@ -93,6 +95,7 @@ impl ClientLoop {
             && let Some(inbox) = client.stored.as_ref().and_then(|s| s.inbox.as_ref())
             && let Some(packet_id) = packet_id
         {
+            source.repeated = inbox.repeated.contains(&packet_id);
             source.origin = Some(Origin {
                 client: client.session.client_id().into(),
                 incarnation: inbox.incarnation,
@@ -133,23 +136,8 @@ impl ClientLoop {
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
         let mut keepers = self.keepers(&set, message, &source);
-        for (group, members) in &set.groups {
-            self.deliver_to_group(io, group, members, message, source.key, &mut keepers);
-        }
-        for (loop_index, range) in &set.loops {
-            if *loop_index == self.index {
-                self.deliver_range(io, message, &set, range.clone());
-            } else {
-                let (message, set, range) = (Arc::clone(message), Arc::clone(&set), range.clone());
-                io.send(
-                    *loop_index,
-                    Mail::Deliver {
-                        message,
-                        set,
-                        range,
-                    },
-                );
-            }
+        if !source.repeated {
+            self.deliver_now(io, message, &set, source.key, &mut keepers);
         }
         let reason = if set.is_empty() {
             self.stats.unmatched.add(1);
@@ -162,6 +150,35 @@ impl ClientLoop {
         }
         self.keep(message, source, keepers, reason);
         None
+    }
+
+    /// Gives a message to sessions that are connected, and chooses members of shared groups.
+    fn deliver_now(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &Arc<MatchSet>,
+        publisher: u64,
+        keepers: &mut Keepers,
+    ) {
+        for (group, members) in &set.groups {
+            self.deliver_to_group(io, group, members, message, publisher, keepers);
+        }
+        for (loop_index, range) in &set.loops {
+            if *loop_index == self.index {
+                self.deliver_range(io, message, set, range.clone());
+            } else {
+                let (message, set, range) = (Arc::clone(message), Arc::clone(set), range.clone());
+                io.send(
+                    *loop_index,
+                    Mail::Deliver {
+                        message,
+                        set,
+                        range,
+                    },
+                );
+            }
+        }
     }
 
     /// The shards with sessions that match.
@@ -279,6 +296,7 @@ impl ClientLoop {
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
         let now = mqtt_session::Timestamp(io.now_ms());
         let qos = delivery.qos;
+        let message = Arc::clone(&delivery.message);
         let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
@@ -301,6 +319,9 @@ impl ClientLoop {
             Delivered::Dropped(dropped) => {
                 record(&self.drops, now.0, client.session.client_id(), &dropped);
             }
+        }
+        if let Some(replay) = &mut client.replay {
+            replay.passed_by(&message);
         }
         if let Some(connection) = client.connection {
             io.touch(connection);

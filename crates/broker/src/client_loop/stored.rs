@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{PacketId, ReasonCode};
+use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
 use mqtt_session::{ApplicationMessage, Delivery, StoredState, Timestamp};
 use net::Key;
 use store::{Event, Failure, Read};
@@ -64,6 +64,9 @@ impl ClientLoop {
             match queued {
                 Queued::Released => client.session.owe_pubrel(sequence),
                 Queued::Message(item) => {
+                    if let Some(replay) = &mut client.replay {
+                        replay.passed_by(&item.message);
+                    }
                     let state = if sequence < inbox.sent {
                         StoredState::Sent
                     } else {
@@ -140,6 +143,9 @@ impl ClientLoop {
         let mut expiry = 0;
         if let Some(inbox) = stored.inbox {
             expiry = client.session.session_expiry();
+            self.node
+                .unreleased
+                .keep(&client_id, client.session.received());
             let sent = client.session.sent_sequence();
             if let Some(gauge) = client.gauge.take() {
                 gauge.set_home(None);
@@ -157,6 +163,15 @@ impl ClientLoop {
             self.node
                 .store()
                 .inbox(inbox.shard, Ticket::NONE, op, client_id.len());
+            // At once, so that messages of QoS 0 that come from now on are stored, behind that.
+            for subscription in client.session.subscriptions() {
+                if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter)
+                    && filter.shared.is_none()
+                {
+                    let routes = &self.node.routes;
+                    routes.set_shard(inbox.shard, filter.filter, true, true);
+                }
+            }
         }
         self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
     }
@@ -280,6 +295,7 @@ impl ClientLoop {
 
     /// A session has ended.
     fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
+        self.node.unreleased.take(&client);
         let op = InboxOp::Remove {
             client: client.clone(),
             epoch,
@@ -363,6 +379,7 @@ impl ClientLoop {
             incarnation: inbox.incarnation,
             packet_id: packet_id.get(),
         };
+        inbox.repeated.retain(|id| *id != packet_id);
         let place = inbox.elsewhere.iter().position(|(id, _)| *id == packet_id);
         let mut shards = vec![inbox.shard];
         match place.map(|at| inbox.elsewhere.swap_remove(at).1) {

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
 use mqtt_proto::{
     PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter, Unsubscribe,
 };
@@ -30,6 +32,21 @@ pub(super) struct Replay {
     filters: VecDeque<Owed>,
     /// Questions to the store that it waits for.
     blocked: u32,
+    /// Topics of retained messages that came to the session as they were published: what is kept of
+    /// these topics is not newer.
+    passed: HashSet<Box<[u8]>, RandomState>,
+}
+
+/// Topics of which a replay remembers that they passed it by.
+const PASSED: usize = 4096;
+
+impl Replay {
+    /// A message comes to the session as it is published.
+    pub(super) fn passed_by(&mut self, message: &ApplicationMessage) {
+        if message.retain && self.passed.len() < PASSED {
+            self.passed.insert(message.body.topic_bytes().into());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -85,6 +102,8 @@ impl ClientLoop {
     ) -> bool {
         let id = subscribe.properties.subscription_id.unwrap_or(0);
         let mut filters = Vec::with_capacity(subscribe.filters.len());
+        // Filters of this packet that the session does not have yet.
+        let mut fresh: Vec<&str> = Vec::new();
         for (text, options) in subscribe.filters.iter() {
             let Some(client) = self.clients.get(key) else {
                 return false;
@@ -103,11 +122,23 @@ impl ClientLoop {
                     );
                     Err(reason)
                 }
-                Ok((_, options)) => Ok(StoredSubscription {
-                    filter: text.into(),
-                    options,
-                    id,
-                }),
+                Ok((_, options)) => {
+                    let held = client.session.subscriptions();
+                    if !fresh.contains(&text) && !held.iter().any(|s| &*s.filter == text) {
+                        fresh.push(text);
+                    }
+                    let most = self.settings.policy.subscriptions as usize;
+                    if fresh.last() == Some(&text) && held.len() + fresh.len() > most {
+                        fresh.pop();
+                        Err(ReasonCode::QuotaExceeded)
+                    } else {
+                        Ok(StoredSubscription {
+                            filter: text.into(),
+                            options,
+                            id,
+                        })
+                    }
+                }
             });
         }
         let subscribing = Subscribing {
@@ -133,8 +164,7 @@ impl ClientLoop {
             self.ask_inbox(&client_id, Pending::Subscribe(Box::new(subscribing)), op);
             return true;
         }
-        self.subscribed(io, subscribing, None);
-        false
+        self.subscribed(io, subscribing, None)
     }
 
     pub(super) fn subscribe_answered(
@@ -159,8 +189,9 @@ impl ClientLoop {
             _ => return,
         };
         let key = subscribing.key;
-        self.subscribed(io, subscribing, Some(&new));
-        self.stop_waiting(io, key);
+        if !self.subscribed(io, subscribing, Some(&new)) {
+            self.stop_waiting(io, key);
+        }
     }
 
     /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
@@ -174,8 +205,13 @@ impl ClientLoop {
     }
 
     /// Makes subscriptions effective and answers. `stored`: what the store said to those admitted, for
-    /// each whether it is new.
-    fn subscribed(&mut self, io: &mut LoopIo, subscribing: Subscribing, stored: Option<&[bool]>) {
+    /// each whether it is new. True: the answer waits for retained messages on their way to the store.
+    fn subscribed(
+        &mut self,
+        io: &mut LoopIo,
+        subscribing: Subscribing,
+        stored: Option<&[bool]>,
+    ) -> bool {
         let Subscribing {
             key,
             packet_id,
@@ -198,37 +234,54 @@ impl ClientLoop {
                 }
             });
         }
+        let waits = !owed.is_empty() && !self.node.store().is_retain_idle();
         let Some(client) = self.clients.get_mut(key) else {
-            return;
+            return false;
         };
-        client.session.complete_subscribe(packet_id, &reasons);
         if !owed.is_empty() {
-            self.owe(key, owed);
+            let replay = client.replay.get_or_insert_default();
+            // What is owed twice is sent once, so that the subscriptions bound what is owed.
+            replay
+                .filters
+                .retain(|old| owed.iter().all(|new| new.filter != old.filter));
+            replay.filters.append(&mut owed);
+            replay.blocked += u32::from(waits);
         }
+        if waits {
+            client.waits = true;
+            let pending = Pending::Barrier {
+                key,
+                packet_id,
+                reasons,
+                left: self.node.store().retain_shards(),
+            };
+            let ticket = self.ask(pending);
+            self.node.store().retain_barrier(ticket);
+            return true;
+        }
+        client.session.complete_subscribe(packet_id, &reasons);
         self.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
         }
+        false
     }
 
-    /// Retained messages are owed to a session, once all that were published before are in the store.
-    fn owe(&mut self, key: Key, mut owed: VecDeque<Owed>) {
-        let blocked = !self.node.store().is_retain_idle();
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        let replay = client.replay.get_or_insert_default();
-        // What is owed twice is sent once, so that the subscriptions bound what is owed.
-        replay
-            .filters
-            .retain(|old| owed.iter().all(|new| new.filter != old.filter));
-        replay.filters.append(&mut owed);
-        if blocked {
-            replay.blocked += 1;
-            let shards = self.node.store().retain_shards();
-            let ticket = self.ask(Pending::Barrier { key, left: shards });
-            self.node.store().retain_barrier(ticket);
+    /// Retained messages that were on their way when a client subscribed are in the store: they come
+    /// with the first page, which follows SUBACK.
+    pub(super) fn barrier_passed(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        packet_id: PacketId,
+        reasons: &[ReasonCode],
+    ) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.session.complete_subscribe(packet_id, reasons);
         }
+        self.replay_goes_on(io, key);
+        self.show_room(key);
+        self.stop_waiting(io, key);
     }
 
     /// What the replay of retained messages waited for has happened.
@@ -424,6 +477,9 @@ impl ClientLoop {
             };
             let (messages, next) = owed.page(&self.node, now);
             for message in messages {
+                if replay.passed.contains(message.body.topic_bytes()) {
+                    continue;
+                }
                 let qos = effective(message.qos, owed.wanted.qos);
                 // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
                 let retain = true;
