@@ -87,7 +87,7 @@ impl Node {
     ) -> Self {
         // Only a fixed number of topics and identifiers can collide under a seed nobody else knows.
         let seed = std::hash::BuildHasher::hash_one(
-            &foldhash::fast::RandomState::default(),
+            &RandomState::default(),
             clock.now_ms(),
         );
         Self {

@@ -21,9 +21,9 @@ const GLANCE: Duration = Duration::from_millis(2);
 
 /// Settings for the number of shards of each store.
 const SHARD_SETTINGS: [&str; 3] = [
-    "store.session.initialShards",
-    "store.inbox.initialShards",
-    "store.retain.initialShards",
+    "session_store_initial_shards",
+    "inbox_store_initial_shards",
+    "retain_store_initial_shards",
 ];
 
 /// Which broker.

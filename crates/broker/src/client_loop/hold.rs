@@ -33,6 +33,10 @@ pub(super) struct Hold {
     kept: Vec<u8>,
     /// It held publishers back for the whole time and has not drained since.
     spent: bool,
+    /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
+    pressed_since_ms: u64,
+    /// It is held back for them, until the next timer.
+    pressed: bool,
 }
 
 impl Hold {
@@ -63,7 +67,11 @@ impl Hold {
     }
 
     fn is_idle(&self) -> bool {
-        self.by == 0 && self.kept.is_empty() && self.of.is_empty() && !self.spent
+        self.by == 0
+            && self.kept.is_empty()
+            && self.of.is_empty()
+            && !self.spent
+            && self.pressed_since_ms == 0
     }
 }
 
@@ -79,6 +87,9 @@ pub(super) enum Wait {
 
 /// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
 const KEPT_LIMIT: usize = 64 * 1024;
+
+/// How long a publisher is held back each time for durable sessions.
+const PRESS_MS: u64 = 20;
 
 /// Publishers that one subscriber holds back at most; further ones are not.
 const PUBLISHERS: usize = 1024;
@@ -124,6 +135,50 @@ impl ClientLoop {
             io.send(publisher.loop_index(), Mail::Hold(publisher));
         }
         true
+    }
+
+    /// A publication was stored. `pressing`: it went to durable sessions that are connected and whose
+    /// queues are three quarters full. These cannot say when they have drained, so the publisher is held
+    /// back for a moment each time, as long as the settings allow in all.
+    pub(super) fn press(&mut self, io: &mut LoopIo, key: Key, pressing: bool) {
+        let hold_ms = self.settings.hold_publisher_ms;
+        let now = io.now_ms();
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if !pressing {
+            if let Some(hold) = &mut client.hold {
+                hold.pressed_since_ms = 0;
+                if hold.is_idle() {
+                    client.hold = None;
+                }
+            }
+            return;
+        }
+        if hold_ms == 0 {
+            return;
+        }
+        let hold = client.hold.get_or_insert_default();
+        if hold.pressed_since_ms == 0 {
+            hold.pressed_since_ms = now;
+            self.stats.holds.add(1);
+        }
+        if hold.pressed || now >= hold.pressed_since_ms + hold_ms {
+            return;
+        }
+        hold.pressed = true;
+        hold.by += 1;
+        io.arm(now + PRESS_MS, Timer::Pressed(key).to_bits());
+    }
+
+    /// A moment has passed for which a publisher was held back.
+    pub(super) fn end_press(&mut self, io: &mut LoopIo, key: Key) {
+        let hold = self.clients.get_mut(key).and_then(|c| c.hold.as_mut());
+        if let Some(hold) = hold
+            && std::mem::take(&mut hold.pressed)
+        {
+            self.released(io, key);
+        }
     }
 
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.

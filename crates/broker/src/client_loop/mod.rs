@@ -123,6 +123,8 @@ enum Timer {
     Resume(ConnectionId),
     /// A subscriber may hold back publishers no longer.
     Hold(Key),
+    /// A moment has passed for which a publisher was held back for durable sessions.
+    Pressed(Key),
     /// See whether there is memory again.
     Pressure,
     /// See whether the store can take more again.
@@ -143,6 +145,7 @@ impl Timer {
             Self::Pressure => (5, 0),
             Self::Sys => (6, 0),
             Self::Store => (7, 0),
+            Self::Pressed(key) => (8, key.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -157,6 +160,7 @@ impl Timer {
             5 => Self::Pressure,
             6 => Self::Sys,
             7 => Self::Store,
+            8 => Self::Pressed(key),
             _ => return None,
         })
     }
@@ -714,6 +718,7 @@ impl Service for ClientLoop {
             }
             Some(Timer::Resume(connection)) => io.resume(connection),
             Some(Timer::Hold(key)) => self.end_hold(io, key),
+            Some(Timer::Pressed(key)) => self.end_press(io, key),
             Some(Timer::Pressure) => {
                 if self.node.pressure() == Pressure::None {
                     for connection in std::mem::take(&mut self.waiting_for_memory) {

@@ -67,6 +67,8 @@ pub(super) struct Publication {
     pub(super) reason: ReasonCode,
     /// A shard could not store it.
     pub(super) failed: bool,
+    /// Durable sessions that it went to are filling up.
+    pub(super) pressing: bool,
     pub(super) message: Arc<ApplicationMessage>,
     pub(super) origin: Option<Origin>,
 }

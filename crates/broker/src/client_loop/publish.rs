@@ -231,6 +231,7 @@ impl ClientLoop {
                 left: keepers.len() as u16 + u16::from(message.retain),
                 reason,
                 failed: false,
+                pressing: false,
                 message: Arc::clone(message),
                 origin: origin.clone(),
             })))

@@ -181,8 +181,13 @@ impl ClientLoop {
         if let Some(Pending::Publish(publication)) = self.pending.get_mut(id) {
             publication.left -= 1;
             match answer {
-                Answer::Inbox(InboxReply::Published { matched, refused }) => {
+                Answer::Inbox(InboxReply::Published {
+                    matched,
+                    refused,
+                    pressing,
+                }) => {
                     publication.matched(matched > 0, refused > 0);
+                    publication.pressing |= pressing > 0;
                 }
                 Answer::Retain(store_state::retain::RetainReply::Full) => {
                     publication.matched(true, true);
@@ -212,6 +217,7 @@ impl ClientLoop {
             failed,
             message,
             origin,
+            pressing,
             ..
         } = publication;
         if let Some(origin) = origin.filter(|o| o.packet_id != 0 && reason.is_error()) {
@@ -241,6 +247,9 @@ impl ClientLoop {
                 client.session.complete_publish(packet_id, reason);
                 if let Some(connection) = client.connection {
                     io.touch(connection);
+                }
+                if pressing || client.hold.is_some() {
+                    self.press(io, key, pressing);
                 }
             }
             Awaiting::Will { client, epoch } => {

@@ -29,6 +29,9 @@ impl InboxMachine {
         let place = Some(place).filter(|&place| self.runs(place));
         if let Some(inbox) = self.inboxes.get_mut(number) {
             inbox.epoch = epoch;
+            if inbox.is_attached() {
+                inbox.queue.mark_unknown_sent();
+            }
         }
         self.set_attached(number, place, context.outlet);
         self.attached_reply(number, found.is_some(), context)
@@ -105,8 +108,9 @@ impl InboxMachine {
         Ok(InboxReply::Done)
     }
 
-    /// One pass over all inboxes. None of their rows is written for this: when they are loaded, the
-    /// nodes' incarnations say the same.
+    /// One pass over all inboxes. Rows are written of those only that have something queued, for it is
+    /// not known how much of that was sent; of the others, when they are loaded, the nodes' incarnations
+    /// say that they are detached.
     pub(super) fn node_up(&mut self, node: u64, incarnation: u64, outlet: &mut dyn InboxOutlet) {
         let latest = self.nodes.entry(node).or_default();
         if incarnation <= *latest {
@@ -122,6 +126,12 @@ impl InboxMachine {
             .collect();
         gone.sort_unstable();
         for number in gone {
+            if let Some(inbox) = self.inboxes.get_mut(number)
+                && inbox.queue.len() > 0
+            {
+                inbox.queue.mark_unknown_sent();
+                self.stock.touch(inbox);
+            }
             self.show_attached(number, None, outlet);
         }
     }

@@ -198,6 +198,9 @@ pub enum InboxReply {
         matched: u32,
         /// Of these, those that refuse it.
         refused: u32,
+        /// Of these, those that are attached and whose queues are three quarters full: the publisher
+        /// should be slowed down.
+        pressing: u32,
     },
 }
 

@@ -18,6 +18,8 @@ use crate::TableError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Queued,
+    /// Queued, in a queue of an attached inbox that is three quarters full.
+    Pressing,
     Dropped,
     Refused,
 }
@@ -27,6 +29,7 @@ enum Outcome {
 struct Tally {
     matched: u32,
     refused: u32,
+    pressing: u32,
     queued: u32,
     /// The inbox that queued it last.
     last: u64,
@@ -35,8 +38,9 @@ struct Tally {
 impl Tally {
     fn count(&mut self, inbox: u64, outcome: Outcome) {
         match outcome {
-            Outcome::Queued => {
+            Outcome::Queued | Outcome::Pressing => {
                 self.queued += 1;
+                self.pressing += u32::from(outcome == Outcome::Pressing);
                 self.last = inbox;
             }
             Outcome::Refused => self.refused += 1,
@@ -48,6 +52,7 @@ impl Tally {
         InboxReply::Published {
             matched: self.matched,
             refused: self.refused,
+            pressing: self.pressing,
         }
     }
 }
@@ -56,6 +61,7 @@ impl Tally {
 const AGAIN: InboxReply = InboxReply::Published {
     matched: 1,
     refused: 0,
+    pressing: 0,
 };
 
 impl InboxMachine {
@@ -222,7 +228,12 @@ fn enqueue(
     }
     inbox.queue.push(item, body, stock);
     stock.touch(inbox);
-    Ok(Outcome::Queued)
+    let pressing = inbox.is_attached() && inbox.queue.is_filling(context.limits);
+    Ok(if pressing {
+        Outcome::Pressing
+    } else {
+        Outcome::Queued
+    })
 }
 
 /// Drops the oldest message that cannot have been sent, if it has expired or the policy says so. Not

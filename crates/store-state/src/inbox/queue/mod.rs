@@ -160,6 +160,12 @@ impl Queue {
         (self.bytes + u64::from(bytes) > limits.queue_bytes).then_some(DropReason::QueueFullBytes)
     }
 
+    /// Whether three quarters of a limit are used.
+    pub(in crate::inbox) fn is_filling(&self, limits: &Limits) -> bool {
+        u64::from(self.alive) * 4 >= u64::from(limits.queue_messages) * 3
+            || self.bytes.saturating_mul(4) >= limits.queue_bytes.saturating_mul(3)
+    }
+
     /// Queues a message under the next sequence. `body`: where others refer to it too, or 0.
     pub(in crate::inbox) fn push(&mut self, item: Item, body: u64, stock: &mut Stock) {
         let bytes = accounted(&item);
@@ -184,6 +190,12 @@ impl Queue {
             self.unsent = self.sent + 1;
             self.unsent_expires = None;
         }
+    }
+
+    /// The connection ended without saying what it had sent: everything that a client can have in flight
+    /// may have been.
+    pub(in crate::inbox) fn mark_unknown_sent(&mut self) {
+        self.mark_sent(self.sent + u64::from(u16::MAX));
     }
 
     /// PUBREL is owed for a message that was taken from the queue.

@@ -285,7 +285,11 @@ fn item(topic: &str, payload: &str, qos: QoS, group: Option<&str>) -> Item {
 }
 
 const fn published(matched: u32, refused: u32) -> InboxReply {
-    InboxReply::Published { matched, refused }
+    InboxReply::Published {
+        matched,
+        refused,
+        pressing: 0,
+    }
 }
 
 fn payloads(list: &[(u64, &str)]) -> Vec<(u64, String)> {

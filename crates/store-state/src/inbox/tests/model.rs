@@ -12,6 +12,8 @@ pub(super) struct Model {
     /// Client, incarnation, packet identifier, and the group or nothing.
     pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
     events: Vec<Event>,
+    /// Messages of the last operation that went to attached inboxes that are three quarters full.
+    pressing: u32,
 }
 
 #[derive(Clone)]
@@ -140,6 +142,9 @@ impl Model {
                         .is_some_and(|(of, started)| of == *node && started < latest)
                     {
                         inbox.attached = None;
+                        if !inbox.queue.is_empty() {
+                            inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
+                        }
                     }
                 }
                 InboxReply::Done
@@ -291,6 +296,9 @@ impl Model {
         let runs = self.nodes.get(&place.0).is_none_or(|of| place.1 >= *of);
         let inbox = self.current(client, epoch).unwrap();
         inbox.epoch = epoch;
+        if inbox.attached.is_some() {
+            inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
+        }
         inbox.attached = Some(place).filter(|_| runs);
         let inbox = inbox.clone();
         let mut subscriptions = inbox.subscriptions.clone();
@@ -447,7 +455,15 @@ impl Model {
         {
             self.remember(origin, "");
         }
-        published(matched, refused)
+        self.published(matched, refused)
+    }
+
+    fn published(&mut self, matched: u32, refused: u32) -> InboxReply {
+        InboxReply::Published {
+            matched,
+            refused,
+            pressing: std::mem::take(&mut self.pressing),
+        }
     }
 
     fn deliver(
@@ -480,7 +496,7 @@ impl Model {
         {
             self.remember(origin, &part);
         }
-        published(1, refused.into())
+        self.published(1, refused.into())
     }
 
     /// Whether the session refuses it.
@@ -527,6 +543,9 @@ impl Model {
         }
         inbox.queue.push((inbox.next, item));
         inbox.next += 1;
+        let filling = inbox.queue.len() as u64 * 4 >= u64::from(queue_messages) * 3
+            || inbox.bytes() * 4 >= queue_bytes * 3;
+        self.pressing += u32::from(inbox.is_attached() && filling);
         false
     }
 }
