@@ -22,19 +22,16 @@ pub(crate) enum Reason {
     ReservedTopic,
     /// A shared group had no member left that could take the message.
     NoGroupMember,
-    /// The store could not keep it, and its publisher was told so.
+    /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
     StoreFailed,
-    /// The queue of a durable session refused it, or the retain store, and its publisher was told so.
-    StoreRefused,
 }
 
 impl Reason {
-    const OWN: [Self; 5] = [
+    const OWN: [Self; 4] = [
         Self::RetainedLimit,
         Self::ReservedTopic,
         Self::NoGroupMember,
         Self::StoreFailed,
-        Self::StoreRefused,
     ];
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -52,7 +49,6 @@ impl Reason {
             Self::ReservedTopic => "reserved_topic",
             Self::NoGroupMember => "no_group_member",
             Self::StoreFailed => "store_failed",
-            Self::StoreRefused => "store_refused",
         }
     }
 
@@ -63,7 +59,6 @@ impl Reason {
             Self::ReservedTopic => DropReason::ALL.len() + 1,
             Self::NoGroupMember => DropReason::ALL.len() + 2,
             Self::StoreFailed => DropReason::ALL.len() + 3,
-            Self::StoreRefused => DropReason::ALL.len() + 4,
         }
     }
 }

@@ -321,8 +321,6 @@ async fn watch_memory(node: &Arc<Node>) {
     loop {
         interval.tick().await;
         memory::check(node);
-        node.retained
-            .sweep(mqtt_session::Timestamp(node.clock.now_ms()));
     }
 }
 

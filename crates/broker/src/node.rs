@@ -86,10 +86,7 @@ impl Node {
         clock: Clock,
     ) -> Self {
         // Only a fixed number of topics and identifiers can collide under a seed nobody else knows.
-        let seed = std::hash::BuildHasher::hash_one(
-            &RandomState::default(),
-            clock.now_ms(),
-        );
+        let seed = std::hash::BuildHasher::hash_one(&RandomState::default(), clock.now_ms());
         Self {
             clock,
             settings: RwLock::new(settings),

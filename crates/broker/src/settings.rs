@@ -8,8 +8,6 @@ use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
 use store_state::Limits;
 
-use crate::retained::RetainedLimits;
-
 /// What loops look up while they serve. A reload replaces it as a whole.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -29,7 +27,6 @@ pub(crate) struct Settings {
     /// 0: no limit.
     pub(crate) connections_per_s: u64,
     pub(crate) sessions: usize,
-    pub(crate) retained: RetainedLimits,
     pub(crate) store_limits: Limits,
     /// 0: no `$SYS` topics.
     pub(crate) sys_interval_ms: u64,
@@ -121,10 +118,6 @@ impl Settings {
                 .map_or(0, NonZero::get)
                 .into(),
             sessions: limits.node.sessions as usize,
-            retained: RetainedLimits {
-                messages: config.retain.max_messages,
-                bytes: config.retain.max_bytes,
-            },
             sys_interval_ms: millis(config.sys.interval),
             memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
             memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),

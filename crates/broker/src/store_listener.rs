@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use mqtt_proto::SubscriptionFilter;
+use mqtt_session::ApplicationMessage;
 use net::Remote;
 use store::{Event, Listener, ShardNumber};
 use store_state::Limits;
@@ -77,6 +78,19 @@ impl Listener for StoreListener {
                 drop.client,
                 message.body.topic(),
                 Reason::Session(drop.reason),
+                message.qos,
+                message.body.payload().len(),
+            );
+        }
+    }
+
+    fn lost(&self, client: &str, message: &ApplicationMessage) {
+        if let Some(drops) = self.node.drops.first() {
+            drops.record(
+                self.node.clock.now_ms(),
+                client,
+                message.body.topic(),
+                Reason::StoreFailed,
                 message.qos,
                 message.body.payload().len(),
             );

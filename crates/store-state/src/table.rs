@@ -15,6 +15,10 @@ pub trait Table {
     ///
     /// # Errors
     /// The disk cannot be read, or what it holds is damaged.
+    #[expect(
+        clippy::type_complexity,
+        reason = "an alias of it would not let callers borrow"
+    )]
     fn range(
         &self,
         from: &[u8],

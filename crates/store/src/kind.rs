@@ -44,6 +44,9 @@ pub(crate) trait Kind: Machine + Sync {
         Ok((from, true))
     }
 
+    /// An operation that nobody waits for was refused: tells of messages that are lost by that.
+    fn lost(_op: &Self::Op, _listener: &dyn Listener) {}
+
     /// The time of the next deadline that [`Kind::due`] is for, Unix time in ms.
     fn next_deadline(&self) -> Option<u64> {
         None
@@ -171,6 +174,18 @@ impl Kind for InboxMachine {
             next,
             self.next_sequence(inbox).is_none_or(|end| next >= end),
         ))
+    }
+
+    fn lost(op: &InboxOp, listener: &dyn Listener) {
+        match op {
+            InboxOp::Publish { message, .. } => listener.lost("", message),
+            InboxOp::Deliver { client, items, .. } => {
+                for item in items {
+                    listener.lost(client, &item.message);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn node_up(node: u64, incarnation: u64, _: u64) -> Option<InboxOp> {

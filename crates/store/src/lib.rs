@@ -29,12 +29,13 @@ mod tables;
 
 pub use consensus::LogStats;
 pub use event::{Event, Failure};
-pub use folder::{Folder, FolderError};
+pub use folder::{Folder, FolderError, free_bytes};
 pub use map::ShardNumber;
 pub use node::{OpenError, Options, RetainedPlace, ShardStats, Store, StoreStats};
 pub use readers::Read;
-pub use tables::{ShardTable, Tables};
+pub use tables::{ShardTable, Tables, TablesError, TablesOptions};
 
+use mqtt_session::ApplicationMessage;
 use store_state::Limits;
 use store_state::inbox::{InboxDrop, StoredSubscription};
 
@@ -63,6 +64,10 @@ pub trait Listener: Send + Sync + 'static {
 
     /// A message was dropped.
     fn dropped(&self, drop: &InboxDrop<'_>);
+
+    /// A message that nobody waits for was not stored; `client`: the session it was for, if it was for
+    /// one.
+    fn lost(&self, client: &str, message: &ApplicationMessage);
 
     /// The store cannot go on: nothing may be acknowledged any more, and the process is to end.
     fn failed(&self, what: &str);

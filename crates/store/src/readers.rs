@@ -177,11 +177,6 @@ impl Readers {
             }
         }
     }
-
-    /// The inbox of a session has been discarded.
-    pub(crate) fn len(&self) -> usize {
-        self.by_inbox.len()
-    }
 }
 
 #[cfg(test)]
@@ -272,7 +267,7 @@ mod tests {
         readers.ask(open(1));
         let older = Read::Close { inbox: 3, epoch: 9 };
         assert_eq!(readers.ask(older), None);
-        assert_eq!(readers.len(), 1);
+        assert_eq!(readers.by_inbox.len(), 1);
         assert_eq!(
             readers.ask(Read::Close {
                 inbox: 3,
@@ -280,6 +275,6 @@ mod tests {
             }),
             None
         );
-        assert_eq!(readers.len(), 0);
+        assert_eq!(readers.by_inbox.len(), 0);
     }
 }

@@ -131,7 +131,7 @@ impl<M: Kind> Shard<M> {
 
     /// The shard's group in the log.
     pub(crate) fn group(&self) -> u64 {
-        M::NUMBER << 32 | u64::from(self.number) + 1
+        (M::NUMBER << 32) | (u64::from(self.number) + 1)
     }
 
     /// Loads what the tables hold. Returns how far that is.
@@ -303,6 +303,9 @@ impl<M: Kind> Shard<M> {
             .fetch_add(requests.len() as u64, Ordering::Relaxed);
         let mut outbox = Vec::new();
         for request in requests {
+            if request.ticket == Ticket::NONE {
+                M::lost(&request.op, listener);
+            }
             address(&mut outbox, request.ticket, Event::failed(failure));
         }
         give(listener, outbox);

@@ -60,10 +60,10 @@ impl ClientLoop {
         let session_key = self.session_key(key);
         match self.node.registry.claim(&client_id, session_key) {
             Claim::Taken(home) if home.loop_index() != self.index => {
-                return Some(Next::HandOver(home.loop_index()));
+                Some(Next::HandOver(home.loop_index()))
             }
             Claim::Taken(home) => {
-                return self.take_over(io, connection, &connect, frame, client_id, home.key());
+                self.take_over(io, connection, &connect, frame, client_id, home.key())
             }
             Claim::New => {
                 let full = self.settings.sessions != 0

@@ -67,6 +67,8 @@ pub(super) struct Publication {
     pub(super) reason: ReasonCode,
     /// A shard could not store it.
     pub(super) failed: bool,
+    /// The retain store has no room for it.
+    pub(super) not_retained: bool,
     /// Durable sessions that it went to are filling up.
     pub(super) pressing: bool,
     pub(super) message: Arc<ApplicationMessage>,
@@ -78,6 +80,8 @@ pub(super) struct Publication {
 pub(super) enum Awaiting {
     /// A client's.
     Client(Key, PacketId),
+    /// Nobody's: a retained message of QoS 0 of a client, which is to be counted if it is not kept.
+    Nobody(Key),
     /// The session store's: a will.
     Will { client: Box<str>, epoch: u64 },
 }

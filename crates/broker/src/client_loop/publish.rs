@@ -84,7 +84,10 @@ impl ClientLoop {
     ) -> Source {
         let mut source = Source {
             key: self.session_key(from).to_bits(),
-            awaiting: packet_id.map(|id| Awaiting::Client(from, id)),
+            awaiting: match packet_id {
+                Some(id) => Some(Awaiting::Client(from, id)),
+                None => message.retain.then_some(Awaiting::Nobody(from)),
+            },
             ..Source::default()
         };
         let Some(client) = self.clients.get(from) else {
@@ -231,6 +234,7 @@ impl ClientLoop {
                 left: keepers.len() as u16 + u16::from(message.retain),
                 reason,
                 failed: false,
+                not_retained: false,
                 pressing: false,
                 message: Arc::clone(message),
                 origin: origin.clone(),
@@ -510,7 +514,7 @@ impl ClientLoop {
                 publisher: sys::PUBLISHER,
                 expires_at: None,
             });
-            self.node.retained.set(&message, self.settings.retained);
+            self.node.retained.set(&message);
             let message = Arc::new(ApplicationMessage {
                 retain: false,
                 ..(*message).clone()

@@ -12,6 +12,7 @@ use net::Key;
 use store::{Event, Failure, Read};
 use store_state::Ticket;
 use store_state::inbox::{Done, InboxOp, InboxReply, Origin, Queued, publisher_hash};
+use store_state::retain::RetainReply;
 use store_state::session::{SessionOp, StoredWill};
 
 use super::joining::CREDIT;
@@ -189,8 +190,9 @@ impl ClientLoop {
                     publication.matched(matched > 0, refused > 0);
                     publication.pressing |= pressing > 0;
                 }
-                Answer::Retain(store_state::retain::RetainReply::Full) => {
+                Answer::Retain(RetainReply::Full) => {
                     publication.matched(true, true);
+                    publication.not_retained = true;
                 }
                 Answer::Failed(Failure::Full) => {
                     publication.matched(true, true);
@@ -218,23 +220,23 @@ impl ClientLoop {
             message,
             origin,
             pressing,
+            not_retained,
             ..
         } = publication;
         if let Some(origin) = origin.filter(|o| o.packet_id != 0 && reason.is_error()) {
             // [MQTT-4.3.3-9] the identifier is free for another message.
             self.release_everywhere(&origin);
         }
-        let full = reason == ReasonCode::QuotaExceeded;
+        if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
+            if failed {
+                self.drop_inbound(io, key, &message, Reason::StoreFailed);
+            } else if not_retained {
+                self.drop_inbound(io, key, &message, Reason::RetainedLimit);
+            }
+        }
         match from {
+            Awaiting::Nobody(_) => {}
             Awaiting::Client(key, packet_id) => {
-                if failed || full {
-                    let why = if failed {
-                        Reason::StoreFailed
-                    } else {
-                        Reason::StoreRefused
-                    };
-                    self.drop_inbound(io, key, &message, why);
-                }
                 let Some(client) = self.clients.get_mut(key) else {
                     return;
                 };

@@ -79,8 +79,8 @@ impl Owed {
                 Some(Place::Own(cursor)) => Some(cursor),
                 _ => None,
             };
-            let page = node.retained.page(&self.filter, cursor, PAGE, now);
-            return (page.messages, page.next.map(Place::Own));
+            let (messages, next) = node.retained.page(&self.filter, cursor.as_ref(), PAGE);
+            return (messages, next.map(Place::Own));
         }
         let place = match after {
             Some(Place::Stored(place)) => Some(place),
