@@ -1,12 +1,10 @@
-//! The broker: event loops, sessions, routes, retained messages, limits and the HTTP port, wired
-//! together.
+//! The broker: event loops, sessions, routes, the durable store, limits and the HTTP port, wired together.
 //!
 //! Purpose: [`Broker::start`] makes a running node of a [`Config`]; [`Broker::shutdown`] ends it in
 //! order.
 //!
 //! Where to read next: `client_loop/mod.rs` for what happens to a packet, `routes.rs` for who gets a
-//! message, `registry.rs` for who owns a client identifier. What later becomes durable or distributed
-//! meets this crate at the borders that `docs/decisions/0003-store-border.md` describes.
+//! message, `registry.rs` for who owns a client identifier, `store_listener.rs` for what the store tells.
 //!
 //! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
 //! topics (`topic-router`).
