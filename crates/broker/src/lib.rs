@@ -140,6 +140,7 @@ impl Broker {
             EventLoops::start(services, listeners, clock, &node.net).map_err(StartError::System)?;
         let remote = loops.remote();
         listener.connect(loops.remote());
+        node.store().begin(&*listener);
         reload_loops(&remote, &settings);
         let http_address = http
             .as_ref()

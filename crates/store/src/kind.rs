@@ -76,6 +76,8 @@ pub(crate) struct Effects {
     pub(crate) readers: Readers,
     /// For any loop.
     pub(crate) events: Vec<Event>,
+    /// What is applied happens now. While the log is applied again, it has happened before.
+    pub(crate) live: bool,
 }
 
 impl Kind for SessionMachine {
@@ -124,6 +126,9 @@ impl Kind for SessionMachine {
 
 impl SessionOutlet for Effects {
     fn fire(&mut self, client: &str, epoch: u64, will: &StoredWill) {
+        if !self.live {
+            return;
+        }
         self.events.push(Event::Fire {
             client: client.into(),
             epoch,
@@ -132,6 +137,9 @@ impl SessionOutlet for Effects {
     }
 
     fn ended(&mut self, client: &str, epoch: u64) {
+        if !self.live {
+            return;
+        }
         self.events.push(Event::Ended {
             client: client.into(),
             epoch,
@@ -208,19 +216,28 @@ impl InboxOutlet for Effects {
     }
 
     fn dropped(&mut self, drop: InboxDrop<'_>) {
-        self.listener.dropped(&drop);
+        if self.live {
+            self.listener.dropped(&drop);
+        }
     }
 
     fn filter(&mut self, filter: &str, any: bool, detached: bool) {
-        self.listener.filter(self.shard, filter, any, detached);
+        if self.live {
+            self.listener.filter(self.shard, filter, any, detached);
+        }
     }
 
     fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>) {
-        self.listener
-            .member(self.shard, client, filter, subscription);
+        if self.live {
+            self.listener
+                .member(self.shard, client, filter, subscription);
+        }
     }
 
     fn left_behind(&mut self, client: &str, items: Vec<Item>) {
+        if !self.live {
+            return;
+        }
         self.events.push(Event::LeftBehind {
             client: client.into(),
             items,

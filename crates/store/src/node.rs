@@ -180,6 +180,12 @@ impl<M: Kind> ShardSet<M> {
         self.put(shard, Work::Propose(request), OVERHEAD + bytes);
     }
 
+    fn begin(&self, listener: &dyn Listener) {
+        for shard in &self.shards {
+            shard.begin(listener);
+        }
+    }
+
     fn is_crowded(&self) -> bool {
         self.shards.iter().any(|shard| shard.queue.is_crowded())
     }
@@ -262,6 +268,13 @@ impl Store {
             stop,
             threads: Mutex::new(threads),
         })
+    }
+
+    /// The event loops have started: they are told what was found, and get their answers from now on.
+    pub fn begin(&self, listener: &dyn Listener) {
+        self.session.begin(listener);
+        self.inbox.begin(listener);
+        self.retain.begin(listener);
     }
 
     /// This node's identifier.
@@ -541,8 +554,7 @@ impl<M: Kind> Start<M> {
             };
             applied.map_err(|error| error.to_string())?;
         }
-        self.shard
-            .tell(&*self.listener, |machine, outlet| machine.announce(outlet));
+        self.shard.live(|machine, outlet| machine.announce(outlet));
         Ok(group)
     }
 

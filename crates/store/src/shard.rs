@@ -9,7 +9,7 @@
 //! the order of the batches; no lock of a shard is held while an event loop is given mail.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use consensus::{Group, Mark, ProposeError, StateMachine};
@@ -66,6 +66,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
     pub(crate) range: SlotRange,
     pub(crate) queue: RequestQueue<Work<M::Op>>,
+    /// Event loops take mail.
+    begun: AtomicBool,
     /// `None`: it does not serve.
     state: RwLock<Option<State<M>>>,
     pub(crate) stats: ShardStats,
@@ -109,6 +111,7 @@ impl<M: Kind> Shard<M> {
             number,
             range,
             queue: RequestQueue::new(),
+            begun: AtomicBool::new(false),
             state: RwLock::new(None),
             stats: ShardStats::default(),
         })
@@ -154,6 +157,7 @@ impl<M: Kind> Shard<M> {
                 listener: Arc::clone(listener),
                 readers: Readers::default(),
                 events: Vec::new(),
+                live: false,
             },
             outbox: Vec::new(),
             mark: mark.clone(),
@@ -172,14 +176,21 @@ impl<M: Kind> Shard<M> {
         self.state.read().as_ref().map(|state| look(&state.machine))
     }
 
-    /// Calls `tell` with the machine and its outlet, then sends out what that brought.
-    pub(crate) fn tell(&self, listener: &dyn Listener, tell: impl FnOnce(&mut M, &mut M::Outlet)) {
+    /// Everything that happened before the start is applied: calls `tell` with the machine and its
+    /// outlet, which hears of all that happens from now on.
+    pub(crate) fn live(&self, tell: impl FnOnce(&mut M, &mut M::Outlet)) {
         if let Some(state) = &mut *self.state.write() {
             let State {
                 machine, effects, ..
             } = state;
+            effects.live = true;
             M::with_outlet(effects, |outlet| tell(machine, outlet));
         }
+    }
+
+    /// Event loops take mail from now on: sends out what was found at the start.
+    pub(crate) fn begin(&self, listener: &dyn Listener) {
+        self.begun.store(true, Ordering::Release);
         self.send_out(listener);
     }
 
@@ -232,6 +243,9 @@ impl<M: Kind> Shard<M> {
 
     /// Sends out replies and pages.
     fn send_out(&self, listener: &dyn Listener) {
+        if !self.begun.load(Ordering::Acquire) {
+            return;
+        }
         let (outbox, unaddressed) = {
             let mut state = self.state.write();
             let Some(state) = &mut *state else {

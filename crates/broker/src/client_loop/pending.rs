@@ -52,6 +52,8 @@ pub(super) enum Pending {
     },
     /// The inbox of a session that has ended.
     Removal { client: Box<str>, epoch: u64 },
+    /// A will that was published, by its origin: that is to be recorded.
+    Fired(Origin),
     /// A message for a member of a shared group, and the publication that waits for it.
     Member(Box<Item>, Option<Key>),
 }
@@ -171,6 +173,7 @@ impl ClientLoop {
                 reasons,
                 ..
             } => self.barrier_passed(io, key, packet_id, &reasons),
+            Pending::Fired(origin) => self.fired_answered(&origin, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(item, publication) => {
                 if let Answer::Inbox(InboxReply::Stale) = answer {

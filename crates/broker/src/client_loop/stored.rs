@@ -262,14 +262,22 @@ impl ClientLoop {
         }
     }
 
-    /// A will is published: the session store forgets it, and then all shards its origin.
-    fn will_is_published(&self, client: &str, epoch: u64) {
+    /// A will is published: the session store forgets it, and then, when that is recorded, all shards
+    /// its origin.
+    fn will_is_published(&mut self, client: &str, epoch: u64) {
+        let ticket = self.ask(Pending::Fired(origin_of_will(client, epoch)));
         let op = SessionOp::Fired {
             client: client.into(),
             epoch,
         };
-        self.node.store().session(client, Ticket::NONE, op);
-        self.release_everywhere(&origin_of_will(client, epoch));
+        self.node.store().session(client, ticket, op);
+    }
+
+    pub(super) fn fired_answered(&self, origin: &Origin, answer: &Answer) {
+        // If it is not recorded, the will is fired again at the next start, and its origin is needed.
+        if let Answer::Session(_) = answer {
+            self.release_everywhere(origin);
+        }
     }
 
     fn release_everywhere(&self, origin: &Origin) {

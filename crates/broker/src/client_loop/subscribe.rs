@@ -260,6 +260,8 @@ impl ClientLoop {
             return true;
         }
         client.session.complete_subscribe(packet_id, &reasons);
+        // At once, so that nothing that is published from now on goes before the first page.
+        self.replay_page(io, key);
         self.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -280,6 +282,7 @@ impl ClientLoop {
             client.session.complete_subscribe(packet_id, reasons);
         }
         self.replay_goes_on(io, key);
+        self.replay_page(io, key);
         self.show_room(key);
         self.stop_waiting(io, key);
     }
