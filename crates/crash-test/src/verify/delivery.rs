@@ -46,6 +46,17 @@ impl<'a> Receiver<'a> {
         Violation::new(kind, self.client, receipt.message, receipt.at)
     }
 
+    /// When the client was subscribed to a topic.
+    fn subscriptions_to(&self, topic: &str) -> String {
+        let mut text = String::new();
+        for subscription in &self.model.subscriptions {
+            if subscription.client == self.client && subscription.matches(topic) {
+                text += &format!("{}: {:?}; ", subscription.filter, subscription.periods);
+            }
+        }
+        text
+    }
+
     fn check(&mut self, receipt: &Receipt, found: &mut Vec<Violation>) {
         let Some(message) = self.model.messages.get(receipt.message) else {
             found.push(self.violation(Kind::Stray, receipt));
@@ -59,7 +70,8 @@ impl<'a> Receiver<'a> {
         } else if matches!(message.outcome, Outcome::Withdrawn(_)) {
             found.push(self.violation(Kind::WillWithdrawn, receipt));
         } else if wanted_by.is_none() {
-            found.push(self.violation(Kind::Stray, receipt));
+            let history = self.subscriptions_to(&message.topic);
+            found.push(self.violation(Kind::Stray, receipt).with(history));
         }
         // 5.0 §4.8.2: at QoS 1 a group's message may go to another member, and come back.
         let is_handed_on =
