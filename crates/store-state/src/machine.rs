@@ -9,9 +9,12 @@ use crate::{Changes, Header, SlotRange, Table, TableError};
 /// The state of one shard of one store.
 ///
 /// A checkpoint happens in two steps, so that the shard goes on while the disk is written:
-/// [`Machine::collect`] hands out the net changes, and when these are synced, [`Machine::saved`] lets go
-/// of what can be read from the tables again. In between, the machine must not count on the tables
-/// having the new state, nor on their having the old one.
+/// [`Machine::collect_part`] hands out the net changes, and when these are synced,
+/// [`Machine::saved_part`] lets go of what can be read from the tables again. In between, the machine
+/// must not count on the tables having the new state, nor on their having the old one.
+///
+/// Both steps are done in parts, since a million rows take most of a second; operations may be applied
+/// between two parts.
 pub trait Machine: Sized + Send + 'static {
     /// What it can be asked to do.
     type Op: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
@@ -44,11 +47,23 @@ pub trait Machine: Sized + Send + 'static {
     /// Estimated bytes that only memory and the log hold.
     fn unsaved_bytes(&self) -> usize;
 
-    /// Begins a checkpoint: the net changes since the last one. Not called again before `saved`.
-    fn collect(&mut self, changes: &mut Changes);
+    /// Begins a checkpoint, or goes on with it: hands out about `rows` of the net changes between the
+    /// last one and the first call. True: that was all, and the next call comes after that of
+    /// `saved_part` that says the same.
+    fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool;
 
-    /// What `collect` handed out is in the tables, synced.
-    fn saved(&mut self);
+    /// What was handed out is in the tables, synced: looks after about `rows` of it. True: that was all.
+    fn saved_part(&mut self, rows: usize) -> bool;
+
+    /// All of [`Machine::collect_part`] at once.
+    fn collect(&mut self, changes: &mut Changes) {
+        while !self.collect_part(usize::MAX, changes) {}
+    }
+
+    /// All of [`Machine::saved_part`] at once.
+    fn saved(&mut self) {
+        while !self.saved_part(usize::MAX) {}
+    }
 }
 
 /// Why a machine cannot be loaded.

@@ -58,6 +58,12 @@ impl Changes {
         self.entries.push((key, Some(value)));
     }
 
+    /// Adds other changes, of other keys.
+    pub fn append(&mut self, others: &mut Self) {
+        self.bytes += std::mem::take(&mut others.bytes);
+        self.entries.append(&mut others.entries);
+    }
+
     /// Removes a key.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.bytes += key.len();

@@ -12,8 +12,11 @@ pub(crate) struct Replica<M: Machine> {
     pub(crate) table: TestTable,
     /// What was applied since the checkpoint that the table holds, as a log has it, and what came of it.
     log: Vec<(Header, Vec<u8>, String)>,
-    /// A checkpoint that is being written, and how much of the log it covers.
+    /// A checkpoint that is being written, and how much of the log it covers. What it has yet to be
+    /// handed out comes row by row, between operations.
     collected: Option<(Changes, usize)>,
+    /// The checkpoint has all of it.
+    is_all: bool,
     apply: Apply<M>,
 }
 
@@ -25,6 +28,7 @@ impl<M: Machine> Replica<M> {
             table,
             log: Vec::new(),
             collected: None,
+            is_all: true,
             apply,
         }
     }
@@ -33,22 +37,31 @@ impl<M: Machine> Replica<M> {
         let outcome = (self.apply)(&mut self.machine, header, op, &self.table);
         let written = postcard::to_stdvec(op).unwrap();
         self.log.push((*header, written, outcome.clone()));
+        self.collect_row();
         outcome
     }
 
     /// Begins a checkpoint if none is being written.
     pub(crate) fn collect(&mut self) {
         if self.collected.is_none() {
-            let mut changes = Changes::default();
-            self.machine.collect(&mut changes);
-            self.collected = Some((changes, self.log.len()));
+            self.collected = Some((Changes::default(), self.log.len()));
+            self.is_all = false;
+            self.collect_row();
+        }
+    }
+
+    fn collect_row(&mut self) {
+        if let Some((changes, _)) = &mut self.collected
+            && !self.is_all
+        {
+            self.is_all = self.machine.collect_part(1, changes);
         }
     }
 
     /// Ends the checkpoint that is being written, if any.
     pub(crate) fn saved(&mut self) {
         if self.write() {
-            self.machine.saved();
+            while !self.machine.saved_part(1) {}
         }
     }
 
@@ -59,6 +72,7 @@ impl<M: Machine> Replica<M> {
             self.write();
         }
         self.collected = None;
+        self.is_all = true;
         self.machine = M::load(SlotRange::ALL, &self.table).unwrap();
         for (header, op, outcome) in &self.log {
             let op = postcard::from_bytes(op).unwrap();
@@ -68,6 +82,9 @@ impl<M: Machine> Replica<M> {
     }
 
     fn write(&mut self) -> bool {
+        while !self.is_all {
+            self.collect_row();
+        }
         let Some((changes, covered)) = self.collected.take() else {
             return false;
         };

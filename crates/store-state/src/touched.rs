@@ -8,16 +8,27 @@
 
 use std::hash::Hash;
 
-use hashbrown::{HashMap, hash_map::Entry};
+use hashbrown::{Equivalent, HashMap, hash_map::Entry};
 
 use crate::Changes;
 
 /// The rows touched since the last checkpoint, in no order.
+///
+/// A checkpoint hands them out in parts, as they were when it began: [`Touched::settle`] is to be called
+/// before a row changes, and hands it out ahead of its turn.
 #[derive(Debug)]
 pub(crate) struct Touched<K> {
     rows: HashMap<K, Touch>,
+    /// The keys of `rows`.
+    keys: Vec<K>,
     /// Of all `rows`.
     bytes: usize,
+    /// Rows that the checkpoint has yet to hand out.
+    due: HashMap<K, Touch>,
+    /// The keys of `due`, and some that were handed out ahead of their turn.
+    due_keys: Vec<K>,
+    /// What was handed out ahead of its turn.
+    early: Changes,
     /// Of those that are being written.
     collected: usize,
 }
@@ -31,11 +42,18 @@ struct Touch {
 /// Estimated for each touched row beside its own bytes.
 const OVERHEAD: usize = 64;
 
-impl<K: Eq + Hash> Touched<K> {
+/// A key in the tables, and the value if the row exists.
+type Row = (Vec<u8>, Option<Vec<u8>>);
+
+impl<K: Clone + Eq + Hash> Touched<K> {
     pub(crate) fn new() -> Self {
         Self {
             rows: HashMap::new(),
+            keys: Vec::new(),
             bytes: 0,
+            due: HashMap::new(),
+            due_keys: Vec::new(),
+            early: Changes::default(),
             collected: 0,
         }
     }
@@ -49,6 +67,7 @@ impl<K: Eq + Hash> Touched<K> {
                 self.bytes -= std::mem::replace(&mut touch.get_mut().bytes, bytes);
             }
             Entry::Vacant(place) => {
+                self.keys.push(place.key().clone());
                 place.insert(Touch {
                     in_tables: exists,
                     bytes,
@@ -57,20 +76,50 @@ impl<K: Eq + Hash> Touched<K> {
         }
     }
 
-    /// Begins a checkpoint: `row` says the key in the tables, and the value if the row exists.
-    pub(crate) fn collect(
-        &mut self,
-        changes: &mut Changes,
-        row: impl Fn(&K) -> (Vec<u8>, Option<Vec<u8>>),
-    ) {
+    /// Begins a checkpoint of the rows as they are now.
+    pub(crate) fn begin(&mut self) {
         self.collected = std::mem::take(&mut self.bytes);
-        for (key, touch) in std::mem::take(&mut self.rows) {
-            match (row(&key), touch.in_tables) {
-                ((key, Some(value)), _) => changes.put(key, value),
-                ((key, None), true) => changes.delete(key),
-                ((_, None), false) => {}
+        self.due = std::mem::take(&mut self.rows);
+        self.due_keys = std::mem::take(&mut self.keys);
+    }
+
+    /// A row is about to change: it is handed out now if the checkpoint has yet to do so.
+    pub(crate) fn settle(
+        &mut self,
+        key: &(impl Equivalent<K> + Hash + ?Sized),
+        row: impl Fn(&K) -> Row,
+    ) {
+        if let Some((key, touch)) = self.due.remove_entry(key) {
+            touch.hand_out(row(&key), &mut self.early);
+        }
+    }
+
+    /// Hands out about so many rows. True: those were the last.
+    pub(crate) fn collect_part(
+        &mut self,
+        rows: usize,
+        changes: &mut Changes,
+        row: impl Fn(&K) -> Row,
+    ) -> bool {
+        changes.append(&mut self.early);
+        let first = self.due_keys.len().saturating_sub(rows);
+        for key in self.due_keys.drain(first..) {
+            if let Some(touch) = self.due.remove(&key) {
+                touch.hand_out(row(&key), changes);
             }
         }
+        let is_all = self.due_keys.is_empty();
+        if is_all {
+            self.due = HashMap::new();
+            self.due_keys = Vec::new();
+        }
+        is_all
+    }
+
+    /// Begins a checkpoint and hands out all rows.
+    pub(crate) fn collect(&mut self, changes: &mut Changes, row: impl Fn(&K) -> Row) {
+        self.begin();
+        self.collect_part(usize::MAX, changes, row);
     }
 
     /// What was collected is in the tables.
@@ -81,6 +130,17 @@ impl<K: Eq + Hash> Touched<K> {
     /// Estimated bytes that the tables do not have yet.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.collected
+    }
+}
+
+impl Touch {
+    /// Nothing is to be written of a row that came and went.
+    fn hand_out(&self, row: Row, changes: &mut Changes) {
+        match (row, self.in_tables) {
+            ((key, Some(value)), _) => changes.put(key, value),
+            ((key, None), true) => changes.delete(key),
+            ((_, None), false) => {}
+        }
     }
 }
 
@@ -112,6 +172,33 @@ mod tests {
         let mut changes = Changes::default();
         touched.collect(&mut changes, |_| (Vec::new(), None));
         assert_eq!(changes.entries, []);
+    }
+
+    #[test]
+    fn a_checkpoint_in_parts_is_of_the_moment_when_it_began() {
+        let mut touched = Touched::new();
+        for name in ["first", "second", "third"] {
+            touched.touch(name, false, 1);
+        }
+        let row = |value: u8| move |name: &&str| (name.as_bytes().to_vec(), Some(vec![value]));
+        touched.begin();
+        let mut changes = Changes::default();
+        assert!(!touched.collect_part(1, &mut changes, row(1)));
+        for name in ["first", "second", "third"] {
+            touched.settle(&name, row(1));
+            touched.touch(name, true, 1);
+        }
+        while !touched.collect_part(1, &mut changes, row(2)) {}
+        let of = |name: &str, value| (name.as_bytes().to_vec(), Some(vec![value]));
+        changes.entries.sort();
+        assert_eq!(
+            changes.entries,
+            [of("first", 1), of("second", 1), of("third", 1)]
+        );
+        touched.saved();
+        let mut next = Changes::default();
+        touched.collect(&mut next, row(2));
+        assert_eq!(next.entries.len(), 3);
     }
 
     #[test]

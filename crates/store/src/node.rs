@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use consensus::{Condition, Group, GroupOptions, Log, LogOptions, LogStats};
@@ -16,18 +15,23 @@ use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{SessionMachine, SessionOp};
 use store_state::{Batch, Header, Request, Ticket};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use topic_router::Cursor;
 
 use crate::command::Command;
 use crate::folder::Folder;
 use crate::kind::Kind;
 use crate::map::{ShardMap, ShardNumber};
-use crate::shard::{Replica, Shard, Work, checkpoint, propose, write_checkpoint};
+use crate::shard::{Replica, Shard, Work, Written, checkpoint, propose, write_checkpoint};
 use crate::tables::{Tables, TablesOptions};
 use crate::{Listener, MAP_VERSION, Read};
 
 /// What a request takes in memory beside its own bytes, about.
 const OVERHEAD: usize = 128;
+
+/// Entries that stay in the log behind a checkpoint, of up to half a megabyte each. There is no other
+/// replica that could want them.
+const LOG_KEPT: u64 = 16;
 
 /// How often deadlines of sessions and retained messages are looked at.
 const DUE_LOOK: Duration = Duration::from_millis(100);
@@ -73,7 +77,7 @@ pub struct Store {
     incarnation: u64,
     log: Arc<Log>,
     stop: watch::Sender<Stop>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Store {
@@ -87,7 +91,7 @@ impl fmt::Debug for Store {
 
 /// What the threads are to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stop {
+pub(crate) enum Stop {
     /// Serve.
     No,
     /// Finish what has been given, write a last checkpoint, end.
@@ -187,7 +191,7 @@ impl<M: Kind> ShardSet<M> {
     }
 
     fn is_crowded(&self) -> bool {
-        self.shards.iter().any(|shard| shard.queue.is_crowded())
+        self.shards.iter().any(|shard| shard.is_crowded())
     }
 
     fn stats(&self) -> ShardStats {
@@ -224,8 +228,10 @@ impl Store {
         let folder = Arc::new(folder);
         let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
         let log = Arc::new(log);
+        let (stop, stopping) = watch::channel(Stop::No);
         let mut opener = Opener {
             options,
+            stopping: stopping.clone(),
             folder: Arc::clone(&folder),
             log: Arc::clone(&log),
             listener,
@@ -235,7 +241,6 @@ impl Store {
         let session = opener.shards::<SessionMachine>()?;
         let inbox = opener.shards::<InboxMachine>()?;
         let retain = opener.shards::<RetainMachine>()?;
-        let (stop, stopping) = watch::channel(Stop::No);
         let mut threads = Vec::new();
         let mut ready = Vec::new();
         for (number, starts) in opener.starts.into_iter().enumerate() {
@@ -446,6 +451,7 @@ trait Running {
 /// Prepares the shards of all stores and deals them to threads.
 struct Opener<'a> {
     options: &'a Options,
+    stopping: watch::Receiver<Stop>,
     folder: Arc<Folder>,
     log: Arc<Log>,
     listener: &'a Arc<dyn Listener>,
@@ -473,6 +479,7 @@ impl Opener<'_> {
                 log: Arc::clone(&self.log),
                 listener: Arc::clone(self.listener),
                 folder: Arc::clone(&self.folder),
+                stopping: self.stopping.clone(),
             };
             let thread = self.next % self.starts.len();
             self.next += 1;
@@ -491,13 +498,16 @@ struct Start<M: Kind> {
     log: Arc<Log>,
     listener: Arc<dyn Listener>,
     folder: Arc<Folder>,
+    stopping: watch::Receiver<Stop>,
 }
 
 /// A shard that serves, with its tasks.
 struct Served<M: Kind> {
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    stopping: watch::Receiver<Stop>,
+    checkpoints: JoinHandle<Written>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl<M: Kind> Start<M> {
@@ -536,7 +546,10 @@ impl<M: Kind> Start<M> {
             node,
             &self.log,
             replica,
-            &GroupOptions::default(),
+            &GroupOptions {
+                keep: LOG_KEPT,
+                ..GroupOptions::default()
+            },
         )
         .await
         .map_err(|error| error.to_string())?;
@@ -565,10 +578,13 @@ impl<M: Kind> Start<M> {
             Arc::clone(&group),
             Arc::clone(&self.listener),
         );
-        let mut tasks = vec![
-            tokio::spawn(proposer),
-            tokio::spawn(checkpoint(Arc::clone(&self.shard), Arc::clone(&group))),
-        ];
+        let checkpoints = checkpoint(
+            Arc::clone(&self.shard),
+            Arc::clone(&group),
+            self.stopping.clone(),
+        );
+        let checkpoints = tokio::spawn(checkpoints);
+        let mut tasks = vec![tokio::spawn(proposer)];
         if M::due().is_some() {
             let due = watch_deadlines(Arc::clone(&self.shard), Arc::clone(&self.listener));
             tasks.push(tokio::spawn(due));
@@ -576,6 +592,8 @@ impl<M: Kind> Start<M> {
         Served {
             shard: self.shard,
             group,
+            stopping: self.stopping,
+            checkpoints,
             tasks,
         }
     }
@@ -592,7 +610,10 @@ impl<M: Kind> Running for Served<M> {
                 task.abort();
                 let _ = task.await;
             }
-            write_checkpoint(&self.shard, &self.group, true).await;
+            // The checkpoint under way is waited for: a second one beside it would be of a part only.
+            if !matches!(self.checkpoints.await, Ok(Written::GivenUp) | Err(_)) {
+                write_checkpoint(&self.shard, &self.group, &self.stopping).await;
+            }
             if let Ok(group) = Arc::try_unwrap(self.group) {
                 group.shutdown().await;
             }

@@ -9,16 +9,18 @@
 //! the order of the batches; no lock of a shard is held while an event loop is given mail.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use consensus::{Group, Mark, ProposeError, StateMachine};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use store_state::{Batch, Changes, Header, Request, SlotRange, Ticket};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::command::Command;
 use crate::kind::{Effects, Kind};
+use crate::node::Stop;
 use crate::queue::RequestQueue;
 use crate::readers::{Read, Readers};
 use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
@@ -34,6 +36,14 @@ const IN_FLIGHT: usize = 4;
 
 /// Bytes that only memory and log hold, above which a checkpoint begins.
 const UNSAVED_BYTES: usize = 32 << 20;
+
+/// Bytes that only memory and log hold, above which no more should be given: the disk does not keep up
+/// with checkpoints.
+const UNSAVED_MOST: usize = 4 * UNSAVED_BYTES;
+
+/// Rows of a checkpoint that are collected, or let go of, before the shard does something else: about a
+/// millisecond.
+const ROWS_AT_ONCE: usize = 1024;
 
 /// Age of a change that only memory and log hold, at which a checkpoint begins.
 const UNSAVED_TIME: Duration = Duration::from_secs(10);
@@ -84,6 +94,8 @@ pub(crate) struct ShardStats {
     pub(crate) checkpoints: AtomicU64,
     /// Bytes of these.
     pub(crate) checkpoint_bytes: AtomicU64,
+    /// Bytes that only memory and log hold, about.
+    unsaved_bytes: AtomicUsize,
     /// Requests refused.
     pub(crate) refused: AtomicU64,
     /// Requests given by event loops.
@@ -125,6 +137,11 @@ impl<M: Kind> Shard<M> {
         self.queue.put(work, bytes);
     }
 
+    /// Whether no more should be given for now.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queue.is_crowded() || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST
+    }
+
     /// Whether everything that was given is applied.
     pub(crate) fn is_idle(&self) -> bool {
         // In this order: what is finished meanwhile was given before.
@@ -164,6 +181,12 @@ impl<M: Kind> Shard<M> {
             dirty_since: None,
         });
         Ok(mark)
+    }
+
+    /// Its table; `None`: it does not serve.
+    fn table(&self) -> Option<Arc<ShardTable>> {
+        let state = self.state.read();
+        state.as_ref().map(|state| Arc::clone(&state.table))
     }
 
     /// Serves no longer.
@@ -349,8 +372,8 @@ impl<M: Kind> Shard<M> {
         self.refuse(listener, &requests, Failure::Stopped);
     }
 
-    /// The net changes since the last checkpoint, and how far they reach, if it is time for one.
-    fn begin_checkpoint(&self, now: bool) -> Option<(Changes, Mark, Arc<ShardTable>)> {
+    /// Begins to collect the net changes since the last checkpoint, if it is time for one.
+    fn begin_checkpoint(&self, now: bool) -> Option<Checkpoint> {
         let mut state = self.state.write();
         let state = state.as_mut()?;
         let since = state.dirty_since?;
@@ -362,16 +385,60 @@ impl<M: Kind> Shard<M> {
         }
         let mark = state.mark.clone()?;
         let mut changes = Changes::default();
-        state.machine.collect(&mut changes);
+        let is_all = state.machine.collect_part(ROWS_AT_ONCE, &mut changes);
         state.dirty_since = None;
-        Some((changes, mark, Arc::clone(&state.table)))
+        Some(Checkpoint {
+            changes,
+            is_all,
+            mark,
+            table: Arc::clone(&state.table),
+        })
     }
 
-    fn end_checkpoint(&self) {
-        if let Some(state) = &mut *self.state.write() {
-            state.machine.saved();
+    /// Collects more of them: as they were when the checkpoint began.
+    fn go_on_with(&self, checkpoint: &mut Checkpoint) {
+        let mut state = self.state.write();
+        match &mut *state {
+            Some(state) => {
+                let changes = &mut checkpoint.changes;
+                checkpoint.is_all = state.machine.collect_part(ROWS_AT_ONCE, changes);
+            }
+            None => checkpoint.is_all = true,
         }
+        // Event loops that wait for a look come before the next part.
+        RwLockWriteGuard::unlock_fair(state);
     }
+
+    /// Lets go of some of what the tables have. True: that was all.
+    fn end_checkpoint(&self) -> bool {
+        let mut state = self.state.write();
+        let is_all = match &mut *state {
+            Some(state) => {
+                let is_all = state.machine.saved_part(ROWS_AT_ONCE);
+                self.count_unsaved(&state.machine);
+                is_all
+            }
+            None => true,
+        };
+        RwLockWriteGuard::unlock_fair(state);
+        is_all
+    }
+
+    fn count_unsaved(&self, machine: &M) {
+        self.stats
+            .unsaved_bytes
+            .store(machine.unsaved_bytes(), Ordering::Relaxed);
+    }
+}
+
+/// The net changes since the last checkpoint, while they are collected and written.
+struct Checkpoint {
+    changes: Changes,
+    /// All are collected.
+    is_all: bool,
+    /// How far they reach.
+    mark: Mark,
+    table: Arc<ShardTable>,
 }
 
 impl<M: Kind> State<M> {
@@ -423,6 +490,7 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
     fn flush(&mut self, applied: &Mark) {
         if let Some(state) = &mut *self.shard.state.write() {
             state.mark = Some(applied.clone());
+            self.shard.count_unsaved(&state.machine);
         }
         self.shard.send_out(&*self.listener);
     }
@@ -521,48 +589,106 @@ fn give(listener: &dyn Listener, outbox: Vec<Vec<Event>>) {
     }
 }
 
-/// Writes checkpoints for as long as the shard lives.
-pub(crate) async fn checkpoint<M: Kind>(shard: Arc<Shard<M>>, group: Arc<Group<Command>>) {
+/// What became of a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    /// The tables have all that was applied when it began.
+    Whole,
+    /// None was due.
+    Nothing,
+    /// It cannot be written, and nobody waits any longer. There must be no other one in this process: it
+    /// would lack what this one collected.
+    GivenUp,
+}
+
+/// Writes checkpoints, and maintains the tables, until `stopping` says to end. Returns what became of the
+/// last checkpoint.
+pub(crate) async fn checkpoint<M: Kind>(
+    shard: Arc<Shard<M>>,
+    group: Arc<Group<Command>>,
+    mut stopping: watch::Receiver<Stop>,
+) -> Written {
     let mut look = tokio::time::interval(CHECKPOINT_LOOK);
+    let mut maintenance = None;
+    let mut is_due = true;
     loop {
-        look.tick().await;
-        write_checkpoint(&shard, &group, false).await;
+        tokio::select! {
+            _ = look.tick() => {}
+            _ = stopping.wait_for(|stop| *stop != Stop::No) => return Written::Nothing,
+        }
+        match write_checkpoint(&shard, &group, &stopping).await {
+            Written::Whole => is_due = true,
+            Written::Nothing => {}
+            Written::GivenUp => return Written::GivenUp,
+        }
+        // It takes seconds for gigabytes. Checkpoints go on meanwhile, or memory and log would grow.
+        let is_idle = maintenance.as_ref().is_none_or(JoinHandle::is_finished);
+        if is_due
+            && is_idle
+            && let Some(table) = shard.table()
+        {
+            is_due = false;
+            maintenance = Some(tokio::task::spawn_blocking(move || maintain::<M>(&table)));
+        }
     }
 }
 
-/// Writes a checkpoint if one is due, or at any rate.
+fn maintain<M: Kind>(table: &ShardTable) {
+    if let Err(error) = table.maintain() {
+        tracing::error!(
+            store = M::NAME,
+            %error,
+            "tables cannot be maintained; they hold what they should, in more space"
+        );
+    }
+}
+
+/// Writes a checkpoint if one is due, or at any rate when the shard ends. Tries until it is written, or
+/// once when the shard ends.
 pub(crate) async fn write_checkpoint<M: Kind>(
     shard: &Shard<M>,
     group: &Group<Command>,
-    at_any_rate: bool,
-) {
-    let Some((changes, mark, table)) = shard.begin_checkpoint(at_any_rate) else {
-        return;
+    stopping: &watch::Receiver<Stop>,
+) -> Written {
+    // An error: the store itself is gone.
+    let is_last = || *stopping.borrow() != Stop::No || stopping.has_changed().is_err();
+    let Some(mut checkpoint) = shard.begin_checkpoint(is_last()) else {
+        return Written::Nothing;
     };
+    while !checkpoint.is_all {
+        tokio::task::yield_now().await;
+        shard.go_on_with(&mut checkpoint);
+    }
+    let Checkpoint {
+        changes,
+        mark,
+        table,
+        ..
+    } = checkpoint;
     let bytes = changes.bytes as u64;
-    let changes = Arc::new(changes);
-    let encoded: Arc<[u8]> = mark.encode().into();
-    loop {
-        let (table, changes, encoded) = (
-            Arc::clone(&table),
-            Arc::clone(&changes),
-            Arc::clone(&encoded),
-        );
-        // The disk is written elsewhere: the shard goes on meanwhile.
+    let mut changes = Some(changes);
+    while let Some(unwritten) = changes.take() {
+        let (table, encoded) = (Arc::clone(&table), mark.encode());
+        // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
         let written = tokio::task::spawn_blocking(move || {
-            table.write(&changes, &encoded)?;
-            table.maintain()
-        })
-        .await;
-        match written {
+            let outcome = table.write(&unwritten, &encoded);
+            outcome.map_err(|error| (error, unwritten))
+        });
+        match written.await {
             Ok(Ok(())) => break,
-            Ok(Err(error)) => tracing::error!(
-                store = M::NAME,
-                shard = shard.number,
-                %error,
-                "a checkpoint cannot be written; the log keeps what it would hold"
-            ),
-            Err(_) => return,
+            Ok(Err((error, unwritten))) => {
+                tracing::error!(
+                    store = M::NAME,
+                    shard = shard.number,
+                    %error,
+                    "a checkpoint cannot be written; the log keeps what it would hold"
+                );
+                changes = Some(unwritten);
+            }
+            Err(_) => return Written::GivenUp,
+        }
+        if is_last() {
+            return Written::GivenUp;
         }
         tokio::time::sleep(CHECKPOINT_RETRY).await;
     }
@@ -571,6 +697,9 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         .stats
         .checkpoint_bytes
         .fetch_add(bytes, Ordering::Relaxed);
-    shard.end_checkpoint();
+    while !shard.end_checkpoint() {
+        tokio::task::yield_now().await;
+    }
     group.checkpointed(mark).await;
+    Written::Whole
 }

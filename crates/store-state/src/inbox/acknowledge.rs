@@ -40,10 +40,10 @@ impl InboxMachine {
         if inbox.queue.is_released(sequence) {
             return Ok(InboxReply::Done);
         }
+        self.stock.touch(inbox);
         if !inbox.queue.take(sequence, &mut self.stock, table)? {
             return Ok(InboxReply::Stale);
         }
-        self.stock.touch(inbox);
         inbox.queue.release(sequence);
         Ok(InboxReply::Done)
     }

@@ -28,12 +28,13 @@ impl InboxMachine {
         // A connection of a process that is known to be gone is none.
         let place = Some(place).filter(|&place| self.runs(place));
         if let Some(inbox) = self.inboxes.get_mut(number) {
+            self.stock.touch(inbox);
             inbox.epoch = epoch;
             if inbox.is_attached() {
                 inbox.queue.mark_unknown_sent();
             }
         }
-        self.set_attached(number, place, context.outlet);
+        self.show_attached(number, place, context.outlet);
         self.attached_reply(number, found.is_some(), context)
     }
 
@@ -85,9 +86,10 @@ impl InboxMachine {
         let Some(inbox) = self.inboxes.current(client, epoch) else {
             return InboxReply::Stale;
         };
+        self.stock.touch(inbox);
         inbox.queue.mark_sent(sent);
         let number = inbox.number;
-        self.set_attached(number, None, outlet);
+        self.show_attached(number, None, outlet);
         InboxReply::Done
     }
 
@@ -129,23 +131,11 @@ impl InboxMachine {
             if let Some(inbox) = self.inboxes.get_mut(number)
                 && inbox.queue.len() > 0
             {
-                inbox.queue.mark_unknown_sent();
                 self.stock.touch(inbox);
+                inbox.queue.mark_unknown_sent();
             }
             self.show_attached(number, None, outlet);
         }
-    }
-
-    fn set_attached(
-        &mut self,
-        number: u64,
-        place: Option<(u64, u64)>,
-        outlet: &mut dyn InboxOutlet,
-    ) {
-        if let Some(inbox) = self.inboxes.get_mut(number) {
-            self.stock.touch(inbox);
-        }
-        self.show_attached(number, place, outlet);
     }
 
     /// Sets where an inbox is attached, and tells of filters whose answers change.
@@ -158,6 +148,7 @@ impl InboxMachine {
         let Some(inbox) = self.inboxes.get_mut(number) else {
             return;
         };
+        self.stock.settle(inbox);
         inbox.queue.rest();
         let before = std::mem::replace(&mut inbox.attached, place);
         match (before.is_some(), place.is_some()) {
@@ -179,12 +170,12 @@ impl InboxMachine {
 
     /// Ends a session with all it has.
     fn discard(&mut self, number: u64, context: &mut Context<'_>) -> Result<(), TableError> {
-        let Some(inbox) = self.inboxes.remove(number) else {
+        let Some(mut inbox) = self.inboxes.remove(number) else {
             return Ok(());
         };
         self.attached -= usize::from(inbox.is_attached());
         self.unroute(&inbox, context.outlet);
-        self.stock.end(&inbox);
+        self.stock.end(&mut inbox);
         let Inbox { client, queue, .. } = *inbox;
         let sent = queue.sent();
         let mut left_behind = Vec::new();

@@ -77,9 +77,16 @@ impl InboxMachine {
         self.inboxes.insert(inbox);
     }
 
-    pub(super) fn collect_changes(&mut self, changes: &mut Changes) {
-        self.stock.collect(&mut self.inboxes, changes);
-        self.origins.collect(changes);
+    /// Inboxes and removals in parts, since one message can touch them all; all else with the first.
+    pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
+        if self.stock.begin(changes) {
+            self.origins.collect(changes);
+            self.collect_own(changes);
+        }
+        self.stock.collect_part(rows, &mut self.inboxes, changes)
+    }
+
+    fn collect_own(&mut self, changes: &mut Changes) {
         let own = row::encode(&MachineRow {
             next_inbox: self.next_inbox,
             next_body: self.next_body,

@@ -20,8 +20,8 @@ pub(super) struct Inbox {
     /// Sorted by filter.
     pub(super) subscriptions: Vec<StoredSubscription>,
     pub(super) queue: Queue,
-    /// Its row is to be written.
-    pub(super) changed: bool,
+    /// The round of the stock that its row is to be written in; 0: none.
+    pub(super) round: u32,
     /// Its row is in the tables, or is being written.
     pub(super) stored: bool,
 }
@@ -36,7 +36,7 @@ impl Inbox {
             attached: None,
             subscriptions: Vec::new(),
             queue: Queue::new(slot_of(client), number),
-            changed: false,
+            round: 0,
             stored,
         }
     }
@@ -50,7 +50,7 @@ impl Inbox {
             attached: row.attached,
             queue: Queue::load(slot_of(client), &mut row),
             subscriptions: row.subscriptions,
-            changed: false,
+            round: 0,
             stored: true,
         }
     }
@@ -90,7 +90,7 @@ impl Inbox {
         };
         changes.put(row::key(INBOX, &self.client), row::encode(&row));
         self.queue.collect(changes);
-        self.changed = false;
+        self.round = 0;
         self.stored = true;
     }
 }

@@ -104,12 +104,12 @@ impl Machine for InboxMachine {
         self.stock.unsaved_bytes() + self.origins.unsaved_bytes()
     }
 
-    fn collect(&mut self, changes: &mut Changes) {
-        self.collect_changes(changes);
+    fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool {
+        self.collect_changes(rows, changes)
     }
 
-    fn saved(&mut self) {
-        self.stock.saved(&mut self.inboxes);
+    fn saved_part(&mut self, rows: usize) -> bool {
+        self.stock.saved_part(rows, &mut self.inboxes)
     }
 }
 

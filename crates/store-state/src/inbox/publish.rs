@@ -222,12 +222,12 @@ fn enqueue(
             });
         }
     }
+    stock.touch(inbox);
     if inbox.is_attached() {
         let sequence = inbox.queue.next();
         context.outlet.queued(inbox.number, sequence, &item);
     }
     inbox.queue.push(item, body, stock);
-    stock.touch(inbox);
     let pressing = inbox.is_attached() && inbox.queue.is_filling(context.limits);
     Ok(if pressing {
         Outcome::Pressing
@@ -261,8 +261,8 @@ fn make_room(
         return Ok(false);
     };
     let dropped = inbox.queue.read(oldest, stock, table)?;
-    inbox.queue.take(oldest, stock, table)?;
     stock.touch(inbox);
+    inbox.queue.take(oldest, stock, table)?;
     drop_message(inbox, &dropped.message, reason, context);
     Ok(true)
 }

@@ -1,10 +1,14 @@
 //! What the inboxes of a shard have in common: bodies, rows to be written and removed, and counts.
 //!
 //! Invariants: an inbox that is touched has its row written at the next checkpoint, with the rows of its
-//! queue that the tables do not have. A row of a queue that is in `gone` or `going` is not queued, whatever the tables say. A row
-//! that was queued and taken between two checkpoints stands nowhere.
+//! queue that the tables do not have. A row of a queue that is in `gone` or `going` is not queued,
+//! whatever the tables say. A row that was queued and taken between two checkpoints stands nowhere.
+//!
+//! A checkpoint hands out inboxes in parts, as they were when it began. So an inbox is touched *before*
+//! it changes: if the checkpoint under way has yet to hand it out, that happens then.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
@@ -25,15 +29,27 @@ const REMOVAL: usize = 64;
 /// Estimated bytes of an inbox's row.
 const INBOX_ROW: usize = 256;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stock {
     pub(super) bodies: Bodies,
     /// Rows to be removed by the next checkpoint.
     gone: BTreeSet<QueueKey>,
     /// Rows that are being removed.
     going: BTreeSet<QueueKey>,
+    /// Counts checkpoints, from 1. Inboxes are touched in a round; those of the last round are due.
+    round: u32,
     /// Inboxes whose rows are to be written, each once.
     touched: Vec<u64>,
+    /// A checkpoint has begun, and has yet to hand out what follows.
+    collecting: bool,
+    /// Inboxes, some of which were handed out ahead of their turn.
+    due: Vec<u64>,
+    /// What was handed out ahead of its turn.
+    early: Changes,
+    /// Clients whose rows are to be removed.
+    due_ended: BTreeSet<Box<str>>,
+    /// The last key of `going` that was handed out.
+    last_going: Option<QueueKey>,
     /// Inboxes whose rows are being written.
     collected: Vec<u64>,
     /// Clients whose inboxes are gone, and have rows to be removed.
@@ -114,17 +130,27 @@ impl Stock {
         self.gone.contains(&key) || self.going.contains(&key)
     }
 
-    /// An inbox has changed.
+    /// An inbox is about to change.
     pub(super) fn touch(&mut self, inbox: &mut Inbox) {
-        if !inbox.changed {
-            inbox.changed = true;
+        self.settle(inbox);
+        if inbox.round == 0 {
+            inbox.round = self.round;
             self.touched.push(inbox.number);
             self.fresh += INBOX_ROW;
         }
     }
 
-    /// An inbox is gone.
-    pub(super) fn end(&mut self, inbox: &Inbox) {
+    /// An inbox is about to change in memory, or to be removed: the checkpoint under way gets it as it is.
+    pub(super) fn settle(&mut self, inbox: &mut Inbox) {
+        if inbox.round != 0 && inbox.round != self.round {
+            inbox.collect(&mut self.early);
+            self.collected.push(inbox.number);
+        }
+    }
+
+    /// An inbox is about to go.
+    pub(super) fn end(&mut self, inbox: &mut Inbox) {
+        self.settle(inbox);
         if inbox.stored {
             self.ended.insert(inbox.client.clone());
             self.fresh += REMOVAL;
@@ -146,32 +172,101 @@ impl Stock {
         self.fresh + self.writing
     }
 
-    pub(super) fn collect(&mut self, inboxes: &mut Inboxes, changes: &mut Changes) {
+    /// Begins a checkpoint of what is now, unless one has begun: then false.
+    pub(super) fn begin(&mut self, changes: &mut Changes) -> bool {
+        if self.collecting {
+            return false;
+        }
+        self.collecting = true;
+        self.round += 1;
         self.writing = std::mem::take(&mut self.fresh);
-        for number in std::mem::take(&mut self.touched) {
-            if let Some(inbox) = inboxes.get_mut(number) {
+        self.due = std::mem::take(&mut self.touched);
+        self.due_ended = std::mem::take(&mut self.ended);
+        self.going = std::mem::take(&mut self.gone);
+        self.bodies.collect(changes);
+        true
+    }
+
+    /// Hands out about so many inboxes, and as many removals. True: those were the last.
+    pub(super) fn collect_part(
+        &mut self,
+        rows: usize,
+        inboxes: &mut Inboxes,
+        changes: &mut Changes,
+    ) -> bool {
+        changes.append(&mut self.early);
+        for number in last(rows, &mut self.due) {
+            if let Some(inbox) = inboxes.get_mut(number)
+                && inbox.round != 0
+                && inbox.round != self.round
+            {
                 inbox.collect(changes);
                 self.collected.push(number);
             }
         }
-        for client in std::mem::take(&mut self.ended) {
+        for _ in 0..rows {
+            let Some(client) = self.due_ended.pop_first() else {
+                break;
+            };
             changes.delete(row::key(INBOX, &client));
         }
-        self.going = std::mem::take(&mut self.gone);
-        for key in &self.going {
+        let after = self.last_going.map_or(Unbounded, Excluded);
+        let mut going = self.going.range((after, Unbounded));
+        for key in going.by_ref().take(rows) {
             changes.delete(key.to_bytes());
+            self.last_going = Some(*key);
         }
-        self.bodies.collect(changes);
+        let is_all = going.next().is_none() && self.due.is_empty() && self.due_ended.is_empty();
+        if is_all {
+            self.collecting = false;
+            self.last_going = None;
+            self.due = Vec::new();
+        }
+        is_all
     }
 
-    pub(super) fn saved(&mut self, inboxes: &mut Inboxes) {
-        for number in std::mem::take(&mut self.collected) {
+    /// The tables have what was handed out: so many queues let go of it. True: those were the last.
+    pub(super) fn saved_part(&mut self, rows: usize, inboxes: &mut Inboxes) -> bool {
+        for number in last(rows, &mut self.collected) {
             if let Some(inbox) = inboxes.get_mut(number) {
                 inbox.queue.saved(inbox.attached.is_some());
             }
         }
+        if !self.collected.is_empty() {
+            return false;
+        }
+        self.collected = Vec::new();
         self.going = BTreeSet::new();
         self.bodies.saved();
         self.writing = 0;
+        true
+    }
+}
+
+/// Takes so many numbers off the end.
+fn last(count: usize, numbers: &mut Vec<u64>) -> std::vec::Drain<'_, u64> {
+    numbers.drain(numbers.len().saturating_sub(count)..)
+}
+
+impl Default for Stock {
+    fn default() -> Self {
+        Self {
+            bodies: Bodies::default(),
+            gone: BTreeSet::new(),
+            going: BTreeSet::new(),
+            round: 1,
+            touched: Vec::new(),
+            collecting: false,
+            due: Vec::new(),
+            early: Changes::default(),
+            due_ended: BTreeSet::new(),
+            last_going: None,
+            collected: Vec::new(),
+            ended: BTreeSet::new(),
+            messages: 0,
+            bytes: 0,
+            fresh: 0,
+            writing: 0,
+        }
     }
 }

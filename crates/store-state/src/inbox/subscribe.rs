@@ -12,16 +12,16 @@ impl InboxMachine {
         subscriptions: &[StoredSubscription],
         outlet: &mut dyn InboxOutlet,
     ) -> InboxReply {
-        if self.inboxes.current(client, epoch).is_none() {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
             return InboxReply::Stale;
-        }
+        };
+        self.stock.touch(inbox);
         let new = subscriptions
             .iter()
             .map(|subscription| self.subscribe_one(client, subscription, outlet))
             .collect();
         if let Some(inbox) = self.inboxes.of_client(client) {
             inbox.subscriptions.shrink_to_fit();
-            self.stock.touch(inbox);
         }
         InboxReply::Subscribed(new)
     }
@@ -61,16 +61,16 @@ impl InboxMachine {
         filters: &[Box<str>],
         outlet: &mut dyn InboxOutlet,
     ) -> InboxReply {
-        if self.inboxes.current(client, epoch).is_none() {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
             return InboxReply::Stale;
-        }
+        };
+        self.stock.touch(inbox);
         let had = filters
             .iter()
             .map(|filter| self.unsubscribe_one(client, filter, outlet))
             .collect();
         if let Some(inbox) = self.inboxes.of_client(client) {
             inbox.subscriptions.shrink_to_fit();
-            self.stock.touch(inbox);
         }
         InboxReply::Unsubscribed(had)
     }

@@ -88,7 +88,8 @@ impl Machine for RetainMachine {
         self.touched.bytes()
     }
 
-    fn collect(&mut self, changes: &mut Changes) {
+    /// All at once: what is touched between two checkpoints are single messages.
+    fn collect_part(&mut self, _rows: usize, changes: &mut Changes) -> bool {
         if std::mem::take(&mut self.new) {
             changes.put(MACHINE.to_vec(), row::encode(&()));
         }
@@ -97,10 +98,12 @@ impl Machine for RetainMachine {
             let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
             (row::key(MESSAGE, topic), value)
         });
+        true
     }
 
-    fn saved(&mut self) {
+    fn saved_part(&mut self, _rows: usize) -> bool {
         self.touched.saved();
+        true
     }
 }
 

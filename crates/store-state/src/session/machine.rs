@@ -73,12 +73,13 @@ impl Machine for SessionMachine {
         self.unsaved.bytes()
     }
 
-    fn collect(&mut self, changes: &mut Changes) {
-        super::tables::collect(self, changes);
+    fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool {
+        super::tables::collect_part(self, rows, changes)
     }
 
-    fn saved(&mut self) {
+    fn saved_part(&mut self, _rows: usize) -> bool {
         self.unsaved.saved();
+        true
     }
 }
 

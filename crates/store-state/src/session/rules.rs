@@ -268,6 +268,7 @@ impl SessionMachine {
     }
 
     fn take(&mut self, client: &str) -> Option<(Arc<str>, Record)> {
+        self.unsaved.settle_session(client, &self.records);
         let (client, record) = self.records.take(client)?;
         self.unsaved.touch_session(&client, true);
         Some((client, record))
@@ -280,6 +281,7 @@ impl SessionMachine {
 
     /// Adds the record of a client that has none, or whose record was taken.
     fn put(&mut self, client: Arc<str>, record: Record) {
+        self.unsaved.settle_session(&client, &self.records);
         self.unsaved.touch_session(&client, false);
         self.records.put(client, record);
     }

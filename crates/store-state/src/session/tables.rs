@@ -78,6 +78,8 @@ impl SessionRow {
 #[derive(Debug)]
 pub(super) struct Unsaved {
     machine: bool,
+    /// A checkpoint has begun, and has yet to hand out sessions.
+    collecting: bool,
     sessions: Touched<Arc<str>>,
     wills: Touched<(Arc<str>, u64)>,
     endings: Touched<(Arc<str>, u64)>,
@@ -88,6 +90,7 @@ impl Unsaved {
     fn new(machine: bool) -> Self {
         Self {
             machine,
+            collecting: false,
             sessions: Touched::new(),
             wills: Touched::new(),
             endings: Touched::new(),
@@ -96,6 +99,15 @@ impl Unsaved {
 
     pub(super) fn touch_machine(&mut self) {
         self.machine = true;
+    }
+
+    /// The record of a client is about to change: what a checkpoint has yet to hand out is the record as
+    /// it is.
+    pub(super) fn settle_session(&mut self, client: &str, records: &Records) {
+        if self.collecting {
+            let row = |client: &Arc<str>| session_row(records, client);
+            self.sessions.settle(client, row);
+        }
     }
 
     /// `exists`: whether it does until now.
@@ -128,7 +140,33 @@ impl Unsaved {
     }
 }
 
-pub(super) fn collect(machine: &mut SessionMachine, changes: &mut Changes) {
+fn session_row(records: &Records, client: &str) -> (Vec<u8>, Option<Vec<u8>>) {
+    let record = records.get(client).map(SessionRow::from);
+    let value = record.map(|record| row::encode(&record));
+    (row::key(SESSION, client), value)
+}
+
+/// Sessions in parts, since the end of a node touches very many at once; all else with the first part.
+pub(super) fn collect_part(
+    machine: &mut SessionMachine,
+    rows: usize,
+    changes: &mut Changes,
+) -> bool {
+    if !machine.unsaved.collecting {
+        machine.unsaved.collecting = true;
+        machine.unsaved.sessions.begin();
+        collect_others(machine, changes);
+    }
+    let SessionMachine {
+        records, unsaved, ..
+    } = machine;
+    let row = |client: &Arc<str>| session_row(records, client);
+    let is_all = unsaved.sessions.collect_part(rows, changes, row);
+    unsaved.collecting = !is_all;
+    is_all
+}
+
+fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
     let SessionMachine {
         next_epoch,
         nodes,
@@ -144,11 +182,6 @@ pub(super) fn collect(machine: &mut SessionMachine, changes: &mut Changes) {
         };
         changes.put(MACHINE.to_vec(), row::encode(&row));
     }
-    unsaved.sessions.collect(changes, |client| {
-        let record = records.get(client).map(SessionRow::from);
-        let value = record.map(|record| row::encode(&record));
-        (row::key(SESSION, client), value)
-    });
     unsaved.wills.collect(changes, |(client, epoch)| {
         let of_record = || {
             let record = records.get(client)?;

@@ -56,6 +56,8 @@ struct Run {
     saved: usize,
     /// The checkpoint under way: its changes, what was applied before it, whether it is in the table.
     checkpoint: Option<(Changes, usize, bool)>,
+    /// The checkpoint has yet to be handed out in part: row by row, between operations.
+    collecting: bool,
     steady: InboxMachine,
     model: Model,
     applied: Vec<Applied>,
@@ -74,6 +76,7 @@ impl Run {
             table,
             saved: 0,
             checkpoint: None,
+            collecting: false,
             model: Model::default(),
             applied: Vec::new(),
             now_ms: 1_000,
@@ -83,15 +86,25 @@ impl Run {
         }
     }
 
+    fn collect_row(&mut self) {
+        if let Some((changes, ..)) = &mut self.checkpoint
+            && self.collecting
+        {
+            self.collecting = !self.crashing.collect_part(1, changes);
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         match step {
             Step::Op(dice) => self.apply(*dice),
             Step::Collect if self.checkpoint.is_none() => {
-                let mut changes = Changes::default();
-                self.crashing.collect(&mut changes);
-                self.checkpoint = Some((changes, self.applied.len(), false));
+                self.checkpoint = Some((Changes::default(), self.applied.len(), false));
+                self.collecting = true;
             }
             Step::Write => {
+                while self.collecting {
+                    self.collect_row();
+                }
                 if let Some((changes, _, written @ false)) = &mut self.checkpoint {
                     self.table.write(changes);
                     *written = true;
@@ -99,7 +112,7 @@ impl Run {
             }
             Step::Saved => {
                 if let Some((_, at, true)) = self.checkpoint {
-                    self.crashing.saved();
+                    while !self.crashing.saved_part(1) {}
                     self.saved = at;
                     self.checkpoint = None;
                 }
@@ -108,6 +121,7 @@ impl Run {
             Step::Page(dice) => self.page(*dice),
             Step::Collect => {}
         }
+        self.collect_row();
         let bytes = self.model.inboxes.iter().map(|of| of.bytes()).sum();
         let counts = InboxCounts {
             inboxes: self.model.inboxes.len(),
@@ -134,6 +148,7 @@ impl Run {
             self.saved = at;
         }
         self.checkpoint = None;
+        self.collecting = false;
         self.crashing = InboxMachine::load(SlotRange::ALL, &self.table).unwrap();
         for applied in &self.applied[self.saved..] {
             let mut recorder = Recorder::default();

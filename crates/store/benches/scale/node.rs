@@ -1,0 +1,277 @@
+//! A node without network: a store, and one event loop that is the benchmark itself.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
+use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
+use store::{Event, Listener, Options, Read, ShardNumber, Store, StoreStats};
+use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
+use store_state::session::{SessionOp, WillAtClose};
+use store_state::{Limits, Ticket};
+
+/// Bytes of a message's payload.
+pub(crate) const PAYLOAD: usize = 256;
+
+/// Messages that a reader can take before it acknowledges; as in the broker.
+pub(crate) const CREDIT: u32 = 256;
+
+/// Nothing takes that long but a store that hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+const LIMITS: Limits = Limits {
+    queue_messages: 1_000_000,
+    queue_bytes: 1 << 40,
+    queue_full: QueueFull::Refuse,
+    qos0: Qos0Inbox::Offline,
+    retained_messages: 1,
+    retained_bytes: 1,
+};
+
+/// The store with what it tells.
+pub(crate) struct Node {
+    pub(crate) store: Arc<Store>,
+    mail: Receiver<Vec<Event>>,
+}
+
+struct Ears(Sender<Vec<Event>>);
+
+impl Listener for Ears {
+    fn mail(&self, _: usize, events: Vec<Event>) {
+        // At the end nobody listens any more.
+        drop(self.0.send(events));
+    }
+
+    fn loops(&self) -> usize {
+        1
+    }
+
+    fn filter(&self, _: ShardNumber, _: &str, _: bool, _: bool) {}
+
+    fn member(&self, _: ShardNumber, _: &str, _: &str, _: Option<&StoredSubscription>) {}
+
+    fn dropped(&self, drop: &InboxDrop<'_>) {
+        panic!(
+            "a message for {} was dropped: {:?}",
+            drop.client, drop.reason
+        );
+    }
+
+    fn failed(&self, what: &str) {
+        panic!("the store failed: {what}");
+    }
+
+    fn now_ms(&self) -> u64 {
+        crate::measure::now_ms()
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+}
+
+pub(crate) fn client(number: u64) -> String {
+    format!("client-{number:07}")
+}
+
+/// The topic that only one client subscribes to.
+pub(crate) fn own_topic(number: u64) -> String {
+    format!("site/device/{number:07}")
+}
+
+impl Node {
+    pub(crate) fn open(folder: &Path, threads: usize) -> Self {
+        let (ears, mail) = channel();
+        let listener: Arc<dyn Listener> = Arc::new(Ears(ears));
+        let options = Options {
+            folder: folder.to_owned(),
+            folders: [None, None, None],
+            shards: [1, 1, 1],
+            threads,
+        };
+        let store = Store::open(&options, &listener).expect("the store opens");
+        let stopped: u64 = store
+            .stats()
+            .stores
+            .iter()
+            .map(|shards| shards.stopped)
+            .sum();
+        assert_eq!(stopped, 0, "all shards serve");
+        let store = Arc::new(store);
+        Self { store, mail }
+    }
+
+    /// Whether a publisher would be read. Waits a moment if not.
+    pub(crate) fn takes_more(&self) -> bool {
+        let crowded = self.store.is_crowded();
+        if crowded {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        !crowded
+    }
+
+    /// What the store tells next.
+    pub(crate) fn mail(&self) -> Vec<Event> {
+        self.mail.recv_timeout(PATIENCE).expect("the store answers")
+    }
+
+    pub(crate) fn claim(&self, number: u64, token: u64) {
+        let op = SessionOp::Claim {
+            client: client(number).into(),
+            node: self.store.node(),
+            node_incarnation: self.store.incarnation(),
+            clean_start: false,
+            expiry: u32::MAX,
+            will: None,
+        };
+        self.store.session(&client(number), ticket(token), op);
+    }
+
+    pub(crate) fn attach(&self, number: u64, token: u64, epoch: u64, resume: bool) {
+        let op = InboxOp::Attach {
+            client: client(number).into(),
+            epoch,
+            node: self.store.node(),
+            node_incarnation: self.store.incarnation(),
+            resume,
+        };
+        self.store.inbox(0, ticket(token), op, 0);
+    }
+
+    pub(crate) fn subscribe(&self, number: u64, token: u64, epoch: u64, filter: &str) {
+        let op = InboxOp::Subscribe {
+            client: client(number).into(),
+            epoch,
+            subscriptions: vec![StoredSubscription {
+                filter: filter.into(),
+                options: SubscriptionOptions {
+                    qos: QoS::AtLeastOnce,
+                    ..SubscriptionOptions::default()
+                },
+                id: 0,
+            }],
+        };
+        self.store.inbox(0, ticket(token), op, filter.len());
+    }
+
+    pub(crate) fn publish(&self, token: u64, topic: &str, payload: &[u8]) {
+        let message = Arc::new(ApplicationMessage {
+            body: MessageBody::new(topic, payload),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            publisher: 0,
+            expires_at: None,
+        });
+        let bytes = message.body.heap_len();
+        let op = InboxOp::Publish {
+            message,
+            publisher: 0,
+            origin: None,
+        };
+        self.store.inbox(0, ticket(token), op, bytes);
+    }
+
+    pub(crate) fn open_queue(&self, home: u64, inbox: u64, epoch: u64, from: u64) {
+        let read = Read::Open {
+            loop_index: 0,
+            home,
+            inbox,
+            epoch,
+            from,
+            credit: CREDIT,
+        };
+        self.store.read(0, read);
+    }
+
+    pub(crate) fn credit(&self, inbox: u64, epoch: u64, more: u32) {
+        self.store.read(0, Read::Credit { inbox, epoch, more });
+    }
+
+    pub(crate) fn close_queue(&self, inbox: u64, epoch: u64) {
+        self.store.read(0, Read::Close { inbox, epoch });
+    }
+
+    /// Nobody waits for it, as in the broker.
+    pub(crate) fn acknowledge(&self, number: u64, epoch: u64, done: Vec<u64>) {
+        let op = InboxOp::Acknowledge {
+            client: client(number).into(),
+            epoch,
+            sent: done.last().copied().unwrap_or_default(),
+            done: store_state::inbox::Done(done),
+        };
+        self.store.inbox(0, Ticket::NONE, op, 0);
+    }
+
+    pub(crate) fn detach(&self, number: u64, token: u64, epoch: u64, sent: u64) {
+        let op = InboxOp::Detach {
+            client: client(number).into(),
+            epoch,
+            sent,
+        };
+        self.store.inbox(0, ticket(token), op, 0);
+    }
+
+    pub(crate) fn disconnect(&self, number: u64, token: u64, epoch: u64) {
+        let op = SessionOp::Disconnect {
+            client: client(number).into(),
+            epoch,
+            expiry: u32::MAX,
+            will: WillAtClose::Discard,
+        };
+        self.store.session(&client(number), ticket(token), op);
+    }
+
+    /// Waits until the inbox shard has applied everything that was given, when nothing else is told.
+    pub(crate) fn flush(&self) {
+        let op = InboxOp::Forget {
+            client: "nobody".into(),
+            incarnation: 0,
+        };
+        self.store.inbox(0, ticket(0), op, 0);
+        let answer = self.mail();
+        assert_eq!(answer.len(), 1, "{answer:?}");
+    }
+
+    /// Asks each shard to write something, so that there will be a checkpoint.
+    pub(crate) fn touch(&self) {
+        let nobody: Box<str> = "nobody".into();
+        let op = SessionOp::Gone {
+            client: nobody.clone(),
+            epoch: 0,
+        };
+        self.store.session(&nobody, Ticket::NONE, op);
+        let op = InboxOp::Forget {
+            client: nobody,
+            incarnation: 0,
+        };
+        self.store.inbox(0, Ticket::NONE, op, 0);
+    }
+
+    /// Waits until the tables have everything that was done till now.
+    pub(crate) fn checkpointed(&self) {
+        // One may have begun before; the second has not.
+        for _ in 0..2 {
+            let before = checkpoints(&self.store.stats());
+            self.touch();
+            let written = |now: [u64; 2]| now.iter().zip(before).all(|(now, before)| *now > before);
+            while !written(checkpoints(&self.store.stats())) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// Of the session and the inbox store.
+fn checkpoints(stats: &StoreStats) -> [u64; 2] {
+    let [session, inbox, _] = &stats.stores;
+    [session.checkpoints, inbox.checkpoints]
+}
+
+const fn ticket(token: u64) -> Ticket {
+    Ticket {
+        loop_number: 1,
+        token,
+    }
+}
