@@ -41,7 +41,17 @@ def fails(sets=None, *, code, mentions, **fields):
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["serve", "--help"], ["check-config", "--help"], ["pub", "--help"], ["sub", "--help"]]
+    "args",
+    [
+        ["--help"],
+        ["serve", "--help"],
+        ["check-config", "--help"],
+        ["store", "--help"],
+        ["store", "inspect", "--help"],
+        ["store", "verify", "--help"],
+        ["pub", "--help"],
+        ["sub", "--help"],
+    ],
 )
 def test_help(args):
     got = run(*args)
@@ -50,7 +60,13 @@ def test_help(args):
 
 def test_help_names_the_commands():
     said = run("--help").stdout
-    assert all(command in said for command in ("serve", "check-config", "pub", "sub"))
+    assert all(command in said for command in ("serve", "check-config", "store", "pub", "sub"))
+
+
+def test_store_help_tells_the_exit_codes():
+    for args in (["store"], ["store", "verify"]):
+        said = run(*args, "--help").stdout
+        assert "Examples:" in said and "Exit codes:" in said
 
 
 def test_version():
@@ -58,7 +74,20 @@ def test_version():
     assert got.returncode == 0 and got.stdout.startswith("heraldmq ") and any(c.isdigit() for c in got.stdout)
 
 
-@pytest.mark.parametrize("args", [[], ["nonsense"], ["serve", "--nonsense"], ["check-config"], ["pub"], ["sub"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["nonsense"],
+        ["serve", "--nonsense"],
+        ["check-config"],
+        ["store"],
+        ["store", "verify"],
+        ["store", "inspect"],
+        ["pub"],
+        ["sub"],
+    ],
+)
 def test_usage_errors(args):
     got = run(*args)
     assert got.returncode == 2 and got.stderr

@@ -45,7 +45,7 @@ impl Folder {
 
     /// Where the engine keeps its files.
     pub(crate) fn entries(&self) -> PathBuf {
-        self.path.join("entries")
+        entries(&self.path)
     }
 
     /// Makes the names of the engine's files durable; it does so itself for all but the first.
@@ -54,42 +54,16 @@ impl Folder {
     }
 
     fn check_format(&self) -> Result<(), LogError> {
-        let path = self.path.join(FORMAT_NAME);
-        match fs::read(&path) {
-            Ok(found) if found == FORMAT.as_bytes() => Ok(()),
-            Ok(found) => Err(self.other_format(&found)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.claim(),
-            Err(error) => Err(LogError::Io { path, error }),
+        if is_ours(&self.path)? {
+            return Ok(());
         }
-    }
-
-    fn other_format(&self, found: &[u8]) -> LogError {
-        let found = String::from_utf8_lossy(found).trim_end().to_owned();
-        let path = self.path.clone();
-        if found.starts_with(FORMAT_PREFIX) {
-            LogError::Version { path, found }
-        } else {
-            LogError::Foreign { path }
-        }
+        self.write_format().map_err(|error| LogError::Io {
+            path: self.path.clone(),
+            error,
+        })
     }
 
     /// Makes an empty folder ours. Written aside first, so that `FORMAT` is never half there.
-    fn claim(&self) -> Result<(), LogError> {
-        let failed = |error| LogError::Io {
-            path: self.path.clone(),
-            error,
-        };
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            if name != LOCK_NAME && name != NEW_FORMAT_NAME {
-                return Err(LogError::Foreign {
-                    path: self.path.clone(),
-                });
-            }
-        }
-        self.write_format().map_err(failed)
-    }
-
     fn write_format(&self) -> io::Result<()> {
         let new = self.path.join(NEW_FORMAT_NAME);
         let mut file = File::create(&new)?;
@@ -98,6 +72,59 @@ impl Folder {
         fs::rename(new, self.path.join(FORMAT_NAME))?;
         sync_folder(&self.path)
     }
+}
+
+/// Where the engine keeps its files, in a folder that may be missing. Changes nothing, locks nothing.
+pub(crate) fn look(path: &Path) -> Result<PathBuf, LogError> {
+    if path.exists() {
+        is_ours(path)?;
+    }
+    Ok(entries(path))
+}
+
+fn entries(path: &Path) -> PathBuf {
+    path.join("entries")
+}
+
+/// Whether a folder is a log's. False: it holds nothing.
+fn is_ours(path: &Path) -> Result<bool, LogError> {
+    let format = path.join(FORMAT_NAME);
+    match fs::read(&format) {
+        Ok(found) if found == FORMAT.as_bytes() => Ok(true),
+        Ok(found) => Err(other_format(path, &found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_foreign(path),
+        Err(error) => Err(LogError::Io {
+            path: format,
+            error,
+        }),
+    }
+}
+
+fn other_format(path: &Path, found: &[u8]) -> LogError {
+    let found = String::from_utf8_lossy(found).trim_end().to_owned();
+    let path = path.to_owned();
+    if found.starts_with(FORMAT_PREFIX) {
+        LogError::Version { path, found }
+    } else {
+        LogError::Foreign { path }
+    }
+}
+
+/// False, or an error if a folder without `FORMAT` holds more than a first start leaves behind.
+fn refuse_foreign(path: &Path) -> Result<bool, LogError> {
+    let failed = |error| LogError::Io {
+        path: path.to_owned(),
+        error,
+    };
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != LOCK_NAME && name != NEW_FORMAT_NAME {
+            return Err(LogError::Foreign {
+                path: path.to_owned(),
+            });
+        }
+    }
+    Ok(false)
 }
 
 fn lock(folder: &Path) -> Result<File, LogError> {

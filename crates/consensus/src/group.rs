@@ -27,7 +27,7 @@ use crate::{Command, StateMachine};
 pub struct GroupOptions {
     /// Entries that stay in the log behind a checkpoint.
     pub keep: u64,
-    /// Bytes of written entries that stay in memory; what is not written stays in any case.
+    /// Bytes of written and applied entries that stay in memory; what is not yet both stays in any case.
     pub tail_bytes: usize,
     /// Bytes of commands that are proposed and not yet applied; further ones wait.
     pub in_flight_bytes: usize,
@@ -66,11 +66,11 @@ impl<C: Command> Group<C> {
     ) -> Result<Self, StartError> {
         let wal = log.wal().clone();
         let durable = machine.durable().unwrap_or_default();
-        let group_log = GroupLog::open(id, wal.clone(), options.tail_bytes)
+        let (machine, positions) = Machine::new(machine, durable.clone());
+        let group_log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
             .map_err(StartError::Log)?;
         check_fit(&durable, group_log.span())?;
-        let (machine, positions) = Machine::new(machine, durable);
         let config = config(id, options).map_err(failed)?;
         let raft = Raft::new(
             node_id,
@@ -194,7 +194,7 @@ async fn lead<C: Command>(
 }
 
 /// `log` is its first index and the first behind it.
-fn check_fit(tables: &Mark, log: (u64, u64)) -> Result<(), StartError> {
+pub(crate) fn check_fit(tables: &Mark, log: (u64, u64)) -> Result<(), StartError> {
     let (log_first, log_next) = log;
     let tables_next = tables.next_index();
     if tables_next > log_next {

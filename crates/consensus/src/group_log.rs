@@ -8,7 +8,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use futures_util::Stream;
@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::Command;
 use crate::bytes::{Reader, put_log_id, put_vote};
+use crate::machine::Positions;
 use crate::record::{self, Record};
 use crate::tail::Tail;
 use crate::types::{Entry, LogId, Types, Vote};
@@ -33,6 +34,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) struct GroupLog<C: Command> {
     group: u64,
     wal: Arc<Wal>,
+    positions: Arc<Positions>,
     state: Arc<Mutex<State<C>>>,
 }
 
@@ -51,16 +53,23 @@ struct State<C: Command> {
 }
 
 impl<C: Command> GroupLog<C> {
-    /// Takes up what the files hold. `tail_bytes` bounds the written entries kept in memory.
-    pub(crate) async fn open(group: u64, wal: Arc<Wal>, tail_bytes: usize) -> io::Result<Self> {
+    /// Takes up what the files hold. `tail_bytes` bounds the entries kept in memory that are written and,
+    /// as `positions` say, applied.
+    pub(crate) async fn open(
+        group: u64,
+        wal: Arc<Wal>,
+        positions: Arc<Positions>,
+        tail_bytes: usize,
+    ) -> io::Result<Self> {
         let vote = stored(&wal, group, key::VOTE, |bytes| bytes.vote())?;
         let committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
-        let purged = stored(&wal, group, key::PURGED, |bytes| bytes.log_id())?;
+        let purged = purged(&wal, group)?;
         let last = last_entry(&wal, group, purged)?;
-        let next = last.map_or(0, |id| id.index + 1);
+        let next = next_index(last);
         let log = Self {
             group,
             wal,
+            positions,
             state: Arc::new(Mutex::new(State {
                 vote,
                 committed,
@@ -143,7 +152,7 @@ impl<C: Command> GroupLog<C> {
 
 impl<C: Command> State<C> {
     fn first(&self) -> u64 {
-        self.purged.map_or(0, |id| id.index + 1)
+        next_index(self.purged)
     }
 }
 
@@ -152,6 +161,7 @@ impl<C: Command> Clone for GroupLog<C> {
         Self {
             group: self.group,
             wal: self.wal.clone(),
+            positions: self.positions.clone(),
             state: self.state.clone(),
         }
     }
@@ -326,13 +336,30 @@ impl<C: Command> Append for Appended<C> {
         if outcome.is_ok()
             && let Some(last) = self.entries.last()
         {
+            let unapplied = self.log.positions.applied.lock().next_index();
             let mut state = self.log.state.lock();
             if state.truncations == self.truncations {
-                state.tail.written(last.log_id.index + 1);
+                state.tail.written(last.log_id.index + 1, unapplied);
             }
         }
         self.flushed.io_completed(outcome);
     }
+}
+
+/// The first index of a group that the files hold, and the first that they do not hold yet.
+pub(crate) fn span(wal: &Wal, group: u64) -> io::Result<Range<u64>> {
+    let purged = purged(wal, group)?;
+    let last = last_entry(wal, group, purged)?;
+    Ok(next_index(purged)..next_index(last))
+}
+
+fn next_index(last: Option<LogId>) -> u64 {
+    last.map_or(0, |id| id.index + 1)
+}
+
+/// The last entry that was deleted from the front.
+fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
+    stored(wal, group, key::PURGED, |bytes| bytes.log_id())
 }
 
 /// The last entry of a group: at least the one that was purged last.

@@ -34,6 +34,7 @@ mod stats;
 mod tail;
 mod tail_check;
 mod types;
+mod view;
 mod wal;
 
 pub use command::{Command, CorruptCommand, StateMachine};
@@ -42,4 +43,5 @@ pub use group::{Group, GroupOptions, Proposal, ProposeError, RecoveryError, Star
 pub use log::{Log, LogError, LogOptions};
 pub use mark::{CorruptMark, Mark};
 pub use stats::LogStats;
+pub use view::LogView;
 pub use wal::Condition;

@@ -66,7 +66,8 @@ impl Log {
         let folder = Folder::open(&options.directory)?;
         tail_check::check_newest_file(&*files, &folder.entries())?;
         let health = Arc::new(Health::default());
-        let engine = open_engine(options, &folder.entries(), files, &health)?;
+        let engine = open_engine(options, &folder.entries(), files.clone(), &health)
+            .map_err(|error| refused(error, &*files, &folder.entries()))?;
         let failed = |error| LogError::Io {
             path: folder.entries(),
             error,
@@ -75,7 +76,7 @@ impl Log {
         if let Some(failure) = health.failure() {
             return Err(failed(io::Error::other(failure.to_owned())));
         }
-        let wal = Arc::new(Wal::new(engine, folder, health, options));
+        let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
         let writer = Writer::new(wal.clone(), options);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
@@ -127,16 +128,16 @@ impl Drop for Log {
     }
 }
 
-fn open_engine(
+/// Opens the engine in its folder.
+pub(crate) fn open_engine(
     options: &LogOptions,
     folder: &Path,
     files: Arc<dyn Files>,
     health: &Arc<Health>,
-) -> Result<Engine<Disk>, LogError> {
-    let directory = folder.to_str().ok_or_else(|| LogError::Io {
-        path: folder.to_owned(),
-        error: io::Error::other("the name is not UTF-8"),
-    })?;
+) -> raft_engine::Result<Engine<Disk>> {
+    let directory = folder
+        .to_str()
+        .ok_or_else(|| io::Error::other("the name is not UTF-8"))?;
     let config = Config {
         dir: directory.to_owned(),
         recovery_mode: RecoveryMode::TolerateTailCorruption,
@@ -149,12 +150,11 @@ fn open_engine(
         enable_log_recycle: false,
         ..Config::default()
     };
-    let disk = Arc::new(Disk::new(files.clone(), health.clone()));
-    Engine::open_with_file_system(config, disk).map_err(|error| refused(error, &*files, folder))
+    Engine::open_with_file_system(config, Arc::new(Disk::new(files, health.clone())))
 }
 
 /// Why the engine does not open, with the place when it can be found.
-fn refused(error: raft_engine::Error, files: &dyn Files, folder: &Path) -> LogError {
+pub(crate) fn refused(error: raft_engine::Error, files: &dyn Files, folder: &Path) -> LogError {
     match (error, tail_check::find_damage(files, folder)) {
         (raft_engine::Error::Io(error), _) => LogError::Io {
             path: folder.to_owned(),

@@ -1,8 +1,9 @@
 //! The newest entries of a group, decoded.
 //!
 //! Invariants: they are consecutive and reach to the end of the log; what is not yet written is among
-//! them, since it can be read nowhere else. What is written is dropped from the front beyond a number of
-//! bytes.
+//! them, since it can be read nowhere else, and so is what is not yet applied: it is given to the state
+//! machine as it was proposed, with what is never written. What is both is dropped from the front beyond a
+//! number of bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -62,10 +63,11 @@ impl<C: Command> Tail<C> {
         kept.map(|kept| kept.entry.clone()).collect()
     }
 
-    /// All before `next` is written.
-    pub(crate) fn written(&mut self, next: u64) {
+    /// All before `next` is written, and all before `unapplied` is applied.
+    pub(crate) fn written(&mut self, next: u64, unapplied: u64) {
         self.unwritten = self.unwritten.max(next.min(self.next()));
-        while self.bytes > self.max_bytes && self.first < self.unwritten {
+        let needed = self.unwritten.min(unapplied);
+        while self.bytes > self.max_bytes && self.first < needed {
             self.drop_first();
         }
     }

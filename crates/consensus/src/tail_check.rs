@@ -44,6 +44,23 @@ pub(crate) fn check_newest_file(files: &dyn Files, folder: &Path) -> Result<(), 
     }
 }
 
+/// All files of a log.
+pub(crate) fn all_files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
+    let files = [log_files(folder, APPENDED)?, log_files(folder, REWRITTEN)?];
+    Ok(files.into_iter().flatten().map(|(_, path)| path))
+}
+
+/// Bytes behind the last whole batch of the newest file that are not zeros for bytes to come.
+pub(crate) fn torn_bytes(files: &dyn Files, folder: &Path) -> io::Result<u64> {
+    let Some((sequence, path)) = log_files(folder, APPENDED)?.pop() else {
+        return Ok(0);
+    };
+    let content = read(files, &path)?;
+    let whole = whole_until(&content, sequence as u32).min(content.len());
+    let torn = content[whole..].iter().rposition(|byte| *byte != 0);
+    Ok(torn.map_or(0, |last| last as u64 + 1))
+}
+
 /// The first place in files before the newest ones that the engine cannot have liked.
 pub(crate) fn find_damage(files: &dyn Files, folder: &Path) -> io::Result<Option<(PathBuf, u64)>> {
     for suffix in [APPENDED, REWRITTEN] {

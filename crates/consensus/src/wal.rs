@@ -79,7 +79,7 @@ pub(crate) enum Request {
 pub(crate) struct Wal {
     engine: Engine<Disk>,
     // After the engine, so that the folder is unlocked when its files are closed.
-    _folder: Folder,
+    _folder: Option<Folder>,
     health: Arc<Health>,
     /// raft-engine 0.4 reports entries as missing when it deletes files while they are read.
     deletion: RwLock<()>,
@@ -98,9 +98,10 @@ struct Queue {
 }
 
 impl Wal {
+    /// `folder`: what stays locked as long as this lives.
     pub(crate) fn new(
         engine: Engine<Disk>,
-        folder: Folder,
+        folder: Option<Folder>,
         health: Arc<Health>,
         options: &LogOptions,
     ) -> Self {

@@ -1,5 +1,5 @@
-//! The `heraldmq` command: the broker, the check of its configuration, two small clients for a first
-//! try, and the load test.
+//! The `heraldmq` command: the broker, the check of its configuration, a look at its data folder, two
+//! small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -16,6 +16,7 @@ mod client;
 mod failure;
 mod publish;
 mod serve;
+mod store;
 mod subscribe;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Say whether a configuration file is right, and what is wrong with it.
     CheckConfig(check_config::Arguments),
+    /// Look at the data folder of a broker that does not run.
+    Store(store::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Store(arguments) => store::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),

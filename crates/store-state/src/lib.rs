@@ -22,6 +22,7 @@ pub mod retain;
 mod row;
 pub mod session;
 mod slot;
+mod survey;
 mod table;
 #[cfg(test)]
 mod test_replica;
@@ -33,4 +34,5 @@ mod wire;
 pub use batch::{Batch, Header, Limits, Request, Ticket};
 pub use machine::{LoadError, Machine};
 pub use slot::{SLOTS, SlotRange, slot_of};
+pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

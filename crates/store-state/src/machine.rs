@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Changes, Header, SlotRange, Table, TableError};
+use crate::{Changes, Header, SlotRange, Survey, Table, TableError};
 
 /// The state of one shard of one store.
 ///
@@ -64,6 +64,9 @@ pub trait Machine: Sized + Send + 'static {
     fn saved(&mut self) {
         while !self.saved_part(usize::MAX) {}
     }
+
+    /// Reads all rows of the tables and says what they are and what is wrong with them.
+    fn survey(range: SlotRange, table: &dyn Table) -> Survey;
 }
 
 /// Why a machine cannot be loaded.

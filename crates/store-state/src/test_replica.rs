@@ -89,6 +89,8 @@ impl<M: Machine> Replica<M> {
             return false;
         };
         self.table.write(&changes);
+        let survey = M::survey(SlotRange::ALL, &self.table);
+        assert_eq!(survey.findings, [], "what a machine writes is right");
         self.log.drain(..covered);
         true
     }

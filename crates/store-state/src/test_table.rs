@@ -32,6 +32,18 @@ impl TestTable {
         }
     }
 
+    /// Moves a value to another key.
+    pub(crate) fn rename(&mut self, from: &[u8], to: Vec<u8>) {
+        let value = self.rows.remove(from).expect("the row is there");
+        self.rows.insert(to, value);
+    }
+
+    /// The keys of a kind, in order.
+    pub(crate) fn keys_of(&self, kind: u8) -> Vec<Vec<u8>> {
+        let keys = self.rows.keys().filter(|key| key[0] == kind);
+        keys.cloned().collect()
+    }
+
     /// The number of rows of a kind.
     pub(crate) fn rows_of(&self, kind: u8) -> usize {
         self.rows.keys().filter(|key| key[0] == kind).count()

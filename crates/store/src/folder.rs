@@ -19,6 +19,7 @@ mod format;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -28,8 +29,10 @@ use std::{error, fmt};
 use parking_lot::Mutex;
 
 pub(crate) use durable::{make_directory, sync_directory};
+pub(crate) use format::FORMAT;
 use format::{FORMAT_FILE, read as read_format, write as write_format};
 use slots::Slots;
+pub(crate) use view::FolderView;
 
 /// What the `FORMAT` file of a node's folder says it is.
 const DATA_FOLDER: &str = "data folder";
@@ -122,35 +125,54 @@ impl Folder {
     /// It belongs to another node or store, or holds other things; this node has made the store before and
     /// it is not there; or it cannot be read or written.
     pub fn store(&self, name: &str, elsewhere: Option<&Path>) -> Result<PathBuf, FolderError> {
-        let path = elsewhere.map_or_else(|| self.root.join(name), Path::to_owned);
-        let what = format!("{name} store");
-        let made = self.root.join(format!("{name}.made"));
-        match read_format(&path, &what)? {
-            Some(node) if node == self.node => {}
-            Some(node) => {
-                return Err(FolderError::OtherNode {
-                    folder: path,
-                    found: node,
-                    node: self.node,
-                });
-            }
-            None if made.exists() => {
-                return Err(FolderError::StoreMissing {
-                    folder: path,
-                    name: name.to_owned(),
-                });
-            }
-            None => {
-                make_directory(&path).map_err(|reason| FolderError::io(&path, reason))?;
-                refuse_foreign(&path)?;
-                write_format(&path, &what, self.node)?;
-            }
+        let (path, is_there) = find_store(&self.root, self.node, name, elsewhere)?;
+        let made = made(&self.root, name);
+        if !is_there {
+            make_directory(&path).map_err(|reason| FolderError::io(&path, reason))?;
+            refuse_foreign(&path)?;
+            write_format(&path, &what(name), self.node)?;
         }
         if !made.exists() {
             durable::write_whole(&made, b"").map_err(|reason| FolderError::io(&made, reason))?;
         }
         Ok(path)
     }
+}
+
+/// The folder of a store, and whether it is there.
+///
+/// # Errors
+/// It belongs to another node or store; it was made and is not there; or it cannot be read.
+fn find_store(
+    root: &Path,
+    node: u64,
+    name: &str,
+    elsewhere: Option<&Path>,
+) -> Result<(PathBuf, bool), FolderError> {
+    let folder = elsewhere.map_or_else(|| root.join(name), Path::to_owned);
+    match read_format(&folder, &what(name))? {
+        Some(found) if found == node => Ok((folder, true)),
+        Some(found) => Err(FolderError::OtherNode {
+            folder,
+            found,
+            node,
+        }),
+        None if made(root, name).exists() => Err(FolderError::StoreMissing {
+            folder,
+            name: name.to_owned(),
+        }),
+        None => Ok((folder, false)),
+    }
+}
+
+/// What the `FORMAT` file of a store's folder says it is.
+fn what(name: &str) -> String {
+    format!("{name} store")
+}
+
+/// The file that says that this node has made a store.
+fn made(root: &Path, name: &str) -> PathBuf {
+    root.join(format!("{name}.made"))
 }
 
 /// Bytes that this process may still write to the disk of a folder.
@@ -255,6 +277,11 @@ pub enum FolderError {
         /// The first name that was not known.
         found: String,
     },
+    /// No node has made it.
+    NoFormat {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// It was written by a newer HeraldMQ.
     Newer {
         /// The folder.
@@ -304,7 +331,7 @@ pub enum FolderError {
 }
 
 impl FolderError {
-    fn io(path: &Path, reason: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, reason: io::Error) -> Self {
         Self::Io {
             path: path.to_owned(),
             reason,
@@ -325,6 +352,11 @@ impl fmt::Display for FolderError {
             Self::Foreign { folder, found } => write!(
                 f,
                 "folder {} is not HeraldMQ's: it holds {found}, and no FORMAT file",
+                folder.display()
+            ),
+            Self::NoFormat { folder } => write!(
+                f,
+                "folder {} is no data folder of HeraldMQ: it has no FORMAT file",
                 folder.display()
             ),
             Self::Newer {

@@ -25,6 +25,7 @@ mod node;
 mod queue;
 mod readers;
 mod shard;
+mod survey;
 mod tables;
 
 pub use consensus::LogStats;
@@ -33,6 +34,8 @@ pub use folder::{Folder, FolderError, free_bytes};
 pub use map::ShardNumber;
 pub use node::{OpenError, Options, RetainedPlace, ShardStats, Store, StoreStats};
 pub use readers::Read;
+pub use store_state::{FullInbox, Rows};
+pub use survey::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey};
 pub use tables::{ShardTable, Tables, TablesError, TablesOptions};
 
 use mqtt_session::ApplicationMessage;

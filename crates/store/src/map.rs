@@ -27,28 +27,36 @@ impl ShardMap {
     /// # Errors
     /// The file cannot be read or written, or says something else than a number of shards.
     pub(crate) fn open(folder: &Path, initial: u16) -> io::Result<Self> {
-        let path = folder.join(FILE);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let shards = text.trim().parse().ok().filter(|n| (1..=SLOTS).contains(n));
-                let shards = shards.ok_or_else(|| {
-                    let what = format!("{} is no number of shards", path.display());
-                    io::Error::new(io::ErrorKind::InvalidData, what)
-                })?;
-                Ok(Self { shards })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let shards = u32::from(initial.max(1));
-                let temporary = path.with_extension("new");
-                let mut file = fs::File::create(&temporary)?;
-                writeln!(file, "{shards}")?;
-                file.sync_all()?;
-                fs::rename(&temporary, &path)?;
-                fs::File::open(folder)?.sync_all()?;
-                Ok(Self { shards })
-            }
-            Err(error) => Err(error),
+        if let Some(map) = Self::read(folder)? {
+            return Ok(map);
         }
+        let path = folder.join(FILE);
+        let shards = u32::from(initial.max(1));
+        let temporary = path.with_extension("new");
+        let mut file = fs::File::create(&temporary)?;
+        writeln!(file, "{shards}")?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        fs::File::open(folder)?.sync_all()?;
+        Ok(Self { shards })
+    }
+
+    /// The map that is written down in the store's folder, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something else than a number of shards.
+    pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
+        let path = folder.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let shards = text.trim().parse().ok().filter(|n| (1..=SLOTS).contains(n));
+        let shards = shards.ok_or_else(|| {
+            let what = format!("{} is no number of shards", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        Ok(Some(Self { shards }))
     }
 
     pub(crate) fn len(self) -> u16 {

@@ -14,7 +14,7 @@ use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{SessionMachine, SessionOp};
 use store_state::{Batch, Header, Request, Ticket};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use topic_router::Cursor;
 
@@ -29,9 +29,9 @@ use crate::{Listener, MAP_VERSION, Read};
 /// What a request takes in memory beside its own bytes, about.
 const OVERHEAD: usize = 128;
 
-/// Entries that stay in the log behind a checkpoint, of up to half a megabyte each. There is no other
-/// replica that could want them.
-const LOG_KEPT: u64 = 16;
+/// Entries of a shard that stay in the log behind its checkpoint. There is no other replica that could
+/// want them, and a thousand entries can be half a gigabyte.
+const LOG_KEPT: u64 = 0;
 
 /// How often deadlines of sessions and retained messages are looked at.
 const DUE_LOOK: Duration = Duration::from_millis(100);
@@ -602,7 +602,7 @@ impl<M: Kind> Start<M> {
 impl<M: Kind> Running for Served<M> {
     fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
-            let (done, all_done) = tokio::sync::oneshot::channel();
+            let (done, all_done) = oneshot::channel();
             self.shard.queue.put(Work::Stop(done), 0);
             // An error: the proposer is gone, and with it what it had.
             let _ = all_done.await;
@@ -740,3 +740,6 @@ async fn stay_alive(folder: Arc<Folder>, listener: Arc<dyn Listener>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,6 +117,11 @@ struct State<M> {
     dirty_since: Option<Instant>,
 }
 
+/// The group of a shard in the log.
+pub(crate) fn group_of<M: Kind>(shard: ShardNumber) -> u64 {
+    (M::NUMBER << 32) | (u64::from(shard) + 1)
+}
+
 impl<M: Kind> Shard<M> {
     pub(crate) fn new(number: ShardNumber, range: SlotRange) -> Arc<Self> {
         Arc::new(Self {
@@ -151,7 +156,7 @@ impl<M: Kind> Shard<M> {
 
     /// The shard's group in the log.
     pub(crate) fn group(&self) -> u64 {
-        (M::NUMBER << 32) | (u64::from(self.number) + 1)
+        group_of::<M>(self.number)
     }
 
     /// Loads what the tables hold. Returns how far that is.

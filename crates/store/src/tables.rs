@@ -26,6 +26,7 @@ mod error;
 mod manifest;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::HashMap;
 use std::fs;
@@ -100,6 +101,15 @@ struct Means {
     files: Arc<DescriptorTable>,
 }
 
+impl Means {
+    fn new(options: TablesOptions) -> Self {
+        Self {
+            cache: Arc::new(Cache::with_capacity_bytes(options.cache_bytes)),
+            files: Arc::new(DescriptorTable::new(OPEN_FILES)),
+        }
+    }
+}
+
 impl Tables {
     /// Opens the tables in a folder, and makes it if it is missing. No shard is read yet.
     ///
@@ -109,13 +119,10 @@ impl Tables {
         make_directory(folder).map_err(|reason| TablesError::io(folder, &reason))?;
         let tables = Self {
             folder: folder.to_owned(),
-            means: Means {
-                cache: Arc::new(Cache::with_capacity_bytes(options.cache_bytes)),
-                files: Arc::new(DescriptorTable::new(OPEN_FILES)),
-            },
+            means: Means::new(options),
             open: Mutex::default(),
         };
-        for name in tables.names()? {
+        for name in names(&tables.folder)? {
             if name.starts_with(REMOVED) {
                 tables.delete(&name)?;
             }
@@ -128,13 +135,7 @@ impl Tables {
     /// # Errors
     /// The folder cannot be read.
     pub fn shards(&self) -> Result<Vec<u64>, TablesError> {
-        let mut shards: Vec<u64> = self
-            .names()?
-            .iter()
-            .filter_map(|name| shard_of(name))
-            .collect();
-        shards.sort_unstable();
-        Ok(shards)
+        shards_in(&self.folder)
     }
 
     /// The table of a shard, which is made if it is missing. All handles to a shard are one table.
@@ -188,16 +189,27 @@ impl Tables {
         let folder = self.folder.join(name);
         fs::remove_dir_all(&folder).map_err(|reason| TablesError::io(&folder, &reason))
     }
+}
 
-    /// The names in the folder that can be ours.
-    fn names(&self) -> Result<Vec<String>, TablesError> {
-        let io = |reason| TablesError::io(&self.folder, &reason);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(io)? {
-            names.extend(entry.map_err(io)?.file_name().into_string());
-        }
-        Ok(names)
+/// The shards that have a table in the folder of a store, in order.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn shards_in(store: &Path) -> Result<Vec<u64>, TablesError> {
+    let names = names(store)?;
+    let mut shards: Vec<u64> = names.iter().filter_map(|name| shard_of(name)).collect();
+    shards.sort_unstable();
+    Ok(shards)
+}
+
+/// The names in a folder that can be ours.
+fn names(folder: &Path) -> Result<Vec<String>, TablesError> {
+    let io = |reason| TablesError::io(folder, &reason);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        names.extend(entry.map_err(io)?.file_name().into_string());
     }
+    Ok(names)
 }
 
 fn folder_of(shard: u64) -> String {

@@ -22,7 +22,7 @@ use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
 use store_state::session::{Claimed, SessionOp, SessionReply, StoredWill, WillAtClose};
 
 use super::pending::{Answer, Pending};
-use super::{ClientLoop, LoopIo};
+use super::{ClientLoop, LoopIo, Timer};
 use crate::key::SessionKey;
 use crate::routes::{Routes, Wanted};
 
@@ -58,6 +58,18 @@ pub(super) struct Inbox {
     /// them.
     pub(super) repeated: Vec<PacketId>,
 }
+
+/// The end of a connection, as the session store is told.
+#[derive(Debug)]
+pub(super) struct Disconnection {
+    client: Box<str>,
+    epoch: u64,
+    expiry: u32,
+    keep_will: bool,
+}
+
+/// How soon the store is told again of what it could not record.
+const RECORD_RETRY_MS: u64 = 500;
 
 /// A CONNECT that waits.
 #[derive(Debug)]
@@ -285,25 +297,57 @@ impl ClientLoop {
 
     /// Tells the session store that a connection is closed.
     pub(super) fn disconnect_stored(
-        &self,
+        &mut self,
         client_id: &str,
         epoch: u64,
         expiry: u32,
         keep_will: bool,
     ) {
-        let op = SessionOp::Disconnect {
+        self.close_stored(Disconnection {
             client: client_id.into(),
             epoch,
             expiry,
-            will: if keep_will {
+            keep_will,
+        });
+    }
+
+    fn close_stored(&mut self, closed: Disconnection) {
+        let op = SessionOp::Disconnect {
+            client: closed.client.clone(),
+            epoch: closed.epoch,
+            expiry: closed.expiry,
+            will: if closed.keep_will {
                 WillAtClose::Keep
             } else {
                 WillAtClose::Discard
             },
         };
-        self.node
-            .store()
-            .session(client_id, store_state::Ticket::NONE, op);
+        let client = closed.client.clone();
+        let ticket = self.ask(Pending::Disconnect(Box::new(closed)));
+        self.node.store().session(&client, ticket, op);
+    }
+
+    /// The store has recorded the end of a connection, or could not: then it is told again later, lest
+    /// a will be published that the client has taken back.
+    pub(super) fn disconnect_answered(
+        &mut self,
+        io: &mut LoopIo,
+        closed: Disconnection,
+        answer: &Answer,
+    ) {
+        if let Answer::Failed(Failure::Full) = answer {
+            if self.unrecorded.is_empty() {
+                io.arm(io.now_ms() + RECORD_RETRY_MS, Timer::Record.to_bits());
+            }
+            self.unrecorded.push(closed);
+        }
+    }
+
+    /// Tells the store again of the ends of connections that it could not record.
+    pub(super) fn record_again(&mut self) {
+        for closed in std::mem::take(&mut self.unrecorded) {
+            self.close_stored(closed);
+        }
     }
 
     /// The store cannot record a client: it is refused.

@@ -38,7 +38,7 @@ use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use hold::{Hold, Wait};
-use joining::{Joining, Stored};
+use joining::{Disconnection, Joining, Stored};
 use pending::Pending;
 use subscribe::Replay;
 
@@ -129,6 +129,8 @@ enum Timer {
     Pressure,
     /// See whether the store can take more again.
     Store,
+    /// Tell the store again what it could not record.
+    Record,
     /// Publish `$SYS`.
     Sys,
 }
@@ -145,6 +147,7 @@ impl Timer {
             Self::Pressure => (5, 0),
             Self::Sys => (6, 0),
             Self::Store => (7, 0),
+            Self::Record => (9, 0),
             Self::Pressed(key) => (8, key.to_bits()),
         };
         kind << TIMER_KIND | bits
@@ -160,6 +163,7 @@ impl Timer {
             5 => Self::Pressure,
             6 => Self::Sys,
             7 => Self::Store,
+            9 => Self::Record,
             8 => Self::Pressed(key),
             _ => return None,
         })
@@ -187,6 +191,9 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What the store was asked.
     pending: Arena<Pending>,
+    /// Ends of connections that the store could not record. There are at most as many as there were
+    /// connections when the disk became full: nobody it does not record is let in.
+    unrecorded: Vec<Disconnection>,
     /// What sessions dropped in one call; empty between calls.
     dropped: Vec<Dropped>,
     /// The broker shuts down: nobody is let in.
@@ -217,6 +224,7 @@ impl ClientLoop {
             waiting_for_memory: Vec::new(),
             waiting_for_store: Vec::new(),
             pending: Arena::default(),
+            unrecorded: Vec::new(),
             dropped: Vec::new(),
             closing: false,
             identifiers: RandomState::default(),
@@ -737,6 +745,7 @@ impl Service for ClientLoop {
                     }
                 }
             }
+            Some(Timer::Record) => self.record_again(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Connect(_)) | None => {}
         }

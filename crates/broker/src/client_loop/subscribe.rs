@@ -473,8 +473,8 @@ impl ClientLoop {
         }
         let durable = client.session.is_durable();
         let mut to_store = Vec::new();
-        let mut queued = false;
-        while !queued && to_store.is_empty() {
+        let mut queued = 0;
+        while queued + to_store.len() < PAGE {
             let Some(owed) = replay.filters.front_mut() else {
                 break;
             };
@@ -504,7 +504,7 @@ impl ClientLoop {
                     subscription_ids,
                     group: None,
                 };
-                queued = true;
+                queued += 1;
                 let policy = &self.settings.beyond_limit;
                 if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
                     record(&self.drops, now.0, client.session.client_id(), &dropped);
@@ -529,7 +529,7 @@ impl ClientLoop {
         } else if replay.filters.is_empty() {
             client.replay = None;
         }
-        queued
+        queued > 0
     }
 
     /// Takes a session's subscriptions out of the routes.

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use consensus::{Log, LogError};
+use consensus::{Log, LogError, LogView};
 
-use crate::ledger::Scratch;
+use crate::ledger::{Ledger, Note, Scratch, runtime, start, write};
 
 #[test]
 fn a_log_is_open_once() {
@@ -51,4 +51,53 @@ fn a_crash_while_the_folder_was_claimed_does_no_harm() {
     fs::write(scratch.path().join("LOCK"), "").expect("written");
     fs::write(scratch.path().join("FORMAT.new"), "hera").expect("written");
     Log::open(&scratch.options()).expect("the log opens");
+}
+
+#[test]
+fn a_view_shows_what_a_node_would_find_and_changes_nothing() {
+    let (scratch, names) = (Scratch::new(), Scratch::new());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    let ledger = Ledger::default();
+    let mark = runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        write(&group, 0..10, 100).await;
+        let mark = group.applied_mark();
+        write(&group, 10..15, 100).await;
+        group.shutdown().await;
+        mark
+    });
+    drop(log);
+    let file = scratch.path().join("entries/0000000000000001.raftlog");
+    let mut torn = fs::read(&file).expect("read");
+    torn.extend_from_slice(&[7; 50]);
+    fs::write(&file, &torn).expect("written");
+
+    let view = LogView::open(scratch.path(), names.path()).expect("it can be looked at");
+    assert_eq!(view.group_ids(), [1]);
+    assert_eq!(view.torn_bytes(), 50);
+    view.check_fit(1, &mark).expect("they belong together");
+    let behind = mark.index().expect("something was applied") + 1;
+    let mut found = Vec::new();
+    let range = behind..view.span(1).expect("it is whole").end;
+    view.commands(1, range, |_, note: &Note| found.push(note.number()))
+        .expect("all can be read");
+    assert_eq!(found, [10, 11, 12, 13, 14]);
+    drop(view);
+    assert_eq!(fs::read(&file).expect("read"), torn);
+}
+
+#[test]
+fn a_view_of_what_is_no_log_is_refused_and_of_nothing_is_empty() {
+    let (scratch, names) = (Scratch::new(), Scratch::new());
+    let none = scratch.path().join("none");
+    let view = LogView::open(&none, names.path()).expect("nothing is empty");
+    assert_eq!(view.group_ids(), [0; 0]);
+    assert_eq!(view.span(1).expect("it is empty"), 0..0);
+    assert!(!none.exists());
+    fs::write(scratch.path().join("thesis.txt"), "…").expect("written");
+    let refused = LogView::open(scratch.path(), names.path()).err();
+    assert!(
+        matches!(refused, Some(LogError::Foreign { .. })),
+        "{refused:?}"
+    );
 }

@@ -103,3 +103,26 @@ fn groups_share_synced_writes() {
         assert!(batches < 400, "800 commands took {batches} syncs");
     });
 }
+
+#[test]
+fn what_is_larger_than_what_stays_in_memory_is_not_decoded_either() {
+    let scratch = Scratch::new();
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    let ledger = Ledger::default();
+    // Each larger than what stays in memory of what is written.
+    let notes: Vec<Note> = (0..20).map(|number| Note::new(number, 2 << 20)).collect();
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        let mut proposals = Vec::new();
+        for note in &notes {
+            proposals.push(group.propose(note.clone()).await.expect("it is taken"));
+        }
+        for proposal in proposals {
+            proposal.await.expect("it is applied");
+        }
+        group.shutdown().await;
+    });
+    let applied = &ledger.pages().notes;
+    let is_same = |(a, b): (&Note, &Note)| Arc::ptr_eq(&a.0, &b.0);
+    assert!(applied.len() == 20 && applied.iter().zip(&notes).all(is_same));
+}

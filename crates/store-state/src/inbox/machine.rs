@@ -11,7 +11,9 @@ use super::matching::Matching;
 use super::origins::Origins;
 use super::stock::Stock;
 use super::{InboxOp, InboxOutlet, InboxReply, Queued};
-use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Table, TableError, slot_of};
+use crate::{
+    Changes, Header, Limits, LoadError, Machine, SlotRange, Survey, Table, TableError, slot_of,
+};
 
 /// The inboxes of one shard.
 ///
@@ -110,6 +112,10 @@ impl Machine for InboxMachine {
 
     fn saved_part(&mut self, rows: usize) -> bool {
         self.stock.saved_part(rows, &mut self.inboxes)
+    }
+
+    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+        Self::survey_tables(range, table)
     }
 }
 

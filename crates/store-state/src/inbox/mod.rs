@@ -33,6 +33,7 @@ mod publish;
 mod queue;
 mod stock;
 mod subscribe;
+mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -28,9 +28,9 @@ use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 pub(super) const MACHINE: &[u8] = b"M";
 pub(super) const INBOX: u8 = b'I';
 pub(super) const ORIGINS: u8 = b'O';
-const QUEUE: u8 = b'Q';
-const BODY: u8 = b'B';
-const COUNT: u8 = b'C';
+pub(super) const QUEUE: u8 = b'Q';
+pub(super) const BODY: u8 = b'B';
+pub(super) const COUNT: u8 = b'C';
 
 /// The place of a queued message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,6 +49,17 @@ impl QueueKey {
         key.extend_from_slice(&self.sequence.to_be_bytes());
         key
     }
+
+    /// The place in a key that [`QueueKey::to_bytes`] made.
+    pub(super) fn from_bytes(key: &[u8]) -> Option<Self> {
+        let (slot, rest) = key.get(1..)?.split_first_chunk()?;
+        let (inbox, sequence) = rest.split_first_chunk()?;
+        Some(Self {
+            slot: u16::from_be_bytes(*slot),
+            inbox: u64::from_be_bytes(*inbox),
+            sequence: u64::from_be_bytes(sequence.try_into().ok()?),
+        })
+    }
 }
 
 /// The sequence in a key of a queued message.
@@ -63,6 +74,11 @@ pub(super) fn body_key(body: u64) -> Vec<u8> {
 
 pub(super) fn count_key(body: u64) -> Vec<u8> {
     numbered(COUNT, body)
+}
+
+/// The number in a key of a body or count.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
 }
 
 fn numbered(kind: u8, number: u64) -> Vec<u8> {
@@ -130,6 +146,11 @@ impl QueueRow {
             subscription_ids: item.subscription_ids.clone(),
             group: item.group.clone(),
         }
+    }
+
+    /// Whether the message is in one place.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.body == 0) == self.own.is_some()
     }
 
     pub(super) fn weight(&self) -> Weight {

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
 use super::{RetainOp, RetainReply};
+use crate::survey::{ensure, ensure_slot};
 use crate::touched::Touched;
-use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Table, TableError};
+use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Survey, Table, TableError};
 use crate::{row, slot_of, wire};
 
 /// Accounted for each message beside its bytes.
@@ -104,6 +105,20 @@ impl Machine for RetainMachine {
     fn saved_part(&mut self, _rows: usize) -> bool {
         self.touched.saved();
         true
+    }
+
+    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+        let mut survey = Survey::default();
+        survey.machine(table, row::decode::<()>);
+        survey.each(table, MESSAGE, "retained messages", |key, value| {
+            let topic = row::name(key)?;
+            let Written(message) = row::decode(key, value)?;
+            ensure_slot(key, topic, range)?;
+            let is_kept = message.body.topic() == topic && !message.body.payload().is_empty();
+            ensure(is_kept, key, "its message is of another topic, or empty")
+        });
+        survey.finish(table, vec![MESSAGE]);
+        survey
     }
 }
 

@@ -3,4 +3,5 @@
 mod driver;
 mod limits;
 mod property;
+mod survey;
 mod tables;

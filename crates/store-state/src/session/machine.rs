@@ -8,7 +8,7 @@ use super::records::Records;
 use super::rules::Claim;
 use super::tables::Unsaved;
 use super::{SessionOp, SessionOutlet, SessionReply, StoredWill};
-use crate::{Changes, Header, LoadError, Machine, SlotRange, Table, TableError, slot_of};
+use crate::{Changes, Header, LoadError, Machine, SlotRange, Survey, Table, TableError, slot_of};
 
 /// The sessions of one shard. All of them are in memory; the tables are read only at the start.
 #[derive(Debug)]
@@ -80,6 +80,10 @@ impl Machine for SessionMachine {
     fn saved_part(&mut self, _rows: usize) -> bool {
         self.unsaved.saved();
         true
+    }
+
+    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+        super::survey::survey(range, table)
     }
 }
 

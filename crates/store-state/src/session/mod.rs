@@ -18,6 +18,7 @@ mod op;
 mod record;
 mod records;
 mod rules;
+mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -19,29 +19,29 @@ use crate::touched::Touched;
 use crate::{Changes, LoadError, SlotRange, Table, row};
 
 const MACHINE: &[u8] = b"M";
-const SESSION: u8 = b'S';
-const WILL: u8 = b'W';
-const ENDING: u8 = b'E';
+pub(super) const SESSION: u8 = b'S';
+pub(super) const WILL: u8 = b'W';
+pub(super) const ENDING: u8 = b'E';
 
 /// A row of `M`.
 #[derive(Serialize, Deserialize)]
-struct MachineRow {
-    next_epoch: u64,
+pub(super) struct MachineRow {
+    pub(super) next_epoch: u64,
     nodes: BTreeMap<u64, u64>,
 }
 
 /// A row of `S`.
 #[derive(Serialize, Deserialize)]
-struct SessionRow {
-    epoch: u64,
-    incarnation: u64,
+pub(super) struct SessionRow {
+    pub(super) epoch: u64,
+    pub(super) incarnation: u64,
     /// The node and its incarnation.
-    owner: Option<(u64, u64)>,
+    pub(super) owner: Option<(u64, u64)>,
     since: u64,
-    expiry: u32,
-    inbox: bool,
+    pub(super) expiry: u32,
+    pub(super) inbox: bool,
     /// Whether the will of this epoch is the record's.
-    will: bool,
+    pub(super) will: bool,
 }
 
 impl From<&Record> for SessionRow {

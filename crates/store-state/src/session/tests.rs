@@ -5,4 +5,5 @@ mod crashes;
 mod driver;
 mod model;
 mod property;
+mod survey;
 mod time;

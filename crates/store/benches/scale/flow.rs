@@ -154,6 +154,13 @@ fn assert_published(event: &Event, matched: u32) {
     let Event::Inbox { reply, .. } = event else {
         panic!("{event:?}");
     };
-    let refused = 0;
-    assert_eq!(*reply, InboxReply::Published { matched, refused });
+    let InboxReply::Published {
+        matched: found,
+        refused,
+        ..
+    } = reply
+    else {
+        panic!("{reply:?}");
+    };
+    assert_eq!((*found, *refused), (matched, 0));
 }

@@ -59,6 +59,10 @@ impl Listener for Ears {
         );
     }
 
+    fn lost(&self, client: &str, message: &ApplicationMessage) {
+        panic!("{client:?}: {message:?}");
+    }
+
     fn failed(&self, what: &str) {
         panic!("the store failed: {what}");
     }
@@ -92,6 +96,7 @@ impl Node {
             threads,
         };
         let store = Store::open(&options, &listener).expect("the store opens");
+        store.begin(&*listener);
         let stopped: u64 = store
             .stats()
             .stores

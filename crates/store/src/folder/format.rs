@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{FolderError, durable};
 
 /// The format this program reads and writes.
-pub(super) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 /// The name of the file.
 pub(super) const FORMAT_FILE: &str = "FORMAT";
 

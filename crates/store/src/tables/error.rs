@@ -48,6 +48,18 @@ impl TablesError {
         matches!(self, Self::Full { .. })
     }
 
+    /// The same of another folder.
+    pub(super) fn in_folder(mut self, of: &Path) -> Self {
+        match &mut self {
+            Self::Full { folder, .. }
+            | Self::Damaged { folder, .. }
+            | Self::Io { folder, .. }
+            | Self::StillOpen { folder } => of.clone_into(folder),
+            Self::KeyTooLong { .. } => {}
+        }
+        self
+    }
+
     pub(super) fn io(folder: &Path, reason: &io::Error) -> Self {
         use io::ErrorKind::{
             FileTooLarge, InvalidData, InvalidInput, NotFound, QuotaExceeded, StorageFull,

@@ -8,6 +8,7 @@ mod origins;
 mod property;
 mod queue;
 mod subscribe;
+mod survey;
 mod tables;
 
 use std::sync::Arc;

@@ -108,6 +108,8 @@ impl Run {
                 if let Some((changes, _, written @ false)) = &mut self.checkpoint {
                     self.table.write(changes);
                     *written = true;
+                    let survey = InboxMachine::survey(SlotRange::ALL, &self.table);
+                    assert_eq!(survey.findings, [], "what a machine writes is right");
                 }
             }
             Step::Saved => {

@@ -1,0 +1,212 @@
+//! A log that is looked at and not changed, for people who ask what a disk holds.
+//!
+//! Invariants: nothing in the log's folder is written, created or removed; what is said of a group is what
+//! a node would find that starts with this log.
+//!
+//! The engine knows no way of opening without writing: it locks its folder, cuts a torn tail and makes
+//! the first files. So it gets a folder of the caller's with empty files of the same names, of which it
+//! reads the original contents, and what it writes stays in memory.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::Command;
+use crate::disk::Health;
+use crate::files::{File, Files, RealFiles};
+use crate::folder;
+use crate::group::{StartError, check_fit};
+use crate::group_log::span;
+use crate::log::{LogError, LogOptions, open_engine, refused};
+use crate::mark::Mark;
+use crate::tail_check;
+use crate::types::{Entry, Payload};
+use crate::wal::{Wal, unreadable};
+
+/// Bytes read from the files at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A log that nobody has open. The caller sees to it that nobody opens it meanwhile.
+pub struct LogView {
+    wal: Wal,
+    files: u64,
+    bytes: u64,
+    torn_bytes: u64,
+}
+
+impl LogView {
+    /// Looks into the folder of a log; one that is missing is an empty log. `scratch` is an empty folder
+    /// of the caller's, which is needed until the view is dropped.
+    ///
+    /// # Errors
+    /// As of [`Log::open`](crate::Log::open).
+    pub fn open(directory: &Path, scratch: &Path) -> Result<Self, LogError> {
+        let entries = folder::look(directory)?;
+        let failed = |error| LogError::Io {
+            path: directory.to_owned(),
+            error,
+        };
+        let (mut files, mut bytes, mut torn_bytes) = (0, 0, 0);
+        if entries.is_dir() {
+            tail_check::check_newest_file(&RealFiles, &entries)?;
+            torn_bytes = tail_check::torn_bytes(&RealFiles, &entries).map_err(failed)?;
+            for path in tail_check::all_files(&entries).map_err(failed)? {
+                let name = path.file_name().unwrap_or_default();
+                fs::write(scratch.join(name), b"").map_err(failed)?;
+                files += 1;
+                bytes += path.metadata().map_err(failed)?.len();
+            }
+        }
+        let health = Arc::new(Health::default());
+        let options = LogOptions::new(scratch);
+        let originals = Arc::new(Originals(entries.clone()));
+        let engine = open_engine(&options, scratch, originals, &health)
+            .map_err(|error| refused(error, &RealFiles, &entries))?;
+        Ok(Self {
+            wal: Wal::new(engine, None, health, &options),
+            files,
+            bytes,
+            torn_bytes,
+        })
+    }
+
+    /// Its files, and their bytes.
+    pub fn size(&self) -> (u64, u64) {
+        (self.files, self.bytes)
+    }
+
+    /// Bytes of a last write that is not whole, which a node cuts off when it starts. 0: there is none.
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// Groups that have something in the log.
+    pub fn group_ids(&self) -> Vec<u64> {
+        self.wal.group_ids()
+    }
+
+    /// The indices of a group's entries: the first that is here, and the first that is not yet.
+    ///
+    /// # Errors
+    /// Entries are missing, or what is kept beside them is damaged.
+    pub fn span(&self, group: u64) -> io::Result<Range<u64>> {
+        span(&self.wal, group)
+    }
+
+    /// Whether a node would start a group whose tables reach to this mark, and find all that follows.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn check_fit(&self, group: u64, tables: &Mark) -> Result<(), StartError> {
+        let span = self.span(group).map_err(StartError::Log)?;
+        check_fit(tables, (span.start, span.end))
+    }
+
+    /// Reads entries of a group in their order and visits those that are commands, with their index.
+    ///
+    /// # Errors
+    /// The first entry that is missing or cannot be read; those before it have been visited.
+    pub fn commands<C: Command>(
+        &self,
+        group: u64,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, &C),
+    ) -> io::Result<()> {
+        let mut next = range.start;
+        while next < range.end {
+            let chunk = self.wal.read(group, next, range.end, CHUNK_BYTES);
+            // A damaged entry hides those before it: alone they can be read.
+            let records = match chunk {
+                Ok(records) => records,
+                Err(_) => self.wal.read(group, next, next + 1, 0)?,
+            };
+            if records.is_empty() {
+                return Err(unreadable(group, next, "it is missing"));
+            }
+            for record in records {
+                let entry: Result<Entry<C>, _> = record.decode();
+                let entry = entry.map_err(|why| unreadable(group, next, &why))?;
+                if entry.log_id.index != next {
+                    let why = format!("entry {} is in its place", entry.log_id.index);
+                    return Err(unreadable(group, next, &why));
+                }
+                if let Payload::Normal(command) = &entry.payload {
+                    visit(next, command);
+                }
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of a folder, by their names alone. None of them is changed.
+struct Originals(PathBuf);
+
+impl Files for Originals {
+    fn create(&self, _: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(InMemory::default()))
+    }
+
+    fn open(&self, path: &Path, writable: bool) -> io::Result<Box<dyn File>> {
+        let original = self.0.join(path.file_name().unwrap_or_default());
+        if writable {
+            Ok(Box::new(InMemory(Mutex::new(fs::read(original)?))))
+        } else {
+            RealFiles.open(&original, false)
+        }
+    }
+
+    fn delete(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file in memory.
+#[derive(Default)]
+struct InMemory(Mutex<Vec<u8>>);
+
+impl File for InMemory {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let content = self.0.lock();
+        let from = content.len().min(offset as usize);
+        let len = buffer.len().min(content.len() - from);
+        buffer[..len].copy_from_slice(&content[from..from + len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let mut content = self.0.lock();
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
+        if content.len() < to {
+            content.resize(to, 0);
+        }
+        content[from..to].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.lock().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.lock().len() as u64)
+    }
+
+    fn allocate(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! A survey as people read it.
+
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use report::Table;
+use report::units::count;
+use store::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey};
+
+/// Shown where there is nothing, or nothing that could be read.
+const NONE: &str = "-";
+
+const TORN: &str = "\
+note: the last write of the log is not whole; a broker cuts it off when it starts
+";
+
+/// What a folder holds.
+pub(super) fn inspection(survey: &NodeSurvey) -> String {
+    let mut text = format!("{}\n{}\n", node(survey), shards(survey));
+    let _ = write!(text, "{}", rows(survey));
+    let fullest = fullest(survey);
+    if !fullest.is_empty() {
+        let _ = write!(text, "\n{fullest}");
+    }
+    let found = survey.findings.len() as u64 + survey.more_findings;
+    if found > 0 {
+        let folder = survey.folder.display();
+        let _ = writeln!(
+            text,
+            "\nwrong: {}; `heraldmq store verify {folder}` says what",
+            count(found)
+        );
+    }
+    text
+}
+
+/// Whether a folder is right, and what is wrong with it.
+pub(super) fn verdict(survey: &NodeSurvey) -> String {
+    let mut text = String::new();
+    for found in &survey.findings {
+        let _ = writeln!(text, "{}", finding(found));
+    }
+    if survey.more_findings > 0 {
+        let _ = writeln!(text, "and {} more", count(survey.more_findings));
+    }
+    if survey.log.as_ref().is_some_and(|log| log.torn_bytes > 0) {
+        text.push_str(TORN);
+    }
+    if !survey.findings.is_empty() {
+        return text;
+    }
+    let logs = || every_shard(survey).filter_map(|(_, shard)| shard.log);
+    let entries: u64 = logs().map(|log| log.replay_entries).sum();
+    let requests: u64 = logs().map(|log| log.replay_requests).sum();
+    let read: u64 = every_shard(survey)
+        .flat_map(|(_, shard)| &shard.rows)
+        .map(|kind| kind.rows)
+        .sum();
+    let replay = match entries {
+        0 => "nothing to apply again".to_owned(),
+        _ => format!(
+            "{} requests in {} entries to apply again",
+            count(requests),
+            count(entries)
+        ),
+    };
+    let _ = writeln!(text, "OK: {} rows read, {replay}", count(read));
+    text
+}
+
+fn finding(found: &Finding) -> String {
+    let mut text = match (found.store, found.shard) {
+        (Some(store), Some(shard)) => format!("{store} store, shard {shard}"),
+        (Some(store), None) => format!("{store} store"),
+        _ => "node".to_owned(),
+    };
+    if let Some(key) = &found.key {
+        let _ = write!(text, ", key {key}");
+    }
+    format!("{text}: {}", found.what)
+}
+
+/// What concerns the node as a whole: names and values in two columns.
+fn node(survey: &NodeSurvey) -> String {
+    let last_alive = survey.last_alive_ms.map(|ms| {
+        let at = UNIX_EPOCH + Duration::from_millis(ms);
+        humantime::format_rfc3339_seconds(at).to_string()
+    });
+    let incarnation = survey.incarnation.map(count);
+    let log = survey.log.as_ref().map(log);
+    let lines = [
+        ("folder", survey.folder.display().to_string()),
+        ("format", survey.format.to_string()),
+        ("node", survey.node.clone()),
+        ("incarnation", incarnation.unwrap_or_else(none)),
+        ("last alive", last_alive.unwrap_or_else(none)),
+        ("log", log.unwrap_or_else(none)),
+    ];
+    lines
+        .iter()
+        .map(|(name, value)| format!("{name:<12} {value}\n"))
+        .collect()
+}
+
+fn log(log: &LogSurvey) -> String {
+    format!(
+        "{} files, {} bytes, {} groups",
+        count(log.files),
+        count(log.bytes),
+        count(log.groups)
+    )
+}
+
+fn shards(survey: &NodeSurvey) -> Table {
+    let mut table = Table::new([
+        "store",
+        "shard",
+        "slots",
+        "table bytes",
+        "checkpoint",
+        "log entries",
+        "to apply again",
+    ]);
+    for (store, shard) in every_shard(survey) {
+        let span = |log: ShardLog| match log.next.checked_sub(1) {
+            Some(last) => format!("{}–{last}", log.first),
+            None => none(),
+        };
+        table.row([
+            store.to_owned(),
+            shard.number.to_string(),
+            format!("{}–{}", shard.first_slot, shard.last_slot),
+            count(shard.table_bytes),
+            shard
+                .checkpoint
+                .map_or_else(none, |index| index.to_string()),
+            shard.log.map_or_else(none, span),
+            shard
+                .log
+                .map_or_else(none, |log| count(log.replay_requests)),
+        ]);
+    }
+    table
+}
+
+fn rows(survey: &NodeSurvey) -> Table {
+    let mut table = Table::new(["store", "shard", "holds", "rows", "bytes"]);
+    for (store, shard) in every_shard(survey) {
+        for kind in shard.rows.iter().filter(|kind| kind.rows > 0) {
+            table.row([
+                store.to_owned(),
+                shard.number.to_string(),
+                kind.kind.to_owned(),
+                count(kind.rows),
+                count(kind.bytes),
+            ]);
+        }
+    }
+    table
+}
+
+/// Empty if nothing is queued.
+fn fullest(survey: &NodeSurvey) -> String {
+    let mut table = Table::new(["fullest inboxes", "shard", "messages", "bytes"]);
+    let mut inboxes: Vec<_> = every_shard(survey)
+        .flat_map(|(_, shard)| shard.fullest.iter().map(|inbox| (shard.number, inbox)))
+        .collect();
+    if inboxes.is_empty() {
+        return String::new();
+    }
+    inboxes.sort_by_key(|(_, inbox)| u64::MAX - inbox.messages);
+    for (shard, inbox) in inboxes.into_iter().take(10) {
+        table.row([
+            inbox.client.escape_debug().to_string(),
+            shard.to_string(),
+            count(inbox.messages),
+            count(inbox.bytes),
+        ]);
+    }
+    table.to_string()
+}
+
+fn every_shard(survey: &NodeSurvey) -> impl Iterator<Item = (&'static str, &ShardSurvey)> {
+    let stores = survey.stores.iter();
+    stores.flat_map(|store| store.shards.iter().map(|shard| (store.name, shard)))
+}
+
+fn none() -> String {
+    NONE.to_owned()
+}

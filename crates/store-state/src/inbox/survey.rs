@@ -1,0 +1,222 @@
+//! All rows of the inbox tables, and whether they agree.
+
+use hashbrown::HashMap;
+use mqtt_proto::SubscriptionFilter;
+
+use super::machine::InboxMachine;
+use super::tables::{
+    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, MachineRow, ORIGINS, OriginsRow, QUEUE,
+    QueueKey, QueueRow, count_key, number_of,
+};
+use crate::survey::{ensure, ensure_slot};
+use crate::{LoadError, SlotRange, Survey, Table, row, slot_of};
+
+/// What rows say of others.
+struct Claims {
+    next_inbox: u64,
+    next_body: u64,
+    inboxes: HashMap<u64, Inbox>,
+    bodies: HashMap<u64, Body>,
+}
+
+/// What an inbox's row says of its queue, and what is found of it.
+struct Inbox {
+    client: Box<str>,
+    slot: u16,
+    head: u64,
+    next: u64,
+    released: Vec<u64>,
+    alive: u32,
+    bytes: u64,
+    found: u32,
+    found_bytes: u64,
+}
+
+/// How many references to a body there should be, and how many are found.
+#[derive(Default)]
+struct Body {
+    is_there: bool,
+    count: Option<CountRow>,
+    found: CountRow,
+}
+
+impl InboxMachine {
+    pub(super) fn survey_tables(range: SlotRange, table: &dyn Table) -> Survey {
+        let mut survey = Survey::default();
+        let mut claims = Claims {
+            next_inbox: u64::MAX,
+            next_body: u64::MAX,
+            inboxes: HashMap::new(),
+            bodies: HashMap::new(),
+        };
+        survey.machine(table, |key, value| claims.machine(key, value, range));
+        survey.each(table, INBOX, "inboxes", |key, value| {
+            claims.inbox(key, value, range)
+        });
+        survey.each(table, BODY, "shared messages", |key, value| {
+            claims.body(key, value)
+        });
+        survey.each(table, COUNT, "reference counts", |key, value| {
+            claims.count(key, value)
+        });
+        survey.each(table, QUEUE, "queued messages", |key, value| {
+            claims.queued(key, value)
+        });
+        survey.each(table, ORIGINS, "origins", origins);
+        claims.compare(&mut survey);
+        survey.finish(table, vec![INBOX, BODY, COUNT, QUEUE, ORIGINS]);
+        survey
+    }
+}
+
+impl Claims {
+    fn machine(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
+        let row: MachineRow = row::decode(key, value)?;
+        self.next_inbox = row.next_inbox;
+        self.next_body = row.next_body;
+        ensure(row.range == range, key, "it is of other slots")
+    }
+
+    fn inbox(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
+        let client = row::name(key)?;
+        let row: InboxRow = row::decode(key, value)?;
+        let inbox = Inbox {
+            client: client.into(),
+            slot: slot_of(client),
+            head: row.head,
+            next: row.next,
+            released: row.released,
+            alive: row.alive,
+            bytes: row.bytes,
+            found: 0,
+            found_bytes: 0,
+        };
+        let is_ascending = inbox.released.is_sorted_by(|a, b| a < b);
+        let is_released_sent = inbox.released.last().is_none_or(|last| *last <= row.sent);
+        let is_new = self.inboxes.insert(row.number, inbox).is_none();
+        ensure_slot(key, client, range)?;
+        ensure(is_new, key, "another inbox has its number")?;
+        ensure(
+            row.number < self.next_inbox,
+            key,
+            "its number was never given",
+        )?;
+        ensure(
+            row.incarnation <= row.epoch,
+            key,
+            "its session began after its last connection",
+        )?;
+        ensure(
+            1 <= row.head && row.head <= row.next && row.sent < row.next,
+            key,
+            "its queue ends before it begins, or before what was sent",
+        )?;
+        ensure(
+            is_ascending && is_released_sent,
+            key,
+            "PUBREL is owed for what was never sent",
+        )?;
+        let filters = || row.subscriptions.iter().map(|of| &*of.filter);
+        ensure(
+            filters().is_sorted_by(|a, b| a < b)
+                && filters().all(|filter| SubscriptionFilter::parse(filter).is_ok()),
+            key,
+            "its subscriptions are out of order, or no topic filters",
+        )
+    }
+
+    fn body(&mut self, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+        let number = number_of(key).ok_or_else(|| row::damaged(key, "the key has no number"))?;
+        self.bodies.entry(number).or_default().is_there = true;
+        row::decode::<BodyRow>(key, value)?;
+        let is_given = 0 < number && number < self.next_body;
+        ensure(is_given, key, "its number was never given")
+    }
+
+    fn count(&mut self, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+        let number = number_of(key).ok_or_else(|| row::damaged(key, "the key has no number"))?;
+        let count = row::decode(key, value)?;
+        let body = self.bodies.entry(number).or_default();
+        body.count = Some(count);
+        ensure(body.is_there, key, "there is no such message")
+    }
+
+    fn queued(&mut self, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+        let place = QueueKey::from_bytes(key)
+            .ok_or_else(|| row::damaged(key, "the key is of another length"))?;
+        let row: QueueRow = row::decode(key, value)?;
+        let weight = row.weight();
+        let body_is_there = match weight.body {
+            0 => true,
+            number => {
+                let body = self.bodies.entry(number).or_default();
+                body.found += 1;
+                body.is_there
+            }
+        };
+        let Some(inbox) = self.inboxes.get_mut(&place.inbox) else {
+            return Err(row::damaged(key, "there is no such inbox"));
+        };
+        inbox.found += 1;
+        inbox.found_bytes += u64::from(weight.bytes);
+        ensure(body_is_there, key, "the message it refers to is missing")?;
+        ensure(
+            row.is_whole(),
+            key,
+            "it has a message and refers to one, or neither",
+        )?;
+        ensure(
+            place.slot == inbox.slot,
+            key,
+            "its slot is not that of its inbox",
+        )?;
+        ensure(
+            inbox.released.binary_search(&place.sequence).is_err(),
+            key,
+            "it is queued and released",
+        )?;
+        ensure(
+            inbox.head <= place.sequence && place.sequence < inbox.next,
+            key,
+            "its sequence is not one of the queue's",
+        )
+    }
+
+    /// Compares what rows say of others with these.
+    fn compare(&self, survey: &mut Survey) {
+        let mut inboxes: Vec<&Inbox> = self.inboxes.values().collect();
+        inboxes.sort_unstable_by_key(|inbox| (inbox.slot, &inbox.client));
+        for inbox in inboxes {
+            survey.note_inbox(&inbox.client, inbox.found.into(), inbox.found_bytes);
+            if (inbox.alive, inbox.bytes) != (inbox.found, inbox.found_bytes) {
+                let what = format!(
+                    "it has {} messages of {} bytes queued, and there are {} of {}",
+                    inbox.alive, inbox.bytes, inbox.found, inbox.found_bytes
+                );
+                survey.note(row::damaged(&row::key(INBOX, &inbox.client), &what));
+            }
+        }
+        let mut bodies: Vec<_> = self.bodies.iter().collect();
+        bodies.sort_unstable_by_key(|(number, _)| **number);
+        for (number, body) in bodies {
+            // What is missing has been noted where it is referred to.
+            if body.is_there && body.count != Some(body.found) {
+                let count = body.count.unwrap_or(0);
+                let what = format!("{} queued messages refer to it, not {count}", body.found);
+                survey.note(row::damaged(&count_key(*number), &what));
+            }
+        }
+    }
+}
+
+/// Publishers may have their slots anywhere.
+fn origins(key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+    let publisher = row::name(key)?;
+    let entries: OriginsRow = row::decode(key, value)?;
+    ensure_slot(key, publisher, SlotRange::ALL)?;
+    ensure(
+        !entries.is_empty() && entries.is_sorted_by(|a, b| a < b),
+        key,
+        "its entries are out of order, or none",
+    )
+}

@@ -1,0 +1,203 @@
+//! What a survey of the tables counts and finds.
+
+use super::*;
+use crate::row;
+
+/// Ann and Bob have two messages in common; Ann has one more, and one for which PUBREL is owed.
+fn filled() -> Shard {
+    let mut shard = Shard::new();
+    shard.session("ann", "a");
+    shard.sleeper("bob", "a");
+    for payload in ["1", "2", "3"] {
+        shard.publish("a", payload, QoS::ExactlyOnce);
+    }
+    shard.receipt("ann", 1, 1);
+    shard.acknowledge("bob", 1, 1, &[1]);
+    shard.subscribe("ann", 1, "b", QoS::AtLeastOnce);
+    shard.publish("b", "4", QoS::AtLeastOnce);
+    let origin = Origin {
+        client: "pub".into(),
+        incarnation: 1,
+        packet_id: 1,
+    };
+    shard.apply(&publish(message("b", "5", QoS::ExactlyOnce), Some(origin)));
+    shard.checkpoint();
+    shard
+}
+
+/// What is found when something is done to the tables.
+fn found(damage: impl FnOnce(&mut TestTable)) -> Vec<String> {
+    let mut table = filled().table;
+    damage(&mut table);
+    let survey = InboxMachine::survey(SlotRange::ALL, &table);
+    assert_eq!(survey.found, survey.findings.len() as u64);
+    survey.findings.into_iter().map(|of| of.what).collect()
+}
+
+/// The keys of Ann's and Bob's queues.
+fn queues(table: &TestTable) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let keys = table.keys_of(b'Q');
+    let inbox = |key: &[u8]| u64::from_be_bytes(key[3..11].try_into().unwrap());
+    keys.into_iter().partition(|key| inbox(key) == 1)
+}
+
+#[test]
+fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
+    let survey = InboxMachine::survey(SlotRange::ALL, &filled().table);
+    assert_eq!(survey.findings, []);
+    let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
+    let expected = [
+        ("machine", 1),
+        ("inboxes", 2),
+        ("shared messages", 2),
+        ("reference counts", 2),
+        ("queued messages", 6),
+        ("origins", 1),
+    ];
+    assert_eq!(counted, expected);
+    assert!(survey.rows.iter().all(|of| of.bytes > of.rows));
+    let fullest: Vec<_> = survey
+        .fullest
+        .iter()
+        .map(|of| (&*of.client, of.messages))
+        .collect();
+    assert_eq!(fullest, [("ann", 4), ("bob", 2)]);
+}
+
+#[test]
+fn a_queue_that_is_not_what_its_inbox_says_is_found() {
+    let gone = found(|table| {
+        let (ann, _) = queues(table);
+        table.rows.remove(&ann[0]);
+    });
+    assert_eq!(gone.len(), 2, "{gone:?}");
+    assert!(gone[0].starts_with("it has 4 messages"), "{gone:?}");
+    assert!(gone[1].starts_with("1 queued messages refer"), "{gone:?}");
+    let beyond = found(|table| {
+        let (ann, _) = queues(table);
+        let mut key = ann[3].clone();
+        key[18] = 99;
+        table.rename(&ann[3], key);
+    });
+    assert_eq!(beyond, ["its sequence is not one of the queue's"]);
+    let released = found(|table| {
+        let (ann, _) = queues(table);
+        let mut key = ann[0].clone();
+        key[18] = 1;
+        table.rename(&ann[0], key);
+    });
+    assert_eq!(released, ["it is queued and released"]);
+    let elsewhere = found(|table| {
+        let (ann, _) = queues(table);
+        let mut key = ann[0].clone();
+        key[1] ^= 1;
+        table.rename(&ann[0], key);
+    });
+    assert_eq!(elsewhere, ["its slot is not that of its inbox"]);
+}
+
+#[test]
+fn a_queue_without_an_inbox_is_found() {
+    let found = found(|table| {
+        table.rows.remove(&row::key(b'I', "bob"));
+    });
+    assert_eq!(found, ["there is no such inbox"; 2]);
+}
+
+#[test]
+fn a_shared_message_that_is_missing_is_found() {
+    let found = found(|table| {
+        let bodies = table.keys_of(b'B');
+        table.rows.remove(&bodies[0]);
+    });
+    let expected = [
+        "there is no such message",
+        "the message it refers to is missing",
+        "the message it refers to is missing",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_count_that_is_missing_or_wrong_is_found() {
+    let missing = found(|table| {
+        let counts = table.keys_of(b'C');
+        table.rows.remove(&counts[0]);
+    });
+    assert_eq!(missing, ["2 queued messages refer to it, not 0"]);
+    let wrong = found(|table| {
+        let counts = table.keys_of(b'C');
+        table.rows.insert(counts[1].clone(), row::encode(&3u32));
+    });
+    assert_eq!(wrong, ["2 queued messages refer to it, not 3"]);
+}
+
+#[test]
+fn an_inbox_under_another_name_is_found() {
+    let found = found(|table| {
+        table.rename(&row::key(b'I', "bob"), {
+            let mut key = row::key(b'I', "bob");
+            key[3] = b'x';
+            key
+        })
+    });
+    assert_eq!(found[0], "its key has the slot of another name");
+}
+
+#[test]
+fn rows_of_other_slots_and_unknown_kinds_are_found() {
+    let table = filled().table;
+    let half = SlotRange::part(0, 2);
+    let survey = InboxMachine::survey(half, &table);
+    assert!(
+        survey
+            .findings
+            .iter()
+            .any(|of| of.what == "it is of other slots")
+    );
+    let unknown = found(|table| {
+        for key in ["A", "Mx", "N", "z"] {
+            table.rows.insert(key.into(), Vec::new());
+        }
+    });
+    let not_known = "rows of this kind are not known";
+    assert_eq!(
+        unknown,
+        ["no machine has such a key", not_known, not_known, not_known]
+    );
+}
+
+#[test]
+fn a_missing_machine_is_found_and_an_empty_table_is_right() {
+    let missing = found(|table| {
+        table.rows.remove(b"M".as_slice());
+    });
+    assert_eq!(missing, ["it is missing, and there are others"]);
+    assert_eq!(found(|table| table.rows.clear()), [""; 0]);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_found_with_its_key() {
+    let table = filled().table;
+    for key in table.rows.keys() {
+        let mut damaged = table.clone();
+        damaged.rows.get_mut(key).unwrap().pop();
+        let survey = InboxMachine::survey(SlotRange::ALL, &damaged);
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let keys = || survey.findings.iter().map(|of| of.key.as_deref());
+        assert!(keys().any(|of| of == Some(&digits)), "{survey:?}");
+    }
+}
+
+#[test]
+fn findings_beyond_a_limit_are_only_counted() {
+    let mut table = filled().table;
+    for number in 0..150u64 {
+        table
+            .rows
+            .insert([&b"B"[..], &number.to_be_bytes()].concat(), Vec::new());
+    }
+    let survey = InboxMachine::survey(SlotRange::ALL, &table);
+    assert_eq!(survey.findings.len(), 100);
+    assert!(survey.found > 150, "{}", survey.found);
+}

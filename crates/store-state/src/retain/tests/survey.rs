@@ -1,0 +1,39 @@
+//! What a survey of the tables counts and finds.
+
+use super::driver::{Shard, set};
+use crate::retain::RetainMachine;
+use crate::test_table::TestTable;
+use crate::{Machine, SlotRange, row, slot_of};
+
+fn filled() -> TestTable {
+    let mut shard = Shard::new();
+    shard.ask(&set("a", b"1", 0));
+    shard.ask(&set("b", b"1", 0));
+    shard.checkpoint();
+    shard.table
+}
+
+#[test]
+fn messages_are_counted() {
+    let survey = RetainMachine::survey(SlotRange::ALL, &filled());
+    assert_eq!(survey.findings, []);
+    let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
+    assert_eq!(counted, [("machine", 1), ("retained messages", 2)]);
+}
+
+#[test]
+fn a_message_under_another_topic_or_in_another_shard_is_found() {
+    let mut table = filled();
+    table.rename(&row::key(b'R', "a"), row::key(b'R', "c"));
+    let survey = RetainMachine::survey(SlotRange::ALL, &table);
+    let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
+    assert_eq!(found, ["its message is of another topic, or empty"]);
+    let slot = slot_of("a");
+    let range = SlotRange {
+        first: slot,
+        last: slot,
+    };
+    let survey = RetainMachine::survey(range, &filled());
+    let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
+    assert_eq!(found, ["its slot belongs to another shard"]);
+}

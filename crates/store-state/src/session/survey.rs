@@ -1,0 +1,56 @@
+//! All rows of the session tables, and whether they agree.
+
+use std::collections::HashSet;
+
+use super::StoredWill;
+use super::tables::{ENDING, MachineRow, SESSION, SessionRow, WILL};
+use crate::survey::{ensure, ensure_slot};
+use crate::{SlotRange, Survey, Table, row};
+
+pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+    let mut survey = Survey::default();
+    let mut next_epoch = u64::MAX;
+    let mut wills = HashSet::new();
+    survey.machine(table, |key, value| {
+        next_epoch = row::decode::<MachineRow>(key, value)?.next_epoch;
+        Ok(())
+    });
+    survey.each(table, WILL, "wills", |key, value| {
+        let (client, epoch) = row::name_and_epoch(key)?;
+        wills.insert((client.to_owned(), epoch));
+        row::decode::<StoredWill>(key, value)?;
+        ensure_slot(key, client, range)?;
+        ensure(epoch < next_epoch, key, "its epoch was never given")
+    });
+    survey.each(table, SESSION, "sessions", |key, value| {
+        let client = row::name(key)?;
+        let record: SessionRow = row::decode(key, value)?;
+        ensure_slot(key, client, range)?;
+        ensure(record.epoch < next_epoch, key, "its epoch was never given")?;
+        ensure(
+            record.incarnation <= record.epoch,
+            key,
+            "it began after its last connection",
+        )?;
+        ensure(
+            record.owner.is_some() || record.expiry > 0,
+            key,
+            "it is over, and still there",
+        )?;
+        ensure(
+            record.expiry == 0 || record.inbox,
+            key,
+            "it lasts, and has no inbox",
+        )?;
+        let will_is_there = || wills.contains(&(client.to_owned(), record.epoch));
+        ensure(!record.will || will_is_there(), key, "its will is missing")
+    });
+    survey.each(table, ENDING, "inboxes to remove", |key, value| {
+        let (client, epoch) = row::name_and_epoch(key)?;
+        row::decode::<()>(key, value)?;
+        ensure_slot(key, client, range)?;
+        ensure(epoch < next_epoch, key, "its epoch was never given")
+    });
+    survey.finish(table, vec![WILL, SESSION, ENDING]);
+    survey
+}

@@ -1,0 +1,198 @@
+//! What the rows of a shard's tables are, and which of them are wrong.
+//!
+//! Purpose: a machine reads the rows that it needs and refuses at the first that is damaged; a survey
+//! reads all, goes on, and compares rows that must agree. For people who look at a store, not for
+//! operation.
+//!
+//! Invariant: what a machine writes has no findings.
+//!
+//! Deliberately absent: repair. What is wrong was not written by a machine, so nothing here can say what
+//! it should be.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use crate::{LoadError, SlotRange, Table, row, slot_of};
+
+/// Findings of one shard that are kept; the others are only counted.
+const FINDINGS_KEPT: usize = 100;
+
+/// The fullest inboxes that are named.
+const FULLEST_NAMED: usize = 10;
+
+/// What the tables of one shard hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Survey {
+    /// The rows, by kind.
+    pub rows: Vec<Rows>,
+    /// The inboxes with the most queued messages, most first: at most 10, none that is empty.
+    pub fullest: Vec<FullInbox>,
+    /// What is wrong: the first 100 findings.
+    pub findings: Vec<WrongRow>,
+    /// How many findings there are in all.
+    pub found: u64,
+}
+
+/// The rows of one kind.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Rows {
+    /// What they are.
+    pub kind: &'static str,
+    /// How many.
+    pub rows: u64,
+    /// Bytes of their keys and values, before compression.
+    pub bytes: u64,
+}
+
+/// How much an inbox has queued.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FullInbox {
+    /// Whose.
+    pub client: String,
+    /// Messages queued.
+    pub messages: u64,
+    /// Their bytes, as limits count them.
+    pub bytes: u64,
+}
+
+/// A row that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WrongRow {
+    /// Its key in hexadecimal digits; `None`: the tables cannot be read from somewhere on.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Survey {
+    /// Visits all rows of a kind, whatever their slots, and counts them. What `visit` finds is noted,
+    /// and it goes on with the next row.
+    pub(crate) fn each(
+        &mut self,
+        table: &dyn Table,
+        kind: u8,
+        name: &'static str,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), LoadError>,
+    ) {
+        let mut counted = Rows {
+            kind: name,
+            rows: 0,
+            bytes: 0,
+        };
+        let read = table.range(&[kind], &[kind + 1], &mut |key, value| {
+            counted.rows += 1;
+            counted.bytes += (key.len() + value.len()) as u64;
+            if let Err(error) = visit(key, value) {
+                self.note(error);
+            }
+            ControlFlow::Continue(())
+        });
+        self.rows.push(counted);
+        if let Err(error) = read {
+            self.note(error.into());
+        }
+    }
+
+    /// The machine's own row, if it can be read. Without it there must be no others.
+    pub(crate) fn machine(
+        &mut self,
+        table: &dyn Table,
+        mut read: impl FnMut(&[u8], &[u8]) -> Result<(), LoadError>,
+    ) {
+        self.each(table, b'M', "machine", |key, value| match key {
+            b"M" => read(key, value),
+            _ => Err(row::damaged(key, "no machine has such a key")),
+        });
+    }
+
+    /// To be called after all kinds: what is of none of them is wrong, and so is everything if the
+    /// machine's own row is missing.
+    pub(crate) fn finish(&mut self, table: &dyn Table, mut kinds: Vec<u8>) {
+        let others = self.rows.iter().any(|counted| counted.rows > 0);
+        if others
+            && self
+                .rows
+                .iter()
+                .all(|of| of.kind != "machine" || of.rows == 0)
+        {
+            self.note(row::damaged(b"M", "it is missing, and there are others"));
+        }
+        kinds.push(b'M');
+        kinds.sort_unstable();
+        let ends = kinds.iter().map(|kind| vec![*kind]).chain([vec![0xFF; 8]]);
+        let mut from = Vec::new();
+        for (index, to) in ends.enumerate() {
+            let read = table.range(&from, &to, &mut |key, _| {
+                self.note(row::damaged(key, "rows of this kind are not known"));
+                ControlFlow::Continue(())
+            });
+            if let Err(error) = read {
+                self.note(error.into());
+            }
+            from = kinds.get(index).map_or(to, |kind| vec![kind + 1]);
+        }
+        self.fullest
+            .sort_by(|a, b| (b.messages, &a.client).cmp(&(a.messages, &b.client)));
+        self.fullest.truncate(FULLEST_NAMED);
+    }
+
+    /// An inbox has messages queued.
+    pub(crate) fn note_inbox(&mut self, client: &str, messages: u64, bytes: u64) {
+        if messages == 0 {
+            return;
+        }
+        self.fullest.push(FullInbox {
+            client: client.to_owned(),
+            messages,
+            bytes,
+        });
+        // Sorted now and then, so that a million inboxes are not all kept.
+        if self.fullest.len() >= 100 * FULLEST_NAMED {
+            self.fullest
+                .select_nth_unstable_by_key(FULLEST_NAMED, |inbox| u64::MAX - inbox.messages);
+            self.fullest.truncate(FULLEST_NAMED);
+        }
+    }
+
+    pub(crate) fn note(&mut self, error: LoadError) {
+        self.found += 1;
+        if self.findings.len() == FINDINGS_KEPT {
+            return;
+        }
+        self.findings.push(match error {
+            LoadError::Damaged { key, what } => WrongRow {
+                key: Some(key),
+                what,
+            },
+            other => WrongRow {
+                key: None,
+                what: other.to_string(),
+            },
+        });
+    }
+}
+
+/// Checks that a condition holds of a row.
+pub(crate) fn ensure(holds: bool, key: &[u8], what: &str) -> Result<(), LoadError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(row::damaged(key, what))
+    }
+}
+
+/// Checks that a key has the slot of the name in it, and that the slot is in the range.
+pub(crate) fn ensure_slot(key: &[u8], name: &str, range: SlotRange) -> Result<(), LoadError> {
+    let slot = slot_of(name);
+    ensure(
+        key.get(1..3) == Some(&slot.to_be_bytes()),
+        key,
+        "its key has the slot of another name",
+    )?;
+    ensure(
+        range.contains(slot),
+        key,
+        "its slot belongs to another shard",
+    )
+}

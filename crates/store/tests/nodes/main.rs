@@ -1,0 +1,10 @@
+//! The store of a node, in real folders, as event loops use it.
+
+mod checkpoints;
+mod damage;
+mod folders;
+mod full;
+mod node;
+mod order;
+mod restart;
+mod shards;

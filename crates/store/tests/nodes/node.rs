@@ -1,0 +1,401 @@
+//! A node with one event loop that writes down what it is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
+use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
+use store::{Event, Failure, Listener, NodeSurvey, OpenError, Options, Read, ShardNumber, Store};
+use store_state::inbox::{
+    Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
+};
+use store_state::retain::RetainReply;
+use store_state::session::{Claimed, SessionOp, SessionReply};
+use store_state::{Limits, Ticket};
+
+/// Nothing here takes that long; a test that hangs fails instead.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The only loop, as tickets know it.
+const LOOP: u16 = 1;
+
+/// What the loop was told and nobody asked for yet.
+#[derive(Default)]
+pub(crate) struct Told {
+    events: Mutex<Vec<Event>>,
+    more: Condvar,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Listener for Told {
+    fn mail(&self, loop_index: usize, events: Vec<Event>) {
+        assert_eq!(loop_index, 0, "there is one loop");
+        self.events.lock().unwrap().extend(events);
+        self.more.notify_all();
+    }
+
+    fn loops(&self) -> usize {
+        1
+    }
+
+    fn filter(&self, _: ShardNumber, _: &str, _: bool, _: bool) {}
+
+    fn member(&self, _: ShardNumber, _: &str, _: &str, _: Option<&StoredSubscription>) {}
+
+    fn dropped(&self, drop: &InboxDrop<'_>) {
+        panic!("{drop:?}");
+    }
+
+    fn lost(&self, client: &str, message: &ApplicationMessage) {
+        panic!("{client:?}: {message:?}");
+    }
+
+    fn failed(&self, what: &str) {
+        self.failures.lock().unwrap().push(what.to_owned());
+    }
+
+    fn now_ms(&self) -> u64 {
+        1_000
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            queue_messages: 1_000_000,
+            queue_bytes: 1 << 40,
+            queue_full: QueueFull::Refuse,
+            qos0: Qos0Inbox::Offline,
+            retained_messages: 1_000_000,
+            retained_bytes: 1 << 40,
+        }
+    }
+}
+
+/// A node that runs.
+pub(crate) struct Node {
+    pub(crate) store: Store,
+    told: Arc<Told>,
+    next_token: AtomicU64,
+}
+
+/// One store of each kind in a folder, with so many shards of each.
+pub(crate) fn options(folder: &Path, shards: u16) -> Options {
+    Options {
+        folder: folder.to_owned(),
+        folders: [None, None, None],
+        shards: [shards; 3],
+        threads: 2,
+    }
+}
+
+/// What is found in a folder that no node uses.
+pub(crate) fn survey(folder: &Path) -> NodeSurvey {
+    store::survey(folder, &[const { None::<PathBuf> }; 3]).unwrap()
+}
+
+/// Requests that would be applied again.
+pub(crate) fn to_replay(survey: &NodeSurvey) -> u64 {
+    let shards = survey.stores.iter().flat_map(|store| &store.shards);
+    shards.map(|shard| shard.log.unwrap().replay_requests).sum()
+}
+
+pub(crate) fn message(topic: &str, payload: &[u8]) -> Arc<ApplicationMessage> {
+    Arc::new(ApplicationMessage {
+        body: MessageBody::new(topic, payload),
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        publisher: 0,
+        expires_at: None,
+    })
+}
+
+impl Node {
+    pub(crate) fn start(folder: &Path, shards: u16) -> Self {
+        Self::try_start(&options(folder, shards)).unwrap()
+    }
+
+    pub(crate) fn try_start(options: &Options) -> Result<Self, OpenError> {
+        let told = Arc::new(Told::default());
+        let listener: Arc<dyn Listener> = told.clone();
+        Ok(Self {
+            store: {
+                let store = Store::open(options, &listener)?;
+                store.begin(&*listener);
+                store
+            },
+            told,
+            next_token: AtomicU64::new(1),
+        })
+    }
+
+    pub(crate) fn stop(self) {
+        self.store.shutdown();
+        assert_eq!(*self.told.failures.lock().unwrap(), [""; 0]);
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket {
+            loop_number: LOOP,
+            token: self.next_token.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until the loop is told something that `take` makes something of.
+    pub(crate) fn wait<T>(&self, take: impl FnMut(Event) -> Result<T, Event>) -> T {
+        self.wait_within(DEADLINE, take).unwrap_or_else(|| {
+            let (events, failures) = (&self.told.events, &self.told.failures);
+            panic!("not told in time; told: {events:?}; failed: {failures:?}")
+        })
+    }
+
+    /// The same; `None`: it was not told within a time.
+    fn wait_within<T>(
+        &self,
+        limit: Duration,
+        mut take: impl FnMut(Event) -> Result<T, Event>,
+    ) -> Option<T> {
+        let end = Instant::now() + limit;
+        let mut events = self.told.events.lock().unwrap();
+        loop {
+            let mut kept = Vec::new();
+            let mut taken = None;
+            for event in events.drain(..) {
+                if taken.is_some() {
+                    kept.push(event);
+                    continue;
+                }
+                match take(event) {
+                    Ok(found) => taken = Some(found),
+                    Err(event) => kept.push(event),
+                }
+            }
+            *events = kept;
+            if taken.is_some() {
+                return taken;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            events = self.told.more.wait_timeout(events, left).unwrap().0;
+        }
+    }
+
+    /// The answer to a request to the session store.
+    pub(crate) fn session(&self, client: &str, op: SessionOp) -> Result<SessionReply, Failure> {
+        let ticket = self.ticket();
+        self.store.session(client, ticket, op);
+        self.wait(|event| match event {
+            Event::Session { token, reply } if token == ticket.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            other => Err(other),
+        })
+    }
+
+    /// The answer of an inbox shard.
+    pub(crate) fn inbox(&self, shard: ShardNumber, op: InboxOp) -> Result<InboxReply, Failure> {
+        let ticket = self.ticket();
+        self.store.inbox(shard, ticket, op, 0);
+        self.inbox_reply(ticket)
+    }
+
+    pub(crate) fn inbox_reply(&self, ticket: Ticket) -> Result<InboxReply, Failure> {
+        self.wait(|event| match event {
+            Event::Inbox { token, reply } if token == ticket.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            other => Err(other),
+        })
+    }
+
+    /// The next answer of an inbox shard that comes within a time, to whatever request.
+    pub(crate) fn any_reply(&self, limit: Duration) -> Option<Result<InboxReply, Failure>> {
+        self.wait_within(limit, |event| match event {
+            Event::Inbox { reply, .. } => Ok(Ok(reply)),
+            Event::Failed { failure, .. } => Ok(Err(failure)),
+            other => Err(other),
+        })
+    }
+
+    pub(crate) fn retain(&self, topic: &str, payload: &[u8]) -> Result<RetainReply, Failure> {
+        let ticket = self.ticket();
+        self.store.retain(ticket, message(topic, payload));
+        self.wait(|event| match event {
+            Event::Retain { token, reply } if token == ticket.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            other => Err(other),
+        })
+    }
+
+    pub(crate) fn claim(&self, client: &str) -> Claimed {
+        let op = SessionOp::Claim {
+            client: client.into(),
+            node: self.store.node(),
+            node_incarnation: self.store.incarnation(),
+            clean_start: false,
+            expiry: 1_000,
+            will: None,
+        };
+        match self.session(client, op) {
+            Ok(SessionReply::Claimed(claimed)) => claimed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// CONNECT of a client that wants its session: the epoch, and its inbox.
+    pub(crate) fn connect(&self, client: &str) -> (u64, Attached) {
+        let epoch = self.claim(client).epoch;
+        let op = InboxOp::Attach {
+            client: client.into(),
+            epoch,
+            node: self.store.node(),
+            node_incarnation: self.store.incarnation(),
+            resume: true,
+        };
+        match self.inbox(self.store.inbox_shard(client), op) {
+            Ok(InboxReply::Attached(attached)) => (epoch, *attached),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn subscribe(&self, client: &str, epoch: u64, filter: &str) {
+        let op = InboxOp::Subscribe {
+            client: client.into(),
+            epoch,
+            subscriptions: vec![StoredSubscription {
+                filter: filter.into(),
+                options: SubscriptionOptions {
+                    qos: QoS::AtLeastOnce,
+                    ..SubscriptionOptions::default()
+                },
+                id: 0,
+            }],
+        };
+        let reply = self.inbox(self.store.inbox_shard(client), op);
+        assert_eq!(reply, Ok(InboxReply::Subscribed(vec![true])));
+    }
+
+    pub(crate) fn detach(&self, client: &str, epoch: u64) {
+        let op = InboxOp::Detach {
+            client: client.into(),
+            epoch,
+            sent: 0,
+        };
+        let reply = self.inbox(self.store.inbox_shard(client), op);
+        assert_eq!(reply, Ok(InboxReply::Done));
+    }
+
+    /// A session that is away; its epoch.
+    pub(crate) fn sleeper(&self, client: &str, filter: &str) -> u64 {
+        let (epoch, _) = self.connect(client);
+        self.subscribe(client, epoch, filter);
+        self.detach(client, epoch);
+        epoch
+    }
+
+    /// Publishes to all inbox shards: how many sessions matched.
+    pub(crate) fn publish(&self, topic: &str, payload: &[u8]) -> Result<u32, Failure> {
+        let message = message(topic, payload);
+        let tickets: Vec<_> = (0..self.store.inbox_shards())
+            .map(|shard| self.publish_to(shard, &message))
+            .collect();
+        let mut sum = 0;
+        for ticket in tickets {
+            match self.inbox_reply(ticket)? {
+                InboxReply::Published { matched, .. } => sum += matched,
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Gives a shard a message, and does not wait.
+    pub(crate) fn publish_to(&self, shard: ShardNumber, of: &Arc<ApplicationMessage>) -> Ticket {
+        let ticket = self.ticket();
+        let op = InboxOp::Publish {
+            message: Arc::clone(of),
+            publisher: 0,
+            origin: None,
+        };
+        self.store.inbox(shard, ticket, op, of.body.heap_len());
+        ticket
+    }
+
+    pub(crate) fn acknowledge(&self, client: &str, epoch: u64, done: Vec<u64>) {
+        let op = InboxOp::Acknowledge {
+            client: client.into(),
+            epoch,
+            sent: done.iter().max().copied().unwrap_or(0),
+            done: Done(done),
+        };
+        let reply = self.inbox(self.store.inbox_shard(client), op);
+        assert_eq!(reply, Ok(InboxReply::Done));
+    }
+
+    /// The first payloads of a connected client's queue, read in pages.
+    pub(crate) fn read(
+        &self,
+        client: &str,
+        (epoch, at): &(u64, Attached),
+        count: usize,
+    ) -> Vec<Vec<u8>> {
+        let open = Read::Open {
+            loop_index: 0,
+            home: 7,
+            inbox: at.inbox,
+            epoch: *epoch,
+            from: at.first,
+            credit: count as u32,
+        };
+        self.store.read(self.store.inbox_shard(client), open);
+        let mut payloads = Vec::new();
+        while payloads.len() < count {
+            let items = self.wait(|event| match event {
+                Event::Page { items, .. } => Ok(items),
+                other => Err(other),
+            });
+            payloads.extend(items.into_iter().map(|(_, queued)| match queued {
+                Queued::Message(item) => item.message.body.payload().to_vec(),
+                Queued::Released => panic!("nothing was released"),
+            }));
+        }
+        payloads
+    }
+
+    /// Topics and payloads of the retained messages, in order.
+    pub(crate) fn retained(&self) -> Vec<(String, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut from = None;
+        loop {
+            let (messages, next) = self.store.retained("#", from, 3, Timestamp(1_000));
+            found.extend(messages.iter().map(|message| {
+                let body = &message.body;
+                (body.topic().to_owned(), body.payload().to_vec())
+            }));
+            from = next;
+            if from.is_none() {
+                found.sort();
+                return found;
+            }
+        }
+    }
+}
+
+/// Waits until something is so, as [`Node::wait`] waits for events.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not in time");
+        std::thread::yield_now();
+    }
+}
+
+/// Changes a bit in the middle of a shard's newest table file.
+pub(crate) fn flip_in_table(store: &Path, shard: u64) {
+    let tables = store.join(format!("shard-{shard:016x}/tables"));
+    let files = std::fs::read_dir(&tables).unwrap();
+    let file = files.map(|file| file.unwrap().path()).max().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+}

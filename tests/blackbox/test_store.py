@@ -1,0 +1,153 @@
+"""`heraldmq store inspect` and `heraldmq store verify` on the data folders of real brokers."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from harness.broker import Broker, run
+
+DAY_S = 86_400
+
+
+def flip(path: pathlib.Path, offset: int):
+    """Changes one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def content(folder: pathlib.Path) -> dict:
+    """Every file with its bytes and the time of its last change."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def fill(broker: Broker):
+    """Two sessions that are away, with three messages each, and two retained messages."""
+    for client_id in ("ann", "bob"):
+        with broker.client(client_id, clean=False, props={"session_expiry": DAY_S}) as client:
+            client.subscribe("news/#", qos=1)
+            client.disconnect()
+    with broker.client("publisher") as publisher:
+        for number in range(3):
+            publisher.published("news/a", f"message {number}")
+        for topic in ("state/a", "state/b"):
+            publisher.published(topic, "on", retain=True)
+
+
+@pytest.fixture
+def data(tmp_path) -> pathlib.Path:
+    """The data folder of a broker that was filled and ended in order."""
+    folder = tmp_path / "data"
+    with Broker(data_dir=folder) as broker:
+        fill(broker)
+    return folder
+
+
+def inspect(folder) -> dict:
+    got = run("store", "inspect", folder, "--json")
+    assert got.returncode == 0, got.stderr
+    return json.loads(got.stdout)
+
+
+def rows(survey: dict) -> dict:
+    """How many rows there are, by kind, without the machines' own."""
+    kinds = (kind for store in survey["stores"] for shard in store["shards"] for kind in shard["rows"])
+    return {kind["kind"]: kind["rows"] for kind in kinds if kind["kind"] != "machine"}
+
+
+def verify(folder, *, code, mentions=()):
+    got = run("store", "verify", folder)
+    said = got.stdout + got.stderr
+    assert got.returncode == code, said
+    assert all(word in said for word in mentions), said
+    assert "panicked" not in said
+    return got.stdout
+
+
+def test_a_folder_that_was_left_in_order_is_right(data):
+    before = content(data)
+    said = verify(data, code=0, mentions=["OK", "nothing to apply again"])
+    assert len(said.splitlines()) == 1
+    assert inspect(data)["findings"] == []
+    assert content(data) == before, "looking changes nothing"
+
+
+def test_inspect_tells_what_there_is(data):
+    survey = inspect(data)
+    assert survey["format"] == 1 and survey["incarnation"] == 1 and survey["last_alive_ms"] > 0
+    counted = rows(survey)
+    assert counted["sessions"] == 2 and counted["inboxes"] == 2
+    assert counted["queued messages"] == 6 and counted["shared messages"] == 3
+    assert counted["retained messages"] == 2
+    inbox = survey["stores"][1]["shards"][0]
+    assert [(of["client"], of["messages"]) for of in inbox["fullest"]] == [("ann", 3), ("bob", 3)]
+    assert inbox["log"]["replay_requests"] == 0 and inbox["checkpoint"] == inbox["log"]["next"] - 1
+
+    text = run("store", "inspect", data).stdout
+    assert survey["node"] in text and "ann" in text and "queued messages" in text
+    assert all(line == line.rstrip() for line in text.splitlines()), "no spaces at the ends of lines"
+
+
+def test_what_a_killed_broker_leaves_is_right_and_is_applied_again(tmp_path):
+    folder = tmp_path / "data"
+    with Broker(data_dir=folder) as broker:
+        fill(broker)
+        broker.kill()
+    said = verify(folder, code=0, mentions=["OK", "to apply again"])
+    assert "nothing to apply again" not in said
+    with Broker(data_dir=folder) as broker:
+        with broker.client("ann", clean=False, session_present=True) as client:
+            assert [of.payload for of in client.take(3)] == [b"message %d" % number for number in range(3)]
+
+
+def test_a_folder_that_a_broker_uses_is_refused(data):
+    with Broker(data_dir=data):
+        verify(data, code=1, mentions=["in use by another process", str(data)])
+        assert run("store", "inspect", data).returncode == 1
+
+
+def test_flipped_bits_in_a_table_are_found_with_store_and_shard(data):
+    table = max((data / "inbox").glob("shard-*/tables/*"))
+    flip(table, 20)
+    verify(data, code=1, mentions=["inbox store, shard 0", "damaged"])
+    # It tells what can be told of the others.
+    assert rows(inspect(data))["retained messages"] == 2
+    said = run("store", "inspect", data).stdout
+    assert "heraldmq store verify" in said
+
+
+def test_flipped_bits_in_the_log_are_found_with_their_place(data):
+    log = next((data / "log").rglob("*.raftlog"))
+    flip(log, 69 + 8)
+    verify(data, code=1, mentions=[log.name, "damaged at byte 69"])
+
+
+def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):
+    log = next((data / "log").rglob("*.raftlog"))
+    with log.open("ab") as file:
+        file.write(b"\x07" * 100)
+    verify(data, code=0, mentions=["note:", "not whole", "OK"])
+
+
+def test_a_newer_format_is_refused_with_both_numbers(data):
+    path = data / "FORMAT"
+    path.write_text(path.read_text().replace("format 1", "format 7"))
+    verify(data, code=1, mentions=["format 7", "up to 1"])
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("…")
+    verify(tmp_path, code=1, mentions=["no FORMAT file", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    verify(tmp_path / "none", code=1, mentions=["none"])
+
+
+def test_a_store_that_is_gone_or_elsewhere(data, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.move(data / "retain", moved)
+    verify(data, code=1, mentions=["retain store", "is not in"])
+    got = run("store", "verify", data, "--retain-store", moved)
+    assert got.returncode == 0, got.stdout + got.stderr
