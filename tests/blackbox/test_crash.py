@@ -21,8 +21,6 @@ RUN_S = 300
 pytestmark = pytest.mark.skipif(
     not TOOL.exists(), reason=f"no {TOOL}; build it (cargo build --release -p herald-crash-test) or set CRASH_TEST_BIN"
 )
-in_memory = pytest.mark.xfail(strict=True, reason="sessions, wills and retained messages are kept in memory only")
-
 
 def free_ports() -> int:
     """A port that is free, as is the next: below those that the kernel gives to clients."""
@@ -37,11 +35,11 @@ def free_ports() -> int:
     ("fault", "rounds"),
     [
         ("cut", 10),
-        pytest.param("stop", 5, marks=in_memory),
-        pytest.param("kill", 10, marks=in_memory),
-        pytest.param("power", 5, marks=in_memory),
-        pytest.param("fsync", 3, marks=in_memory),
-        pytest.param("full", 3, marks=in_memory),
+        ("stop", 5),
+        ("kill", 10),
+        ("power", 5),
+        ("fsync", 3),
+        ("full", 3),
     ],
 )
 def test_every_promise_is_kept_after(fault, rounds, tmp_path):

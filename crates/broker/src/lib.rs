@@ -53,6 +53,9 @@ const SHUTDOWN_STEP: Duration = Duration::from_secs(5);
 /// Cores for each thread of the store, if the configuration does not say.
 const CORES_PER_STORE_THREAD: usize = 4;
 
+/// How long clients are still read after the signal to shut down.
+const SHUTDOWN_READ: Duration = Duration::from_millis(100);
+
 /// How often the memory is looked at.
 const MEMORY_CHECK: Duration = Duration::from_millis(500);
 
@@ -193,6 +196,9 @@ impl Broker {
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
         let remote = self.loops.remote();
+        all_loops(&remote, Mail::LetNobodyIn);
+        // Who has said goodbye before the signal is heard: its will must not be published.
+        std::thread::sleep(SHUTDOWN_READ);
         all_loops(&remote, Mail::PublishWills);
         all_loops(&remote, Mail::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.

@@ -81,9 +81,11 @@ pub(crate) enum Mail {
     Store(Vec<store::Event>),
     /// The configuration has been read again.
     Reload(Arc<Settings>),
-    /// Shutdown, first step: the wills of all connected clients are published.
+    /// Shutdown, first step: nobody is let in any more.
+    LetNobodyIn(Done),
+    /// Shutdown, second step: the wills of all connected clients are published.
     PublishWills(Done),
-    /// Shutdown, second step: all connections are closed.
+    /// Shutdown, third step: all connections are closed.
     Disconnect(Done),
 }
 
@@ -769,8 +771,11 @@ impl Service for ClientLoop {
                 self.settings = settings;
                 self.start_sys(io);
             }
-            Mail::PublishWills(done) => {
+            Mail::LetNobodyIn(done) => {
                 self.closing = true;
+                drop(done);
+            }
+            Mail::PublishWills(done) => {
                 self.publish_all_wills(io);
                 drop(done);
             }
