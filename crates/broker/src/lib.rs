@@ -206,6 +206,10 @@ impl Broker {
         while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // What the clients' ends brought: its answers may bring more.
+        while stats::sum(&self.node.stats, |s| &s.pending) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         // While the loops still take mail: what the clients' ends brought is carried out.
         self.node.store().shutdown();
         self.loops.stop();

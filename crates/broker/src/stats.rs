@@ -38,6 +38,8 @@ pub(crate) struct BrokerStats {
     pub(crate) pressure_pauses: Counter,
     /// Reads put off because the store has enough to do.
     pub(crate) store_pauses: Counter,
+    /// Questions to the store that are not answered.
+    pub(crate) pending: Counter,
     /// Sessions of this loop that the store has no record of.
     pub(crate) sessions: Counter,
     /// Topics looked up in the route index.

@@ -76,6 +76,7 @@ pub struct Store {
     node: u64,
     incarnation: u64,
     log: Arc<Log>,
+    condition: watch::Receiver<Condition>,
     stop: watch::Sender<Stop>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
@@ -269,6 +270,7 @@ impl Store {
             retain,
             node: folder.node(),
             incarnation: folder.incarnation(),
+            condition: log.watch(),
             log,
             stop,
             threads: Mutex::new(threads),
@@ -360,10 +362,12 @@ impl Store {
         self.retain.map.len()
     }
 
-    /// Whether everything that was given to the retain store is applied.
+    /// Whether everything that was given to the retain store is applied, or waits for space on the disk:
+    /// then nobody should wait for it.
     #[must_use]
     pub fn is_retain_idle(&self) -> bool {
-        self.retain.shards.iter().all(|shard| shard.is_idle())
+        *self.condition.borrow() == Condition::Full
+            || self.retain.shards.iter().all(|shard| shard.is_idle())
     }
 
     /// A page of the retained messages that a filter selects, and where the next one begins. `from`:

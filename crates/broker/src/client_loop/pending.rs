@@ -114,6 +114,7 @@ impl ClientLoop {
     /// Remembers what is asked; the ticket goes with the question.
     pub(super) fn ask(&mut self, pending: Pending) -> Ticket {
         let token = self.pending.insert(pending).to_bits();
+        self.stats.pending.set(self.pending.len() as u64);
         self.ticket(token)
     }
 
@@ -155,6 +156,12 @@ impl ClientLoop {
         let Some(pending) = self.pending.remove(id) else {
             return;
         };
+        self.go_on(io, pending, answer);
+        self.stats.pending.set(self.pending.len() as u64);
+    }
+
+    /// What a question was asked for goes on.
+    fn go_on(&mut self, io: &mut LoopIo, pending: Pending, answer: Answer) {
         match pending {
             Pending::Claim(key) => self.claim_answered(io, key, answer),
             Pending::Attach { key, epoch } => self.attach_answered(io, key, epoch, answer),

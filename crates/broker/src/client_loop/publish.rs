@@ -240,6 +240,7 @@ impl ClientLoop {
                 origin: origin.clone(),
             })))
         });
+        self.stats.pending.set(self.pending.len() as u64);
         let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
         if message.retain {

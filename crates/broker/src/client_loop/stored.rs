@@ -208,6 +208,7 @@ impl ClientLoop {
         let finished = matches!(self.pending.get(id), Some(Pending::Publish(p)) if p.left == 0);
         if finished && let Some(Pending::Publish(publication)) = self.pending.remove(id) {
             self.publication_done(io, *publication);
+            self.stats.pending.set(self.pending.len() as u64);
         }
     }
 

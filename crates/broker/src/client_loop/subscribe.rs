@@ -6,7 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 use mqtt_proto::{
-    PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter, Unsubscribe,
+    PacketId, ProtocolVersion, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter,
+    Unsubscribe,
 };
 use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp};
 use net::Key;
@@ -175,6 +176,11 @@ impl ClientLoop {
     ) {
         let new = match answer {
             Answer::Inbox(InboxReply::Subscribed(new)) => new,
+            Answer::Failed(_) if self.version(subscribing.key) == Some(ProtocolVersion::V3_1) => {
+                // 3.1 has no code for a refusal.
+                self.kick(io, subscribing.key, ReasonCode::ImplementationSpecificError);
+                return;
+            }
             Answer::Failed(failure) => {
                 let reason = match failure {
                     Failure::Full => ReasonCode::QuotaExceeded,
@@ -192,6 +198,10 @@ impl ClientLoop {
         if !self.subscribed(io, subscribing, Some(&new)) {
             self.stop_waiting(io, key);
         }
+    }
+
+    fn version(&self, key: Key) -> Option<ProtocolVersion> {
+        self.clients.get(key).map(|client| client.session.version())
     }
 
     /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
@@ -400,6 +410,11 @@ impl ClientLoop {
                 .zip(existed)
                 .map(|(text, existed)| self.remove_subscription(io, key, text, Some(existed)))
                 .collect(),
+            Answer::Failed(_) if self.version(key) != Some(ProtocolVersion::V5) => {
+                // Before 5.0 an answer cannot say no: none is sent.
+                self.kick(io, key, ReasonCode::ImplementationSpecificError);
+                return;
+            }
             Answer::Failed(_) => vec![ReasonCode::ImplementationSpecificError; filters.len()],
             // A later connection has the session.
             _ => return,
