@@ -157,15 +157,16 @@ impl ClientLoop {
         let _ = self.publish(io, will, key, None);
     }
 
-    /// At shutdown the wills of connected clients are published while there is somebody to hear them.
+    /// At shutdown the wills of connected clients are published while there is somebody to hear them. The
+    /// delayed ones of durable sessions wait in the store: their clients may be back in time.
     pub(super) fn publish_all_wills(&mut self, io: &mut LoopIo) {
         let now = Timestamp(io.now_ms());
         for key in self.online() {
-            if let Some(will) = self
-                .clients
-                .get_mut(key)
-                .and_then(|client| client.session.take_will(now))
-            {
+            let due = |client: &&mut super::Client| {
+                !client.session.is_durable() || client.session.will_delay() == Some(0)
+            };
+            let client = self.clients.get_mut(key).filter(due);
+            if let Some(will) = client.and_then(|client| client.session.take_will(now)) {
                 self.publish_will(io, will, key);
             }
         }

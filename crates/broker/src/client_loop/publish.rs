@@ -139,7 +139,9 @@ impl ClientLoop {
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
         let mut keepers = self.keepers(&set, message, &source);
-        if !source.repeated {
+        if source.repeated {
+            self.repeat_to_groups(io, message, &set, source.key, &mut keepers);
+        } else {
             self.deliver_now(io, message, &set, source.key, &mut keepers);
         }
         let reason = if set.is_empty() {
@@ -181,6 +183,23 @@ impl ClientLoop {
                     },
                 );
             }
+        }
+    }
+
+    /// Chooses members of shared groups for a message that came before, in case the store could not keep
+    /// it then. A group with members that got it directly is done with.
+    fn repeat_to_groups(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &MatchSet,
+        publisher: u64,
+        keepers: &mut Keepers,
+    ) {
+        let all_durable =
+            |members: &[Member]| members.iter().all(|m| matches!(m.who, Who::Durable(_)));
+        for (group, members) in set.groups.iter().filter(|(_, m)| all_durable(m)) {
+            self.deliver_to_group(io, group, members, message, publisher, keepers);
         }
     }
 
