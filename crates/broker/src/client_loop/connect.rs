@@ -8,7 +8,7 @@ use mqtt_session::{Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
 
 use super::joining::Joining;
-use super::{Client, ClientLoop, HAS_SESSION, LoopIo};
+use super::{Client, ClientLoop, HAS_SESSION, LoopIo, STORED_NAME};
 use crate::key::SessionKey;
 use crate::node::Pressure;
 use crate::registry::Claim;
@@ -89,6 +89,9 @@ impl ClientLoop {
     ) -> Result<(), ReasonCode> {
         let settings = &self.settings;
         check_connect(connect, &settings.policy)?;
+        if connect.client_id.len() > STORED_NAME {
+            return Err(ReasonCode::ClientIdentifierNotValid);
+        }
         if self.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }

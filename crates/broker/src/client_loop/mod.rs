@@ -57,6 +57,10 @@ const ACKNOWLEDGED_SHARE: u32 = 32;
 /// A session's deadline that is further away is looked at again after this time.
 const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
 
+/// The longest client identifier, and the longest topic of a retained message, in bytes: names in the
+/// store's tables are shorter than 64 KiB with what stands before and behind them.
+const STORED_NAME: usize = 60_000;
+
 /// How soon connections that wait for the store look again.
 const STORE_RETRY_MS: u64 = 2;
 

@@ -12,7 +12,7 @@ use store_state::Ticket;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
 use super::pending::{Awaiting, Pending, Publication};
-use super::{ClientLoop, LoopIo, Mail, Timer, effective, record};
+use super::{ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
 use crate::key::SessionKey;
@@ -150,10 +150,11 @@ impl ClientLoop {
         } else {
             ReasonCode::Success
         };
-        if keepers.len() == 0 && !message.retain {
+        let retain = message.retain && self.can_retain(io, message, &source);
+        if keepers.len() == 0 && !retain {
             return Some(reason);
         }
-        self.keep(message, source, keepers, reason);
+        self.keep(message, source, keepers, reason, retain);
         None
     }
 
@@ -233,6 +234,15 @@ impl ClientLoop {
         keepers
     }
 
+    /// Whether the retain store can name a message's topic; if not, that is recorded.
+    fn can_retain(&self, io: &LoopIo, message: &ApplicationMessage, source: &Source) -> bool {
+        let fits = message.body.topic_bytes().len() <= STORED_NAME;
+        if !fits && let Some(publisher) = SessionKey::from_bits(source.key) {
+            self.drop_inbound(io, publisher.key(), message, Reason::RetainedLimit);
+        }
+        fits
+    }
+
     /// Asks those who keep a message to do so.
     fn keep(
         &mut self,
@@ -240,6 +250,7 @@ impl ClientLoop {
         source: Source,
         keepers: Keepers,
         reason: ReasonCode,
+        retain: bool,
     ) {
         let Source {
             hash,
@@ -250,7 +261,7 @@ impl ClientLoop {
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,
-                left: keepers.len() as u16 + u16::from(message.retain),
+                left: keepers.len() as u16 + u16::from(retain),
                 reason,
                 failed: false,
                 not_retained: false,
@@ -262,7 +273,7 @@ impl ClientLoop {
         self.stats.pending.set(self.pending.len() as u64);
         let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
-        if message.retain {
+        if retain {
             store.retain(ticket, Arc::clone(message));
         }
         let bytes = message.body.heap_len();
