@@ -9,7 +9,7 @@ use tracing_subscriber::{
 };
 
 /// Libraries whose daily business is no operator's.
-const QUIET: &str = "openraft=warn,raft_engine=warn,lsm_tree=warn";
+const QUIET: &str = "openraft=error,raft_engine=warn,lsm_tree=warn";
 
 /// Changes the level of the running log.
 pub(crate) struct Handle(reload::Handle<EnvFilter, Registry>);
