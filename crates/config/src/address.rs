@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use crate::{
     declare::Spec,
-    node::Value,
+    listed::{Item, Listed},
     setting::{Setting, put},
 };
 
@@ -127,43 +127,12 @@ impl fmt::Display for Endpoint {
 }
 
 /// Endpoints separated by commas, or a YAML list of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoints(Vec<Endpoint>);
+pub type Endpoints = Listed<Endpoint>;
 
-impl Endpoints {
-    /// In the order written.
-    pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
-        self.0.iter()
-    }
-}
+impl Item for Endpoint {
+    const EXPECTED: &str = "host:port, or several separated by commas or as a list";
 
-impl Setting for Endpoints {
-    fn take(&mut self, text: &str, _: &Spec) -> bool {
-        let parsed = match text.trim() {
-            "" => Some(Vec::new()),
-            listed => listed.split(',').map(Endpoint::new).collect(),
-        };
-        put(self, parsed.map(Self))
-    }
-    fn show(&self, _: &Spec) -> Option<String> {
-        let shown: Vec<String> = self.0.iter().map(Endpoint::to_string).collect();
-        (!shown.is_empty()).then(|| shown.join(","))
-    }
-    fn expected(&self, _: &Spec) -> String {
-        "host:port, or several separated by commas or as a list".to_owned()
-    }
-    fn read(&mut self, value: &Value, spec: &Spec) -> bool {
-        let parsed = match value {
-            Value::Scalar(text) => return self.take(text, spec),
-            Value::List(items) => items
-                .iter()
-                .map(|item| match &item.value {
-                    Value::Scalar(text) => Endpoint::new(text),
-                    Value::Null | Value::List(_) | Value::Map(_) => None,
-                })
-                .collect(),
-            Value::Null | Value::Map(_) => None,
-        };
-        put(self, parsed.map(Self))
+    fn parse(text: &str) -> Option<Self> {
+        Self::new(text)
     }
 }

@@ -139,8 +139,12 @@ fn group(file: &mut String, section: &mut dyn Section, depth: usize) {
                 group(file, inner, depth + 1);
             }
             Slot::List(list) => {
-                file.push_str(&format!("{indent}{key}:\n"));
-                group(file, &mut *list.item(), depth + 1);
+                if list.items().is_empty() {
+                    file.push_str(&format!("{indent}#{key}: []\n"));
+                } else {
+                    file.push_str(&format!("{indent}{key}:\n"));
+                    group(file, &mut *list.item(), depth + 1);
+                }
             }
             Slot::Setting(setting) => {
                 let (mark, value) = match spec.example {

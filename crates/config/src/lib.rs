@@ -16,8 +16,10 @@ mod catalog;
 mod check;
 mod declare;
 mod generated;
+mod listed;
 mod load;
 mod nearest;
+mod network;
 mod node;
 mod options;
 mod problem;
@@ -26,11 +28,17 @@ mod setting;
 
 pub use address::{Endpoint, Endpoints, Host};
 pub use generated::{example, reference};
+pub use listed::Listed;
 pub use load::{Loaded, MAX_FILE_BYTES};
+pub use network::{Network, Networks};
 pub use options::{
-    ClusterConfig, Config, ConnectionLimits, HttpConfig, InboxConfig, InboxQos0, Limits, LogConfig,
-    LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, QueueFull, RetainConfig,
-    SessionLimits, StoreConfig, SysConfig, TcpListenerConfig, TopicLimits,
+    AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
+    ClientAuth, ClusterConfig, Config, ConnectionLimits, DenyPublishV3, HttpAuthenticatorConfig,
+    HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, Limits, LogConfig, LogFormat,
+    MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, Permission, PostgresConfig, ProxyConfig,
+    ProxyVersion, QueueFull, RetainConfig, SessionLimits, SslConfig, StoreConfig, SysConfig,
+    TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;

@@ -1,8 +1,11 @@
 //! The options: name, type, unit, default, range, documentation, and whether SIGHUP applies them.
 //!
-//! This is the only place where an option is written down. The reference page, the example file,
+//! This and the modules below it are the only place where an option is written down. The reference page, the example file,
 //! the messages for unknown keys and bad values, and the comparison at SIGHUP follow from it.
 //! What two options must satisfy together stands in `check.rs`.
+
+mod listeners;
+mod security;
 
 use std::{num::NonZero, path::PathBuf, time::Duration};
 
@@ -10,6 +13,15 @@ use crate::{
     address::{Endpoints, Host},
     declare::options,
     setting::choice,
+};
+
+pub use listeners::{
+    ClientAuth, MqttServerConfig, ProxyConfig, ProxyVersion, SslConfig, TcpListenerConfig,
+    TlsListenerConfig, TlsVersion, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+};
+pub use security::{
+    AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
+    DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom, Permission, PostgresConfig,
 };
 
 /// The largest packet that the fixed header of MQTT can announce: 268,435,455 bytes after a
@@ -32,8 +44,9 @@ options! {
         fixed "dataDir" => data_dir: PathBuf = PathBuf::from("data");
         /// Number of event loops that serve connections. 0: one per core.
         fixed "eventLoops" => event_loops: Option<NonZero<u16>>, range 0..=1024;
-        /// Whether clients may connect without user name and password.
-        /// Unset: only from loopback addresses (127.0.0.0/8 and ::1).
+        /// Whether clients may connect without user name and password, or with any if there are no
+        /// authenticators. Unset: only from loopback addresses (127.0.0.0/8 and ::1) and Unix domain
+        /// sockets, and only if there are no authenticators.
         live "allowAnonymous" => allow_anonymous: Option<bool>;
         /// Replicas of each shard of the session store that vote: 1, 3 or 5. 0: 3 in a cluster of three
         /// nodes or more, else 1. A node that runs alone has one.
@@ -58,6 +71,9 @@ options! {
         fixed "retain_store_data_dir" => retain_store_folder: Option<PathBuf>;
         group "mqttServerConfig" => mqtt_server_config: MqttServerConfig;
         group "clusterConfig" => cluster_config: ClusterConfig;
+        group "authentication" => authentication: AuthenticationConfig;
+        group "authorization" => authorization: AuthorizationConfig;
+        group "abuse" => abuse: AbuseConfig;
         group "http" => http: HttpConfig;
         group "log" => log: LogConfig;
         group "mqtt" => mqtt: MqttConfig;
@@ -66,24 +82,6 @@ options! {
         group "retain" => retain: RetainConfig;
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;
-    }
-
-    /// The listeners for MQTT clients.
-    pub struct MqttServerConfig {
-        /// MQTT over TCP: one object, or a list of objects for several listeners.
-        /// Without it the broker listens on 127.0.0.1:1883.
-        fixed "tcpListener" => tcp_listeners: Vec<TcpListenerConfig> = vec![TcpListenerConfig::local()];
-    }
-
-    /// One listener for MQTT over TCP.
-    pub struct TcpListenerConfig {
-        /// Whether this listener is opened.
-        fixed "enable" => enable: bool = true;
-        /// Address to listen on. Unset in a `tcpListener` that stands in the configuration file:
-        /// all addresses, IPv6 and IPv4.
-        fixed "host" => host: Option<Host>;
-        /// Port to listen on. 0: the operating system chooses, and the log says which.
-        fixed "port" => port: u16 = 1883, example "1883";
     }
 
     /// This node as a member of a cluster. Clustering is not available yet: these keys are read
@@ -105,11 +103,14 @@ options! {
     pub struct HttpConfig {
         /// Whether the HTTP listener is opened.
         fixed "enable" => enable: bool = true;
-        /// Address to listen on. There is no authentication: think twice before opening it.
+        /// Address to listen on. Reading needs no authentication: think twice before opening it.
         fixed "host" => host: Host = Host::loopback();
         /// Port to listen on. Unset: 8091, or if that is taken another one, with a warning.
         /// A port given here that is taken is an error. 0: the operating system chooses.
         fixed "port" => port: Option<u16>;
+        /// Bearer token for requests that change something: the content of this file. Unset: these
+        /// requests are refused.
+        live "tokenFile" => token_file: Option<PathBuf>;
     }
 
     /// Logs, which go to standard error.
@@ -191,6 +192,8 @@ options! {
         live "maximumConnectSize" => maximum_connect_size: u32 = 65_536, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
         /// Time from opening a connection to its complete CONNECT.
         live "connectTimeoutMs" => connect_timeout: Duration = Duration::from_secs(10), unit Milliseconds, range 1..=U32;
+        /// Time from opening a connection to the end of its PROXY, TLS and WebSocket handshakes.
+        live "handshakeTimeoutMs" => handshake_timeout: Duration = Duration::from_secs(5), unit Milliseconds, range 1..=U32;
         /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
         /// `limits.session.queueFull` applies. 0: not at all.
         live "holdPublisherMs" => hold_publisher: Option<Duration> = Some(Duration::from_secs(5)), unit Milliseconds;
@@ -305,16 +308,6 @@ impl MaximumQos {
             Self::AtMostOnce => 0,
             Self::AtLeastOnce => 1,
             Self::ExactlyOnce => 2,
-        }
-    }
-}
-
-impl TcpListenerConfig {
-    /// The listener of a broker that was not told where to listen: this machine only.
-    fn local() -> Self {
-        Self {
-            host: Some(Host::loopback()),
-            ..Self::default()
         }
     }
 }

@@ -161,7 +161,7 @@ impl Setting for Option<bool> {
 }
 
 /// Text that can stand in an MQTT string and on one line of a log.
-fn text_ok(text: &str) -> bool {
+pub(crate) fn text_ok(text: &str) -> bool {
     text.len() <= MAX_TEXT && !text.chars().any(char::is_control)
 }
 

@@ -1,0 +1,178 @@
+//! Who a client is: authenticators, and the chain they are asked in.
+//!
+//! Purpose: [`Authentication`] answers whether a client may connect, as whom, with which rules, and until
+//! when.
+//!
+//! Invariants: an authenticator that fails denies; why is in the log, never in an answer to the client.
+//! Secrets appear in no log, metric or debug output, and are compared in constant time. No caller is
+//! blocked: answers come from the threads of this crate.
+//!
+//! Deliberately absent: what the client may do (`authorization`), and who is shut out for what he did
+//! before (the broker's `guard`).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use authorization::Rules;
+use config::AuthenticationConfig;
+use zeroize::Zeroizing;
+
+/// What a client shows of itself in CONNECT.
+#[derive(Debug)]
+pub struct Credentials {
+    /// Client identifier, also one that the broker assigned.
+    pub client_id: Box<str>,
+    /// User name.
+    pub username: Option<Box<str>>,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Where it connects from, or what a trusted proxy says of that; `None` for a Unix domain socket.
+    pub address: Option<IpAddr>,
+    /// The user name that its verified certificate stands for.
+    pub certificate_name: Option<Box<str>>,
+}
+
+/// Bytes that nobody sees: overwritten when dropped, left out of debug output.
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// A copy of the bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(bytes.to_vec()))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Who a client is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The user that the client is, for rules and logs.
+    pub username: Option<Box<str>>,
+    /// Whether it may do everything.
+    pub is_superuser: bool,
+    /// Rules of its own; they come before those of the file.
+    pub rules: Option<Arc<Rules>>,
+    /// When it must be disconnected, in seconds since 1970-01-01 UTC.
+    pub expires_at: Option<u64>,
+}
+
+/// The answer to a login.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It may connect.
+    Allow(Box<Identity>),
+    /// It may not.
+    Deny(Denial),
+}
+
+/// Why a client may not connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Denial {
+    /// User name, password, token or proof are wrong, or no authenticator knows the client.
+    Credentials,
+    /// An authenticator could not be asked.
+    Unavailable,
+}
+
+/// What enhanced authentication (MQTT 5.0 §4.12) goes on with.
+#[derive(Debug)]
+pub enum Step {
+    /// Authentication data for the client, and what takes its answer.
+    Challenge(Vec<u8>, Box<Exchange>),
+    /// It is who it says; the authentication data goes with CONNACK (or AUTH, when it authenticates again).
+    Done(Box<Identity>, Vec<u8>),
+    /// It is not.
+    Denied(Denial),
+}
+
+/// An enhanced authentication under way.
+#[derive(Debug)]
+pub struct Exchange {}
+
+impl Exchange {
+    /// Goes on with the client's authentication data.
+    #[must_use]
+    pub fn answer(self: Box<Self>, data: &[u8]) -> Step {
+        let _ = data;
+        Step::Denied(Denial::Credentials)
+    }
+}
+
+/// Why authentication cannot be set up: which authenticator, and what is wrong.
+#[derive(Debug)]
+pub struct OpenError(String);
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// The chain of authenticators, on threads of its own.
+#[derive(Debug)]
+pub struct Authentication {}
+
+impl Authentication {
+    /// Reads keys and files and starts the threads. Servers that cannot be reached are no error.
+    ///
+    /// # Errors
+    /// A setting that is missing or wrong, a file that cannot be read.
+    pub fn open(config: &AuthenticationConfig) -> Result<Self, OpenError> {
+        let _ = config;
+        Ok(Self {})
+    }
+
+    /// Reads keys and files again, and takes over changed settings. After an error all is as before.
+    ///
+    /// # Errors
+    /// As [`Authentication::open`].
+    pub fn reload(&self, config: &AuthenticationConfig) -> Result<(), OpenError> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Whether there are no authenticators.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        true
+    }
+
+    /// Asks the chain. `reply` is called once, from another thread, or from this one if the answer is
+    /// known at once.
+    pub fn authenticate(
+        &self,
+        credentials: Credentials,
+        reply: impl FnOnce(Verdict) + Send + 'static,
+    ) {
+        let _ = credentials;
+        reply(Verdict::Deny(Denial::Credentials));
+    }
+
+    /// Begins an enhanced authentication. `None`: no authenticator knows the method.
+    #[must_use]
+    pub fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
+        let _ = (method, data);
+        None
+    }
+
+    /// Logins under way.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        0
+    }
+}
