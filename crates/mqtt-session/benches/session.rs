@@ -11,7 +11,7 @@ use mqtt_proto::{
     PubAck, Publish, PublishProperties, QoS, ReasonCode,
 };
 use mqtt_session::{
-    Action, ApplicationMessage, Delivery, Policy, Session, SubscriptionIdSet, Timestamp,
+    Accepted, Action, ApplicationMessage, Delivery, Policy, Session, SubscriptionIdSet, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -74,7 +74,7 @@ fn measure(name: &str, batch: usize, rounds: usize, run: fn(&mut Turn, usize)) {
         expires_at: None,
     };
     let mut turn = Turn {
-        session: Session::open(&connect, "c".into(), false, &policy, NOW),
+        session: Session::open(&connect, "c".into(), Accepted::default(), &policy, NOW),
         policy,
         message: Arc::new(message),
         out: Vec::new(),

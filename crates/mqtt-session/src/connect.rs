@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use mqtt_proto::{
-    ConnAck, ConnAckProperties, Connect, Packet, PacketId, ProtocolVersion, QoS, ReasonCode,
-    validate_topic_name,
+    Auth, AuthProperties, ConnAck, ConnAckProperties, Connect, Packet, PacketId, ProtocolVersion,
+    QoS, ReasonCode, validate_topic_name,
 };
 
 use crate::alias::OutboundAliases;
@@ -20,10 +20,6 @@ const CLIENT_ID_MAX_V3_1: usize = 23;
 /// # Errors
 /// The reason code to refuse the connection with: [`encode_refusal`].
 pub fn check_connect(connect: &Connect<'_>, policy: &Policy) -> Result<(), ReasonCode> {
-    // [MQTT-4.12.0-1] no authentication method is supported.
-    if connect.properties.authentication_method.is_some() {
-        return Err(ReasonCode::BadAuthenticationMethod);
-    }
     let client_id_fits = match connect.version {
         // 3.1 §3.1: 1 to 23 characters.
         ProtocolVersion::V3_1 => {
@@ -76,6 +72,36 @@ fn requested_expiry(connect: &Connect<'_>, policy: &Policy) -> u32 {
     }
 }
 
+/// What the server has decided about a CONNECT that it accepts.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Accepted<'a> {
+    /// The server chose the client identifier.
+    pub assigned: bool,
+    /// Authentication data that end an exchange of authentication.
+    pub authentication_data: Option<&'a [u8]>,
+}
+
+/// Appends an AUTH that goes on with an exchange of authentication before there is a session.
+/// `method`: that of CONNECT.
+pub fn encode_challenge(method: &str, data: &[u8], out: &mut Vec<u8>) {
+    // [MQTT-4.12.0-2]
+    let challenge = auth(ReasonCode::ContinueAuthentication, method, data);
+    let encoded = challenge.encode(ProtocolVersion::V5, out);
+    debug_assert_eq!(encoded, Ok(()), "the method came in a CONNECT");
+}
+
+/// [MQTT-4.12.0-5] each AUTH names the method.
+pub(crate) fn auth<'a>(reason: ReasonCode, method: &'a str, data: &'a [u8]) -> Packet<'a> {
+    Packet::Auth(Auth {
+        reason,
+        properties: AuthProperties {
+            authentication_method: Some(method),
+            authentication_data: Some(data),
+            ..AuthProperties::default()
+        },
+    })
+}
+
 /// Appends the CONNACK that refuses a connection; close after sending it [MQTT-3.2.2-7].
 pub fn encode_refusal(
     version: ProtocolVersion,
@@ -115,17 +141,16 @@ impl Policy {
 
 impl Session {
     /// A new session for an accepted CONNECT. CONNACK with session present 0 waits for transmission.
-    /// `assigned`: the server chose the client identifier.
     #[must_use]
     pub fn open(
         connect: &Connect<'_>,
         client_id: Box<str>,
-        assigned: bool,
+        accepted: Accepted<'_>,
         policy: &Policy,
         now: Timestamp,
     ) -> Self {
         let mut session = Self::detached(connect.version, client_id, now);
-        session.accept(connect, assigned, false, policy, now);
+        session.accept(connect, accepted, false, policy, now);
         session
     }
 
@@ -158,6 +183,7 @@ impl Session {
             closing: false,
             problem_information: true,
             expiry_requested: false,
+            enhanced: false,
         }
     }
 
@@ -176,13 +202,13 @@ impl Session {
             self.durable.is_none(),
             "a durable session is made from its store"
         );
-        self.accept(connect, false, true, policy, now);
+        self.accept(connect, Accepted::default(), true, policy, now);
     }
 
     pub(crate) fn accept(
         &mut self,
         connect: &Connect<'_>,
-        assigned: bool,
+        accepted: Accepted<'_>,
         session_present: bool,
         policy: &Policy,
         now: Timestamp,
@@ -193,6 +219,7 @@ impl Session {
         self.will = connect.will.as_ref().map(Will::new);
         self.since = now;
         self.version = connect.version;
+        self.enhanced = connect.properties.authentication_method.is_some();
         self.online = true;
         self.client_maximum_packet_size = properties
             .maximum_packet_size
@@ -212,7 +239,7 @@ impl Session {
             .map(|maximum| Box::new(OutboundAliases::new(maximum)));
         let requested_expiry = self.accept_expiry(connect, policy);
         self.keep_alive = negotiate_keep_alive(connect, policy);
-        self.send_connack(connect, assigned, session_present, requested_expiry, policy);
+        self.send_connack(connect, accepted, session_present, requested_expiry, policy);
     }
 
     /// Sets the session expiry interval; returns the one that the client asked for.
@@ -227,7 +254,7 @@ impl Session {
     fn send_connack(
         &mut self,
         connect: &Connect<'_>,
-        assigned: bool,
+        accepted: Accepted<'_>,
         session_present: bool,
         requested_expiry: u32,
         policy: &Policy,
@@ -245,7 +272,7 @@ impl Session {
             maximum_packet_size: NonZeroU32::new(policy.maximum_packet_size)
                 .filter(|size| *size != NonZeroU32::MAX),
             // [MQTT-3.1.3-7]
-            assigned_client_identifier: assigned.then_some(&*client_id),
+            assigned_client_identifier: accepted.assigned.then_some(&*client_id),
             topic_alias_maximum: Some(self.topic_alias_maximum).filter(|maximum| *maximum != 0),
             wildcard_subscription_available: unavailable(policy.wildcard_subscription_available),
             subscription_identifiers_available: unavailable(
@@ -258,6 +285,9 @@ impl Session {
             response_information: (connect.properties.request_response_information == Some(true))
                 .then_some(policy.response_information.as_deref())
                 .flatten(),
+            // [MQTT-4.12.0-5] [MQTT-4.12.0-6]
+            authentication_method: connect.properties.authentication_method,
+            authentication_data: accepted.authentication_data,
             ..ConnAckProperties::default()
         };
         // [MQTT-3.1.4-5] [MQTT-3.2.2-2] [MQTT-3.2.2-3] [MQTT3-3.2.2-1] [MQTT3-3.2.2-2] [MQTT3-3.2.2-3]

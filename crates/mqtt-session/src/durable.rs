@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use mqtt_proto::{Connect, PacketId, ReasonCode};
 
+use crate::connect::Accepted;
 use crate::in_order::InOrder;
 use crate::inbound::Inbound;
 use crate::stored::Stored;
@@ -120,15 +121,14 @@ impl Durable {
 
 impl Session {
     /// A durable session for an accepted CONNECT: a new one (`session_present` false), or one that
-    /// goes on with what the store knows. CONNACK waits for transmission. `assigned`: the server chose
-    /// the client identifier.
+    /// goes on with what the store knows. CONNACK waits for transmission.
     ///
     /// It ends with its network connection: there is no [`Self::resume`] for it.
     #[must_use]
     pub fn open_durable(
         connect: &Connect<'_>,
         client_id: Box<str>,
-        assigned: bool,
+        accepted: Accepted<'_>,
         session_present: bool,
         restored: Restored,
         policy: &Policy,
@@ -141,7 +141,7 @@ impl Session {
             .subscriptions
             .sort_unstable_by(|a, b| a.filter.cmp(&b.filter));
         session.inbound = Inbound::restored(restored.received);
-        session.accept(connect, assigned, session_present, policy, now);
+        session.accept(connect, accepted, session_present, policy, now);
         session
     }
 

@@ -44,7 +44,7 @@ mod will;
 #[cfg(test)]
 mod tests;
 
-pub use connect::{check_connect, encode_refusal, session_expiry};
+pub use connect::{Accepted, check_connect, encode_challenge, encode_refusal, session_expiry};
 pub use deadline::Deadline;
 pub use disconnect::{Detached, Ended};
 pub use durable::Restored;

@@ -5,9 +5,12 @@
 
 use std::collections::VecDeque;
 
-use mqtt_proto::{EncodeError, Packet, PacketId, ProtocolVersion, Subscribe, Unsubscribe};
+use mqtt_proto::{
+    EncodeError, Packet, PacketId, ProtocolVersion, ReasonCode, Subscribe, Unsubscribe,
+};
 
 use crate::alias::{InboundAliases, OutboundAliases};
+use crate::connect::auth;
 use crate::durable::Durable;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
@@ -61,6 +64,8 @@ pub struct Session {
     pub(crate) problem_information: bool,
     /// CONNECT asked for a session that outlives the network connection.
     pub(crate) expiry_requested: bool,
+    /// CONNECT named an authentication method.
+    pub(crate) enhanced: bool,
 }
 
 /// What the server has to do because of a packet.
@@ -98,6 +103,9 @@ pub enum Action<'a> {
         /// The identifier, one that was received.
         packet_id: PacketId,
     },
+    /// The client's AUTH, after a CONNECT that named an authentication method: go on with the exchange,
+    /// or begin another ([`Session::send_auth`]).
+    Authenticate,
     /// The client's DISCONNECT: close the network connection.
     Disconnect,
 }
@@ -138,7 +146,8 @@ impl Session {
             Packet::Disconnect(disconnect) => self.handle_disconnect(disconnect, policy),
             // [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
             Packet::Connect(_) => Err(Violation::SecondConnect),
-            // [MQTT-4.12.0-7]; a CONNECT that names a method is refused, so no AUTH is in order.
+            Packet::Auth(_) if self.enhanced => Ok(Action::Authenticate),
+            // [MQTT-4.12.0-7]
             Packet::Auth(_) => Err(Violation::UnexpectedAuth),
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
                 Err(Violation::ServerOnlyPacket(packet.packet_type()))
@@ -169,6 +178,12 @@ impl Session {
             return false;
         }
         true
+    }
+
+    /// Queues an AUTH for a client whose CONNECT named this authentication method: Continue
+    /// authentication, or Success after it has authenticated again.
+    pub fn send_auth(&mut self, reason: ReasonCode, method: &str, data: &[u8]) {
+        self.push_control(|version, out| auth(reason, method, data).encode(version, out));
     }
 
     /// The client identifier, as given by the client or assigned by the server.

@@ -238,13 +238,17 @@ impl Driver {
             "" => ("assigned", true),
             client_id => (client_id, false),
         };
+        let accepted = Accepted {
+            assigned,
+            authentication_data: words.text("data").map(str::as_bytes),
+        };
         let (client_id, policy, now) = (client_id.into(), &self.policy, self.now);
         self.session = Some(if words.has("durable") {
             let present = words.has("present");
             let restored = restored(words);
-            Session::open_durable(connect, client_id, assigned, present, restored, policy, now)
+            Session::open_durable(connect, client_id, accepted, present, restored, policy, now)
         } else {
-            Session::open(connect, client_id, assigned, policy, now)
+            Session::open(connect, client_id, accepted, policy, now)
         });
     }
 
@@ -300,6 +304,7 @@ impl Driver {
                 self.session()
                     .complete_unsubscribe(unsubscribe.packet_id, &reasons);
             }
+            Ok(Action::Authenticate) => self.say("! authenticate"),
             Ok(Action::Disconnect) => self.say("! disconnect"),
         }
     }
@@ -337,6 +342,11 @@ impl Driver {
             "suback" => {
                 let reasons = parse_reasons(words.text("reasons").expect("reasons="));
                 self.session().complete_subscribe(words.id(), &reasons);
+            }
+            "auth" => {
+                let method = words.text("method").expect("method=");
+                let data = words.text("data").unwrap_or_default().as_bytes();
+                self.session().send_auth(words.reason(), method, data);
             }
             "disconnect" => self.session().disconnect(words.reason(), &policy),
             "close" => self.close(),
@@ -768,6 +778,8 @@ fn print_packet(packet: &Packet<'_>) -> String {
             put("ka", show(p.properties.server_keep_alive));
             put("response", show(p.properties.response_information));
             put("reference", show(p.properties.server_reference));
+            put("auth", show(p.properties.authentication_method));
+            put("data", p.properties.authentication_data.map(text_of));
             "CONNACK"
         }
         Packet::Publish(p) => {
@@ -829,6 +841,12 @@ fn print_packet(packet: &Packet<'_>) -> String {
             "UNSUBACK"
         }
         Packet::PingResp => "PINGRESP",
+        Packet::Auth(p) => {
+            put("reason", reason(p.reason));
+            put("auth", show(p.properties.authentication_method));
+            put("data", p.properties.authentication_data.map(text_of));
+            "AUTH"
+        }
         Packet::Disconnect(p) => {
             assert_eq!(
                 p.properties.session_expiry_interval, None,
@@ -843,4 +861,8 @@ fn print_packet(packet: &Packet<'_>) -> String {
     };
     words.insert(0, name.to_owned());
     words.join(" ")
+}
+
+fn text_of(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).into_owned()
 }

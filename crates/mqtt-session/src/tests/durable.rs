@@ -502,7 +502,7 @@ fn direct_and_stored_messages_leave_as_they_came() {
             properties: ConnectProperties::default(),
         },
         "c".into(),
-        false,
+        Accepted::default(),
         false,
         Restored::default(),
         &policy,

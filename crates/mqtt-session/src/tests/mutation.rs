@@ -13,6 +13,11 @@ use mqtt_proto::*;
 
 use crate::*;
 
+const ASSIGNED: Accepted<'_> = Accepted {
+    assigned: true,
+    authentication_data: None,
+};
+
 /// xorshift64*.
 struct Random(u64);
 
@@ -136,14 +141,22 @@ impl Random {
 
     fn open(&mut self, connect: &Connect<'_>, policy: &Policy, now: Timestamp) -> Session {
         if self.flag() {
-            return Session::open(connect, "c".into(), true, policy, now);
+            return Session::open(connect, "c".into(), ASSIGNED, policy, now);
         }
         let restored = Restored {
             subscriptions: Vec::new(),
             received: (0..self.below(3)).map(|_| self.id()).collect(),
         };
         let present = self.flag();
-        Session::open_durable(connect, "c".into(), true, present, restored, policy, now)
+        Session::open_durable(
+            connect,
+            "c".into(),
+            ASSIGNED,
+            present,
+            restored,
+            policy,
+            now,
+        )
     }
 
     /// A packet of any type, encoded; a few bytes may be changed.

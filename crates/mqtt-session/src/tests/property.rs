@@ -111,7 +111,7 @@ impl World {
         };
         let now = Timestamp(0);
         let connect = connect(version, 3, 0);
-        let session = Session::open(&connect, "c".into(), false, &policy, now);
+        let session = Session::open(&connect, "c".into(), Accepted::default(), &policy, now);
         Self {
             version,
             policy,

@@ -687,8 +687,15 @@ impl World {
             received: self.store.received.iter().rev().copied().collect(),
         };
         let (policy, now) = (&self.policy, self.now);
-        let session =
-            Session::open_durable(&connect, "c".into(), false, true, restored, policy, now);
+        let session = Session::open_durable(
+            &connect,
+            "c".into(),
+            Accepted::default(),
+            true,
+            restored,
+            policy,
+            now,
+        );
         self.session = Some(session);
         self.connection.sent_before = self.store.sent;
         // [MQTT-4.4.0-1] [MQTT-4.6.0-1] the client sends again what it has no answer to.
