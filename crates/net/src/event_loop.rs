@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use crate::arena::Key;
 use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
-use crate::io::{CONNECTION_TIMER, Envelope, Io, token};
+use crate::io::{CONNECTION_TIMER, Envelope, HandedOver, Io, token};
 use crate::listener::Listener;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
@@ -355,7 +355,7 @@ impl<S: Service> Core<S> {
             match envelope {
                 Envelope::Mail(mail) => self.service.mail(&mut self.io, mail),
                 Envelope::Accepted(stream, peer) => self.take_in(stream, peer),
-                Envelope::HandedOver(connection) => self.take_over(*connection),
+                Envelope::HandedOver(moved) => self.take_over(*moved),
                 Envelope::Stop => self.stopping = true,
             }
             self.flush_early();
@@ -521,11 +521,15 @@ impl<S: Service> Core<S> {
         }
     }
 
-    fn take_over(&mut self, connection: Connection) {
+    fn take_over(&mut self, moved: HandedOver<S::Mail>) {
+        let HandedOver { connection, mail } = moved;
         let peer = connection.peer;
         if let Some(id) = self.io.adopt(connection) {
             self.service
                 .arrived(&mut self.io, id, peer, Arrival::HandedOver);
+            if let Some(mail) = mail {
+                self.service.accompanied(&mut self.io, id, mail);
+            }
             if let Some(c) = self.io.connections.get_mut(id) {
                 c.unoffered = c.pending_in.is_some();
                 c.ready = false;
@@ -701,12 +705,17 @@ impl<S: Service> Core<S> {
                 false
             }
             Next::HandOver(to) => {
+                let mail = self.io.accompanying.take();
                 if let Some(mut c) = self.io.connections.remove(id) {
                     let _ = self.io.registry.deregister(&mut c.stream);
                     self.io.stats.open.set(self.io.connections.len() as u64);
                     c.touched = false;
                     if let Some(queue) = self.io.outgoing.get_mut(to) {
-                        queue.push(Envelope::HandedOver(Box::new(c)));
+                        let moved = HandedOver {
+                            connection: c,
+                            mail,
+                        };
+                        queue.push(Envelope::HandedOver(Box::new(moved)));
                     }
                 }
                 false

@@ -29,9 +29,17 @@ pub(crate) enum Envelope<M> {
     /// A fresh connection, dealt to the loop with the fewest.
     Accepted(TcpStream, SocketAddr),
     /// A connection that belongs to the other loop.
-    HandedOver(Box<Connection>),
+    HandedOver(Box<HandedOver<M>>),
     /// End the loop.
     Stop,
+}
+
+/// A connection on its way to another loop.
+#[derive(Debug)]
+pub(crate) struct HandedOver<M> {
+    pub(crate) connection: Connection,
+    /// What the service sends along.
+    pub(crate) mail: Option<M>,
 }
 
 /// The part of a loop that its service may use: connections, deadlines, mail to other loops.
@@ -50,6 +58,8 @@ pub struct Io<M> {
     pub(crate) stats: Arc<LoopStats>,
     /// The service wants a flush before the turn goes on.
     pub(crate) flush_soon: bool,
+    /// Goes with the connection that is handed over next.
+    pub(crate) accompanying: Option<M>,
     /// Mail of this turn.
     pub(crate) mailed: usize,
     pub(crate) rate_in: u64,
@@ -76,6 +86,7 @@ impl<M> Io<M> {
             clock,
             stats,
             flush_soon: false,
+            accompanying: None,
             mailed: 0,
             rate_in: 0,
             rate_out: 0,
@@ -234,6 +245,13 @@ impl<M> Io<M> {
             queue.push(Envelope::Mail(mail));
             self.mailed += 1;
         }
+    }
+
+    /// Sends mail along with the connection that this call hands over
+    /// ([`Next::HandOver`](crate::Next::HandOver)); [`Service::accompanied`](crate::Service::accompanied)
+    /// gets it.
+    pub fn accompany(&mut self, mail: M) {
+        self.accompanying = Some(mail);
     }
 
     /// Arms the time at which a connection over its rate goes on, unless an earlier one is armed.

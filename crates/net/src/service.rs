@@ -77,6 +77,12 @@ pub trait Service: Send + 'static {
         how: Arrival,
     );
 
+    /// What the other loop sent along with a connection that it handed over ([`Io::accompany`]); comes
+    /// right after [`Service::arrived`].
+    fn accompanied(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, mail: Self::Mail) {
+        let _ = (io, connection, mail);
+    }
+
     /// Bytes came. They start where the last call's `consumed` ended.
     fn received(
         &mut self,
