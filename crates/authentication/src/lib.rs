@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 /// What a client shows of itself in CONNECT.
 #[derive(Debug)]
 pub struct Credentials {
-    /// Client identifier, also one that the broker assigned.
+    /// Client identifier as in CONNECT; empty if the broker is to assign one.
     pub client_id: Box<str>,
     /// User name.
     pub username: Option<Box<str>>,
@@ -152,8 +152,7 @@ impl Authentication {
         true
     }
 
-    /// Asks the chain. `reply` is called once, from another thread, or from this one if the answer is
-    /// known at once.
+    /// Asks the chain. `reply` is called once, always from another thread.
     pub fn authenticate(
         &self,
         credentials: Credentials,
@@ -170,9 +169,9 @@ impl Authentication {
         None
     }
 
-    /// Logins under way.
+    /// Whether as many logins are under way as may be: then the next is better asked for later.
     #[must_use]
-    pub fn pending(&self) -> usize {
-        0
+    pub fn is_crowded(&self) -> bool {
+        false
     }
 }

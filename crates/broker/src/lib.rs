@@ -34,6 +34,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use authentication::Authentication;
 use config::{Config, HttpConfig};
 use net::{Clock, EventLoops, Listener, Remote};
 
@@ -86,6 +87,8 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// An authenticator cannot be set up.
+    Authentication(authentication::OpenError),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -100,6 +103,7 @@ impl fmt::Display for StartError {
                 address,
                 source,
             } => write!(f, "cannot listen on {address} ({kind}): {source}"),
+            Self::Authentication(source) => write!(f, "cannot set up authentication: {source}"),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -110,6 +114,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { source, .. } | Self::System(source) => Some(source),
+            Self::Authentication(source) => Some(source),
             Self::Store(source) => Some(source),
         }
     }
@@ -129,8 +134,16 @@ impl Broker {
             .map_or_else(cores, |n| n.get().into())
             .clamp(1, SessionKey::MAX_LOOPS);
         let settings = Arc::new(Settings::new(config));
+        let authentication =
+            Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
         let recent_drops = config.limits.node.recent_drops as usize;
-        let node = Arc::new(Node::new(Arc::clone(&settings), loops, recent_drops, clock));
+        let node = Arc::new(Node::new(
+            Arc::clone(&settings),
+            authentication,
+            loops,
+            recent_drops,
+            clock,
+        ));
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
@@ -142,7 +155,7 @@ impl Broker {
         let loops =
             EventLoops::start(services, listeners, clock, &node.net).map_err(StartError::System)?;
         let remote = loops.remote();
-        listener.connect(loops.remote());
+        node.set_loops(loops.remote());
         node.store().begin(&*listener);
         reload_loops(&remote, &settings);
         let http_address = http
@@ -182,8 +195,11 @@ impl Broker {
         self.http_address
     }
 
-    /// Applies what can change without a restart.
+    /// Applies what can change without a restart. What is wrong is logged, and stays as it was.
     pub fn reload(&self, config: &Config) {
+        if let Err(error) = self.node.authentication.reload(&config.authentication) {
+            tracing::error!(%error, "authentication stays as it was");
+        }
         let settings = Arc::new(Settings::new(config));
         *self.node.settings.write() = Arc::clone(&settings);
         reload_loops(&self.loops.remote(), &settings);

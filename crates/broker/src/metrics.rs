@@ -60,7 +60,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 15] = [
+const BROKER: [Described<BrokerStats>; 18] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -77,6 +77,21 @@ const BROKER: [Described<BrokerStats>; 15] = [
     ("connects_refused", "CONNECT packets refused", |s| {
         &s.refused
     }),
+    (
+        "logins_allowed",
+        "Clients that have authenticated, also again on the same connection",
+        |s| &s.logins,
+    ),
+    (
+        "logins_denied",
+        "Clients refused because their credentials are wrong or no authenticator knows them",
+        |s| &s.logins_denied,
+    ),
+    (
+        "logins_failed",
+        "Clients refused because an authenticator could not be asked",
+        |s| &s.logins_failed,
+    ),
     (
         "violations",
         "Connections closed because the client broke the protocol",

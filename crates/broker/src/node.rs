@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use authentication::Authentication;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use mqtt_proto::PacketId;
-use net::{Clock, LoopStats, RateBucket};
+use net::{Clock, LoopStats, RateBucket, Remote};
 use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
 
+use crate::client_loop::ClientLoop;
 use crate::drops::Drops;
 use crate::registry::Registry;
 use crate::retained::Retained;
@@ -28,8 +30,11 @@ pub(crate) struct Node {
     /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
     pub(crate) unreleased: Unreleased,
+    pub(crate) authentication: Authentication,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
+    /// They start after the store.
+    loops: OnceLock<Remote<ClientLoop>>,
     /// Clients connected, in all loops.
     pub(crate) connected: AtomicUsize,
     /// The most clients ever connected at once.
@@ -81,6 +86,7 @@ pub(crate) enum Pressure {
 impl Node {
     pub(crate) fn new(
         settings: Arc<Settings>,
+        authentication: Authentication,
         loops: usize,
         recent_drops: usize,
         clock: Clock,
@@ -94,7 +100,9 @@ impl Node {
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
             unreleased: Unreleased::default(),
+            authentication,
             store: OnceLock::new(),
+            loops: OnceLock::new(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
             pressure: AtomicU8::new(0),
@@ -130,6 +138,17 @@ impl Node {
     /// The same, for those who may look before.
     pub(crate) fn opened_store(&self) -> Option<&Store> {
         self.store.get()
+    }
+
+    /// The loops have started.
+    pub(crate) fn set_loops(&self, loops: Remote<ClientLoop>) {
+        // A second time changes nothing.
+        let _ = self.loops.set(loops);
+    }
+
+    /// The loops. Whoever asks before they have started waits.
+    pub(crate) fn loops(&self) -> &Remote<ClientLoop> {
+        self.loops.wait()
     }
 
     /// Sessions, connected and not.

@@ -22,6 +22,12 @@ pub(crate) struct BrokerStats {
     pub(crate) connects: Counter,
     /// CONNECT packets refused.
     pub(crate) refused: Counter,
+    /// Clients that have authenticated.
+    pub(crate) logins: Counter,
+    /// Clients whose credentials were wrong, or that no authenticator knew.
+    pub(crate) logins_denied: Counter,
+    /// Clients that were refused because an authenticator could not be asked.
+    pub(crate) logins_failed: Counter,
     /// Connections closed for a violation of the protocol.
     pub(crate) violations: Counter,
     /// Sessions taken over by a new connection.

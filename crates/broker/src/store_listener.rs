@@ -1,15 +1,14 @@
 //! What the store tells the broker: events for loops, and changes of routes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::ApplicationMessage;
-use net::Remote;
 use store::{Event, Listener, ShardNumber};
 use store_state::Limits;
 use store_state::inbox::{InboxDrop, StoredSubscription};
 
-use crate::client_loop::{ClientLoop, Mail};
+use crate::client_loop::Mail;
 use crate::drops::Reason;
 use crate::node::Node;
 use crate::routes::Wanted;
@@ -17,28 +16,17 @@ use crate::routes::Wanted;
 /// The broker, as the store sees it.
 pub(crate) struct StoreListener {
     node: Arc<Node>,
-    /// The loops start after the store.
-    loops: OnceLock<Remote<ClientLoop>>,
 }
 
 impl StoreListener {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self {
-            node,
-            loops: OnceLock::new(),
-        }
-    }
-
-    /// The loops have started.
-    pub(crate) fn connect(&self, loops: Remote<ClientLoop>) {
-        // A second time changes nothing.
-        let _ = self.loops.set(loops);
+        Self { node }
     }
 }
 
 impl Listener for StoreListener {
     fn mail(&self, loop_index: usize, events: Vec<Event>) {
-        self.loops.wait().send(loop_index, Mail::Store(events));
+        self.node.loops().send(loop_index, Mail::Store(events));
     }
 
     fn loops(&self) -> usize {

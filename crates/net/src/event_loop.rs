@@ -14,6 +14,7 @@
 //! and works them off. It holds no other lock then, so no two threads can wait for each other.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -119,6 +120,14 @@ impl<S: Service> Clone for Remote<S> {
         Self {
             peers: Arc::clone(&self.peers),
         }
+    }
+}
+
+impl<S: Service> fmt::Debug for Remote<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("loops", &self.loops())
+            .finish()
     }
 }
 

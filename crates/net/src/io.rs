@@ -208,6 +208,18 @@ impl<M> Io<M> {
         self.flush_soon = true;
     }
 
+    /// Sends these bytes after what is being written already: for the little that is said to a
+    /// connection before [`Service::transmit`](crate::Service::transmit) has something for it.
+    pub fn send_bytes(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
+        if c.phase == Phase::Open && !bytes.is_empty() {
+            append(&mut c.pending_out, bytes.to_vec());
+            self.touch(connection);
+        }
+    }
+
     /// Sends these bytes after what is being written already, and closes when they are out. The service
     /// hears no more of this connection.
     pub fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
@@ -218,13 +230,7 @@ impl<M> Io<M> {
         if c.phase != Phase::Open {
             return;
         }
-        match &mut c.pending_out {
-            Some(unwritten) => unwritten.bytes.extend_from_slice(&bytes),
-            None if !bytes.is_empty() => {
-                c.pending_out = Some(Box::new(Unwritten { bytes, written: 0 }))
-            }
-            None => {}
-        }
+        append(&mut c.pending_out, bytes);
         c.phase = Phase::Closing { until };
         c.pending_in = None;
         c.paused = false;
@@ -304,6 +310,15 @@ impl<M> Io<M> {
         self.timers
             .arm(until, CONNECTION_TIMER | connection.to_bits());
         self.make_ready(connection);
+    }
+}
+
+/// Puts bytes behind what waits to be written.
+fn append(pending: &mut Option<Box<Unwritten>>, bytes: Vec<u8>) {
+    match pending {
+        Some(unwritten) => unwritten.bytes.extend_from_slice(&bytes),
+        None if !bytes.is_empty() => *pending = Some(Box::new(Unwritten { bytes, written: 0 })),
+        None => {}
     }
 }
 

@@ -4,18 +4,31 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
-use mqtt_session::{Session, Timestamp, check_connect, encode_refusal};
+use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
 
 use super::joining::Joining;
-use super::{Client, ClientLoop, HAS_SESSION, LoopIo, STORED_NAME};
+use super::login::{Admission, Login, Progress};
+use super::{Client, ClientLoop, HAS_SESSION, LoopIo, Mail, STORED_NAME};
 use crate::key::SessionKey;
 use crate::node::Pressure;
 use crate::registry::Claim;
 
+/// A client that is let in.
+struct Entry<'a> {
+    connection: ConnectionId,
+    connect: &'a Connect<'a>,
+    /// The same as it came.
+    frame: &'a [u8],
+    /// The server chose its client identifier.
+    assigned: bool,
+    /// What it has authenticated as; taken when it has a place in this loop.
+    admission: &'a mut Option<Box<Admission>>,
+}
+
 impl ClientLoop {
-    /// The first packet of a connection. `None`: it is to be offered again, when the connection is
-    /// resumed.
+    /// A packet of a connection that has no session: CONNECT, or an AUTH that goes on with it. `None`: it
+    /// is to be offered again, when the connection is resumed.
     pub(super) fn connect(
         &mut self,
         io: &mut LoopIo,
@@ -23,12 +36,20 @@ impl ClientLoop {
         packet_type: PacketType,
         frame: &[u8],
     ) -> Option<Next> {
+        let login = self.logins.remove(&connection);
         let peer = io.peer(connection).map(tracing::field::display);
-        if packet_type != PacketType::Connect {
-            // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
-            tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
-            Self::dismiss(io, connection, Vec::new());
-            return Some(Next::Read);
+        match packet_type {
+            PacketType::Connect => {}
+            PacketType::Auth if login.is_some() => {
+                let progress = self.challenge_answered(io, connection, frame, login);
+                return self.proceed(io, connection, ProtocolVersion::V5, frame, progress);
+            }
+            _ => {
+                // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
+                tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
+                Self::dismiss(io, connection, Vec::new());
+                return Some(Next::Read);
+            }
         }
         let connect = match Packet::decode(frame, ProtocolVersion::V5) {
             Ok(Packet::Connect(connect)) => connect,
@@ -39,22 +60,85 @@ impl ClientLoop {
                 return Some(Next::Read);
             }
         };
-        let version = connect.version;
-        if let Err(reason) = self.admit(io, connection, &connect) {
+        let progress = match self.admit(&connect) {
+            Ok(()) => self.login(io, connection, &connect, frame, login),
+            Err(reason) => Progress::Refused(reason),
+        };
+        if let Progress::Refused(reason) = progress {
             tracing::info!(
                 client_id = connect.client_id,
                 peer,
                 reason = reason.name(),
                 "a client is refused"
             );
-            self.refuse(io, connection, Some((version, reason)));
-            return Some(Next::Read);
         }
+        self.proceed(io, connection, connect.version, frame, progress)
+    }
+
+    /// Does what a login has come to.
+    fn proceed(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        version: ProtocolVersion,
+        frame: &[u8],
+        progress: Progress,
+    ) -> Option<Next> {
+        match progress {
+            Progress::Admitted(mut admission) => {
+                let kept = admission.as_mut().and_then(|a| a.connect.take());
+                let next = self.enter(
+                    io,
+                    connection,
+                    kept.as_deref().unwrap_or(frame),
+                    &mut admission,
+                );
+                if let Some(mut admission) = admission {
+                    // It goes on elsewhere, or later.
+                    admission.connect = kept;
+                    match next {
+                        Some(Next::HandOver(_)) => io.accompany(Mail::Admitted(admission)),
+                        None => {
+                            self.logins.insert(connection, Login::Admitted(admission));
+                        }
+                        Some(_) => {}
+                    }
+                }
+                next
+            }
+            Progress::Waits => None,
+            Progress::Challenged => Some(Next::Read),
+            Progress::Refused(reason) => {
+                self.refuse(io, connection, Some((version, reason)));
+                Some(Next::Read)
+            }
+        }
+    }
+
+    /// A client that is let in is given its client identifier. `admission` is taken when it has a place in
+    /// this loop.
+    fn enter(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        frame: &[u8],
+        admission: &mut Option<Box<Admission>>,
+    ) -> Option<Next> {
+        let Ok(Packet::Connect(connect)) = Packet::decode(frame, ProtocolVersion::V5) else {
+            return Some(Next::Close);
+        };
         let assigned = connect.client_id.is_empty();
         let client_id = if assigned {
             self.new_client_id(io)
         } else {
             connect.client_id.into()
+        };
+        let mut entry = Entry {
+            connection,
+            connect: &connect,
+            frame,
+            assigned,
+            admission,
         };
         let key = self.clients.next_key();
         let session_key = self.session_key(key);
@@ -62,33 +146,25 @@ impl ClientLoop {
             Claim::Taken(home) if home.loop_index() != self.index => {
                 Some(Next::HandOver(home.loop_index()))
             }
-            Claim::Taken(home) => {
-                self.take_over(io, connection, &connect, frame, client_id, home.key())
-            }
+            Claim::Taken(home) => self.take_over(io, &mut entry, client_id, home.key()),
             Claim::New => {
                 let full = self.settings.sessions != 0
                     && self.session_count() >= self.settings.sessions
                     && !self.node.store().knows(&client_id);
                 if full || !self.has_room() {
                     self.node.registry.release(&client_id, session_key);
-                    self.refuse(io, connection, Some((version, self.full())));
+                    self.refuse(io, connection, Some((connect.version, self.full())));
                     return Some(Next::Read);
                 }
                 let stored = self.concerns_store(&connect, &client_id);
-                Some(self.begin(io, connection, &connect, frame, client_id, assigned, stored))
+                Some(self.begin(io, &mut entry, client_id, stored))
             }
         }
     }
 
-    /// Whether a client may connect, before its session is looked for.
-    fn admit(
-        &self,
-        io: &LoopIo,
-        connection: ConnectionId,
-        connect: &Connect<'_>,
-    ) -> Result<(), ReasonCode> {
-        let settings = &self.settings;
-        check_connect(connect, &settings.policy)?;
+    /// Whether a CONNECT is looked at, whoever it comes from.
+    fn admit(&self, connect: &Connect<'_>) -> Result<(), ReasonCode> {
+        check_connect(connect, &self.settings.policy)?;
         if connect.client_id.len() > STORED_NAME {
             return Err(ReasonCode::ClientIdentifierNotValid);
         }
@@ -98,14 +174,7 @@ impl ClientLoop {
         if self.node.pressure() == Pressure::Refuse {
             return Err(self.full());
         }
-        let local = io
-            .peer(connection)
-            .is_some_and(|peer| is_loopback(peer.ip()));
-        if settings.allow_anonymous.unwrap_or(local) {
-            return Ok(());
-        }
-        self.node.explain_anonymous_refusal();
-        Err(ReasonCode::NotAuthorized)
+        Ok(())
     }
 
     /// The reason code for a client too many.
@@ -140,29 +209,38 @@ impl ClientLoop {
     }
 
     /// A client that has the identifier to itself in this node. `stored`: the store has a say in it.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a CONNECT with what was found out about it"
-    )]
     fn begin(
         &mut self,
         io: &mut LoopIo,
-        connection: ConnectionId,
-        connect: &Connect<'_>,
-        frame: &[u8],
+        entry: &mut Entry<'_>,
         client_id: Box<str>,
-        assigned: bool,
         stored: bool,
     ) -> Next {
+        let admission = entry.admission.take();
+        let data = admission
+            .as_ref()
+            .and_then(|admission| admission.data.as_deref());
+        let accepted = Accepted {
+            assigned: entry.assigned,
+            authentication_data: data,
+        };
+        let now = Timestamp(io.now_ms());
+        let policy = &self.settings.policy;
+        let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
+        // A session that the store has a say in stands in until the store has answered; nothing of it is
+        // ever sent.
+        let joining = stored.then(|| Box::new(Joining::new(entry.frame, accepted)));
+        let key = self.add_client(session, entry.connection, joining);
+        io.set_tag(entry.connection, HAS_SESSION | key.to_bits());
+        if let Some(admission) = admission {
+            let method = entry.connect.properties.authentication_method;
+            self.grant(io, key, method, admission.into_identity());
+        }
         if stored {
-            self.join(io, connection, connect, frame, client_id, assigned);
+            self.join(key, entry.connect, &client_id);
             return Next::Pause;
         }
-        let now = Timestamp(io.now_ms());
-        let session = Session::open(connect, client_id, assigned, &self.settings.policy, now);
-        let key = self.add_client(session, connection, None);
         self.count_session(key);
-        io.set_tag(connection, HAS_SESSION | key.to_bits());
         self.has_joined(io, key);
         Next::Read
     }
@@ -184,6 +262,7 @@ impl ClientLoop {
             replay: None,
             hold: None,
             stored: None,
+            login: None,
             joining,
             waits: false,
             counted: false,
@@ -204,16 +283,14 @@ impl ClientLoop {
     fn take_over(
         &mut self,
         io: &mut LoopIo,
-        connection: ConnectionId,
-        connect: &Connect<'_>,
-        frame: &[u8],
+        entry: &mut Entry<'_>,
         client_id: Box<str>,
         key: Key,
     ) -> Option<Next> {
-        let mut stored = self.concerns_store(connect, &client_id);
+        let mut stored = self.concerns_store(entry.connect, &client_id);
         if let Some(client) = self.clients.get_mut(key) {
             if let Some(joining) = &mut client.joining {
-                joining.waiters.push(connection);
+                joining.waiters.push(entry.connection);
                 return None;
             }
             stored |= client.stored.is_some();
@@ -230,9 +307,7 @@ impl ClientLoop {
         self.node.registry.release(&client_id, session_key);
         let key = SessionKey::new(self.index, self.clients.next_key());
         match self.node.registry.claim(&client_id, key) {
-            Claim::New => {
-                Some(self.begin(io, connection, connect, frame, client_id, false, stored))
-            }
+            Claim::New => Some(self.begin(io, entry, client_id, stored)),
             // Another loop was quicker to claim what has just become free.
             Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
         }
@@ -262,7 +337,7 @@ impl ClientLoop {
 }
 
 /// 127.0.0.0/8 and ::1, also as IPv4-mapped addresses.
-fn is_loopback(ip: IpAddr) -> bool {
+pub(super) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 

@@ -14,7 +14,8 @@ use mqtt_proto::{
     SubscriptionFilter,
 };
 use mqtt_session::{
-    ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, session_expiry,
+    Accepted, ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp,
+    session_expiry,
 };
 use net::{ConnectionId, Key};
 use store::{Failure, Read};
@@ -78,6 +79,8 @@ pub(super) struct Joining {
     frame: Box<[u8]>,
     /// The server chose the client identifier.
     assigned: bool,
+    /// Authentication data for CONNACK.
+    data: Option<Box<[u8]>>,
     /// Later connections of the same client, whose CONNECTs wait for this one.
     pub(super) waiters: Vec<ConnectionId>,
 }
@@ -100,6 +103,22 @@ impl Inbox {
 }
 
 impl Joining {
+    pub(super) fn new(frame: &[u8], accepted: Accepted<'_>) -> Self {
+        Self {
+            frame: frame.into(),
+            assigned: accepted.assigned,
+            data: accepted.authentication_data.map(Box::from),
+            waiters: Vec::new(),
+        }
+    }
+
+    fn accepted(&self) -> Accepted<'_> {
+        Accepted {
+            assigned: self.assigned,
+            authentication_data: self.data.as_deref(),
+        }
+    }
+
     fn connect(&self) -> Option<Connect<'_>> {
         match Packet::decode(&self.frame, ProtocolVersion::V5) {
             Ok(Packet::Connect(connect)) => Some(connect),
@@ -119,43 +138,19 @@ impl ClientLoop {
         session_expiry(connect, &self.settings.policy)
     }
 
-    /// Asks the store for a client's identifier. The client has its place in the loop from now on.
-    pub(super) fn join(
-        &mut self,
-        io: &mut LoopIo,
-        connection: ConnectionId,
-        connect: &Connect<'_>,
-        frame: &[u8],
-        client_id: Box<str>,
-        assigned: bool,
-    ) {
+    /// Asks the store for the identifier of a client that has its place in the loop.
+    pub(super) fn join(&mut self, key: Key, connect: &Connect<'_>, client_id: &str) {
         let will = connect.will.as_ref().map(stored_will);
         let op = SessionOp::Claim {
-            client: client_id.clone(),
+            client: client_id.into(),
             node: self.node.store().node(),
             node_incarnation: self.node.store().incarnation(),
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
         };
-        let now = Timestamp(io.now_ms());
-        // Stands in until the store has answered; nothing of it is ever sent.
-        let session = Session::open(
-            connect,
-            client_id.clone(),
-            assigned,
-            &self.settings.policy,
-            now,
-        );
-        let joining = Joining {
-            frame: frame.into(),
-            assigned,
-            waiters: Vec::new(),
-        };
-        let key = self.add_client(session, connection, Some(Box::new(joining)));
-        io.set_tag(connection, super::HAS_SESSION | key.to_bits());
         let ticket = self.ask(Pending::Claim(key));
-        self.node.store().session(&client_id, ticket, op);
+        self.node.store().session(client_id, ticket, op);
     }
 
     /// The connection of a client that joins is gone, or given up. Its place stays until the store has
@@ -389,7 +384,7 @@ impl ClientLoop {
         client.session = Session::open(
             &connect,
             client_id,
-            joining.assigned,
+            joining.accepted(),
             &self.settings.policy,
             now,
         );
@@ -439,7 +434,7 @@ impl ClientLoop {
         client.session = Session::open_durable(
             &connect,
             client_id.clone(),
-            joining.assigned,
+            joining.accepted(),
             present,
             restored,
             &self.settings.policy,

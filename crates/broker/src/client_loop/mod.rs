@@ -6,13 +6,14 @@
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
 //! receivers. `subscribe.rs`: subscriptions and retained messages. `lifecycle.rs`: the end of
-//! connections and sessions. `hold.rs`: full queues that slow their publishers down. `joining.rs`,
+//! connections and sessions. `login.rs`: who a client is. `hold.rs`: full queues that slow their publishers down. `joining.rs`,
 //! `stored.rs` and `pending.rs`: sessions that the store keeps, and what the loop asks of it.
 
 mod connect;
 mod hold;
 mod joining;
 mod lifecycle;
+mod login;
 mod pending;
 mod publish;
 mod stored;
@@ -22,7 +23,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use authentication::Verdict;
 use foldhash::quality::RandomState;
+use hashbrown::HashMap;
 use mqtt_proto::{DecodeError, Packet, PacketType, QoS, ReasonCode, peek_frame};
 use mqtt_session::{Action, ApplicationMessage, Delivery, Dropped, Session, Timestamp};
 use net::{
@@ -39,6 +42,7 @@ use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use hold::{Hold, Wait};
 use joining::{Disconnection, Joining, Stored};
+use login::{Admission, LoggedIn, Login};
 use pending::Pending;
 use subscribe::Replay;
 
@@ -81,6 +85,10 @@ pub(crate) enum Mail {
     /// A queue of a subscriber is full: do not read this publisher / go on.
     Hold(SessionKey),
     Release(SessionKey),
+    /// The chain of authenticators has judged the client of a connection.
+    Verdict(ConnectionId, Verdict),
+    /// Comes with a connection that another loop handed over: who its client is.
+    Admitted(Box<Admission>),
     /// Events of the store.
     Store(Vec<store::Event>),
     /// The configuration has been read again.
@@ -111,6 +119,8 @@ struct Client {
     hold: Option<Box<Hold>>,
     /// What the store knows it by.
     stored: Option<Box<Stored>>,
+    /// What the client has authenticated as; anonymous clients have none.
+    login: Option<Box<LoggedIn>>,
     /// The CONNECT still waits for the store.
     joining: Option<Box<Joining>>,
     /// A SUBSCRIBE or UNSUBSCRIBE waits for the store: nothing more is read meanwhile.
@@ -119,7 +129,7 @@ struct Client {
     counted: bool,
 }
 
-/// What a loop's timer is about. The kind stands in bits 56 to 58 of the timer's number.
+/// What a loop's timer is about. The kind stands in bits 56 to 62 of the timer's number.
 enum Timer {
     /// A session's keep alive, will delay or expiry.
     Session(Key),
@@ -135,6 +145,10 @@ enum Timer {
     Pressure,
     /// See whether the store can take more again.
     Store,
+    /// See whether there are fewer logins under way.
+    Login,
+    /// A login may have expired.
+    LoginExpiry(Key),
     /// Tell the store again what it could not record.
     Record,
     /// Publish `$SYS`.
@@ -155,6 +169,8 @@ impl Timer {
             Self::Store => (7, 0),
             Self::Record => (9, 0),
             Self::Pressed(key) => (8, key.to_bits()),
+            Self::Login => (10, 0),
+            Self::LoginExpiry(key) => (11, key.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -171,6 +187,8 @@ impl Timer {
             7 => Self::Store,
             9 => Self::Record,
             8 => Self::Pressed(key),
+            10 => Self::Login,
+            11 => Self::LoginExpiry(key),
             _ => return None,
         })
     }
@@ -193,6 +211,10 @@ pub(crate) struct ClientLoop {
     drops: Arc<Drops>,
     /// Connections that are not read because memory is scarce.
     waiting_for_memory: Vec<ConnectionId>,
+    /// Connections whose clients are about to be let in or not.
+    logins: HashMap<ConnectionId, Login, RandomState>,
+    /// Connections whose CONNECT is not read because there are too many logins under way.
+    waiting_for_login: Vec<ConnectionId>,
     /// Connections that are not read because the store has enough to do.
     waiting_for_store: Vec<ConnectionId>,
     /// What the store was asked.
@@ -228,6 +250,8 @@ impl ClientLoop {
                 .cloned()
                 .unwrap_or_else(|| Drops::new(0)),
             waiting_for_memory: Vec::new(),
+            logins: HashMap::default(),
+            waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             pending: Arena::default(),
             unrecorded: Vec::new(),
@@ -296,6 +320,11 @@ impl ClientLoop {
                 self.relax_hold(io, key);
             }
             Action::Refused(dropped) => self.dropped.push(dropped),
+            Action::Authenticate => {
+                if let Packet::Auth(auth) = &packet {
+                    self.authenticate_again(io, key, auth)?;
+                }
+            }
             Action::Disconnect => {
                 self.detach(io, key);
                 return Ok(Next::Close);
@@ -717,6 +746,14 @@ impl Service for ClientLoop {
             }
             self.take_kept(io, key, true);
             self.detach(io, key);
+        } else {
+            self.logins.remove(&connection);
+        }
+    }
+
+    fn accompanied(&mut self, _: &mut LoopIo, connection: ConnectionId, mail: Mail) {
+        if let Mail::Admitted(admission) = mail {
+            self.logins.insert(connection, Login::Admitted(admission));
         }
     }
 
@@ -728,6 +765,7 @@ impl Service for ClientLoop {
                     peer = io.peer(connection).map(tracing::field::display),
                     "no CONNECT in time"
                 );
+                self.logins.remove(&connection);
                 io.close(connection);
             }
             Some(Timer::Resume(connection)) => io.resume(connection),
@@ -751,6 +789,8 @@ impl Service for ClientLoop {
                     }
                 }
             }
+            Some(Timer::Login) => self.log_in_later(io),
+            Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
             Some(Timer::Record) => self.record_again(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Connect(_)) | None => {}
@@ -767,6 +807,9 @@ impl Service for ClientLoop {
                 self.deliver_range(io, &message, &set, range);
             }
             Mail::DeliverTo(session, delivery) => self.deliver_to(io, session.key(), delivery),
+            Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),
+            // Comes with its connection only.
+            Mail::Admitted(_) => {}
             Mail::Store(events) => self.store_events(io, events),
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
