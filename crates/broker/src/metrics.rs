@@ -423,6 +423,8 @@ fn gauge(
 mod tests {
     use net::Clock;
 
+    use authentication::Authentication;
+
     use super::*;
     use crate::settings::Settings;
 
@@ -432,9 +434,12 @@ mod tests {
     );
 
     fn exposition() -> String {
-        let settings = Arc::new(Settings::new(&config::Config::default()));
+        let config = config::Config::default();
+        let settings = Arc::new(Settings::new(&config));
+        let authentication = Authentication::open(&config.authentication).unwrap();
         text(&registry(Arc::new(Node::new(
             settings,
+            authentication,
             2,
             0,
             Clock::start(),
