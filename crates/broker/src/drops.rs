@@ -77,9 +77,11 @@ pub(crate) struct Drop {
     pub(crate) bytes: u64,
 }
 
-/// The drops of one loop: only its own turns write here, so there is nobody to wait for.
+/// The drops of one loop, whose turns have nobody to wait for here, or of the store, whose threads share
+/// them.
 #[derive(Debug)]
 pub(crate) struct Drops {
+    /// Read by anybody, added to under the lock of `recent`: a [`Counter`] has one writer at a time.
     counts: [Counter; DropReason::ALL.len() + Reason::OWN.len()],
     recent: Mutex<VecDeque<Drop>>,
     limit: usize,
@@ -104,13 +106,13 @@ impl Drops {
         qos: QoS,
         bytes: usize,
     ) {
+        let mut recent = self.recent.lock();
         if let Some(count) = self.counts.get(reason.index()) {
             count.add(1);
         }
         if self.limit == 0 {
             return;
         }
-        let mut recent = self.recent.lock();
         // A flood of drops must not cost allocations: the oldest record's strings are used again.
         let mut record = if recent.len() >= self.limit {
             recent.pop_front()
@@ -142,9 +144,9 @@ impl Drops {
         self.counts.get(reason.index()).map_or(0, Counter::get)
     }
 
-    /// The recent drops of several loops, newest first.
-    pub(crate) fn recent(loops: &[Arc<Self>], limit: usize) -> Vec<Drop> {
-        let mut all: Vec<Drop> = loops
+    /// The recent drops of several, newest first.
+    pub(crate) fn recent(of: &[Arc<Self>], limit: usize) -> Vec<Drop> {
+        let mut all: Vec<Drop> = of
             .iter()
             .flat_map(|drops| {
                 drops
@@ -156,7 +158,7 @@ impl Drops {
                     .collect::<Vec<_>>()
             })
             .collect();
-        // Stable: within a loop the order is known even where the time is the same.
+        // Stable: of each the order is known even where the time is the same.
         all.sort_by_key(|drop| std::cmp::Reverse(drop.at_ms));
         all.truncate(limit);
         all
@@ -185,6 +187,29 @@ mod tests {
         let recent = Drops::recent(&[drops], 10);
         assert_eq!(recent.iter().map(|d| d.at_ms).collect::<Vec<_>>(), [4, 3]);
         assert_eq!(recent[0].topic.len(), 256);
+    }
+
+    #[test]
+    fn drops_of_several_threads_are_all_counted() {
+        const EACH: u64 = 20_000;
+        let drops = Drops::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..EACH {
+                        drops.record(
+                            n,
+                            "client",
+                            "topic",
+                            Reason::StoreFailed,
+                            QoS::AtLeastOnce,
+                            3,
+                        );
+                    }
+                });
+            }
+        });
+        assert_eq!(drops.total(), 4 * EACH);
     }
 
     #[test]

@@ -45,8 +45,9 @@ pub(crate) struct Node {
     anonymous_refusal: Once,
     /// All listeners are bound and all loops run, and no shutdown has begun.
     pub(crate) ready: AtomicBool,
+    /// Of each loop and, last, of the store.
     pub(crate) drops: Box<[Arc<Drops>]>,
-    /// Drops that are remembered; each loop keeps as many, because all may be one loop's.
+    /// Drops that are remembered; each keeps as many, because all may be of one.
     pub(crate) recent_drops: usize,
     pub(crate) stats: Box<[Arc<BrokerStats>]>,
     pub(crate) net: Box<[Arc<LoopStats>]>,
@@ -110,7 +111,7 @@ impl Node {
             anonymous_refusal: Once::new(),
             ready: AtomicBool::new(false),
             recent_drops,
-            drops: (0..loops).map(|_| Drops::new(recent_drops)).collect(),
+            drops: (0..=loops).map(|_| Drops::new(recent_drops)).collect(),
             stats: (0..loops).map(|_| Arc::default()).collect(),
             net: (0..loops).map(|_| Arc::default()).collect(),
         }

@@ -22,6 +22,19 @@ impl StoreListener {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self { node }
     }
+
+    fn record(&self, client: &str, message: &ApplicationMessage, reason: Reason) {
+        if let Some(drops) = self.node.drops.last() {
+            drops.record(
+                self.node.clock.now_ms(),
+                client,
+                message.body.topic(),
+                reason,
+                message.qos,
+                message.body.payload().len(),
+            );
+        }
+    }
 }
 
 impl Listener for StoreListener {
@@ -58,31 +71,11 @@ impl Listener for StoreListener {
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
-        let message = &drop.message;
-        // One of the loops' lists; they are shown together.
-        if let Some(drops) = self.node.drops.first() {
-            drops.record(
-                self.node.clock.now_ms(),
-                drop.client,
-                message.body.topic(),
-                Reason::Session(drop.reason),
-                message.qos,
-                message.body.payload().len(),
-            );
-        }
+        self.record(drop.client, drop.message, Reason::Session(drop.reason));
     }
 
     fn lost(&self, client: &str, message: &ApplicationMessage) {
-        if let Some(drops) = self.node.drops.first() {
-            drops.record(
-                self.node.clock.now_ms(),
-                client,
-                message.body.topic(),
-                Reason::StoreFailed,
-                message.qos,
-                message.body.payload().len(),
-            );
-        }
+        self.record(client, message, Reason::StoreFailed);
     }
 
     fn failed(&self, what: &str) {
