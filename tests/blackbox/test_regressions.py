@@ -125,3 +125,16 @@ def test_shutdown_does_not_wait_for_who_never_connected():
         began = broker.find("shutting down")[0]["timestamp"]
         assert stopped[:17] == began[:17] and float(stopped[17:-1]) - float(began[17:-1]) < 4
         silent.close()
+
+
+def test_a_group_gets_what_reuses_a_packet_identifier_in_every_shard(name):
+    # [MQTT-4.3.3-9] [MQTT3-4.3.3-2] a packet identifier that is released belongs to the next message
+    with Broker({"inbox_store_initial_shards": 4}) as broker:
+        members = [broker.client(f"{name}{n}", props={"session_expiry": 60}) for n in range(8)]
+        for number, member in enumerate(members):
+            member.subscribe(f"$share/g{number}/{name}", qos=2)
+        with broker.client(name, props={"session_expiry": 60}) as publisher:
+            for number in range(3):
+                publisher.published(name, str(number), qos=2, pid=1)
+        for member in members:
+            assert [m.payload for m in member.take(3)] == [b"0", b"1", b"2"]

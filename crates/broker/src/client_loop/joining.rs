@@ -87,17 +87,15 @@ pub(super) struct Joining {
 
 impl Inbox {
     /// Takes note of the shards that are asked to keep a publication of this client.
-    pub(super) fn remember(&mut self, packet_id: PacketId, shards: &[u16]) {
-        let others: Box<[u16]> = shards
-            .iter()
-            .copied()
-            .filter(|shard| *shard != self.shard)
-            .collect();
+    pub(super) fn remember(&mut self, packet_id: PacketId, shards: impl Iterator<Item = u16>) {
+        let mut others: Vec<u16> = shards.filter(|shard| *shard != self.shard).collect();
+        others.sort_unstable();
+        others.dedup();
         match self.elsewhere.iter_mut().find(|(id, _)| *id == packet_id) {
             // It came before, and nobody knows where to.
             Some((_, known)) => *known = None,
             None if others.is_empty() => {}
-            None => self.elsewhere.push((packet_id, Some(others))),
+            None => self.elsewhere.push((packet_id, Some(others.into()))),
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use hold::{Hold, Wait};
-use joining::{Disconnection, Joining, Stored};
+use joining::{Disconnection, Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
 use pending::Pending;
 use subscribe::Replay;
@@ -127,6 +127,13 @@ struct Client {
     waits: bool,
     /// It is among the loop's sessions; the others are counted by the store.
     counted: bool,
+}
+
+impl Client {
+    /// A durable session's inbox.
+    fn inbox(&mut self) -> Option<&mut Inbox> {
+        self.stored.as_mut()?.inbox.as_mut()
+    }
 }
 
 /// What a loop's timer is about. The kind stands in bits 56 to 62 of the timer's number.

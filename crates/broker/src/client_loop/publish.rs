@@ -12,7 +12,7 @@ use store_state::Ticket;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
 use super::pending::{Awaiting, Pending, Publication};
-use super::{ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record};
+use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
 use crate::key::SessionKey;
@@ -138,12 +138,16 @@ impl ClientLoop {
             .find(message.body.topic_bytes(), &self.node.routes);
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
-        let mut keepers = self.keepers(&set, message, &source);
+        let mut keepers = Keepers {
+            shards: self.matching_shards(&set, message).to_vec(),
+            members: Vec::new(),
+        };
         if source.repeated {
             self.repeat_to_groups(io, message, &set, source.key, &mut keepers);
         } else {
             self.deliver_now(io, message, &set, source.key, &mut keepers);
         }
+        self.remember_keepers(&source, &mut keepers);
         let reason = if set.is_empty() {
             self.stats.unmatched.add(1);
             ReasonCode::NoMatchingSubscribers
@@ -205,33 +209,29 @@ impl ClientLoop {
     }
 
     /// The shards with sessions that match.
-    fn keepers(
-        &mut self,
-        set: &MatchSet,
-        message: &ApplicationMessage,
-        source: &Source,
-    ) -> Keepers {
-        let shards = match (message.qos, self.settings.policy.qos0_inbox) {
+    fn matching_shards<'m>(&self, set: &'m MatchSet, message: &ApplicationMessage) -> &'m [u16] {
+        match (message.qos, self.settings.policy.qos0_inbox) {
             (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
-            (QoS::AtMostOnce, Qos0Inbox::Offline) => &*set.detached,
-            _ => &*set.shards,
-        };
-        let mut keepers = Keepers {
-            shards: shards.to_vec(),
-            members: Vec::new(),
-        };
-        // The publisher's own shard remembers a QoS 2 publication, whoever gets it.
+            (QoS::AtMostOnce, Qos0Inbox::Offline) => &set.detached,
+            _ => &set.shards,
+        }
+    }
+
+    /// Takes note of who is asked to keep a QoS 2 publication of a durable session: they forget it at
+    /// PUBREL. The publisher's own shard remembers it, whoever gets it.
+    fn remember_keepers(&mut self, source: &Source, keepers: &mut Keepers) {
         if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
             && source.origin.is_some()
-            && let Some(client) = self.clients.get_mut(from)
-            && let Some(inbox) = client.stored.as_mut().and_then(|s| s.inbox.as_mut())
+            && let Some(inbox) = self.clients.get_mut(from).and_then(Client::inbox)
         {
-            inbox.remember(packet_id, shards);
-            if !shards.contains(&inbox.shard) {
+            let store = self.node.store();
+            let members = keepers.members.iter();
+            let of_members = members.map(|(client, _)| store.inbox_shard(client));
+            inbox.remember(packet_id, keepers.shards.iter().copied().chain(of_members));
+            if !keepers.shards.contains(&inbox.shard) {
                 keepers.shards.push(inbox.shard);
             }
         }
-        keepers
     }
 
     /// Whether the retain store can name a message's topic; if not, that is recorded.
