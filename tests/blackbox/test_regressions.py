@@ -6,7 +6,7 @@ import pytest
 
 from harness import raw
 from harness.broker import Broker
-from harness.raw import PUBACK, PUBLISH, Closed
+from harness.raw import PUBACK, PUBLISH, PUBREC, Closed
 from harness.wait import until
 from test_http import metrics
 
@@ -138,3 +138,28 @@ def test_a_group_gets_what_reuses_a_packet_identifier_in_every_shard(name):
                 publisher.published(name, str(number), qos=2, pid=1)
         for member in members:
             assert [m.payload for m in member.take(3)] == [b"0", b"1", b"2"]
+
+
+def test_a_packet_identifier_that_is_refused_when_it_comes_again_is_free(name):
+    # [MQTT-4.3.3-9] a PUBREC of 0x80 or more ends the message; the next one with its identifier is new
+    sets = {"limits.session.queueMessages": 10, "limits.session.queueFull": "refuse"}
+    durable = {"session_expiry": 60}
+    with Broker(sets) as broker, broker.client(name) as reader:
+        reader.subscribe(name, qos=2)
+        publisher = broker.client(name + "p", props=durable)
+        publisher.publish(name, b"first", qos=2, pid=1)
+        publisher.expect(PUBREC, pid=1, reason=0)
+        publisher.close()
+        reader.message(payload="first")
+        # A group that did not know the message, and has no room for it.
+        with broker.client(name + "m", props=durable) as full:
+            full.subscribe(f"$share/g/{name}", f"{name}/fill", qos=2)
+            full.disconnect()
+        with broker.client(name + "p", clean=False, session_present=True, props=durable) as publisher:
+            for _ in range(10):
+                publisher.published(f"{name}/fill", b"x", pid=2)
+            publisher.publish(name, b"first", qos=2, pid=1, dup=True)
+            publisher.expect(PUBREC, pid=1, reason=0x97)
+            publisher.publish(name, b"second", qos=2, pid=1)
+            publisher.expect(PUBREC, pid=1, reason=0x97)
+            reader.message(payload="second")

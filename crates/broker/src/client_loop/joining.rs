@@ -98,6 +98,21 @@ impl Inbox {
             None => self.elsewhere.push((packet_id, Some(others.into()))),
         }
     }
+
+    /// Those of `all` shards that may know of a publication of this client.
+    pub(super) fn shards_that_know(&self, packet_id: PacketId, all: u16) -> Vec<u16> {
+        match self.elsewhere.iter().find(|(id, _)| *id == packet_id) {
+            None => vec![self.shard],
+            Some((_, Some(others))) => [&[self.shard], &**others].concat(),
+            Some((_, None)) => (0..all).collect(),
+        }
+    }
+
+    /// A publication is over: its packet identifier is free for another one.
+    pub(super) fn forget(&mut self, packet_id: PacketId) {
+        self.elsewhere.retain(|(id, _)| *id != packet_id);
+        self.repeated.retain(|id| *id != packet_id);
+    }
 }
 
 impl Joining {

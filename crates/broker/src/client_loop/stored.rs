@@ -18,7 +18,7 @@ use store_state::session::{SessionOp, StoredWill};
 use super::joining::CREDIT;
 use super::pending::{Answer, Awaiting, Pending, Publication};
 use super::publish::Source;
-use super::{ClientLoop, LoopIo};
+use super::{Client, ClientLoop, LoopIo};
 use crate::drops::Reason;
 
 impl ClientLoop {
@@ -227,6 +227,11 @@ impl ClientLoop {
         if let Some(origin) = origin.filter(|o| o.packet_id != 0 && reason.is_error()) {
             // [MQTT-4.3.3-9] the identifier is free for another message.
             self.release_everywhere(&origin);
+            if let Awaiting::Client(key, packet_id) = from
+                && let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox)
+            {
+                inbox.forget(packet_id);
+            }
         }
         if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
             if failed {
@@ -391,7 +396,7 @@ impl ClientLoop {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
-        let Some(inbox) = client.stored.as_mut().and_then(|s| s.inbox.as_mut()) else {
+        let Some(inbox) = client.inbox() else {
             return;
         };
         let origin = Origin {
@@ -399,14 +404,8 @@ impl ClientLoop {
             incarnation: inbox.incarnation,
             packet_id: packet_id.get(),
         };
-        inbox.repeated.retain(|id| *id != packet_id);
-        let place = inbox.elsewhere.iter().position(|(id, _)| *id == packet_id);
-        let mut shards = vec![inbox.shard];
-        match place.map(|at| inbox.elsewhere.swap_remove(at).1) {
-            None => {}
-            Some(Some(others)) => shards.extend_from_slice(&others),
-            Some(None) => shards = (0..self.node.store().inbox_shards()).collect(),
-        }
+        let shards = inbox.shards_that_know(packet_id, self.node.store().inbox_shards());
+        inbox.forget(packet_id);
         let ticket = self.ask(Pending::Release {
             key,
             packet_id,
