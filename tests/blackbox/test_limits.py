@@ -119,6 +119,24 @@ def test_slow_consumer_qos0(name):
         slow.close()
 
 
+def test_what_a_durable_session_was_not_sent_at_the_close_is_counted(name):
+    # P7: QoS 0 for a client that is connected is in no inbox; it goes with the connection
+    count, size = 50, 200_000
+    sets = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+    with Broker(sets) as broker, broker.client(name + "p") as publisher:
+        slow = broker.raw(receive_buffer=8192)
+        slow.connect(name, props={"session_expiry": 60})
+        slow.subscribe(name)
+        for number in range(count):
+            publisher.publish(name, str(number).ljust(size))
+        publisher.ping()
+        assert drops_of(broker, name) == []
+        slow.reset()
+        dropped = until(lambda: drops_of(broker, name), what="the drops")
+        assert {(d["topic"], d["qos"], d["reason"], d["bytes"]) for d in dropped} == {(name, 0, "offline_qos0", size)}
+        until(lambda: broker.drop_totals()["offline_qos0"] == len(drops_of(broker, name)), what="as many are counted")
+
+
 def test_slow_consumer_qos1_holds_the_publisher_back(name):
     # limits.connection.holdPublisherMs: PUBACK waits while the queue is full; nothing is lost
     sets = {"limits.session.queueMessages": 50, "limits.connection.holdPublisherMs": 60_000}

@@ -1,7 +1,7 @@
 //! The end of connections and of sessions.
 
 use mqtt_proto::ReasonCode;
-use mqtt_session::{ApplicationMessage, Deadline, Ended, Timestamp};
+use mqtt_session::{ApplicationMessage, Deadline, Detached, Ended, Timestamp};
 use net::Key;
 
 use super::{ClientLoop, DONE, LoopIo, Timer};
@@ -64,7 +64,9 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let will = client.session.handle_connection_closed(now).will;
+        let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
+        self.dropped.extend(dropped);
+        self.report_dropped(io, key);
         if let Some(will) = will
             && !stored
         {
