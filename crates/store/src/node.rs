@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use consensus::{Condition, Group, GroupOptions, Log, LogOptions, LogStats};
@@ -73,6 +73,7 @@ pub struct Store {
     session: ShardSet<SessionMachine>,
     inbox: ShardSet<InboxMachine>,
     retain: ShardSet<RetainMachine>,
+    crowded: Arc<AtomicBool>,
     node: u64,
     incarnation: u64,
     log: Arc<Log>,
@@ -103,6 +104,8 @@ pub(crate) enum Stop {
 struct ShardSet<M: Kind> {
     map: ShardMap,
     shards: Vec<Arc<Shard<M>>>,
+    /// Set by whoever gives a crowded shard of any store more; cleared by [`Store::is_crowded`].
+    crowded: Arc<AtomicBool>,
 }
 
 /// A place in the retained messages that a filter selects.
@@ -157,9 +160,10 @@ pub struct ShardStats {
 }
 
 impl<M: Kind> ShardSet<M> {
-    fn new(map: ShardMap) -> Self {
+    fn new(map: ShardMap, crowded: Arc<AtomicBool>) -> Self {
         Self {
             map,
+            crowded,
             shards: (0..map.len())
                 .map(|number| Shard::new(number, map.range(number)))
                 .collect(),
@@ -173,6 +177,9 @@ impl<M: Kind> ShardSet<M> {
     fn put(&self, shard: ShardNumber, work: Work<M::Op>, bytes: usize) {
         if let Some(shard) = self.shards.get(usize::from(shard)) {
             shard.give(work, bytes);
+            if shard.is_crowded() {
+                self.crowded.store(true, Ordering::Release);
+            }
         }
     }
 
@@ -230,12 +237,14 @@ impl Store {
         let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
         let log = Arc::new(log);
         let (stop, stopping) = watch::channel(Stop::No);
+        let crowded = Arc::default();
         let mut opener = Opener {
             options,
             stopping: stopping.clone(),
             folder: Arc::clone(&folder),
             log: Arc::clone(&log),
             listener,
+            crowded: Arc::clone(&crowded),
             starts: (0..options.threads.max(1)).map(|_| Vec::new()).collect(),
             next: 0,
         };
@@ -268,6 +277,7 @@ impl Store {
             session,
             inbox,
             retain,
+            crowded,
             node: folder.node(),
             incarnation: folder.incarnation(),
             condition: log.watch(),
@@ -395,10 +405,22 @@ impl Store {
         (messages, more.then_some(RetainedPlace { shard, cursor }))
     }
 
-    /// Whether publishers should not be read for now.
+    /// Whether publishers should not be read for now. Asked for each message: while no shard is crowded,
+    /// it is one look at what hardly ever changes.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
-        self.inbox.is_crowded() || self.retain.is_crowded() || self.session.is_crowded()
+        self.crowded.load(Ordering::Relaxed) && self.is_still_crowded()
+    }
+
+    fn is_still_crowded(&self) -> bool {
+        // In this order: a shard that becomes crowded behind the look says so after this.
+        self.crowded.swap(false, Ordering::AcqRel);
+        let is_crowded =
+            self.inbox.is_crowded() || self.retain.is_crowded() || self.session.is_crowded();
+        if is_crowded {
+            self.crowded.store(true, Ordering::Release);
+        }
+        is_crowded
     }
 
     /// Clients that the session store has a record of.
@@ -459,6 +481,7 @@ struct Opener<'a> {
     folder: Arc<Folder>,
     log: Arc<Log>,
     listener: &'a Arc<dyn Listener>,
+    crowded: Arc<AtomicBool>,
     starts: Vec<Vec<StartShard>>,
     next: usize,
 }
@@ -475,7 +498,7 @@ impl Opener<'_> {
         let map = ShardMap::open(&path, initial).map_err(because("the shard map"))?;
         let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
         let tables = Arc::new(tables);
-        let set = ShardSet::new(map);
+        let set = ShardSet::new(map, Arc::clone(&self.crowded));
         for shard in &set.shards {
             let start = Start {
                 shard: Arc::clone(shard),

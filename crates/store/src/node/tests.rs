@@ -1,4 +1,4 @@
-//! Requests that were routed by another shard map.
+//! Requests that were routed by another shard map; when publishers should wait.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -115,4 +115,23 @@ fn a_request_by_another_map_or_to_the_wrong_shard_has_no_effect() {
     assert_eq!(outcome(&node, right, MAP_VERSION), Ok(()));
     assert_eq!(node.0.stats().retained_messages, 1);
     node.0.shutdown();
+}
+
+#[tokio::test]
+async fn publishers_wait_while_any_shard_is_crowded() {
+    let at = tempfile::tempdir().unwrap();
+    let (store, _told) = start(at.path());
+    // So that nobody takes what the shards are given.
+    store.shutdown();
+    assert!(!store.is_crowded());
+    for shard in [0, 1] {
+        store
+            .retain
+            .put(shard, Work::Barrier(Ticket::NONE), 1 << 30);
+    }
+    for shard in &store.retain.shards {
+        assert!(store.is_crowded());
+        shard.queue.take(1, 1, &mut Vec::new()).await;
+    }
+    assert!(!store.is_crowded());
 }
