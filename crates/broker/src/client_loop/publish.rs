@@ -27,8 +27,6 @@ const FLUSH_AT: usize = 256;
 pub(super) struct Source {
     /// The publishing session's key; 0: the broker.
     pub(super) key: u64,
-    /// What durable sessions know the publisher by, for No Local; 0: the broker.
-    pub(super) hash: u64,
     /// Makes it happen once.
     pub(super) origin: Option<Origin>,
     /// Who waits for it to be stored.
@@ -90,13 +88,10 @@ impl ClientLoop {
             },
             ..Source::default()
         };
-        let Some(client) = self.clients.get(from) else {
-            return source;
-        };
-        source.hash = publisher_hash(client.session.client_id());
         if message.qos == QoS::ExactlyOnce
-            && let Some(inbox) = client.stored.as_ref().and_then(|s| s.inbox.as_ref())
             && let Some(packet_id) = packet_id
+            && let Some(client) = self.clients.get(from)
+            && let Some(inbox) = client.stored.as_ref().and_then(|s| s.inbox.as_ref())
         {
             source.repeated = inbox.repeated.contains(&packet_id);
             source.origin = Some(Origin {
@@ -106,6 +101,16 @@ impl ClientLoop {
             });
         }
         source
+    }
+
+    /// What durable sessions know the publisher by, for No Local; 0: the broker.
+    fn hash_of(&self, source: &Source) -> u64 {
+        if let Some(Awaiting::Will { client, .. }) = &source.awaiting {
+            return publisher_hash(client);
+        }
+        SessionKey::from_bits(source.key)
+            .and_then(|publisher| self.clients.get(publisher.key()))
+            .map_or(0, |client| publisher_hash(client.session.client_id()))
     }
 
     /// Records a client's message that is not accepted.
@@ -252,11 +257,13 @@ impl ClientLoop {
         reason: ReasonCode,
         retain: bool,
     ) {
+        let publisher = if keepers.shards.is_empty() {
+            0
+        } else {
+            self.hash_of(&source)
+        };
         let Source {
-            hash,
-            origin,
-            awaiting,
-            ..
+            origin, awaiting, ..
         } = source;
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
@@ -280,7 +287,7 @@ impl ClientLoop {
         for shard in keepers.shards {
             let op = InboxOp::Publish {
                 message: Arc::clone(message),
-                publisher: hash,
+                publisher,
                 origin: origin.clone(),
             };
             store.inbox(shard, ticket, op, bytes);
@@ -332,7 +339,6 @@ impl ClientLoop {
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
         let now = mqtt_session::Timestamp(io.now_ms());
         let qos = delivery.qos;
-        let message = Arc::clone(&delivery.message);
         let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
@@ -345,6 +351,9 @@ impl ClientLoop {
         } else {
             &self.settings.policy
         };
+        if let Some(replay) = &mut client.replay {
+            replay.passed_by(&delivery.message);
+        }
         match client.session.deliver(delivery, policy, now) {
             Delivered::Queued => {}
             Delivered::QueuedDropping(older) => {
@@ -355,9 +364,6 @@ impl ClientLoop {
             Delivered::Dropped(dropped) => {
                 record(&self.drops, now.0, client.session.client_id(), &dropped);
             }
-        }
-        if let Some(replay) = &mut client.replay {
-            replay.passed_by(&message);
         }
         if let Some(connection) = client.connection {
             io.touch(connection);

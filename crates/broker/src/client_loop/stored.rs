@@ -11,7 +11,7 @@ use mqtt_session::{ApplicationMessage, Delivery, StoredState, Timestamp};
 use net::Key;
 use store::{Event, Failure, Read};
 use store_state::Ticket;
-use store_state::inbox::{Done, InboxOp, InboxReply, Origin, Queued, publisher_hash};
+use store_state::inbox::{Done, InboxOp, InboxReply, Origin, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::{SessionOp, StoredWill};
 
@@ -305,7 +305,6 @@ impl ClientLoop {
             ..(*will.message).clone()
         });
         let source = Source {
-            hash: publisher_hash(&client),
             origin: Some(origin_of_will(&client, epoch)),
             awaiting: Some(Awaiting::Will {
                 client: client.clone(),
