@@ -172,9 +172,15 @@ impl ClientLoop {
                 packet_id,
                 filters,
             } => self.unsubscribe_answered(io, key, packet_id, &filters, answer),
-            Pending::Receipt { key, sequence } => self.receipt_answered(io, key, sequence, &answer),
+            Pending::Receipt { key, sequence } => {
+                self.recorded(io, key, &answer, |session| {
+                    session.complete_receipt(sequence)
+                });
+            }
             Pending::Release { key, packet_id, .. } => {
-                self.release_answered(io, key, packet_id, &answer);
+                self.recorded(io, key, &answer, |session| {
+                    session.complete_release(packet_id)
+                });
             }
             Pending::Replay(key) => self.replay_goes_on(io, key),
             Pending::Barrier {

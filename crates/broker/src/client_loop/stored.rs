@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
-use mqtt_session::{ApplicationMessage, Delivery, StoredState, Timestamp};
+use mqtt_session::{ApplicationMessage, Delivery, Session, StoredState, Timestamp};
 use net::Key;
 use store::{Event, Failure, Read};
 use store_state::Ticket;
@@ -368,27 +368,6 @@ impl ClientLoop {
         self.ask_inbox(&client_id, Pending::Receipt { key, sequence }, op);
     }
 
-    pub(super) fn receipt_answered(
-        &mut self,
-        io: &mut LoopIo,
-        key: Key,
-        sequence: u64,
-        answer: &Answer,
-    ) {
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        if matches!(answer, Answer::Failed(_)) {
-            // The client sends PUBREC again on its next connection.
-            self.kick(io, key, ReasonCode::QuotaExceeded);
-            return;
-        }
-        client.session.complete_receipt(sequence);
-        if let Some(connection) = client.connection {
-            io.touch(connection);
-        }
-    }
-
     /// A PUBREL of a client: its publication is to be forgotten wherever it is known.
     pub(super) fn record_release(&mut self, key: Key, packet_id: PacketId) {
         let Some(client) = self.clients.get_mut(key) else {
@@ -419,22 +398,23 @@ impl ClientLoop {
         }
     }
 
-    pub(super) fn release_answered(
+    /// A PUBREC or PUBREL of a client is recorded: `complete` has the session answer it.
+    pub(super) fn recorded(
         &mut self,
         io: &mut LoopIo,
         key: Key,
-        packet_id: PacketId,
         answer: &Answer,
+        complete: impl FnOnce(&mut Session),
     ) {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         if matches!(answer, Answer::Failed(_)) {
-            // The client sends PUBREL again on its next connection.
+            // The client sends the packet again on its next connection.
             self.kick(io, key, ReasonCode::QuotaExceeded);
             return;
         }
-        client.session.complete_release(packet_id);
+        complete(&mut client.session);
         if let Some(connection) = client.connection {
             io.touch(connection);
         }
