@@ -365,7 +365,7 @@ impl ClientLoop {
         };
         let version = client.session.version();
         let connection = client.connection.take();
-        tracing::warn!(
+        tracing::info!(
             client_id = client.session.client_id(),
             ?failure,
             "a client is refused: the store cannot record it"
