@@ -7,7 +7,7 @@ import pytest
 
 from harness import raw
 from harness.broker import Broker
-from harness.raw import CONNACK, DISCONNECT, PUBACK, PUBLISH
+from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH
 from harness.wait import Stopwatch, elapse, until
 
 MIB = 1 << 20
@@ -162,6 +162,42 @@ def test_slow_consumer_qos1_holds_the_publisher_back(name):
         while acked < count:
             assert publisher.expect(PUBACK).reason < 0x80
             acked += 1
+        assert drops_of(broker, name) == []
+
+
+@pytest.mark.parametrize("hold_ms", [60_000, 300])
+def test_a_durable_session_that_fills_up_holds_the_publisher_back(name, hold_ms):
+    # P8: for moments, at three quarters of the queue, and for holdPublisherMs in all
+    sets = {"limits.session.queueMessages": 400, "limits.connection.holdPublisherMs": hold_ms}
+    with (
+        Broker(sets) as broker,
+        broker.client(name, props={"session_expiry": 60, "receive_maximum": 10}) as slow,
+        broker.client(name + "p") as publisher,
+    ):
+        slow.subscribe(name, qos=1)
+        stored = 280
+        publisher.send(*(raw.publish(name, str(n), qos=1, pid=publisher.next_pid()) for n in range(stored)))
+        for _ in range(stored):
+            publisher.expect(PUBACK, reason=0)
+
+        def held():
+            nonlocal stored
+            publisher.published(name, str(stored))
+            stored += 1
+            # While PUBLISH packets wait, PINGREQ is answered.
+            publisher.send(raw.publish(name + "/nobody", qos=1, pid=publisher.next_pid()), raw.PING)
+            return [publisher.recv().kind for _ in range(2)] == [PINGRESP, PUBACK]
+
+        assert not held()
+        until(held, what="the publisher is held back")
+        assert stored >= 300
+        if hold_ms == 300:
+            until(lambda: not any(held() for _ in range(3)), what="it is held back no longer")
+            assert stored < 400
+        # The consumer comes back to life.
+        assert [int(m.payload) for m in slow.take(stored)] == list(range(stored))
+        slow.ping()
+        assert not held()
         assert drops_of(broker, name) == []
 
 
