@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
+use mqtt_session::Wanted;
 use parking_lot::Mutex;
 
 use crate::key::SessionKey;
-use crate::routes::Wanted;
 
 /// What a session shows the groups that it is a member of.
 #[derive(Debug, Default)]
@@ -225,7 +225,7 @@ mod tests {
         };
         Member {
             who: Who::Session(SessionKey::new(0, key)),
-            wanted: Wanted::new(options, None),
+            wanted: Wanted::new(options, 0),
             gauge,
         }
     }

@@ -1,8 +1,7 @@
 //! Who gets a message: the route index of this node, and the match cache of each loop.
 //!
 //! Invariants: a publication that starts after [`Routes::subscribe`] returned finds the subscription,
-//! whichever loop it comes in by (P3 within a node). A session stands in a match once, however many of
-//! its subscriptions match: with the highest QoS and all subscription identifiers of those.
+//! whichever loop it comes in by (P3 within a node).
 //!
 //! A loop looks up a topic in its own [`MatchCache`] without touching anything that another core
 //! writes, except to read three change counters. Only a miss goes to the index, whose read lock is
@@ -16,100 +15,26 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crossbeam_utils::sync::ShardedLock;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use mqtt_proto::{QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
-use mqtt_session::SubscriptionIdSet;
+use mqtt_proto::{QoS, SharedKind, SubscriptionFilter};
+use mqtt_session::Wanted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
 use crate::groups::{Gauge, Group, Member, Who};
 use crate::key::{Kind, Receiver, SessionKey};
 
-/// What a subscription asks for, beside its filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wanted {
-    /// Subscription identifier; 0: none.
-    id: u32,
-    pub(crate) qos: QoS,
-    no_local: bool,
-    retain_as_published: bool,
-    /// The session is a durable one: its inbox shard gets what is stored, and only the rest goes to
-    /// its connection directly.
-    durable: bool,
-}
+/// What receivers stand with that have their own idea of it.
+const NOTHING: Wanted = Wanted {
+    id: 0,
+    qos: QoS::AtMostOnce,
+    no_local: false,
+    retain_as_published: false,
+    durable: false,
+};
 
-impl Wanted {
-    pub(crate) fn new(options: SubscriptionOptions, id: Option<u32>) -> Self {
-        Self {
-            id: id.unwrap_or(0),
-            qos: options.qos,
-            no_local: options.no_local,
-            retain_as_published: options.retain_as_published,
-            durable: false,
-        }
-    }
-
-    /// What receivers stand with that have their own idea of it.
-    const NOTHING: Self = Self {
-        id: 0,
-        qos: QoS::AtMostOnce,
-        no_local: false,
-        retain_as_published: false,
-        durable: false,
-    };
-
-    /// The same for the connection of a durable session.
-    pub(crate) fn of_durable(self) -> Self {
-        Self {
-            durable: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn ids(self) -> SubscriptionIdSet {
-        if self.id == 0 {
-            SubscriptionIdSet::None
-        } else {
-            SubscriptionIdSet::One(self.id)
-        }
-    }
-
-    pub(crate) fn retain_as_published(self) -> bool {
-        self.retain_as_published
-    }
-}
-
-/// A session that gets a message, once.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) session: SessionKey,
-    pub(crate) ids: SubscriptionIdSet,
-    pub(crate) qos: QoS,
-    pub(crate) retain_as_published: bool,
-    /// Its inbox shard gets what is stored.
-    pub(crate) durable: bool,
-    pub(crate) who: Publishers,
-}
-
-/// Whose messages a target gets. With overlapping subscriptions of which some are No Local, a session
-/// has two targets: one for its own messages and one for all others'.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Publishers {
-    Anybody,
-    Others,
-    ItselfOnly,
-}
-
-impl Target {
-    /// Whether a message of this publisher is for the target.
-    pub(crate) fn wants(&self, publisher: u64) -> bool {
-        match self.who {
-            Publishers::Anybody => true,
-            // [MQTT-3.8.3-3] not to the connection that published it, if No Local is set
-            Publishers::Others => self.session.to_bits() != publisher,
-            Publishers::ItselfOnly => self.session.to_bits() == publisher,
-        }
-    }
-}
+/// A session that gets a message. If it is durable, its inbox shard gets what is stored, and only the rest
+/// goes to its connection directly.
+pub(crate) type Target = mqtt_session::Target<SessionKey>;
 
 /// A shared group and its members when the match was made.
 type MatchedGroup = (Arc<Group>, Arc<[Member]>);
@@ -294,7 +219,7 @@ impl Routes {
             (Receiver::detached(shard), detached),
         ] {
             if is {
-                index.router.insert(filter, receiver, Wanted::NOTHING);
+                index.router.insert(filter, receiver, NOTHING);
             } else {
                 index.router.remove(filter, &receiver);
             }
@@ -398,7 +323,7 @@ impl Routes {
             numbers.sort_unstable();
             numbers.dedup();
         }
-        let targets = merge(found);
+        let targets = Target::merge(found);
         let mut loops: Vec<(usize, Range<usize>)> = Vec::new();
         for (at, target) in targets.iter().enumerate() {
             let index = target.session.loop_index();
@@ -408,7 +333,7 @@ impl Routes {
             }
         }
         MatchSet {
-            targets,
+            targets: targets.into(),
             loops: loops.into(),
             groups: groups.into(),
             shards: shards.into(),
@@ -497,50 +422,6 @@ impl Index {
     }
 }
 
-/// One target per session and kind of publisher.
-fn merge(mut found: Vec<(SessionKey, Wanted)>) -> Box<[Target]> {
-    found.sort_by_key(|(session, _)| *session);
-    let mut targets = Vec::with_capacity(found.len());
-    for same in found.chunk_by(|a, b| a.0 == b.0) {
-        let no_local = same.iter().filter(|(_, wanted)| wanted.no_local).count();
-        if no_local == 0 {
-            targets.extend(target(same.iter(), Publishers::Anybody));
-        } else {
-            targets.extend(target(same.iter(), Publishers::Others));
-            targets.extend(target(
-                same.iter().filter(|(_, wanted)| !wanted.no_local),
-                Publishers::ItselfOnly,
-            ));
-        }
-    }
-    targets.into()
-}
-
-fn target<'a>(
-    same: impl Iterator<Item = &'a (SessionKey, Wanted)>,
-    who: Publishers,
-) -> Option<Target> {
-    let mut merged: Option<Target> = None;
-    for (session, wanted) in same {
-        let target = merged.get_or_insert(Target {
-            session: *session,
-            ids: SubscriptionIdSet::None,
-            qos: wanted.qos,
-            retain_as_published: false,
-            durable: wanted.durable,
-            who,
-        });
-        // [MQTT-3.3.4-2] the highest QoS of all matching subscriptions
-        target.qos = target.qos.max(wanted.qos);
-        target.retain_as_published |= wanted.retain_as_published;
-        // [MQTT-3.3.4-3] [MQTT-3.3.4-4] one copy carries the identifiers of all of them
-        if wanted.id != 0 {
-            target.ids.push(wanted.id);
-        }
-    }
-    merged
-}
-
 /// Bytes that one loop's cache holds at most, in each of its two halves.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -627,7 +508,6 @@ impl MatchCache {
 
 #[cfg(test)]
 mod tests {
-    use mqtt_proto::RetainHandling;
     use net::Key;
 
     use super::*;
@@ -642,19 +522,9 @@ mod tests {
         )
     }
 
-    fn wanted(qos: QoS, no_local: bool, id: u32) -> Wanted {
-        let options = SubscriptionOptions {
-            qos,
-            no_local,
-            retain_as_published: false,
-            retain_handling: RetainHandling::SendAtSubscribe,
-        };
-        Wanted::new(options, (id != 0).then_some(id))
-    }
-
-    fn subscribe(routes: &Routes, slot: u32, filter: &str, wanted: Wanted) -> Subscribed {
+    fn subscribe(routes: &Routes, slot: u32, filter: &str) -> Subscribed {
         let filter = SubscriptionFilter::parse(filter).unwrap();
-        routes.subscribe(session(slot), filter, wanted, Arc::default)
+        routes.subscribe(session(slot), filter, NOTHING, Arc::default)
     }
 
     #[test]
@@ -664,7 +534,7 @@ mod tests {
         assert!(cache.find(b"a/b", &routes).is_empty());
         let filters = ["a/b", "a/+", "#", "$share/g/a/b"];
         for (slot, filter) in (1..).zip(filters) {
-            assert!(subscribe(&routes, slot, filter, wanted(QoS::AtMostOnce, false, 0)).new);
+            assert!(subscribe(&routes, slot, filter).new);
             let set = cache.find(b"a/b", &routes);
             assert_eq!(
                 set.targets.len() + set.groups.len(),
@@ -687,47 +557,10 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_subscriptions_are_one_target() {
-        // [MQTT-3.3.4-2] [MQTT-3.3.4-4]
-        let routes = Routes::with_seed(1);
-        subscribe(&routes, 1, "a/b", wanted(QoS::AtMostOnce, false, 7));
-        subscribe(&routes, 1, "a/#", wanted(QoS::ExactlyOnce, false, 9));
-        subscribe(&routes, 1, "+/b", wanted(QoS::AtLeastOnce, false, 0));
-        let set = routes.find("a/b");
-        let [target] = &*set.targets else {
-            panic!("{set:?}")
-        };
-        assert_eq!(target.qos, QoS::ExactlyOnce);
-        let mut ids = target.ids.as_slice().to_vec();
-        ids.sort_unstable();
-        assert_eq!(ids, [7, 9]);
-    }
-
-    #[test]
-    fn no_local_on_one_of_two_subscriptions_spares_the_other() {
-        // [MQTT-3.8.3-3]
-        let routes = Routes::with_seed(1);
-        subscribe(&routes, 1, "a/b", wanted(QoS::ExactlyOnce, true, 7));
-        subscribe(&routes, 1, "a/#", wanted(QoS::AtLeastOnce, false, 9));
-        let set = routes.find("a/b");
-        let qos_for = |publisher| {
-            let wanting: Vec<QoS> = set
-                .targets
-                .iter()
-                .filter(|t| t.wants(publisher))
-                .map(|t| t.qos)
-                .collect();
-            wanting
-        };
-        assert_eq!(qos_for(session(2).to_bits()), [QoS::ExactlyOnce]);
-        assert_eq!(qos_for(session(1).to_bits()), [QoS::AtLeastOnce]);
-    }
-
-    #[test]
     fn targets_of_a_loop_are_neighbours() {
         let routes = Routes::with_seed(1);
         for slot in 0..100 {
-            subscribe(&routes, slot, "t", wanted(QoS::AtMostOnce, false, 0));
+            subscribe(&routes, slot, "t");
         }
         let set = routes.find("t");
         assert_eq!(&*set.loops, [(0, 0..50), (1, 50..100)]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mqtt_proto::SubscriptionFilter;
-use mqtt_session::ApplicationMessage;
+use mqtt_session::{ApplicationMessage, Wanted};
 use store::{Event, Listener, ShardNumber};
 use store_state::Limits;
 use store_state::inbox::{InboxDrop, StoredSubscription};
@@ -11,7 +11,6 @@ use store_state::inbox::{InboxDrop, StoredSubscription};
 use crate::client_loop::Mail;
 use crate::drops::Reason;
 use crate::node::Node;
-use crate::routes::Wanted;
 
 /// The broker, as the store sees it.
 pub(crate) struct StoreListener {
@@ -62,8 +61,7 @@ impl Listener for StoreListener {
         };
         match subscription {
             Some(subscription) => {
-                let id = Some(subscription.id).filter(|id| *id != 0);
-                let wanted = Wanted::new(subscription.options, id);
+                let wanted = Wanted::new(subscription.options, subscription.id);
                 self.node.routes.join_durable(client, filter, wanted);
             }
             None => self.node.routes.leave_durable(client, filter),

@@ -32,6 +32,7 @@ mod in_order;
 mod inbound;
 mod message;
 mod outbound;
+mod overlap;
 mod policy;
 mod session;
 mod stored;
@@ -51,6 +52,7 @@ pub use durable::Restored;
 pub use message::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
 };
+pub use overlap::{Target, Wanted};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{Action, Session};
 pub use stored::StoredState;

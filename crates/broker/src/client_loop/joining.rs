@@ -15,7 +15,7 @@ use mqtt_proto::{
 };
 use mqtt_session::{
     Accepted, ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp,
-    session_expiry,
+    Wanted, session_expiry,
 };
 use net::{ConnectionId, Key};
 use store::{Failure, Read};
@@ -25,7 +25,7 @@ use store_state::session::{Claimed, SessionOp, SessionReply, StoredWill, WillAtC
 use super::pending::{Answer, Pending};
 use super::{ClientLoop, LoopIo, Timer};
 use crate::key::SessionKey;
-use crate::routes::{Routes, Wanted};
+use crate::routes::Routes;
 
 /// Queued messages that a session is given beyond what it has taken out of its memory.
 pub(super) const CREDIT: u32 = 256;
@@ -511,7 +511,7 @@ pub(super) fn route_connection(routes: &Routes, session: SessionKey, stored: &St
     if let Ok(filter) = SubscriptionFilter::parse(&stored.filter)
         && filter.shared.is_none()
     {
-        let wanted = Wanted::new(stored.options, Some(stored.id)).of_durable();
+        let wanted = Wanted::new(stored.options, stored.id).of_durable();
         routes.subscribe(session, filter, wanted, Default::default);
     }
 }

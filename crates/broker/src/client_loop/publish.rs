@@ -329,7 +329,7 @@ impl ClientLoop {
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
-            if !stored && target.wants(message.publisher) {
+            if !stored && target.wants(|| target.session.to_bits() == message.publisher) {
                 self.deliver_to(io, target.session.key(), delivery(message, target));
             }
         }
@@ -390,7 +390,7 @@ impl ClientLoop {
         let item = Item {
             message: Arc::clone(message),
             qos: effective(message.qos, member.wanted.qos),
-            retain: message.retain && member.wanted.retain_as_published(),
+            retain: message.retain && member.wanted.retain_as_published,
             subscription_ids: member.wanted.ids(),
             group: Some(group.filter().into()),
         };

@@ -9,7 +9,7 @@ use mqtt_proto::{
     PacketId, ProtocolVersion, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter,
     Unsubscribe,
 };
-use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp};
+use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp, Wanted};
 use net::Key;
 use store::{Failure, RetainedPlace};
 use store_state::inbox::{InboxOp, InboxReply, Item, StoredSubscription};
@@ -20,7 +20,6 @@ use super::pending::{Answer, Pending, Subscribing};
 use super::{ClientLoop, LoopIo, effective, record};
 use crate::groups::Gauge;
 use crate::node::Node;
-use crate::routes::Wanted;
 use crate::sys::ROOT;
 
 /// Retained messages that are queued for a session at once. The next page follows when these are sent,
@@ -320,8 +319,7 @@ impl ClientLoop {
         let session_key = self.session_key(key);
         let client = self.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
-        let id = Some(subscription.id).filter(|id| *id != 0);
-        let wanted = Wanted::new(subscription.options, id);
+        let wanted = Wanted::new(subscription.options, subscription.id);
         let (new, group) = match stored {
             Some(new) => {
                 route_connection(&self.node.routes, session_key, &subscription);

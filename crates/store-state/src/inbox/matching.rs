@@ -1,8 +1,6 @@
 //! Which sessions of the shard get a message of a topic.
 //!
-//! Invariant: a session stands in a match once, however many of its subscriptions match: with the
-//! highest QoS and all subscription identifiers of those. Targets are in the order of their inboxes'
-//! numbers, the same on all replicas.
+//! Invariant: targets are in the order of their inboxes' numbers, the same on all replicas.
 //!
 //! Deliberately absent: shared subscriptions; who gets a message of a group is decided elsewhere.
 
@@ -11,57 +9,17 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use mqtt_proto::QoS;
-use mqtt_session::SubscriptionIdSet;
+use mqtt_session::Wanted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
-use super::{StoredSubscription, publisher_hash};
+use super::StoredSubscription;
 
 /// Bytes that the cache holds at most, in each of its two halves.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// What a subscription asks for, beside its filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Wanted {
-    /// Subscription identifier; 0: none.
-    id: u32,
-    qos: QoS,
-    no_local: bool,
-    retain_as_published: bool,
-}
-
-/// A session that gets a message, once.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// The number of its inbox.
-    pub(super) inbox: u64,
-    pub(super) ids: SubscriptionIdSet,
-    pub(super) qos: QoS,
-    pub(super) retain_as_published: bool,
-    who: Publishers,
-}
-
-/// Whose messages a target gets. With overlapping subscriptions of which some are No Local, a session
-/// has two targets: one for its own messages and one for all others'.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Publishers {
-    Anybody,
-    Others,
-    ItselfOnly,
-}
-
-impl Target {
-    /// Whether a message of this publisher is for the target, a session of this client.
-    pub(super) fn wants(&self, publisher: u64, client: &str) -> bool {
-        match self.who {
-            Publishers::Anybody => true,
-            // [MQTT-3.8.3-3] not to the client that published it, if No Local is set
-            Publishers::Others => publisher_hash(client) != publisher,
-            Publishers::ItselfOnly => publisher_hash(client) == publisher,
-        }
-    }
-}
+/// A session that gets a message, by the number of its inbox.
+pub(super) type Target = mqtt_session::Target<u64>;
 
 /// The route index of the shard.
 #[derive(Debug)]
@@ -84,13 +42,7 @@ impl Matching {
 
     /// Adds or replaces a subscription of a session.
     pub(super) fn subscribe(&mut self, inbox: u64, subscription: &StoredSubscription) {
-        let options = subscription.options;
-        let wanted = Wanted {
-            id: subscription.id,
-            qos: options.qos,
-            no_local: options.no_local,
-            retain_as_published: options.retain_as_published,
-        };
+        let wanted = Wanted::new(subscription.options, subscription.id).of_durable();
         let filter = &*subscription.filter;
         if self.router.insert(filter, inbox, wanted) != Inserted::Replaced(wanted) {
             self.changed(filter);
@@ -111,7 +63,7 @@ impl Matching {
         let mut found = Vec::new();
         self.router
             .for_each_match(name, |inbox, wanted| found.push((*inbox, *wanted)));
-        let targets = merge(found);
+        let targets = Target::merge(found).into();
         let buckets = buckets_of_topic(name);
         self.cache.put(topic, &targets, buckets, &self.changes);
         targets
@@ -122,46 +74,6 @@ impl Matching {
             *change = change.wrapping_add(1);
         }
     }
-}
-
-/// One target per session and kind of publisher.
-fn merge(mut found: Vec<(u64, Wanted)>) -> Arc<[Target]> {
-    found.sort_by_key(|(inbox, wanted)| (*inbox, wanted.id));
-    let mut targets = Vec::with_capacity(found.len());
-    for same in found.chunk_by(|a, b| a.0 == b.0) {
-        let no_local = same.iter().filter(|(_, wanted)| wanted.no_local).count();
-        if no_local == 0 {
-            targets.extend(target(same.iter(), Publishers::Anybody));
-        } else {
-            targets.extend(target(same.iter(), Publishers::Others));
-            targets.extend(target(
-                same.iter().filter(|(_, wanted)| !wanted.no_local),
-                Publishers::ItselfOnly,
-            ));
-        }
-    }
-    targets.into()
-}
-
-fn target<'a>(same: impl Iterator<Item = &'a (u64, Wanted)>, who: Publishers) -> Option<Target> {
-    let mut merged: Option<Target> = None;
-    for (inbox, wanted) in same {
-        let target = merged.get_or_insert(Target {
-            inbox: *inbox,
-            ids: SubscriptionIdSet::None,
-            qos: wanted.qos,
-            retain_as_published: false,
-            who,
-        });
-        // [MQTT-3.3.4-2] the highest QoS of all matching subscriptions
-        target.qos = target.qos.max(wanted.qos);
-        target.retain_as_published |= wanted.retain_as_published;
-        // [MQTT-3.3.4-3] [MQTT-3.3.4-4] one copy carries the identifiers of all of them
-        if wanted.id != 0 {
-            target.ids.push(wanted.id);
-        }
-    }
-    merged
 }
 
 /// The memory of who gets which topic.

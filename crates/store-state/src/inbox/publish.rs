@@ -11,7 +11,7 @@ use super::matching::Target;
 use super::origins::{MATCHING, part_for};
 use super::queue::accounted;
 use super::stock::Stock;
-use super::{InboxDrop, InboxReply, Item, Origin};
+use super::{InboxDrop, InboxReply, Item, Origin, publisher_hash};
 use crate::TableError;
 
 /// What became of a message for one session.
@@ -94,10 +94,10 @@ impl InboxMachine {
         let body = if targets.len() > 1 { self.next_body } else { 0 };
         let mut tally = Tally::default();
         for target in &*targets {
-            let Some(inbox) = self.inboxes.get_mut(target.inbox) else {
+            let Some(inbox) = self.inboxes.get_mut(target.session) else {
                 continue;
             };
-            if !target.wants(publisher, &inbox.client) {
+            if !target.wants(|| publisher_hash(&inbox.client) == publisher) {
                 continue;
             }
             tally.matched += 1;
@@ -114,7 +114,7 @@ impl InboxMachine {
                 }
             }
             let outcome = enqueue(inbox, item, body, &mut self.stock, context)?;
-            tally.count(target.inbox, outcome);
+            tally.count(target.session, outcome);
         }
         if body != 0 {
             self.settle_body(message, &tally);
