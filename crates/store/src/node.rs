@@ -159,6 +159,14 @@ pub struct ShardStats {
     pub checkpoint_bytes: u64,
 }
 
+fn proposal<O>(ticket: Ticket, op: O) -> Work<O> {
+    Work::Propose(Request {
+        map_version: MAP_VERSION,
+        ticket,
+        op,
+    })
+}
+
 impl<M: Kind> ShardSet<M> {
     fn new(map: ShardMap, crowded: Arc<AtomicBool>) -> Self {
         Self {
@@ -184,12 +192,14 @@ impl<M: Kind> ShardSet<M> {
     }
 
     fn propose(&self, shard: ShardNumber, ticket: Ticket, op: M::Op, bytes: usize) {
-        let request = Request {
-            map_version: MAP_VERSION,
-            ticket,
-            op,
-        };
-        self.put(shard, Work::Propose(request), OVERHEAD + bytes);
+        self.put(shard, proposal(ticket, op), OVERHEAD + bytes);
+    }
+
+    /// As [`propose`](Self::propose), for what can wait a little.
+    fn propose_patiently(&self, shard: ShardNumber, op: M::Op, bytes: usize) {
+        if let Some(shard) = self.shards.get(usize::from(shard)) {
+            shard.give_patient(proposal(Ticket::NONE, op), OVERHEAD + bytes);
+        }
     }
 
     fn begin(&self, listener: &dyn Listener) {
@@ -343,6 +353,12 @@ impl Store {
     /// Gives an inbox shard a request. `bytes`: the messages in it.
     pub fn inbox(&self, shard: ShardNumber, ticket: Ticket, op: InboxOp, bytes: usize) {
         self.inbox.propose(shard, ticket, op, bytes);
+    }
+
+    /// Tells an inbox shard what a session has done with its messages. It is recorded with the next
+    /// request, or after a moment: what a crash loses of it is sent again, as may be sent twice.
+    pub fn acknowledge(&self, shard: ShardNumber, op: InboxOp, bytes: usize) {
+        self.inbox.propose_patiently(shard, op, bytes);
     }
 
     /// Asks an inbox shard for pages of a queue.

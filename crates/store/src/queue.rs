@@ -5,15 +5,20 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::time::timeout_at;
 
 /// Requests waiting, above which the queue is crowded.
 const CROWDED: usize = 16 * 1024;
 
 /// Bytes waiting, above which the queue is crowded.
 const CROWDED_BYTES: usize = 16 << 20;
+
+/// How long patient work waits for company.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Work for one shard.
 #[derive(Debug)]
@@ -27,8 +32,32 @@ pub(crate) struct RequestQueue<W> {
 #[derive(Debug)]
 struct Waiting<W> {
     work: VecDeque<(usize, W)>,
-    /// The shard sleeps and has to be woken.
-    asleep: bool,
+    /// Work that nobody waits for. It goes before the other, so that what is put in after it is done
+    /// after it.
+    patient: VecDeque<(usize, W)>,
+    /// When the patient work is taken out even if it is all there is.
+    due: Option<Instant>,
+    shard: Shard,
+}
+
+/// What the shard does that takes work out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shard {
+    /// It works.
+    Awake,
+    /// It waits for any work.
+    Idle,
+    /// It waits for work that is not patient, or until the patient work is due.
+    Patient,
+}
+
+/// What was found in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    Work,
+    Nothing,
+    /// Only patient work, due at this time.
+    Patient(Instant),
 }
 
 impl<W> RequestQueue<W> {
@@ -36,7 +65,9 @@ impl<W> RequestQueue<W> {
         Self {
             waiting: Mutex::new(Waiting {
                 work: VecDeque::new(),
-                asleep: false,
+                patient: VecDeque::new(),
+                due: None,
+                shard: Shard::Awake,
             }),
             bytes: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -48,9 +79,26 @@ impl<W> RequestQueue<W> {
     pub(crate) fn put(&self, work: W, bytes: usize) {
         let mut waiting = self.waiting.lock();
         waiting.work.push_back((bytes, work));
-        self.len.store(waiting.work.len(), Ordering::Relaxed);
+        let wake = waiting.shard != Shard::Awake;
+        self.wake(waiting, bytes, wake);
+    }
+
+    /// Puts work in that is to be taken out with other work, or after a while: a batch of its own would
+    /// cost a sync that nobody waits for.
+    pub(crate) fn put_patient(&self, work: W, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        waiting.patient.push_back((bytes, work));
+        // So that it knows until when to wait.
+        let wake = waiting.shard == Shard::Idle;
+        self.wake(waiting, bytes, wake);
+    }
+
+    fn wake(&self, mut waiting: MutexGuard<'_, Waiting<W>>, bytes: usize, wake: bool) {
+        self.len.store(waiting.len(), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let wake = std::mem::take(&mut waiting.asleep);
+        if wake {
+            waiting.shard = Shard::Awake;
+        }
         drop(waiting);
         if wake {
             self.more.notify_one();
@@ -61,35 +109,57 @@ impl<W> RequestQueue<W> {
     /// Each comes with its size. Waits until there is some.
     pub(crate) async fn take(&self, limit: usize, bytes: usize, out: &mut Vec<(usize, W)>) {
         loop {
-            if self.try_take(limit, bytes, out) {
-                return;
+            match self.try_take(limit, bytes, Instant::now(), out) {
+                Found::Work => return,
+                Found::Nothing => self.more.notified().await,
+                // Whichever comes first.
+                Found::Patient(due) => drop(timeout_at(due.into(), self.more.notified()).await),
             }
-            self.more.notified().await;
         }
     }
 
-    /// False: there is nothing, and the next [`put`](Self::put) wakes the shard.
-    fn try_take(&self, limit: usize, bytes: usize, out: &mut Vec<(usize, W)>) -> bool {
+    /// If there is nothing to be taken out, the next work wakes the shard.
+    fn try_take(
+        &self,
+        limit: usize,
+        bytes: usize,
+        now: Instant,
+        out: &mut Vec<(usize, W)>,
+    ) -> Found {
         let mut waiting = self.waiting.lock();
+        if waiting.work.is_empty() && waiting.patient.len() < limit && !waiting.patient.is_empty() {
+            let due = *waiting.due.get_or_insert(now + PATIENCE);
+            if now < due {
+                waiting.shard = Shard::Patient;
+                return Found::Patient(due);
+            }
+        }
         let mut taken = 0;
         let mut count = 0;
         while count < limit
-            && let Some((size, work)) = waiting
-                .work
-                .pop_front_if(|(size, _)| count == 0 || taken + *size <= bytes)
+            && let Some((size, work)) = waiting.pop_if(|size| count == 0 || taken + size <= bytes)
         {
             taken += size;
             count += 1;
             out.push((size, work));
         }
-        waiting.asleep = count == 0;
+        waiting.due = None;
+        waiting.shard = if count == 0 {
+            Shard::Idle
+        } else {
+            Shard::Awake
+        };
         if waiting.work.is_empty() && waiting.work.capacity() > 1024 {
             waiting.work = VecDeque::new();
         }
-        self.len.store(waiting.work.len(), Ordering::Relaxed);
+        self.len.store(waiting.len(), Ordering::Relaxed);
         drop(waiting);
         self.bytes.fetch_sub(taken, Ordering::Relaxed);
-        count > 0
+        if count > 0 {
+            Found::Work
+        } else {
+            Found::Nothing
+        }
     }
 
     /// Whether no more should be put in for now.
@@ -102,13 +172,29 @@ impl<W> RequestQueue<W> {
     }
 }
 
+impl<W> Waiting<W> {
+    fn len(&self) -> usize {
+        self.work.len() + self.patient.len()
+    }
+
+    /// The next piece, if there is one whose size fits.
+    fn pop_if(&mut self, fits: impl Fn(usize) -> bool) -> Option<(usize, W)> {
+        let next = if self.patient.is_empty() {
+            &mut self.work
+        } else {
+            &mut self.patient
+        };
+        next.pop_front_if(|(size, _)| fits(*size))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn take(queue: &RequestQueue<u32>, limit: usize, bytes: usize) -> Vec<u32> {
         let mut out = Vec::new();
-        queue.try_take(limit, bytes, &mut out);
+        queue.try_take(limit, bytes, Instant::now(), &mut out);
         out.into_iter().map(|(_, work)| work).collect()
     }
 
@@ -140,12 +226,60 @@ mod tests {
         assert!(queue.is_crowded());
     }
 
+    #[test]
+    fn patient_work_goes_with_other_work_and_before_it() {
+        let queue = RequestQueue::new();
+        queue.put_patient(1, 10);
+        queue.put_patient(2, 10);
+        assert_eq!(take(&queue, 10, 1000), [0; 0]);
+        queue.put(3, 10);
+        queue.put_patient(4, 10);
+        assert_eq!(take(&queue, 10, 1000), [1, 2, 4, 3]);
+    }
+
+    #[test]
+    fn patient_work_goes_alone_when_it_is_due_or_fills_a_batch() {
+        let queue = RequestQueue::new();
+        queue.put_patient(1, 10);
+        let mut out = Vec::new();
+        let now = Instant::now();
+        let due = now + PATIENCE;
+        let early = due - Duration::from_millis(1);
+        assert_eq!(queue.try_take(10, 1000, now, &mut out), Found::Patient(due));
+        assert_eq!(
+            queue.try_take(10, 1000, early, &mut out),
+            Found::Patient(due)
+        );
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Work);
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Nothing);
+        queue.put_patient(2, 10);
+        queue.put_patient(3, 10);
+        assert_eq!(queue.try_take(2, 1000, now, &mut out), Found::Work);
+        assert_eq!(out, [(10, 1), (10, 2), (10, 3)]);
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_sleeps_takes_patient_work_after_a_while() {
+        let queue = std::sync::Arc::new(RequestQueue::new());
+        let other = std::sync::Arc::clone(&queue);
+        let shard = tokio::spawn(async move {
+            let mut out = Vec::new();
+            other.take(10, 100, &mut out).await;
+            out
+        });
+        while queue.waiting.lock().shard != Shard::Idle {
+            tokio::task::yield_now().await;
+        }
+        queue.put_patient(7, 3);
+        assert_eq!(shard.await.unwrap(), [(3, 7)]);
+    }
+
     #[tokio::test]
     async fn a_sleeping_shard_is_woken() {
         let queue = std::sync::Arc::new(RequestQueue::new());
         let other = std::sync::Arc::clone(&queue);
         let thread = std::thread::spawn(move || {
-            while !other.waiting.lock().asleep {
+            while other.waiting.lock().shard != Shard::Idle {
                 std::thread::yield_now();
             }
             other.put(7, 1);

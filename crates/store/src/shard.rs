@@ -142,6 +142,12 @@ impl<M: Kind> Shard<M> {
         self.queue.put(work, bytes);
     }
 
+    /// Gives the shard a request that can wait a little.
+    pub(crate) fn give_patient(&self, work: Work<M::Op>, bytes: usize) {
+        self.stats.given.fetch_add(1, Ordering::Relaxed);
+        self.queue.put_patient(work, bytes);
+    }
+
     /// Whether no more should be given for now.
     pub(crate) fn is_crowded(&self) -> bool {
         self.queue.is_crowded() || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST

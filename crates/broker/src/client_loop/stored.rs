@@ -127,7 +127,7 @@ impl ClientLoop {
             sent: client.session.sent_sequence(),
             done: Done(done),
         };
-        self.node.store().inbox(shard, Ticket::NONE, op, bytes);
+        self.node.store().acknowledge(shard, op, bytes);
     }
 
     /// The connection of a client that the store knows is closed.
