@@ -224,15 +224,6 @@ impl ClientLoop {
             not_retained,
             ..
         } = publication;
-        if let Some(origin) = origin.filter(|o| o.packet_id != 0 && reason.is_error()) {
-            // [MQTT-4.3.3-9] the identifier is free for another message.
-            self.release_everywhere(&origin);
-            if let Awaiting::Client(key, packet_id) = from
-                && let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox)
-            {
-                inbox.forget(packet_id);
-            }
-        }
         if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
             if failed {
                 self.drop_inbound(io, key, &message, Reason::StoreFailed);
@@ -243,6 +234,7 @@ impl ClientLoop {
         match from {
             Awaiting::Nobody(_) => {}
             Awaiting::Client(key, packet_id) => {
+                // Who is not told sends the message again, and those that have it know it by its origin.
                 let Some(client) = self.clients.get_mut(key) else {
                     return;
                 };
@@ -258,6 +250,13 @@ impl ClientLoop {
                 }
                 if pressing || client.hold.is_some() {
                     self.press(io, key, pressing);
+                }
+                if let Some(origin) = origin.filter(|_| reason.is_error()) {
+                    // [MQTT-4.3.3-9] the identifier is free for another message.
+                    self.release_everywhere(&origin);
+                    if let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox) {
+                        inbox.forget(packet_id);
+                    }
                 }
             }
             Awaiting::Will { client, epoch } => {
