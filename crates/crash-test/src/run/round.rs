@@ -140,6 +140,8 @@ impl Run<'_> {
     /// The disk takes nothing for a while. Clients without a session must be served, and when there is
     /// space again, so must all.
     fn fill_disk(&mut self) -> Result<(), RunError> {
+        // While it starts, a broker serves nobody.
+        Visitor::connect(self.subject.address(), RECOVERY).map_err(RunError::Visit)?;
         self.set_disk_full(true)?;
         let from = self.model.tick();
         self.work(200..500)?;
