@@ -215,6 +215,7 @@ impl Broker {
         all_loops(&remote, Mail::LetNobodyIn);
         // Who has said goodbye before the signal is heard: its will must not be published.
         std::thread::sleep(SHUTDOWN_READ);
+        self.node.store().make_room();
         all_loops(&remote, Mail::PublishWills);
         all_loops(&remote, Mail::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.
@@ -222,8 +223,11 @@ impl Broker {
         while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What the clients' ends brought: its answers may bring more.
-        while stats::sum(&self.node.stats, |s| &s.pending) > 0 && Instant::now() < deadline {
+        // What the clients' ends brought: its answers may bring more. On a full disk there are none.
+        while stats::sum(&self.node.stats, |s| &s.pending) > 0
+            && !self.node.store().is_full()
+            && Instant::now() < deadline
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         // While the loops still take mail: what the clients' ends brought is carried out.

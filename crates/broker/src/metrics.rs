@@ -377,12 +377,17 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&[("store", *store)])?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 3] = [
+    let gauges: [(&str, &str, Pick); 4] = [
         ("store_shards", "Shards", |s| s.shards),
         ("store_shards_stopped", "Shards that do not serve", |s| {
             s.stopped
         }),
         ("store_waiting", "Requests waiting", |s| s.waiting),
+        (
+            "store_owed",
+            "Requests that wait for space on the disk",
+            |s| s.owed,
+        ),
     ];
     for (name, help, pick) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -25,7 +25,7 @@ use crate::stats::LogStats;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// And how long at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Whether the log can be appended to.
 #[derive(Clone, PartialEq, Eq, Debug)]

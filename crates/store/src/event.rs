@@ -88,13 +88,15 @@ impl Event {
     }
 }
 
-/// Why a request was not carried out. It has had no effect, and will have none.
+/// Why a request was not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The disk is full.
+    /// The disk is full. It has had no effect, and will have none.
     Full,
-    /// The shard does not serve.
+    /// The shard does not serve, or stopped while the request was on its way: then it may be carried out
+    /// all the same, at the next start.
     Stopped,
-    /// The shard map has changed since the request was routed: route it again.
+    /// The shard map has changed since the request was routed: route it again. It has had no effect, and
+    /// will have none.
     Moved,
 }

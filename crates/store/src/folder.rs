@@ -5,6 +5,7 @@
 //! LOCK          locked by the process that has it open
 //! incarnation   how often it was opened                      synced at each open
 //! alive         Unix time in ms, of the last second lived    unsynced, each second
+//! reserve       space for a start on a full disk             see `folder/reserve.rs`
 //! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
 //! inbox.made    this node has made an inbox store            so that a missing one is noticed
 //! ```
@@ -16,6 +17,7 @@
 
 mod durable;
 mod format;
+mod reserve;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ use parking_lot::Mutex;
 pub(crate) use durable::{make_directory, sync_directory};
 pub(crate) use format::FORMAT;
 use format::{FORMAT_FILE, read as read_format, write as write_format};
+pub(crate) use reserve::Reserve;
 use slots::Slots;
 pub(crate) use view::FolderView;
 
@@ -48,13 +51,14 @@ pub struct Folder {
     incarnation: u64,
     last_alive_ms: Option<u64>,
     alive: Mutex<Slots>,
+    reserve: Reserve,
     /// Holds the lock.
     _lock: File,
 }
 
 impl Folder {
     /// Opens the folder, and makes it if it is missing or empty. A first start that was cut off is begun
-    /// again.
+    /// again. If the disk is full, the reserve is given up.
     ///
     /// # Errors
     /// Another process has it open; it holds other things; its format is newer or its files are damaged;
@@ -69,6 +73,10 @@ impl Folder {
             Some(node) => node,
             None => begin(&root)?,
         };
+        let reserve = Reserve::of(&root).map_err(io)?;
+        if free_bytes(&root)? < reserve.bytes() {
+            reserve.give_up();
+        }
         let incarnation = raise_incarnation(&root)?;
         let alive_path = root.join(ALIVE);
         let (alive, last_alive_ms) = open_or_make(&alive_path)
@@ -80,6 +88,7 @@ impl Folder {
             incarnation,
             last_alive_ms,
             alive: Mutex::new(alive),
+            reserve,
             _lock: lock,
         })
     }
@@ -112,6 +121,11 @@ impl Folder {
             .lock()
             .write(now_ms)
             .map_err(|reason| FolderError::io(&self.root.join(ALIVE), reason))
+    }
+
+    /// The space that is kept for times when there is none.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.reserve
     }
 
     /// The folder of the log, which looks after it itself.

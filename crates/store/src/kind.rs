@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use store_state::inbox::{
-    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Queued, StoredSubscription,
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
+    StoredSubscription,
 };
 use store_state::retain::{RetainMachine, RetainOp, RetainReply};
 use store_state::session::{SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill};
-use store_state::{Batch, Machine, Table, TableError};
+use store_state::{Batch, Machine, Table, TableError, Ticket};
 
 use crate::command::Command;
 use crate::event::Event;
@@ -46,6 +47,22 @@ pub(crate) trait Kind: Machine + Sync {
 
     /// An operation that nobody waits for was refused: tells of messages that are lost by that.
     fn lost(_op: &Self::Op, _listener: &dyn Listener) {}
+
+    /// Whether an operation tells of what has happened already, and would not come again if it were
+    /// refused: then it waits for space on a full disk. `ticket`: of the request.
+    fn must_wait(_op: &Self::Op, _ticket: Ticket) -> bool {
+        false
+    }
+
+    /// The client whose later operations [`Kind::merge`] may put into this one.
+    fn merges(_op: &Self::Op) -> Option<&str> {
+        None
+    }
+
+    /// Puts a later operation into one that waits; gives it back if they are not about the same.
+    fn merge(_waiting: &mut Self::Op, op: Self::Op) -> Result<(), Self::Op> {
+        Err(op)
+    }
 
     /// The time of the next deadline that [`Kind::due`] is for, Unix time in ms.
     fn next_deadline(&self) -> Option<u64> {
@@ -97,6 +114,13 @@ impl Kind for SessionMachine {
 
     fn event(token: u64, reply: SessionReply) -> Event {
         Event::Session { token, reply }
+    }
+
+    fn must_wait(op: &SessionOp, _: Ticket) -> bool {
+        match op {
+            SessionOp::Disconnect { .. } | SessionOp::Fired { .. } | SessionOp::Gone { .. } => true,
+            SessionOp::NodeUp { .. } | SessionOp::Claim { .. } | SessionOp::Due => false,
+        }
     }
 
     fn next_deadline(&self) -> Option<u64> {
@@ -182,6 +206,53 @@ impl Kind for InboxMachine {
             next,
             self.next_sequence(inbox).is_none_or(|end| next >= end),
         ))
+    }
+
+    fn must_wait(op: &InboxOp, ticket: Ticket) -> bool {
+        match op {
+            InboxOp::Acknowledge { .. }
+            | InboxOp::Detach { .. }
+            | InboxOp::Forget { .. }
+            | InboxOp::Remove { .. } => true,
+            // A client whose PUBREL is refused sends it again.
+            InboxOp::Release { .. } => ticket == Ticket::NONE,
+            InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
+                origin.as_ref().is_some_and(Origin::is_of_will)
+            }
+            InboxOp::NodeUp { .. }
+            | InboxOp::Attach { .. }
+            | InboxOp::Subscribe { .. }
+            | InboxOp::Unsubscribe { .. }
+            | InboxOp::Receipt { .. } => false,
+        }
+    }
+
+    fn merges(op: &InboxOp) -> Option<&str> {
+        match op {
+            InboxOp::Acknowledge { client, .. } => Some(client),
+            _ => None,
+        }
+    }
+
+    fn merge(waiting: &mut InboxOp, op: InboxOp) -> Result<(), InboxOp> {
+        match (waiting, op) {
+            (
+                InboxOp::Acknowledge {
+                    epoch, sent, done, ..
+                },
+                InboxOp::Acknowledge {
+                    epoch: same,
+                    sent: later,
+                    done: more,
+                    ..
+                },
+            ) if *epoch == same => {
+                *sent = later.max(*sent);
+                done.0.extend(more.0);
+                Ok(())
+            }
+            (_, op) => Err(op),
+        }
     }
 
     fn lost(op: &InboxOp, listener: &dyn Listener) {

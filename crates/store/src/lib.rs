@@ -4,7 +4,7 @@
 //! [`Store`] requests and get [`Event`]s.
 //!
 //! ```text
-//!  event loop ─► queue.rs ─► shard.rs: a batch ─► consensus: log, sync, commit
+//!  event loop ─► queue.rs ─► proposer.rs: a batch ─► consensus: log, sync, commit
 //!                                                   └─► shard.rs: store-state applies it
 //!                                                         ├─► replies, pages: mail to event loops
 //!                                                         └─► now and then net changes: tables.rs
@@ -20,8 +20,10 @@ mod command;
 mod event;
 mod folder;
 mod kind;
+mod later;
 mod map;
 mod node;
+mod proposer;
 mod queue;
 mod readers;
 mod shard;

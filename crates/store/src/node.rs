@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consensus::{Condition, Group, GroupOptions, Log, LogOptions, LogStats};
 use mqtt_session::{ApplicationMessage, Timestamp};
@@ -21,8 +21,10 @@ use topic_router::Cursor;
 use crate::command::Command;
 use crate::folder::Folder;
 use crate::kind::Kind;
+use crate::later::Debts;
 use crate::map::{ShardMap, ShardNumber};
-use crate::shard::{Replica, Shard, Work, Written, checkpoint, propose, write_checkpoint};
+use crate::proposer::Proposer;
+use crate::shard::{Replica, Shard, Work, Written, checkpoint, write_checkpoint};
 use crate::tables::{Tables, TablesOptions};
 use crate::{Listener, MAP_VERSION, Read};
 
@@ -38,6 +40,15 @@ const DUE_LOOK: Duration = Duration::from_millis(100);
 
 /// How often the node writes down that it is alive.
 const ALIVE: Duration = Duration::from_secs(1);
+
+/// How long a start waits for space to record itself.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a shutdown waits for the log when space was given up for it.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// How often is looked meanwhile.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// Settings of the store.
 #[derive(Clone, Debug)]
@@ -64,6 +75,12 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+impl OpenError {
+    fn full_disk() -> Self {
+        Self("the disk is full: the start cannot be recorded".to_owned())
+    }
+}
+
 fn because<E: fmt::Display>(what: &str) -> impl Fn(E) -> OpenError {
     move |error| OpenError(format!("{what}: {error}"))
 }
@@ -76,6 +93,7 @@ pub struct Store {
     crowded: Arc<AtomicBool>,
     node: u64,
     incarnation: u64,
+    folder: Arc<Folder>,
     log: Arc<Log>,
     condition: watch::Receiver<Condition>,
     stop: watch::Sender<Stop>,
@@ -153,18 +171,12 @@ pub struct ShardStats {
     pub refused: u64,
     /// Requests waiting.
     pub waiting: u64,
+    /// Requests that wait for space on the disk.
+    pub owed: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.
     pub checkpoint_bytes: u64,
-}
-
-fn proposal<O>(ticket: Ticket, op: O) -> Work<O> {
-    Work::Propose(Request {
-        map_version: MAP_VERSION,
-        ticket,
-        op,
-    })
 }
 
 impl<M: Kind> ShardSet<M> {
@@ -185,20 +197,28 @@ impl<M: Kind> ShardSet<M> {
     fn put(&self, shard: ShardNumber, work: Work<M::Op>, bytes: usize) {
         if let Some(shard) = self.shards.get(usize::from(shard)) {
             shard.give(work, bytes);
-            if shard.is_crowded() {
-                self.crowded.store(true, Ordering::Release);
-            }
+            self.look_at(shard);
+        }
+    }
+
+    /// Says so if a shard that was given something is crowded.
+    fn look_at(&self, shard: &Shard<M>) {
+        if shard.is_crowded() {
+            self.crowded.store(true, Ordering::Release);
         }
     }
 
     fn propose(&self, shard: ShardNumber, ticket: Ticket, op: M::Op, bytes: usize) {
-        self.put(shard, proposal(ticket, op), OVERHEAD + bytes);
+        let must_wait = M::must_wait(&op, ticket);
+        self.put(shard, work(ticket, op, must_wait), OVERHEAD + bytes);
     }
 
     /// As [`propose`](Self::propose), for what can wait a little.
     fn propose_patiently(&self, shard: ShardNumber, op: M::Op, bytes: usize) {
+        let must_wait = M::must_wait(&op, Ticket::NONE);
         if let Some(shard) = self.shards.get(usize::from(shard)) {
-            shard.give_patient(proposal(Ticket::NONE, op), OVERHEAD + bytes);
+            shard.give_patient(work(Ticket::NONE, op, must_wait), OVERHEAD + bytes);
+            self.look_at(shard);
         }
     }
 
@@ -222,6 +242,7 @@ impl<M: Kind> ShardSet<M> {
             sum.requests += stats.requests.load(Ordering::Relaxed);
             sum.refused += stats.refused.load(Ordering::Relaxed);
             sum.waiting += shard.queue.len() as u64;
+            sum.owed += stats.owed.load(Ordering::Relaxed) as u64;
             sum.checkpoints += stats.checkpoints.load(Ordering::Relaxed);
             sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
         }
@@ -240,7 +261,8 @@ impl Store {
     /// A shard whose tables or log are damaged does not serve; the others do.
     ///
     /// # Errors
-    /// The folder cannot be used, is another program's, or is in use; the log cannot be opened.
+    /// The folder cannot be used, is another program's, or is in use; the log cannot be opened; the disk is
+    /// so full that the start cannot be recorded.
     pub fn open(options: &Options, listener: &Arc<dyn Listener>) -> Result<Self, OpenError> {
         let folder = Folder::open(&options.folder).map_err(because("the data folder"))?;
         let folder = Arc::new(folder);
@@ -255,6 +277,7 @@ impl Store {
             log: Arc::clone(&log),
             listener,
             crowded: Arc::clone(&crowded),
+            debts: Debts::default(),
             starts: (0..options.threads.max(1)).map(|_| Vec::new()).collect(),
             next: 0,
         };
@@ -266,23 +289,23 @@ impl Store {
         for (number, starts) in opener.starts.into_iter().enumerate() {
             let (tell, told) = std::sync::mpsc::sync_channel(1);
             ready.push(told);
-            let stopping = stopping.clone();
+            let (stopping, condition) = (stopping.clone(), log.watch());
             let duties = (number == 0).then(|| Duties {
                 folder: Arc::clone(&folder),
                 listener: Arc::clone(listener),
-                condition: log.watch(),
             });
             let thread = std::thread::Builder::new()
                 .name(format!("store-{number}"))
-                .spawn(move || run(starts, duties, stopping, &tell))
+                .spawn(move || run(starts, duties, condition, stopping, &tell))
                 .map_err(because("a thread"))?;
             threads.push(thread);
         }
         for told in ready {
             // A thread that ends before it is ready has said why.
             told.recv()
-                .map_err(because("a thread of the store has ended"))?;
+                .map_err(because("a thread of the store has ended"))??;
         }
+        folder.reserve().keep();
         Ok(Self {
             session,
             inbox,
@@ -290,6 +313,7 @@ impl Store {
             crowded,
             node: folder.node(),
             incarnation: folder.incarnation(),
+            folder,
             condition: log.watch(),
             log,
             stop,
@@ -366,12 +390,13 @@ impl Store {
         self.inbox.put(shard, Work::Read(read), size_of::<Read>());
     }
 
-    /// Gives the retain store a message.
-    pub fn retain(&self, ticket: Ticket, message: Arc<ApplicationMessage>) {
+    /// Gives the retain store a message. `must_wait`: on a full disk it waits, since nobody would publish
+    /// it again: a will.
+    pub fn retain(&self, ticket: Ticket, message: Arc<ApplicationMessage>, must_wait: bool) {
         let shard = self.retain.of(message.body.topic());
-        let bytes = message.body.heap_len();
-        self.retain
-            .propose(shard, ticket, RetainOp::Set { message }, bytes);
+        let bytes = OVERHEAD + message.body.heap_len();
+        let work = work(ticket, RetainOp::Set { message }, must_wait);
+        self.retain.put(shard, work, bytes);
     }
 
     /// Has [`Event::Passed`](crate::Event::Passed) sent by each retain shard when everything is applied
@@ -392,8 +417,7 @@ impl Store {
     /// then nobody should wait for it.
     #[must_use]
     pub fn is_retain_idle(&self) -> bool {
-        *self.condition.borrow() == Condition::Full
-            || self.retain.shards.iter().all(|shard| shard.is_idle())
+        self.is_full() || self.retain.shards.iter().all(|shard| shard.is_idle())
     }
 
     /// A page of the retained messages that a filter selects, and where the next one begins. `from`:
@@ -439,6 +463,25 @@ impl Store {
         is_crowded
     }
 
+    /// Whether the disk is full: what has to be kept is refused, or waits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        is_full(&self.condition.borrow())
+    }
+
+    /// Before a shutdown: if the disk is full, gives up the space that was kept for that, and waits for at
+    /// most [`ROOM_WAIT`] until the log can be written. What waits for space is then recorded.
+    pub fn make_room(&self) {
+        if !self.is_full() {
+            return;
+        }
+        self.folder.reserve().give_up();
+        let deadline = Instant::now() + ROOM_WAIT;
+        while self.is_full() && Instant::now() < deadline {
+            std::thread::sleep(ROOM_LOOK);
+        }
+    }
+
     /// Clients that the session store has a record of.
     #[must_use]
     pub fn sessions(&self) -> u64 {
@@ -467,8 +510,10 @@ impl Store {
         }
     }
 
-    /// Carries out what has been given, writes a last checkpoint, and ends the threads.
+    /// Carries out what has been given, writes a last checkpoint, and ends the threads. On a full disk
+    /// only what [`Store::make_room`] has room for is carried out.
     pub fn shutdown(&self) {
+        self.make_room();
         self.stop.send_replace(Stop::InOrder);
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
@@ -498,6 +543,7 @@ struct Opener<'a> {
     log: Arc<Log>,
     listener: &'a Arc<dyn Listener>,
     crowded: Arc<AtomicBool>,
+    debts: Debts,
     starts: Vec<Vec<StartShard>>,
     next: usize,
 }
@@ -523,6 +569,7 @@ impl Opener<'_> {
                 listener: Arc::clone(self.listener),
                 folder: Arc::clone(&self.folder),
                 stopping: self.stopping.clone(),
+                debts: self.debts.clone(),
             };
             let thread = self.next % self.starts.len();
             self.next += 1;
@@ -542,6 +589,7 @@ struct Start<M: Kind> {
     listener: Arc<dyn Listener>,
     folder: Arc<Folder>,
     stopping: watch::Receiver<Stop>,
+    debts: Debts,
 }
 
 /// A shard that serves, with its tasks.
@@ -616,10 +664,12 @@ impl<M: Kind> Start<M> {
 
     fn serve(self, group: Group<Command>) -> Served<M> {
         let group = Arc::new(group);
-        let proposer = propose(
+        let proposer = Proposer::new(
             Arc::clone(&self.shard),
             Arc::clone(&group),
             Arc::clone(&self.listener),
+            self.log.watch(),
+            self.debts,
         );
         let checkpoints = checkpoint(
             Arc::clone(&self.shard),
@@ -627,7 +677,7 @@ impl<M: Kind> Start<M> {
             self.stopping.clone(),
         );
         let checkpoints = tokio::spawn(checkpoints);
-        let mut tasks = vec![tokio::spawn(proposer)];
+        let mut tasks = vec![tokio::spawn(proposer.run())];
         if M::due().is_some() {
             let due = watch_deadlines(Arc::clone(&self.shard), Arc::clone(&self.listener));
             tasks.push(tokio::spawn(due));
@@ -664,6 +714,16 @@ impl<M: Kind> Running for Served<M> {
     }
 }
 
+/// A request as it is given to a shard.
+fn work<O>(ticket: Ticket, op: O, must_wait: bool) -> Work<O> {
+    let request = Request {
+        map_version: MAP_VERSION,
+        ticket,
+        op,
+    };
+    Work::Propose { request, must_wait }
+}
+
 /// A batch of one request that nobody waits for.
 fn single<O>(op: O, listener: &dyn Listener) -> Batch<O> {
     Batch {
@@ -689,12 +749,7 @@ async fn watch_deadlines<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listen
         if deadline.is_some_and(|at| at <= listener.now_ms())
             && let Some(op) = M::due()
         {
-            let request = Request {
-                map_version: MAP_VERSION,
-                ticket: Ticket::NONE,
-                op,
-            };
-            shard.give(Work::Propose(request), OVERHEAD);
+            shard.give(work(Ticket::NONE, op, false), OVERHEAD);
         }
     }
 }
@@ -712,8 +767,9 @@ async fn refuse<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listener>) {
 fn run(
     starts: Vec<StartShard>,
     duties: Option<Duties>,
+    mut condition: watch::Receiver<Condition>,
     mut stopping: watch::Receiver<Stop>,
-    ready: &std::sync::mpsc::SyncSender<()>,
+    ready: &std::sync::mpsc::SyncSender<Result<(), OpenError>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -729,18 +785,20 @@ fn run(
     runtime.block_on(async move {
         let mut running = Vec::new();
         for start in starts {
-            running.extend(start().await);
+            tokio::select! {
+                () = stays_full(&mut condition) => {
+                    // An error: whoever waited is gone.
+                    let _ = ready.send(Err(OpenError::full_disk()));
+                    return;
+                }
+                started = start() => running.extend(started),
+            }
         }
-        if let Some(Duties {
-            folder,
-            listener,
-            condition,
-        }) = duties
-        {
+        if let Some(Duties { folder, listener }) = duties {
             tokio::spawn(stay_alive(folder, Arc::clone(&listener)));
             tokio::spawn(watch_log(condition, listener));
         }
-        if ready.send(()).is_err() {
+        if ready.send(Ok(())).is_err() {
             return;
         }
         // An error: the store itself is gone.
@@ -751,11 +809,28 @@ fn run(
     });
 }
 
+/// Returns when the disk has been full for [`START_PATIENCE`].
+async fn stays_full(condition: &mut watch::Receiver<Condition>) {
+    while condition.wait_for(is_full).await.is_ok() {
+        tracing::error!("the disk is full: the start waits for space");
+        let has_space = condition.wait_for(|condition| !is_full(condition));
+        if tokio::time::timeout(START_PATIENCE, has_space)
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
 /// What one of the threads does for the node as a whole.
 struct Duties {
     folder: Arc<Folder>,
     listener: Arc<dyn Listener>,
-    condition: watch::Receiver<Condition>,
+}
+
+pub(crate) fn is_full(condition: &Condition) -> bool {
+    *condition == Condition::Full
 }
 
 /// Tells of the log's end, and of a full disk.
@@ -773,7 +848,7 @@ async fn watch_log(mut condition: watch::Receiver<Condition>, listener: Arc<dyn 
     }
 }
 
-/// Writes down each second that the node is alive, for those who ask when it died.
+/// Writes down each second that the node is alive, for those who ask when it died, and keeps the reserve.
 async fn stay_alive(folder: Arc<Folder>, listener: Arc<dyn Listener>) {
     let mut each = tokio::time::interval(ALIVE);
     loop {
@@ -781,6 +856,7 @@ async fn stay_alive(folder: Arc<Folder>, listener: Arc<dyn Listener>) {
         if let Err(error) = folder.mark_alive(listener.now_ms()) {
             tracing::debug!(%error, "the mark of being alive cannot be written");
         }
+        folder.reserve().refill();
     }
 }
 

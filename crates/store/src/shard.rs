@@ -1,7 +1,6 @@
 //! One shard: its machine, and the tasks around it.
 //!
-//! The *proposer* takes requests from the queue and makes batches of them, of which a few are on their
-//! way at once. Consensus hands committed batches to [`Replica`], which applies them and sends replies
+//! The *proposer* (`proposer.rs`) takes requests from the queue and makes batches of them. Consensus hands committed batches to [`Replica`], which applies them and sends replies
 //! and pages to the event loops. The *checkpointer* now and then writes net changes to the tables, so
 //! that the log can be purged. All run on one thread.
 //!
@@ -12,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use consensus::{Group, Mark, ProposeError, StateMachine};
+use consensus::{Group, Mark, StateMachine};
 use parking_lot::{RwLock, RwLockWriteGuard};
-use store_state::{Batch, Changes, Header, Request, SlotRange, Ticket};
-use tokio::sync::{Semaphore, oneshot, watch};
+use store_state::{Batch, Changes, Request, SlotRange, Ticket};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::command::Command;
@@ -25,21 +24,15 @@ use crate::queue::RequestQueue;
 use crate::readers::{Read, Readers};
 use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
 
-/// Requests in one batch at most.
-const BATCH: usize = 1024;
-
-/// Bytes in one batch, above which the next request begins another one.
-const BATCH_BYTES: usize = 512 * 1024;
-
-/// Batches of one shard on their way at once. More would make batches smaller, not answers quicker.
-const IN_FLIGHT: usize = 4;
-
 /// Bytes that only memory and log hold, above which a checkpoint begins.
 const UNSAVED_BYTES: usize = 32 << 20;
 
 /// Bytes that only memory and log hold, above which no more should be given: the disk does not keep up
 /// with checkpoints.
 const UNSAVED_MOST: usize = 4 * UNSAVED_BYTES;
+
+/// Bytes of requests that wait for space on the disk, above which no more should be given.
+const OWED_MOST: usize = 16 << 20;
 
 /// Rows of a checkpoint that are collected, or let go of, before the shard does something else: about a
 /// millisecond.
@@ -62,7 +55,11 @@ const PAGE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) enum Work<O> {
     /// To be agreed on, synced and applied.
-    Propose(Request<O>),
+    Propose {
+        request: Request<O>,
+        /// On a full disk it waits, and is not refused.
+        must_wait: bool,
+    },
     /// To be read.
     Read(Read),
     /// To be answered when all that was given before is applied.
@@ -101,7 +98,11 @@ pub(crate) struct ShardStats {
     /// Requests given by event loops.
     given: AtomicU64,
     /// Of these, those applied or refused.
-    finished: AtomicU64,
+    pub(crate) finished: AtomicU64,
+    /// Requests that wait for space on the disk.
+    pub(crate) owed: AtomicUsize,
+    /// Bytes of these, about.
+    pub(crate) owed_bytes: AtomicUsize,
 }
 
 /// What the shard's own thread changes.
@@ -136,7 +137,7 @@ impl<M: Kind> Shard<M> {
 
     /// Gives the shard work.
     pub(crate) fn give(&self, work: Work<M::Op>, bytes: usize) {
-        if let Work::Propose(_) = work {
+        if let Work::Propose { .. } = work {
             self.stats.given.fetch_add(1, Ordering::Relaxed);
         }
         self.queue.put(work, bytes);
@@ -150,7 +151,9 @@ impl<M: Kind> Shard<M> {
 
     /// Whether no more should be given for now.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.queue.is_crowded() || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST
+        self.queue.is_crowded()
+            || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST
+            || self.stats.owed_bytes.load(Ordering::Relaxed) > OWED_MOST
     }
 
     /// Whether everything that was given is applied.
@@ -304,7 +307,7 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Does what readers ask.
-    fn read(&self, listener: &dyn Listener, asked: &[Read]) {
+    pub(crate) fn read(&self, listener: &dyn Listener, asked: &[Read]) {
         if let Some(state) = &mut *self.state.write() {
             for read in asked {
                 let Some(mut want) = state.effects.readers.ask(*read) else {
@@ -344,11 +347,25 @@ impl<M: Kind> Shard<M> {
         self.send_out(listener);
     }
 
+    /// Tells that barriers are passed.
+    pub(crate) fn pass(&self, listener: &dyn Listener, barriers: &[Ticket]) {
+        let mut outbox = Vec::new();
+        for ticket in barriers {
+            address(&mut outbox, *ticket, Event::passed);
+        }
+        give(listener, outbox);
+    }
+
     /// Refuses requests.
-    fn refuse(&self, listener: &dyn Listener, requests: &[Request<M::Op>], failure: Failure) {
-        self.stats
-            .refused
-            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+    pub(crate) fn refuse(
+        &self,
+        listener: &dyn Listener,
+        requests: &[Request<M::Op>],
+        failure: Failure,
+    ) {
+        let count = requests.len() as u64;
+        self.stats.finished.fetch_add(count, Ordering::Release);
+        self.stats.refused.fetch_add(count, Ordering::Relaxed);
         let mut outbox = Vec::new();
         for request in requests {
             if request.ticket == Ticket::NONE {
@@ -366,20 +383,18 @@ impl<M: Kind> Shard<M> {
         work: impl Iterator<Item = Work<M::Op>>,
     ) {
         let mut requests = Vec::new();
-        let mut outbox = Vec::new();
+        let mut barriers = Vec::new();
         for work in work {
             match work {
-                Work::Propose(request) => requests.push(request),
-                Work::Barrier(ticket) => address(&mut outbox, ticket, Event::passed),
+                Work::Propose { request, .. } => requests.push(request),
+                Work::Barrier(ticket) => barriers.push(ticket),
                 Work::Read(_) => {}
                 Work::Stop(done) => {
                     let _ = done.send(());
                 }
             }
         }
-        give(listener, outbox);
-        let count = requests.len() as u64;
-        self.stats.finished.fetch_add(count, Ordering::Release);
+        self.pass(listener, &barriers);
         self.refuse(listener, &requests, Failure::Stopped);
     }
 
@@ -507,90 +522,6 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
     }
 }
 
-/// Takes requests from the queue for as long as the shard lives.
-pub(crate) async fn propose<M: Kind>(
-    shard: Arc<Shard<M>>,
-    group: Arc<Group<Command>>,
-    listener: Arc<dyn Listener>,
-) {
-    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
-    let mut taken = Vec::new();
-    loop {
-        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else {
-            return;
-        };
-        shard.queue.take(BATCH, BATCH_BYTES, &mut taken).await;
-        let mut bytes = 0;
-        let mut requests = Vec::with_capacity(taken.len());
-        let mut reads = Vec::new();
-        let mut barriers = Vec::new();
-        let mut stop = None;
-        for (size, work) in taken.drain(..) {
-            match work {
-                Work::Propose(request) => {
-                    bytes += size;
-                    requests.push(request);
-                }
-                Work::Read(read) => reads.push(read),
-                Work::Barrier(ticket) => barriers.push(ticket),
-                Work::Stop(done) => stop = Some(done),
-            }
-        }
-        if !reads.is_empty() {
-            shard.read(&*listener, &reads);
-        }
-        if requests.is_empty() {
-            drop(permit);
-        } else {
-            let header = Header {
-                now_ms: listener.now_ms(),
-                limits: listener.limits(),
-            };
-            let batch = Arc::new(Batch {
-                header,
-                requests,
-                bytes,
-            });
-            let (shard, group, listener) = (
-                Arc::clone(&shard),
-                Arc::clone(&group),
-                Arc::clone(&listener),
-            );
-            let proposal = group.propose(M::command(Arc::clone(&batch))).await;
-            tokio::spawn(async move {
-                let outcome = match proposal {
-                    Ok(proposal) => proposal.await,
-                    Err(error) => Err(error),
-                };
-                let count = batch.requests.len() as u64;
-                shard.stats.finished.fetch_add(count, Ordering::Release);
-                if let Err(error) = outcome {
-                    let failure = match error {
-                        ProposeError::Full => Failure::Full,
-                        _ => Failure::Stopped,
-                    };
-                    shard.refuse(&*listener, &batch.requests, failure);
-                }
-                drop(permit);
-            });
-        }
-        if !barriers.is_empty() || stop.is_some() {
-            // All permits: everything that was on its way has been applied and answered.
-            let all = in_flight.acquire_many(IN_FLIGHT as u32).await;
-            let mut outbox = Vec::new();
-            for ticket in barriers {
-                address(&mut outbox, ticket, Event::passed);
-            }
-            give(&*listener, outbox);
-            drop(all);
-        }
-        if let Some(done) = stop {
-            let _ = done.send(());
-            return;
-        }
-    }
-}
-
 /// Gives event loops their mail.
 fn give(listener: &dyn Listener, outbox: Vec<Vec<Event>>) {
     for (loop_index, events) in outbox.into_iter().enumerate() {
@@ -678,6 +609,7 @@ pub(crate) async fn write_checkpoint<M: Kind>(
     } = checkpoint;
     let bytes = changes.bytes as u64;
     let mut changes = Some(changes);
+    let mut is_told = false;
     while let Some(unwritten) = changes.take() {
         let (table, encoded) = (Arc::clone(&table), mark.encode());
         // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
@@ -688,12 +620,14 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         match written.await {
             Ok(Ok(())) => break,
             Ok(Err((error, unwritten))) => {
-                tracing::error!(
-                    store = M::NAME,
-                    shard = shard.number,
-                    %error,
-                    "a checkpoint cannot be written; the log keeps what it would hold"
-                );
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::error!(
+                        store = M::NAME,
+                        shard = shard.number,
+                        %error,
+                        "a checkpoint cannot be written; the log keeps what it would hold"
+                    );
+                }
                 changes = Some(unwritten);
             }
             Err(_) => return Written::GivenUp,
@@ -701,7 +635,11 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         if is_last() {
             return Written::GivenUp;
         }
-        tokio::time::sleep(CHECKPOINT_RETRY).await;
+        let mut stopping = stopping.clone();
+        tokio::select! {
+            () = tokio::time::sleep(CHECKPOINT_RETRY) => {}
+            _ = stopping.wait_for(|stop| *stop != Stop::No) => {}
+        }
     }
     shard.stats.checkpoints.fetch_add(1, Ordering::Relaxed);
     shard

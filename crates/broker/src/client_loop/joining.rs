@@ -23,7 +23,7 @@ use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
 use store_state::session::{Claimed, SessionOp, SessionReply, StoredWill, WillAtClose};
 
 use super::pending::{Answer, Pending};
-use super::{ClientLoop, LoopIo, Timer};
+use super::{ClientLoop, LoopIo};
 use crate::key::SessionKey;
 use crate::routes::Routes;
 
@@ -59,18 +59,6 @@ pub(super) struct Inbox {
     /// them.
     pub(super) repeated: Vec<PacketId>,
 }
-
-/// The end of a connection, as the session store is told.
-#[derive(Debug)]
-pub(super) struct Disconnection {
-    client: Box<str>,
-    epoch: u64,
-    expiry: u32,
-    keep_will: bool,
-}
-
-/// How soon the store is told again of what it could not record.
-const RECORD_RETRY_MS: u64 = 500;
 
 /// A CONNECT that waits.
 #[derive(Debug)]
@@ -311,51 +299,18 @@ impl ClientLoop {
         expiry: u32,
         keep_will: bool,
     ) {
-        self.close_stored(Disconnection {
+        let op = SessionOp::Disconnect {
             client: client_id.into(),
             epoch,
             expiry,
-            keep_will,
-        });
-    }
-
-    fn close_stored(&mut self, closed: Disconnection) {
-        let op = SessionOp::Disconnect {
-            client: closed.client.clone(),
-            epoch: closed.epoch,
-            expiry: closed.expiry,
-            will: if closed.keep_will {
+            will: if keep_will {
                 WillAtClose::Keep
             } else {
                 WillAtClose::Discard
             },
         };
-        let client = closed.client.clone();
-        let ticket = self.ask(Pending::Disconnect(Box::new(closed)));
-        self.node.store().session(&client, ticket, op);
-    }
-
-    /// The store has recorded the end of a connection, or could not: then it is told again later, lest
-    /// a will be published that the client has taken back.
-    pub(super) fn disconnect_answered(
-        &mut self,
-        io: &mut LoopIo,
-        closed: Disconnection,
-        answer: &Answer,
-    ) {
-        if let Answer::Failed(Failure::Full) = answer {
-            if self.unrecorded.is_empty() {
-                io.arm(io.now_ms() + RECORD_RETRY_MS, Timer::Record.to_bits());
-            }
-            self.unrecorded.push(closed);
-        }
-    }
-
-    /// Tells the store again of the ends of connections that it could not record.
-    pub(super) fn record_again(&mut self) {
-        for closed in std::mem::take(&mut self.unrecorded) {
-            self.close_stored(closed);
-        }
+        let ticket = self.ask(Pending::Disconnect);
+        self.node.store().session(client_id, ticket, op);
     }
 
     /// The store cannot record a client: it is refused.

@@ -41,7 +41,7 @@ use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use hold::{Hold, Wait};
-use joining::{Disconnection, Inbox, Joining, Stored};
+use joining::{Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
 use pending::Pending;
 use subscribe::Replay;
@@ -156,8 +156,6 @@ enum Timer {
     Login,
     /// A login may have expired.
     LoginExpiry(Key),
-    /// Tell the store again what it could not record.
-    Record,
     /// Publish `$SYS`.
     Sys,
 }
@@ -174,10 +172,9 @@ impl Timer {
             Self::Pressure => (5, 0),
             Self::Sys => (6, 0),
             Self::Store => (7, 0),
-            Self::Record => (9, 0),
             Self::Pressed(key) => (8, key.to_bits()),
-            Self::Login => (10, 0),
-            Self::LoginExpiry(key) => (11, key.to_bits()),
+            Self::Login => (9, 0),
+            Self::LoginExpiry(key) => (10, key.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -192,10 +189,9 @@ impl Timer {
             5 => Self::Pressure,
             6 => Self::Sys,
             7 => Self::Store,
-            9 => Self::Record,
             8 => Self::Pressed(key),
-            10 => Self::Login,
-            11 => Self::LoginExpiry(key),
+            9 => Self::Login,
+            10 => Self::LoginExpiry(key),
             _ => return None,
         })
     }
@@ -226,9 +222,6 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What the store was asked.
     pending: Arena<Pending>,
-    /// Ends of connections that the store could not record. There are at most as many as there were
-    /// connections when the disk became full: nobody it does not record is let in.
-    unrecorded: Vec<Disconnection>,
     /// What sessions dropped in one call; empty between calls.
     dropped: Vec<Dropped>,
     /// The broker shuts down: nobody is let in.
@@ -261,7 +254,6 @@ impl ClientLoop {
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             pending: Arena::default(),
-            unrecorded: Vec::new(),
             dropped: Vec::new(),
             closing: false,
             identifiers: RandomState::default(),
@@ -798,7 +790,6 @@ impl Service for ClientLoop {
             }
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
-            Some(Timer::Record) => self.record_again(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Connect(_)) | None => {}
         }

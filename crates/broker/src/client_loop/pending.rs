@@ -11,7 +11,6 @@ use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
-use super::joining::Disconnection;
 use super::{ClientLoop, LoopIo};
 
 /// A question to the store, with what is needed to go on when the answer comes.
@@ -53,8 +52,8 @@ pub(super) enum Pending {
     },
     /// The inbox of a session that has ended.
     Removal { client: Box<str>, epoch: u64 },
-    /// The end of a connection.
-    Disconnect(Box<Disconnection>),
+    /// The end of a connection, which a shutdown waits for.
+    Disconnect,
     /// A will that was published, by its origin: that is to be recorded.
     Fired(Origin),
     /// A message for a member of a shared group, and the publication that waits for it.
@@ -189,7 +188,6 @@ impl ClientLoop {
                 reasons,
                 ..
             } => self.barrier_passed(io, key, packet_id, &reasons),
-            Pending::Disconnect(closed) => self.disconnect_answered(io, *closed, &answer),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(item, publication) => {
@@ -201,7 +199,7 @@ impl ClientLoop {
                     self.publication_answered(io, publication, answer);
                 }
             }
-            Pending::Publish(_) => {}
+            Pending::Publish(_) | Pending::Disconnect => {}
         }
     }
 }

@@ -265,6 +265,7 @@ impl ClientLoop {
         let Source {
             origin, awaiting, ..
         } = source;
+        let is_will = matches!(awaiting, Some(Awaiting::Will { .. }));
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,
@@ -281,7 +282,7 @@ impl ClientLoop {
         let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
         if retain {
-            store.retain(ticket, Arc::clone(message));
+            store.retain(ticket, Arc::clone(message), is_will);
         }
         let bytes = message.body.heap_len();
         for shard in keepers.shards {

@@ -138,6 +138,14 @@ pub struct Origin {
     pub packet_id: u16,
 }
 
+impl Origin {
+    /// Whether it is that of a will, which nobody publishes again.
+    #[must_use]
+    pub fn is_of_will(&self) -> bool {
+        self.packet_id == 0
+    }
+}
+
 /// A subscription as the store keeps it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoredSubscription {

@@ -89,7 +89,14 @@ fn outcome(
         },
         op: RetainOp::Set { message },
     };
-    store.retain.put(shard, Work::Propose(request), OVERHEAD);
+    store.retain.put(
+        shard,
+        Work::Propose {
+            request,
+            must_wait: false,
+        },
+        OVERHEAD,
+    );
     match told.recv().unwrap() {
         Event::Failed { token: 7, failure } => Err(failure),
         Event::Retain { token: 7, .. } => Ok(()),

@@ -1,10 +1,13 @@
 //! A full disk: a small file system in memory, for which one has to be root.
 
-use std::path::Path;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use store::Failure;
+use store::{Event, Failure};
+use store_state::Ticket;
+use store_state::inbox::{Done, InboxOp, InboxReply, Origin};
+use store_state::session::{SessionOp, SessionReply, StoredWill, WillAtClose};
 
 use crate::node::{Node, message, survey, until};
 
@@ -13,62 +16,253 @@ struct Disk(tempfile::TempDir);
 
 impl Disk {
     /// `None`: this process may not mount one.
+    #[expect(clippy::print_stderr, reason = "why a test is skipped")]
     fn new() -> Option<Self> {
         let at = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]);
         let mounted = mount.arg(at.path()).output();
-        mounted
-            .is_ok_and(|output| output.status.success())
-            .then_some(Self(at))
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(at));
+        }
+        eprintln!("skipped: a file system can be mounted by root only");
+        None
     }
 
-    fn path(&self) -> &Path {
-        self.0.path()
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+
+    /// Another program takes all the space.
+    fn fill(&self) {
+        let mut options = std::fs::File::options();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.filler())
+            .unwrap();
+        loop {
+            match file.write(&[1; 4096]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// It gives the space back.
+    fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+
+    /// Fills the disk, and what the log has taken of it ahead. Nothing of it is waited for.
+    fn fill_with(&self, node: &Node) {
+        self.fill();
+        let shard = node.store.inbox_shard("ann");
+        let large = message("nobody", &[2; 64 << 10]);
+        for _ in 0..100 {
+            node.publish_to(shard, &large);
+        }
+        until("the disk is full", || node.store.is_full());
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
+fn refused(node: &Node) {
+    until("requests are refused", || {
+        node.retain("new", b"x") == Err(Failure::Full)
+    });
+}
+
 #[test]
-#[expect(clippy::print_stderr, reason = "why a test is skipped")]
 fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
-    let Some(disk) = Disk::new() else {
-        eprintln!("skipped: a file system can be mounted by root only");
-        return;
-    };
-    let ballast = disk.path().join("ballast");
-    let data = disk.path().join("data");
-    std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
-    let node = Node::start(&data, 1);
-    node.sleeper("ann", "a");
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 1);
+    let ann = node.sleeper("ann", "a");
+    assert_eq!(node.publish("a", b"before"), Ok(1));
     node.retain("kept", b"x").unwrap();
-    let payload = vec![2; 64 << 10];
-    let shard = node.store.inbox_shard("ann");
-    let mut queued = 0;
-    // A request that has reached the log waits for space; those that come later are refused.
-    let refused = loop {
-        node.publish_to(shard, &message("a", &payload));
-        match node.any_reply(Duration::from_millis(500)) {
-            Some(Err(failure)) => break failure,
-            Some(Ok(_)) => queued += 1,
-            None => {}
-        }
-        assert!(queued < 200, "the disk is never full");
-    };
-    assert_eq!(refused, Failure::Full);
-    assert!(queued > 0);
+    let ann = (ann + 1, node.connect("ann").1);
+    // More than may be on its way at once: what is behind that must not wait for it.
+    disk.fill_with(&node);
+    refused(&node);
+
     assert_eq!(node.retained().len(), 1);
     assert!(node.store.knows("ann"));
+    assert_eq!(node.read("ann", &ann, 1), [b"before"]);
+    let barrier = node.ticket();
+    node.store.retain_barrier(barrier);
+    node.wait(|event| match event {
+        Event::Passed { token } if token == barrier.token => Ok(()),
+        other => Err(other),
+    });
 
-    std::fs::remove_file(&ballast).unwrap();
+    disk.free();
     until("the disk has space again", || {
         node.publish("a", b"after").is_ok()
     });
     node.stop();
-    assert_eq!(survey(&data).findings, []);
+    assert_eq!(survey(&disk.data()).findings, []);
+}
+
+fn goodbye(client: &str, epoch: u64) -> SessionOp {
+    SessionOp::Disconnect {
+        client: client.into(),
+        epoch,
+        expiry: 1_000,
+        will: WillAtClose::Discard,
+    }
+}
+
+#[test]
+fn what_nobody_would_say_again_is_recorded_before_anything_else() {
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 2);
+    let (epoch, ann) = node.connect("ann");
+    let shard = node.store.inbox_shard("ann");
+    node.subscribe("ann", epoch, "a");
+    for payload in [b"1", b"2", b"3"] {
+        assert_eq!(node.publish("a", payload), Ok(1));
+    }
+    disk.fill_with(&node);
+    refused(&node);
+    let counts = || node.store.stats().stores.map(|store| store.owed);
+    for sequence in [ann.first, ann.first + 1] {
+        let op = InboxOp::Acknowledge {
+            client: "ann".into(),
+            epoch,
+            sent: sequence,
+            done: Done(vec![sequence]),
+        };
+        node.store.inbox(shard, Ticket::NONE, op, 8);
+    }
+    let closed = node.ticket();
+    node.store.session("ann", closed, goodbye("ann", epoch));
+    until("all of it waits", || counts() == [1, 1, 0]);
+
+    disk.free();
+    until("the disk has space again", || {
+        node.retain("new", b"x").is_ok()
+    });
+    let stats = node.store.stats();
+    assert_eq!((stats.connected, stats.queued_messages), (0, 1));
+    assert_eq!(counts(), [0; 3]);
+    let reply = node.wait(|event| match event {
+        Event::Session { token, reply } if token == closed.token => Ok(reply),
+        other => Err(other),
+    });
+    assert_eq!(reply, SessionReply::Done);
+    node.stop();
+}
+
+#[test]
+fn a_will_that_is_due_on_a_full_disk_is_published_when_there_is_space() {
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 1);
+    node.sleeper("ann", "will");
+    disk.fill_with(&node);
+    refused(&node);
+    let will = node.ticket();
+    let op = InboxOp::Publish {
+        message: message("will", b"gone"),
+        publisher: 0,
+        origin: Some(Origin {
+            client: "bob".into(),
+            incarnation: 1,
+            packet_id: 0,
+        }),
+    };
+    node.store.inbox(node.store.inbox_shard("ann"), will, op, 4);
+    let kept = node.ticket();
+    node.store.retain(kept, message("will", b"gone"), true);
+    until("they wait", || {
+        node.store.stats().stores.map(|store| store.owed) == [0, 1, 1]
+    });
+    disk.free();
+    match node.inbox_reply(will) {
+        Ok(InboxReply::Published { matched: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    until("the will is retained", || node.retained().len() == 1);
+    node.stop();
+}
+
+/// A node with a connected client that has a will.
+fn with_will(folder: &Path) -> (Node, u64) {
+    let node = Node::start(folder, 1);
+    let op = SessionOp::Claim {
+        client: "bob".into(),
+        node: node.store.node(),
+        node_incarnation: node.store.incarnation(),
+        clean_start: false,
+        expiry: 1_000,
+        will: Some(StoredWill {
+            message: message("will", b"gone"),
+            message_expiry: None,
+            delay: 0,
+        }),
+    };
+    match node.session("bob", op) {
+        Ok(SessionReply::Claimed(claimed)) => (node, claimed.epoch),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_shutdown_on_a_full_disk_records_what_clients_did_at_last() {
+    let Some(disk) = Disk::new() else { return };
+    let (node, epoch) = with_will(&disk.data());
+    disk.fill();
+    // One at a time: what waits in the log comes first, and there is little room for all.
+    until("the disk is full", || {
+        node.store
+            .retain(Ticket::NONE, message("new", &[3; 4096]), false);
+        until("it is kept or waits", || node.store.is_retain_idle());
+        node.store.is_full()
+    });
+    node.store
+        .session("bob", Ticket::NONE, goodbye("bob", epoch));
+    until("it waits", || {
+        node.store.stats().stores.map(|store| store.owed) == [1, 0, 0]
+    });
+    node.stop();
+
+    disk.free();
+    let node = Node::start(&disk.data(), 1);
+    node.retain("after", b"x").unwrap();
+    assert_eq!(node.fired(), [""; 0]);
+    node.stop();
+}
+
+#[test]
+fn a_node_starts_on_a_full_disk_again_and_again() {
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 1);
+    node.sleeper("ann", "a");
+    assert_eq!(node.publish("a", b"before"), Ok(1));
+    node.retain("kept", b"x").unwrap();
+    node.stop();
+    for _ in 0..3 {
+        disk.fill();
+        let node = Node::start(&disk.data(), 1);
+        disk.fill_with(&node);
+        refused(&node);
+        assert_eq!(node.retained().len(), 1);
+        assert_eq!(node.store.stats().queued_messages, 1);
+        node.stop();
+    }
+    disk.free();
+    let node = Node::start(&disk.data(), 1);
+    assert_eq!(node.publish("a", b"after"), Ok(1));
+    let ann = node.connect("ann");
+    assert_eq!(node.read("ann", &ann, 2), [&b"before"[..], b"after"]);
+    node.stop();
 }

@@ -142,20 +142,8 @@ impl Node {
     }
 
     /// Waits until the loop is told something that `take` makes something of.
-    pub(crate) fn wait<T>(&self, take: impl FnMut(Event) -> Result<T, Event>) -> T {
-        self.wait_within(DEADLINE, take).unwrap_or_else(|| {
-            let (events, failures) = (&self.told.events, &self.told.failures);
-            panic!("not told in time; told: {events:?}; failed: {failures:?}")
-        })
-    }
-
-    /// The same; `None`: it was not told within a time.
-    fn wait_within<T>(
-        &self,
-        limit: Duration,
-        mut take: impl FnMut(Event) -> Result<T, Event>,
-    ) -> Option<T> {
-        let end = Instant::now() + limit;
+    pub(crate) fn wait<T>(&self, mut take: impl FnMut(Event) -> Result<T, Event>) -> T {
+        let end = Instant::now() + DEADLINE;
         let mut events = self.told.events.lock().unwrap();
         loop {
             let mut kept = Vec::new();
@@ -171,13 +159,15 @@ impl Node {
                 }
             }
             *events = kept;
-            if taken.is_some() {
+            if let Some(taken) = taken {
                 return taken;
             }
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
+            let failures = &self.told.failures;
+            assert!(
+                !left.is_zero(),
+                "not told in time; told: {events:?}; failed: {failures:?}"
+            );
             events = self.told.more.wait_timeout(events, left).unwrap().0;
         }
     }
@@ -208,18 +198,9 @@ impl Node {
         })
     }
 
-    /// The next answer of an inbox shard that comes within a time, to whatever request.
-    pub(crate) fn any_reply(&self, limit: Duration) -> Option<Result<InboxReply, Failure>> {
-        self.wait_within(limit, |event| match event {
-            Event::Inbox { reply, .. } => Ok(Ok(reply)),
-            Event::Failed { failure, .. } => Ok(Err(failure)),
-            other => Err(other),
-        })
-    }
-
     pub(crate) fn retain(&self, topic: &str, payload: &[u8]) -> Result<RetainReply, Failure> {
         let ticket = self.ticket();
-        self.store.retain(ticket, message(topic, payload));
+        self.store.retain(ticket, message(topic, payload), false);
         self.wait(|event| match event {
             Event::Retain { token, reply } if token == ticket.token => Ok(Ok(reply)),
             Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
@@ -360,6 +341,16 @@ impl Node {
             }));
         }
         payloads
+    }
+
+    /// Whose wills the loop was told to publish.
+    pub(crate) fn fired(&self) -> Vec<String> {
+        let events = self.told.events.lock().unwrap();
+        let clients = events.iter().filter_map(|event| match event {
+            Event::Fire { client, .. } => Some(client.to_string()),
+            _ => None,
+        });
+        clients.collect()
     }
 
     /// Topics and payloads of the retained messages, in order.
