@@ -267,6 +267,12 @@ macro_rules! choice {
             $($(#[doc = $doc])* $variant,)*
         }
 
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word,)* })
+            }
+        }
+
         impl $crate::setting::Setting for $name {
             fn take(&mut self, text: &str, _: &$crate::declare::Spec) -> bool {
                 $crate::setting::put(self, match text {
@@ -275,7 +281,7 @@ macro_rules! choice {
                 })
             }
             fn show(&self, _: &$crate::declare::Spec) -> Option<String> {
-                Some(match self { $(Self::$variant => $word,)* }.to_owned())
+                Some(self.to_string())
             }
             fn expected(&self, _: &$crate::declare::Spec) -> String {
                 format!("one of {}", [$($word),*].join(", "))
