@@ -10,6 +10,13 @@
 //! Deliberately absent: what the client may do (`authorization`), and who is shut out for what he did
 //! before (the broker's `guard`).
 
+mod authenticator;
+mod chain;
+mod hash_threads;
+mod password_hash;
+mod scram_keys;
+mod tls_identity;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;

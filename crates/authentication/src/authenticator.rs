@@ -1,0 +1,30 @@
+//! What the chain asks: one authenticator, and its opinion about a client.
+
+use std::{fmt, future::Future, pin::Pin};
+
+use crate::{Credentials, Identity};
+
+/// One authenticator of the chain.
+pub(crate) trait Authenticator: Send + Sync + fmt::Debug {
+    /// Its kind and place, for logs, such as `jwt (2)`.
+    fn name(&self) -> &str;
+
+    /// What it says about a client.
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials) -> Asked<'a>;
+}
+
+/// An opinion that is being formed.
+pub(crate) type Asked<'a> = Pin<Box<dyn Future<Output = Opinion> + Send + 'a>>;
+
+/// What an authenticator says about a client.
+#[derive(Debug)]
+pub(crate) enum Opinion {
+    /// It may connect.
+    Allow(Box<Identity>),
+    /// It may not, whoever comes next in the chain.
+    Deny,
+    /// It is not known here: the next is asked.
+    Ignore,
+    /// There is no answer; why, for the log, without secrets.
+    Failed(String),
+}

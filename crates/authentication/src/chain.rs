@@ -1,0 +1,136 @@
+//! The authenticators in their order: the first that allows or denies decides.
+//!
+//! Invariant: a client that nobody knows is denied, and so is one about whom somebody could not be asked;
+//! why is in the log, one line per second and authenticator.
+
+use std::time::{Duration, Instant};
+
+use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::{
+    Credentials, Denial, OpenError, Verdict,
+    authenticator::{Authenticator, Opinion},
+    hash_threads::HashThreads,
+    tls_identity::TlsIdentity,
+};
+
+/// What authenticators share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// Where they run, for tasks of their own.
+    pub(crate) runtime: Handle,
+    /// Where they compute password hashes.
+    pub(crate) hashes: HashThreads,
+}
+
+/// All authenticators.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    authenticator: Box<dyn Authenticator>,
+    failures: FailureLog,
+}
+
+impl Chain {
+    /// Reads keys and files of all authenticators.
+    pub(crate) fn open(config: &AuthenticationConfig, shared: &Shared) -> Result<Self, OpenError> {
+        let mut chain = Self::default();
+        for (index, authenticator) in config.chain.iter().enumerate() {
+            let name = format!("{} ({})", authenticator.kind, index + 1);
+            chain
+                .add(name.clone(), authenticator, shared)
+                .map_err(|reason| OpenError(format!("authenticator {name}: {reason}")))?;
+        }
+        Ok(chain)
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        config: &AuthenticatorConfig,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        let _ = shared;
+        let authenticator: Box<dyn Authenticator> = match config.kind {
+            AuthenticatorKind::TlsIdentity => Box::new(TlsIdentity::new(name)),
+            AuthenticatorKind::PasswordFile
+            | AuthenticatorKind::Jwt
+            | AuthenticatorKind::Scram
+            | AuthenticatorKind::Http
+            | AuthenticatorKind::Postgres => return Err("it is not built in".to_owned()),
+        };
+        self.members.push(Member::new(authenticator));
+        Ok(())
+    }
+
+    /// Whether there are no authenticators.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Asks one after the other.
+    pub(crate) async fn ask(&self, credentials: &Credentials) -> Verdict {
+        for member in &self.members {
+            match member.authenticator.authenticate(credentials).await {
+                Opinion::Allow(identity) => return Verdict::Allow(identity),
+                Opinion::Deny => return Verdict::Deny(Denial::Credentials),
+                Opinion::Ignore => {}
+                Opinion::Failed(reason) => {
+                    member.report(&reason);
+                    return Verdict::Deny(Denial::Unavailable);
+                }
+            }
+        }
+        Verdict::Deny(Denial::Credentials)
+    }
+}
+
+impl Member {
+    fn new(authenticator: Box<dyn Authenticator>) -> Self {
+        Self {
+            authenticator,
+            failures: FailureLog::default(),
+        }
+    }
+
+    fn report(&self, reason: &str) {
+        if let Some(failures) = self.failures.count(Instant::now()) {
+            let authenticator = self.authenticator.name();
+            tracing::warn!(authenticator, failures, "logins fail: {reason}");
+        }
+    }
+}
+
+/// How often a failure that repeats is written.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps failures from filling the log.
+#[derive(Debug, Default)]
+struct FailureLog(Mutex<Failures>);
+
+#[derive(Debug, Default)]
+struct Failures {
+    unwritten: u64,
+    written_at: Option<Instant>,
+}
+
+impl FailureLog {
+    /// Counts a failure. If a line is due: how many there were since the last line.
+    fn count(&self, now: Instant) -> Option<u64> {
+        let mut failures = self.0.lock();
+        failures.unwritten += 1;
+        let is_due = failures
+            .written_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
+        is_due.then(|| {
+            failures.written_at = Some(now);
+            std::mem::take(&mut failures.unwritten)
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Hashed passwords: which formats are known, what they may cost, and whether a password fits.
+//!
+//! Invariants: a hash from outside cannot ask for more memory or time than the limits here, and a password
+//! that was not hashed is refused. Comparisons take the same time wherever the difference is.
+
+use std::{fmt, num::NonZero};
+
+use argon2::{
+    Argon2, Params, PasswordHasher, PasswordVerifier, password_hash::phc::PasswordHash as PhcHash,
+};
+use aws_lc_rs::pbkdf2;
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::scram_keys::ScramKeys;
+
+const MAX_ARGON2_KIB: u32 = 256 * 1024;
+const MAX_ARGON2_PASSES: u32 = 32;
+const MAX_ARGON2_LANES: u32 = 16;
+const MAX_BCRYPT_COST: u32 = 15;
+
+/// The most rounds of PBKDF2 that a hash may ask for: about a second.
+pub(crate) const MAX_PBKDF2_ITERATIONS: u32 = 2_000_000;
+
+/// A password that was hashed.
+pub(crate) enum PasswordHash {
+    /// `$argon2id$v=19$m=…,t=…,p=…$salt$hash`.
+    Argon2id(PhcHash),
+    /// `$2a$`, `$2b$` or `$2y$`.
+    Bcrypt(Box<str>),
+    /// `$7$iterations$salt$hash`, as mosquitto_passwd writes it.
+    Pbkdf2Sha512(Box<Pbkdf2Hash>),
+    /// `$scram-sha-256$…` or `$scram-sha-512$…`.
+    Scram(Box<ScramKeys>),
+}
+
+pub(crate) struct Pbkdf2Hash {
+    iterations: NonZero<u32>,
+    salt: Vec<u8>,
+    hash: Vec<u8>,
+}
+
+/// Why a text is no hash of a password.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HashError {
+    /// It does not begin like any known format; perhaps it is the password itself.
+    Unknown,
+    /// It begins like a known format, but is not one.
+    Malformed,
+    /// Checking a password would take too much memory or time.
+    TooExpensive,
+}
+
+impl fmt::Display for HashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => {
+                "not a hash by argon2id, bcrypt, mosquitto_passwd ($7$) or for SCRAM; plain passwords are not accepted"
+            }
+            Self::Malformed => "a malformed hash",
+            Self::TooExpensive => "a hash whose parameters would take too much memory or time",
+        })
+    }
+}
+
+impl PasswordHash {
+    /// Reads a hash in any known format.
+    pub(crate) fn parse(text: &str) -> Result<Self, HashError> {
+        let mut fields = text.split('$');
+        let (Some(""), Some(format)) = (fields.next(), fields.next()) else {
+            return Err(HashError::Unknown);
+        };
+        match format {
+            "argon2id" => argon2id(text),
+            "2a" | "2b" | "2y" => bcrypt(text),
+            "7" => pbkdf2_sha512(fields),
+            _ => Ok(Self::Scram(Box::new(ScramKeys::parse(format, fields)?))),
+        }
+    }
+
+    /// Whether this is the password. Takes milliseconds: only for [`HashThreads`](crate::hash_threads).
+    pub(crate) fn fits(&self, password: &[u8]) -> bool {
+        match self {
+            Self::Argon2id(hash) => Argon2::default().verify_password(password, hash).is_ok(),
+            Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            Self::Pbkdf2Sha512(hash) => pbkdf2::verify(
+                pbkdf2::PBKDF2_HMAC_SHA512,
+                hash.iterations,
+                &hash.salt,
+                password,
+                &hash.hash,
+            )
+            .is_ok(),
+            Self::Scram(keys) => keys.fit(password),
+        }
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash")
+    }
+}
+
+/// Hashes a password by argon2id with the parameters that OWASP recommends (19 MiB, 2 passes, 1 lane).
+pub(crate) fn hash_by_argon2id(password: &[u8]) -> Result<String, argon2::password_hash::Error> {
+    Ok(Argon2::default().hash_password(password)?.to_string())
+}
+
+fn argon2id(text: &str) -> Result<PasswordHash, HashError> {
+    let hash = PhcHash::new(text).map_err(|_| HashError::Malformed)?;
+    let params = Params::try_from(&hash).map_err(|_| HashError::Malformed)?;
+    if hash.salt.is_none() || hash.hash.is_none() {
+        return Err(HashError::Malformed);
+    }
+    let is_affordable = params.m_cost() <= MAX_ARGON2_KIB
+        && params.t_cost() <= MAX_ARGON2_PASSES
+        && params.p_cost() <= MAX_ARGON2_LANES;
+    is_affordable
+        .then_some(PasswordHash::Argon2id(hash))
+        .ok_or(HashError::TooExpensive)
+}
+
+fn bcrypt(text: &str) -> Result<PasswordHash, HashError> {
+    let parts: bcrypt::HashParts = text.parse().map_err(|_| HashError::Malformed)?;
+    match parts.get_cost() {
+        0..4 => Err(HashError::Malformed),
+        4..=MAX_BCRYPT_COST => Ok(PasswordHash::Bcrypt(text.into())),
+        _ => Err(HashError::TooExpensive),
+    }
+}
+
+fn pbkdf2_sha512<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<PasswordHash, HashError> {
+    let (Some(iterations), Some(salt), Some(hash), None) =
+        (fields.next(), fields.next(), fields.next(), fields.next())
+    else {
+        return Err(HashError::Malformed);
+    };
+    let hash = Pbkdf2Hash {
+        iterations: iterations_of(iterations)?,
+        salt: decode(salt)?,
+        hash: decode(hash)?,
+    };
+    if hash.hash.len() != 64 {
+        return Err(HashError::Malformed);
+    }
+    Ok(PasswordHash::Pbkdf2Sha512(Box::new(hash)))
+}
+
+/// Rounds of PBKDF2, within the limit.
+pub(crate) fn iterations_of(text: &str) -> Result<NonZero<u32>, HashError> {
+    let iterations: NonZero<u32> = text.parse().map_err(|_| HashError::Malformed)?;
+    if iterations.get() > MAX_PBKDF2_ITERATIONS {
+        return Err(HashError::TooExpensive);
+    }
+    Ok(iterations)
+}
+
+/// Bytes from base64; there must be some.
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, HashError> {
+    let bytes = STANDARD.decode(text).map_err(|_| HashError::Malformed)?;
+    if bytes.is_empty() {
+        return Err(HashError::Malformed);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use super::*;
+
+/// From the reference implementation of Argon2: "password", salt "somesalt", 256 KiB, 2 passes.
+const ARGON2ID: &str =
+    "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+/// By libxcrypt: "secret".
+const BCRYPT_2B: &str = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+const BCRYPT_2Y: &str = "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+/// By mosquitto_passwd 2.0: "secret".
+const MOSQUITTO: &str = "$7$101$saTKLWIKvAGnPEEu$g1lWDhVVY7qL0rPXpO8itxNIg0RFRuKOYplSc/L5NKacfqC4yafvivZtiJwWz9r/eHhTzoTQbWzcrVSMO/CPsQ==";
+/// By the values of RFC 7677 §3: "pencil".
+const SCRAM: &str = "$scram-sha-256$4096$W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=$wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+fn error(text: &str) -> HashError {
+    match PasswordHash::parse(text) {
+        Ok(_) => panic!("{text} is taken"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn hashes_of_other_programs_are_understood() {
+    for (text, password) in [
+        (ARGON2ID, "password"),
+        (BCRYPT_2B, "secret"),
+        (BCRYPT_2Y, "secret"),
+        (MOSQUITTO, "secret"),
+        (SCRAM, "pencil"),
+    ] {
+        let hash = PasswordHash::parse(text).expect(text);
+        assert!(hash.fits(password.as_bytes()), "{text}");
+        assert!(!hash.fits(b"Password"), "{text}");
+        assert!(!hash.fits(b""), "{text}");
+    }
+}
+
+#[test]
+fn a_new_hash_is_what_owasp_recommends() {
+    let text = hash_by_argon2id(b"secret").expect("hashed");
+    assert!(
+        text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+        "{text}"
+    );
+    let hash = PasswordHash::parse(&text).expect("own format");
+    assert!(hash.fits(b"secret"));
+    assert!(!hash.fits(b"Secret"));
+}
+
+#[test]
+fn plain_passwords_and_weak_formats_are_refused() {
+    for text in [
+        "",
+        "secret",
+        "$",
+        "$$",
+        "$1$salt$hash",
+        "$6$salt$hash",
+        "$argon2i$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR",
+    ] {
+        assert_eq!(error(text), HashError::Unknown, "{text}");
+    }
+}
+
+#[test]
+fn malformed_hashes_are_refused() {
+    for text in [
+        "$argon2id$",
+        "$argon2id$v=19$m=256,t=2,p=1",
+        "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ",
+        "$argon2id$v=19$m=0,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR",
+        "$2b$04$abc",
+        "$2b$03$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW",
+        "$7$101$saTKLWIKvAGnPEEu",
+        "$7$0$saTKLWIKvAGnPEEu$g1lW",
+        "$7$101$saTKLWIKvAGnPEEu$g1lW",
+        "$7$101$$g1lW",
+        "$scram-sha-256$4096",
+        "$scram-sha-256$4095$W22Z$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=$wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
+        "$scram-sha-256$4096$W22Z$WG5d$wfPL",
+    ] {
+        assert_eq!(error(text), HashError::Malformed, "{text}");
+    }
+}
+
+#[test]
+fn what_a_hash_may_cost_is_limited() {
+    for text in [
+        "$argon2id$v=19$m=4194304,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+        "$argon2id$v=19$m=256,t=1000,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+        "$2b$31$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW",
+        "$7$4000000000$saTKLWIKvAGnPEEu$g1lW",
+        "$scram-sha-256$4000000000$W22Z$WG5d$wfPL",
+    ] {
+        assert_eq!(error(text), HashError::TooExpensive, "{text}");
+    }
+}
+
+#[test]
+fn debug_output_shows_nothing_of_a_hash() {
+    let hash = PasswordHash::parse(MOSQUITTO).expect("a hash");
+    assert_eq!(format!("{hash:?}"), "PasswordHash");
+}
