@@ -1,0 +1,96 @@
+//! Which topics a rule concerns.
+
+use mqtt_proto::{SharedKind, validate_topic_filter};
+
+use crate::Client;
+
+/// What makes a filter stand for itself only.
+const EXACT: &str = "eq:";
+
+/// A topic filter, in which `%c` and `%u` stand for the client identifier and the user name.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    text: Box<str>,
+    /// It covers itself, not what it matches.
+    exact: bool,
+    /// There may be `%c` or `%u` in it.
+    substitutes: bool,
+}
+
+impl Filter {
+    /// Reads a filter, with `eq:` before it or not.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (text, exact) = match text.strip_prefix(EXACT) {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        validate_topic_filter(text).map_err(|error| format!("{text:?}: {error}"))?;
+        if let Some(kind) = SHARED.iter().find(|kind| text.starts_with(kind.prefix())) {
+            return Err(format!(
+                "{text:?}: rules are about what follows {}…",
+                kind.prefix()
+            ));
+        }
+        // Both match every topic name that does not begin with `$`.
+        let text = if text == "+/#" && !exact { "#" } else { text };
+        Ok(Self {
+            text: text.into(),
+            exact,
+            substitutes: text.contains('%'),
+        })
+    }
+
+    /// Whether it matches all topic names that `asked` does, which may be a topic name or a filter.
+    pub(crate) fn covers(&self, client: &Client<'_>, asked: &str) -> bool {
+        // As in MQTT, a wildcard at the beginning does not match `$` [MQTT-4.7.2-1], and neither do names
+        // of clients and users there: nobody is to get $SYS by calling himself that.
+        if asked.starts_with('$') && !self.text.starts_with('$') {
+            return false;
+        }
+        let mut asked = asked.split('/');
+        for level in self.text.split('/') {
+            let covered = match (level, asked.next()) {
+                ("#", _) if !self.exact => return true,
+                ("+", Some(asked)) if !self.exact => asked != "#",
+                (level, Some(asked)) if self.substitutes => expands_to(level, asked, client),
+                (level, asked) => asked == Some(level),
+            };
+            if !covered {
+                return false;
+            }
+        }
+        asked.next().is_none()
+    }
+}
+
+const SHARED: [SharedKind; 3] = [
+    SharedKind::Share,
+    SharedKind::Queue,
+    SharedKind::OrderedShare,
+];
+
+/// Whether a level is `asked` when the names are filled in.
+fn expands_to(mut level: &str, mut asked: &str, client: &Client<'_>) -> bool {
+    while let Some((before, name)) = level.split_once('%') {
+        let (before, value, rest) = if let Some(rest) = name.strip_prefix('c') {
+            (before, fit(client.client_id), rest)
+        } else if let Some(rest) = name.strip_prefix('u') {
+            (before, client.username.and_then(fit), rest)
+        } else {
+            (before, Some("%"), name)
+        };
+        let left = asked
+            .strip_prefix(before)
+            .and_then(|asked| asked.strip_prefix(value?));
+        let Some(left) = left else {
+            return false;
+        };
+        (level, asked) = (rest, left);
+    }
+    level == asked
+}
+
+/// A name that is one level and no wildcard. Any other would widen the rule that it is filled into.
+fn fit(name: &str) -> Option<&str> {
+    (!name.is_empty() && !name.contains(['/', '+', '#'])).then_some(name)
+}
