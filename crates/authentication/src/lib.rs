@@ -10,8 +10,10 @@
 //! Deliberately absent: what the client may do (`authorization`), and who is shut out for what he did
 //! before (the broker's `guard`).
 
+mod acl;
 mod authenticator;
 mod chain;
+mod file;
 mod hash_threads;
 mod password_hash;
 mod scram_keys;
