@@ -12,11 +12,15 @@
 
 mod acl;
 mod authenticator;
+mod causes;
 mod chain;
 mod file;
 mod hash_threads;
+mod http;
+mod http_client;
 mod password_hash;
 mod scram_keys;
+mod tls_client;
 mod tls_identity;
 
 use std::fmt;
