@@ -19,6 +19,7 @@ mod hash_threads;
 mod http;
 mod http_client;
 mod password_hash;
+mod postgres;
 mod scram_keys;
 mod tls_client;
 mod tls_identity;

@@ -88,11 +88,12 @@ options! {
 
     /// A PostgreSQL database.
     pub struct PostgresConfig {
-        /// Where it is, as a connection URI or keywords and values of libpq.
+        /// Where it is, as a connection URI or keywords and values of libpq. A password in it is refused.
         live "connection" => connection: Option<String>;
         /// Password for the database: the content of this file.
         live "passwordFile" => password_file: Option<PathBuf>;
         /// Authorities that sign the server's certificate, PEM, for `sslmode=require` in `connection`.
+        /// Unset: those of the system.
         live "caFile" => ca_file: Option<PathBuf>;
         /// Query for a user, with `$1` for the user name, `$2` for the client identifier and `$3` for the
         /// peer's address as text. Columns: `password_hash`; if present `is_superuser`.
