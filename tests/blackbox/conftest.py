@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from harness.broker import Broker  # noqa: E402
+from harness.postgres import Postgres, folder_of_programs  # noqa: E402
 
 FEATURES_DIR = "HERALD_FEATURES_DIR"  # set by the controller, inherited by the workers
 
@@ -31,6 +32,15 @@ def broker():
     Topics and client identifiers must be a test's own: take them from `name`."""
     with Broker() as shared:
         yield shared
+
+
+@pytest.fixture
+def postgres_server():
+    """A PostgreSQL server of the test's own, without tables."""
+    if not folder_of_programs():
+        pytest.skip("there is no initdb; apt-get install postgresql")
+    with Postgres() as server:
+        yield server
 
 
 @pytest.fixture
