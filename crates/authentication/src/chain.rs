@@ -10,9 +10,13 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::{
-    Credentials, Denial, OpenError, Verdict,
+    Credentials, Denial, OpenError, Step, Verdict,
     authenticator::{Authenticator, Opinion},
     hash_threads::HashThreads,
+    http::Http,
+    password_file::PasswordFile,
+    postgres::Postgres,
+    scram::{self, ScramUsers},
     tls_identity::TlsIdentity,
 };
 
@@ -29,6 +33,8 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     members: Vec<Member>,
+    /// These are asked in exchanges only.
+    scram: Vec<ScramUsers>,
 }
 
 #[derive(Debug)]
@@ -56,14 +62,22 @@ impl Chain {
         config: &AuthenticatorConfig,
         shared: &Shared,
     ) -> Result<(), String> {
-        let _ = shared;
+        let file = config.file.as_deref();
         let authenticator: Box<dyn Authenticator> = match config.kind {
+            AuthenticatorKind::PasswordFile => {
+                Box::new(PasswordFile::open(name, file, shared.hashes.clone())?)
+            }
             AuthenticatorKind::TlsIdentity => Box::new(TlsIdentity::new(name)),
-            AuthenticatorKind::PasswordFile
-            | AuthenticatorKind::Jwt
-            | AuthenticatorKind::Scram
-            | AuthenticatorKind::Http
-            | AuthenticatorKind::Postgres => return Err("it is not built in".to_owned()),
+            AuthenticatorKind::Scram => {
+                self.scram.push(ScramUsers::open(file)?);
+                return Ok(());
+            }
+            AuthenticatorKind::Http => Box::new(Http::open(name, &config.http)?),
+            AuthenticatorKind::Postgres => {
+                let hashes = shared.hashes.clone();
+                Box::new(Postgres::open(name, &config.postgres, hashes)?)
+            }
+            AuthenticatorKind::Jwt => return Err("it is not built in".to_owned()),
         };
         self.members.push(Member::new(authenticator));
         Ok(())
@@ -71,7 +85,12 @@ impl Chain {
 
     /// Whether there are no authenticators.
     pub(crate) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && self.scram.is_empty()
+    }
+
+    /// Begins an enhanced authentication.
+    pub(crate) fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
+        scram::begin(&self.scram, method, data)
     }
 
     /// Asks one after the other.
@@ -134,3 +153,6 @@ impl FailureLog {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,18 +18,24 @@ mod file;
 mod hash_threads;
 mod http;
 mod http_client;
+mod password_file;
 mod password_hash;
 mod postgres;
+mod scram;
 mod scram_keys;
+mod service;
 mod tls_client;
 mod tls_identity;
+mod users;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use authorization::Rules;
-use config::AuthenticationConfig;
+pub use scram::Exchange;
+pub use service::Authentication;
+pub use users::{EditError, Storage, UsersError, with_user, without_user};
 use zeroize::Zeroizing;
 
 /// What a client shows of itself in CONNECT.
@@ -112,19 +118,6 @@ pub enum Step {
     Denied(Denial),
 }
 
-/// An enhanced authentication under way.
-#[derive(Debug)]
-pub struct Exchange {}
-
-impl Exchange {
-    /// Goes on with the client's authentication data.
-    #[must_use]
-    pub fn answer(self: Box<Self>, data: &[u8]) -> Step {
-        let _ = data;
-        Step::Denied(Denial::Credentials)
-    }
-}
-
 /// Why authentication cannot be set up: which authenticator, and what is wrong.
 #[derive(Debug)]
 pub struct OpenError(String);
@@ -136,56 +129,3 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
-
-/// The chain of authenticators, on threads of its own.
-#[derive(Debug)]
-pub struct Authentication {}
-
-impl Authentication {
-    /// Reads keys and files and starts the threads. Servers that cannot be reached are no error.
-    ///
-    /// # Errors
-    /// A setting that is missing or wrong, a file that cannot be read.
-    pub fn open(config: &AuthenticationConfig) -> Result<Self, OpenError> {
-        let _ = config;
-        Ok(Self {})
-    }
-
-    /// Reads keys and files again, and takes over changed settings. After an error all is as before.
-    ///
-    /// # Errors
-    /// As [`Authentication::open`].
-    pub fn reload(&self, config: &AuthenticationConfig) -> Result<(), OpenError> {
-        let _ = config;
-        Ok(())
-    }
-
-    /// Whether there are no authenticators.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-
-    /// Asks the chain. `reply` is called once, always from another thread.
-    pub fn authenticate(
-        &self,
-        credentials: Credentials,
-        reply: impl FnOnce(Verdict) + Send + 'static,
-    ) {
-        let _ = credentials;
-        reply(Verdict::Deny(Denial::Credentials));
-    }
-
-    /// Begins an enhanced authentication. `None`: no authenticator knows the method.
-    #[must_use]
-    pub fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
-        let _ = (method, data);
-        None
-    }
-
-    /// Whether as many logins are under way as may be: then the next is better asked for later.
-    #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        false
-    }
-}

@@ -24,7 +24,7 @@ pub(crate) const MAX_PBKDF2_ITERATIONS: u32 = 2_000_000;
 /// A password that was hashed.
 pub(crate) enum PasswordHash {
     /// `$argon2id$v=19$m=…,t=…,p=…$salt$hash`.
-    Argon2id(PhcHash),
+    Argon2id(Box<PhcHash>),
     /// `$2a$`, `$2b$` or `$2y$`.
     Bcrypt(Box<str>),
     /// `$7$iterations$salt$hash`, as mosquitto_passwd writes it.
@@ -77,10 +77,18 @@ impl PasswordHash {
         }
     }
 
+    /// What SCRAM needs, if it was stored for that.
+    pub(crate) fn scram_keys(&self) -> Option<&ScramKeys> {
+        match self {
+            Self::Scram(keys) => Some(keys),
+            _ => None,
+        }
+    }
+
     /// Whether this is the password. Takes milliseconds: only for [`HashThreads`](crate::hash_threads).
     pub(crate) fn fits(&self, password: &[u8]) -> bool {
         match self {
-            Self::Argon2id(hash) => Argon2::default().verify_password(password, hash).is_ok(),
+            Self::Argon2id(hash) => Argon2::default().verify_password(password, &**hash).is_ok(),
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Self::Pbkdf2Sha512(hash) => pbkdf2::verify(
                 pbkdf2::PBKDF2_HMAC_SHA512,
@@ -116,7 +124,7 @@ fn argon2id(text: &str) -> Result<PasswordHash, HashError> {
         && params.t_cost() <= MAX_ARGON2_PASSES
         && params.p_cost() <= MAX_ARGON2_LANES;
     is_affordable
-        .then_some(PasswordHash::Argon2id(hash))
+        .then(|| PasswordHash::Argon2id(Box::new(hash)))
         .ok_or(HashError::TooExpensive)
 }
 

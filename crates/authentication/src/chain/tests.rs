@@ -1,0 +1,103 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::{Identity, authenticator::Asked};
+
+/// Says always the same, and counts how often.
+#[derive(Debug)]
+struct Fixed {
+    opinion: fn() -> Opinion,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Authenticator for Fixed {
+    fn name(&self) -> &str {
+        "fixed (1)"
+    }
+
+    fn authenticate<'a>(&'a self, _: &'a Credentials) -> Asked<'a> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready((self.opinion)()))
+    }
+}
+
+/// What a chain of such authenticators answers, and how many of them were asked.
+async fn ask(opinions: &[fn() -> Opinion]) -> (Verdict, usize) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let members = opinions.iter().map(|opinion| {
+        Member::new(Box::new(Fixed {
+            opinion: *opinion,
+            asked: Arc::clone(&asked),
+        }))
+    });
+    let chain = Chain {
+        members: members.collect(),
+        scram: Vec::new(),
+    };
+    let verdict = chain.ask(&credentials()).await;
+    (verdict, asked.load(Ordering::Relaxed))
+}
+
+fn credentials() -> Credentials {
+    Credentials {
+        client_id: "c".into(),
+        username: None,
+        password: None,
+        address: None,
+        certificate_name: None,
+    }
+}
+
+fn allow() -> Opinion {
+    Opinion::Allow(Box::new(Identity::default()))
+}
+
+fn deny() -> Opinion {
+    Opinion::Deny
+}
+
+fn ignore() -> Opinion {
+    Opinion::Ignore
+}
+
+fn fail() -> Opinion {
+    Opinion::Failed("out of order".to_owned())
+}
+
+#[tokio::test]
+async fn the_first_that_allows_or_denies_decides() {
+    let (verdict, asked) = ask(&[ignore, allow, deny]).await;
+    assert!(matches!(verdict, Verdict::Allow(_)), "{verdict:?}");
+    assert_eq!(asked, 2);
+
+    let (verdict, asked) = ask(&[ignore, deny, allow]).await;
+    assert!(matches!(verdict, Verdict::Deny(Denial::Credentials)));
+    assert_eq!(asked, 2);
+}
+
+#[tokio::test]
+async fn whom_nobody_knows_is_denied() {
+    for opinions in [&[][..], &[ignore as fn() -> Opinion, ignore]] {
+        let (verdict, _) = ask(opinions).await;
+        assert!(matches!(verdict, Verdict::Deny(Denial::Credentials)));
+    }
+}
+
+#[tokio::test]
+async fn a_failure_denies_without_asking_the_next() {
+    let (verdict, asked) = ask(&[fail, allow]).await;
+    assert!(matches!(verdict, Verdict::Deny(Denial::Unavailable)));
+    assert_eq!(asked, 1);
+}
+
+#[test]
+fn failures_are_written_once_a_second_with_their_number() {
+    let log = FailureLog::default();
+    let start = Instant::now();
+    let after = |millis| start + Duration::from_millis(millis);
+    assert_eq!(log.count(start), Some(1));
+    assert_eq!(log.count(after(1)), None);
+    assert_eq!(log.count(after(999)), None);
+    assert_eq!(log.count(after(1_000)), Some(3));
+    assert_eq!(log.count(after(1_001)), None);
+}

@@ -1,0 +1,181 @@
+//! The threads that ask the chain.
+//!
+//! Invariant: every login gets one answer, also if an authenticator panics or the threads end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use config::AuthenticationConfig;
+use parking_lot::RwLock;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::oneshot,
+};
+
+use crate::{
+    Credentials, Denial, OpenError, Step, Verdict,
+    chain::{Chain, Shared},
+    hash_threads::{HashThreads, SPARE_THREADS, thread_count},
+};
+
+/// The chain of authenticators, on threads of its own.
+#[derive(Debug)]
+pub struct Authentication {
+    chain: RwLock<Arc<Chain>>,
+    shared: Shared,
+    pending: Arc<AtomicUsize>,
+    max_pending: usize,
+    thread: Option<Running>,
+}
+
+/// The thread that runs the authenticators, and what ends it.
+#[derive(Debug)]
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Authentication {
+    /// Reads keys and files and starts the threads. Servers that cannot be reached are no error.
+    ///
+    /// # Errors
+    /// A setting that is missing or wrong, a file that cannot be read.
+    pub fn open(config: &AuthenticationConfig) -> Result<Self, OpenError> {
+        let hash_threads = thread_count(config.hash_threads);
+        let no_threads = |error| OpenError(format!("no thread for authentication: {error}"));
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(hash_threads + SPARE_THREADS)
+            .thread_name("login-hash")
+            .build()
+            .map_err(no_threads)?;
+        let shared = Shared {
+            runtime: runtime.handle().clone(),
+            hashes: HashThreads::new(hash_threads),
+        };
+        let chain = Chain::open(config, &shared)?;
+        Ok(Self {
+            chain: RwLock::new(Arc::new(chain)),
+            shared,
+            pending: Arc::default(),
+            max_pending: config.max_pending as usize,
+            thread: Some(Running::start(runtime).map_err(no_threads)?),
+        })
+    }
+
+    /// Reads keys and files again, and takes over changed settings. After an error all is as before.
+    ///
+    /// # Errors
+    /// As [`Authentication::open`].
+    pub fn reload(&self, config: &AuthenticationConfig) -> Result<(), OpenError> {
+        let chain = Chain::open(config, &self.shared)?;
+        *self.chain.write() = Arc::new(chain);
+        Ok(())
+    }
+
+    /// Whether there are no authenticators.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chain.read().is_empty()
+    }
+
+    /// Asks the chain. `reply` is called once, from another thread, or from this one if the answer is
+    /// known at once: when `maxPending` logins are under way.
+    pub fn authenticate(
+        &self,
+        credentials: Credentials,
+        reply: impl FnOnce(Verdict) + Send + 'static,
+    ) {
+        let mut login = Login::begin(&self.pending, reply);
+        if self.pending() > self.max_pending {
+            return login.answer(Verdict::Deny(Denial::Unavailable));
+        }
+        let chain = Arc::clone(&self.chain.read());
+        self.shared.runtime.spawn(async move {
+            let verdict = chain.ask(&credentials).await;
+            login.answer(verdict);
+        });
+    }
+
+    /// Begins an enhanced authentication. `None`: no authenticator knows the method.
+    #[must_use]
+    pub fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
+        self.chain.read().begin_exchange(method, data)
+    }
+
+    /// Logins under way.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Authentication {
+    fn drop(&mut self) {
+        if let Some(running) = self.thread.take() {
+            running.end();
+        }
+    }
+}
+
+impl Running {
+    fn start(runtime: Runtime) -> std::io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name("login".to_owned())
+            .spawn(move || {
+                // An error is the end of the sender, which means the same.
+                let _ = runtime.block_on(stopped);
+                // Hashes that are being computed are not waited for.
+                runtime.shutdown_background();
+            })?;
+        Ok(Self { stop, thread })
+    }
+
+    fn end(self) {
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the thread for logins has panicked");
+        }
+    }
+}
+
+/// A login under way: counted, and answered when dropped at the latest.
+struct Login<R: FnOnce(Verdict)> {
+    reply: Option<R>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl<R: FnOnce(Verdict)> Login<R> {
+    fn begin(pending: &Arc<AtomicUsize>, reply: R) -> Self {
+        pending.fetch_add(1, Ordering::Relaxed);
+        Self {
+            reply: Some(reply),
+            pending: Arc::clone(pending),
+        }
+    }
+
+    fn answer(&mut self, verdict: Verdict) {
+        if let Some(reply) = self.reply.take() {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            reply(verdict);
+        }
+    }
+}
+
+impl<R: FnOnce(Verdict)> Drop for Login<R> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            tracing::error!("an authenticator has panicked; the client is denied");
+        }
+        self.answer(Verdict::Deny(Denial::Unavailable));
+    }
+}
+
+#[cfg(test)]
+mod tests;
