@@ -3,7 +3,10 @@
 //! Invariant: a client that nobody knows is denied, and so is one about whom somebody could not be asked;
 //! why is in the log, one line per second and authenticator.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use parking_lot::Mutex;
@@ -14,6 +17,7 @@ use crate::{
     authenticator::{Authenticator, Opinion},
     hash_threads::HashThreads,
     http::Http,
+    jwt::{Jwt, KeySets},
     password_file::PasswordFile,
     postgres::Postgres,
     scram::{self, ScramUsers},
@@ -27,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// Where they compute password hashes.
     pub(crate) hashes: HashThreads,
+    /// Key sets that are in use.
+    pub(crate) key_sets: Arc<KeySets>,
 }
 
 /// All authenticators.
@@ -68,6 +74,7 @@ impl Chain {
                 Box::new(PasswordFile::open(name, file, shared.hashes.clone())?)
             }
             AuthenticatorKind::TlsIdentity => Box::new(TlsIdentity::new(name)),
+            AuthenticatorKind::Jwt => Box::new(Jwt::open(name, &config.jwt, shared)?),
             AuthenticatorKind::Scram => {
                 self.scram.push(ScramUsers::open(file)?);
                 return Ok(());
@@ -77,7 +84,6 @@ impl Chain {
                 let hashes = shared.hashes.clone();
                 Box::new(Postgres::open(name, &config.postgres, hashes)?)
             }
-            AuthenticatorKind::Jwt => return Err("it is not built in".to_owned()),
         };
         self.members.push(Member::new(authenticator));
         Ok(())

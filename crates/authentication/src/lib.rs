@@ -18,6 +18,7 @@ mod file;
 mod hash_threads;
 mod http;
 mod http_client;
+mod jwt;
 mod password_file;
 mod password_hash;
 mod postgres;

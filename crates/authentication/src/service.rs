@@ -57,6 +57,7 @@ impl Authentication {
         let shared = Shared {
             runtime: runtime.handle().clone(),
             hashes: HashThreads::new(hash_threads),
+            key_sets: Arc::default(),
         };
         let chain = Chain::open(config, &shared)?;
         Ok(Self {
