@@ -1,5 +1,5 @@
-//! The `heraldmq` command: the broker, the check of its configuration, a look at its data folder, two
-//! small clients for a first try, and the load test.
+//! The `heraldmq` command: the broker, the check of its configuration, a look at its data folder, its
+//! file of passwords, two small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -14,6 +14,7 @@ mod bench;
 mod check_config;
 mod client;
 mod failure;
+mod passwd;
 mod publish;
 mod serve;
 mod store;
@@ -47,6 +48,8 @@ enum Command {
     CheckConfig(check_config::Arguments),
     /// Look at the data folder of a broker that does not run.
     Store(store::Arguments),
+    /// Add a user to a file of passwords, or change his password.
+    Passwd(passwd::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
+        Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
