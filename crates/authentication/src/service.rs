@@ -85,17 +85,14 @@ impl Authentication {
         self.chain.read().is_empty()
     }
 
-    /// Asks the chain. `reply` is called once, from another thread, or from this one if the answer is
-    /// known at once: when `maxPending` logins are under way.
+    /// Asks the chain. `reply` is called once, from another thread. Look at
+    /// [`Authentication::is_crowded`] before.
     pub fn authenticate(
         &self,
         credentials: Credentials,
         reply: impl FnOnce(Verdict) + Send + 'static,
     ) {
         let mut login = Login::begin(&self.pending, reply);
-        if self.pending() > self.max_pending {
-            return login.answer(Verdict::Deny(Denial::Unavailable));
-        }
         let chain = Arc::clone(&self.chain.read());
         self.shared.runtime.spawn(async move {
             let verdict = chain.ask(&credentials).await;
@@ -109,10 +106,10 @@ impl Authentication {
         self.chain.read().begin_exchange(method, data)
     }
 
-    /// Logins under way.
+    /// Whether `maxPending` logins are under way: then the next is better asked for later.
     #[must_use]
-    pub fn pending(&self) -> usize {
-        self.pending.load(Ordering::Relaxed)
+    pub fn is_crowded(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) >= self.max_pending
     }
 }
 
