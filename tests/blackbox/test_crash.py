@@ -22,11 +22,6 @@ pytestmark = pytest.mark.skipif(
     not TOOL.exists(), reason=f"no {TOOL}; build it (cargo build --release -p herald-crash-test) or set CRASH_TEST_BIN"
 )
 
-full_disk = pytest.mark.xfail(
-    strict=False, reason="a broker does not start on a full disk, and a goodbye it cannot record is lost if it is killed"
-)
-
-
 def free_ports() -> int:
     """A port that is free, as is the next: below those that the kernel gives to clients."""
     while True:
@@ -44,7 +39,7 @@ def free_ports() -> int:
         ("kill", 10),
         ("power", 5),
         ("fsync", 3),
-        pytest.param("full", 3, marks=full_disk),
+        ("full", 3),
     ],
 )
 def test_every_promise_is_kept_after(fault, rounds, tmp_path):
