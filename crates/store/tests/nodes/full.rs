@@ -245,14 +245,15 @@ fn a_shutdown_on_a_full_disk_records_what_clients_did_at_last() {
 #[test]
 fn a_node_starts_on_a_full_disk_again_and_again() {
     let Some(disk) = Disk::new() else { return };
-    let node = Node::start(&disk.data(), 1);
+    // So many shards that what they write does not fit into the last page of the log.
+    let node = Node::start(&disk.data(), 16);
     node.sleeper("ann", "a");
     assert_eq!(node.publish("a", b"before"), Ok(1));
     node.retain("kept", b"x").unwrap();
     node.stop();
     for _ in 0..3 {
         disk.fill();
-        let node = Node::start(&disk.data(), 1);
+        let node = Node::start(&disk.data(), 16);
         disk.fill_with(&node);
         refused(&node);
         assert_eq!(node.retained().len(), 1);
@@ -260,7 +261,7 @@ fn a_node_starts_on_a_full_disk_again_and_again() {
         node.stop();
     }
     disk.free();
-    let node = Node::start(&disk.data(), 1);
+    let node = Node::start(&disk.data(), 16);
     assert_eq!(node.publish("a", b"after"), Ok(1));
     let ann = node.connect("ann");
     assert_eq!(node.read("ann", &ann, 2), [&b"before"[..], b"after"]);
