@@ -8,9 +8,24 @@
 //!
 //! Deliberately absent: sockets, clocks and time limits (`net` has them), and what MQTT's bytes mean.
 
+mod identity;
+mod proxy;
+mod tls;
+mod websocket;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+
+pub use identity::Identity;
+pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
+pub use websocket::Target as WebSocketTarget;
+
+use proxy::{Proxied, ProxyHeader};
+use tls::Tls;
+use websocket::WebSocket;
 
 /// What a listener's connections begin with. The order on the wire is that of the fields.
 #[derive(Clone, Debug, Default)]
@@ -32,66 +47,208 @@ pub struct ProxyVersions {
     pub v2: bool,
 }
 
+/// What a client's connections begin with. The order on the wire is that of the fields.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// TLS, and the name that the server's certificate must have.
+    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    /// WebSocket.
+    pub websocket: Option<WebSocketTarget>,
+}
+
 /// The layers of one connection. A connection of plain MQTT has none.
 #[derive(Debug)]
-pub struct Layers {}
+pub struct Layers {
+    /// Until the header is complete.
+    proxy: Option<ProxyHeader>,
+    tls: Option<Box<Tls>>,
+    websocket: Option<WebSocket>,
+    source: Option<SocketAddr>,
+    /// For the socket; sealed already.
+    output: Vec<u8>,
+}
 
 impl Layers {
     /// The server's side. `None`: the options name no layer.
+    ///
+    /// # Panics
+    /// If rustls refuses the configuration, which it does for none that [`ServerTls`] makes.
     #[must_use]
     pub fn accept(options: &ServerOptions) -> Option<Box<Self>> {
-        let _ = options;
-        None
+        Self::of(
+            options.proxy.map(ProxyHeader::new),
+            options.tls.as_ref().map(|config| {
+                Tls::accept(config.clone()).expect("a configuration that ServerTls made is valid")
+            }),
+            options.websocket.clone().map(WebSocket::accept),
+        )
+    }
+
+    /// The client's side, whose first output is there at once. `None`: the options name no layer.
+    ///
+    /// # Panics
+    /// If rustls refuses the configuration, which it does for none that [`ClientTls`] makes.
+    #[must_use]
+    pub fn connect(options: &ClientOptions) -> Option<Box<Self>> {
+        let mut layers = Self::of(
+            None,
+            options.tls.as_ref().map(|(config, name)| {
+                Tls::connect(config.clone(), name.clone())
+                    .expect("a configuration that ClientTls made is valid")
+            }),
+            options.websocket.clone().map(WebSocket::connect),
+        )?;
+        layers
+            .receive(&[], &mut Vec::new())
+            .expect("nothing came that could be wrong");
+        Some(layers)
+    }
+
+    fn of(
+        proxy: Option<ProxyHeader>,
+        tls: Option<Tls>,
+        websocket: Option<WebSocket>,
+    ) -> Option<Box<Self>> {
+        let any = proxy.is_some() || tls.is_some() || websocket.is_some();
+        any.then(|| {
+            Box::new(Self {
+                proxy,
+                tls: tls.map(Box::new),
+                websocket,
+                source: None,
+                output: Vec::new(),
+            })
+        })
     }
 
     /// Takes bytes that came from the socket and appends those of MQTT to `inner`. Afterwards there may be
     /// output ([`Layers::take_output`]), also if there is an error: then it says why, and is to be sent
-    /// before the connection is closed.
+    /// before the connection is closed. What stood before an error or the end is in `inner`.
     ///
     /// # Errors
     /// The peer broke a protocol, or ended it in order ([`TransportError::Closed`]).
     pub fn receive(&mut self, bytes: &[u8], inner: &mut Vec<u8>) -> Result<(), TransportError> {
-        inner.extend_from_slice(bytes);
-        Ok(())
+        let result = self.receive_proxy(bytes, inner);
+        if result.is_err() {
+            self.end();
+        }
+        result
     }
 
-    /// Appends to `out`, for the socket, bytes of MQTT. Not before the layers are established.
+    fn receive_proxy(&mut self, bytes: &[u8], inner: &mut Vec<u8>) -> Result<(), TransportError> {
+        let Some(header) = &mut self.proxy else {
+            return self.receive_tls(bytes, inner);
+        };
+        let Some(Proxied { source, rest }) = header.receive(bytes)? else {
+            return Ok(());
+        };
+        self.proxy = None;
+        self.source = source;
+        self.receive_tls(&rest, inner)
+    }
+
+    fn receive_tls(&mut self, bytes: &[u8], inner: &mut Vec<u8>) -> Result<(), TransportError> {
+        let Some(tls) = &mut self.tls else {
+            return self.receive_websocket(bytes, inner);
+        };
+        if self.websocket.is_none() {
+            return tls.receive(bytes, inner, &mut self.output);
+        }
+        let mut plaintext = Vec::new();
+        let result = tls.receive(bytes, &mut plaintext, &mut self.output);
+        if tls.is_established() {
+            self.receive_websocket(&plaintext, inner)?;
+        }
+        result
+    }
+
+    fn receive_websocket(
+        &mut self,
+        bytes: &[u8],
+        inner: &mut Vec<u8>,
+    ) -> Result<(), TransportError> {
+        let Some(websocket) = &mut self.websocket else {
+            inner.extend_from_slice(bytes);
+            return Ok(());
+        };
+        let mut answer = Vec::new();
+        let result = websocket.receive(bytes, inner, &mut answer);
+        match &mut self.tls {
+            Some(tls) => tls.send(&answer, &mut self.output),
+            None => self.output.append(&mut answer),
+        }
+        result
+    }
+
+    /// Appends to `out`, for the socket, what the layers themselves have to send and then bytes of MQTT. Not
+    /// before the layers are established.
     pub fn send(&mut self, inner: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(inner);
+        self.take_output(out);
+        match (&self.websocket, &mut self.tls) {
+            (Some(websocket), Some(tls)) => {
+                let mut frame = Vec::with_capacity(WebSocket::frame_length(inner.len()));
+                websocket.send(inner, &mut frame);
+                tls.send(&frame, out);
+            }
+            (Some(websocket), None) => websocket.send(inner, out),
+            (None, Some(tls)) => tls.send(inner, out),
+            (None, None) => out.extend_from_slice(inner),
+        }
     }
 
     /// Whether the layers have something of their own to send: handshakes, pongs, alerts.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        false
+        !self.output.is_empty()
     }
 
     /// Appends what the layers themselves have to send.
     pub fn take_output(&mut self, out: &mut Vec<u8>) {
-        let _ = out;
+        out.append(&mut std::mem::take(&mut self.output));
     }
 
     /// Whether all handshakes are done.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        true
+        self.proxy.is_none()
+            && self.tls.as_ref().is_none_or(|tls| tls.is_established())
+            && self
+                .websocket
+                .as_ref()
+                .is_none_or(WebSocket::is_established)
     }
 
-    /// Appends the end of each layer: a Close frame, close_notify.
+    /// Appends what the layers still have to send and the end of each: a Close frame, close_notify.
     pub fn close(&mut self, out: &mut Vec<u8>) {
-        let _ = out;
+        self.end();
+        self.take_output(out);
+    }
+
+    fn end(&mut self) {
+        let mut close = Vec::new();
+        if let Some(websocket) = &mut self.websocket {
+            websocket.close(&mut close);
+        }
+        match &mut self.tls {
+            Some(tls) => {
+                tls.send(&close, &mut self.output);
+                tls.close(&mut self.output);
+            }
+            None => self.output.append(&mut close),
+        }
     }
 
     /// For whom a proxy says that it connects.
     #[must_use]
     pub fn source(&self) -> Option<SocketAddr> {
-        None
+        self.source
     }
 
-    /// The client's verified certificate, DER.
+    /// The peer's verified certificate, DER.
     #[must_use]
     pub fn certificate(&self) -> Option<&[u8]> {
-        None
+        let certificate = self.tls.as_ref()?.peer_certificate()?;
+        Some(certificate.as_ref())
     }
 }
 
