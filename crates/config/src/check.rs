@@ -2,7 +2,8 @@
 
 use crate::{
     address::{Endpoint, Host},
-    options::{Config, TcpListenerConfig},
+    listener::{ListenerView, Place},
+    options::{ClientAuth, Config, ProxyConfig, ProxyVersion, SslConfig},
 };
 
 /// Contradictions: the path of the option to change, and what must hold.
@@ -20,23 +21,59 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    let listeners = &config.mqtt_server_config.tcp_listeners;
+    let server = &config.mqtt_server_config;
+    if let Some(unix) = (server.unix_listeners.iter()).find(|l| l.permissions().is_none()) {
+        conflicts.push((
+            "mqttServerConfig.unixListener",
+            format!(
+                "expected mode in octal digits, 0777 at most, found {}",
+                unix.mode
+            ),
+        ));
+    }
+    let listeners = server.listeners();
     for (index, listener) in listeners.iter().enumerate() {
-        if listeners
-            .iter()
-            .take(index)
-            .any(|earlier| collide(earlier, listener))
-        {
-            conflicts.push((
-                "mqttServerConfig.tcpListener",
-                format!(
-                    "more than one listener on the same host with port {}",
-                    listener.port
-                ),
-            ));
-        }
+        let earlier = listeners.iter().take(index);
+        let problem = taken(earlier, listener)
+            .or_else(|| listener.ssl.and_then(incomplete_tls).map(str::to_owned))
+            .or_else(|| listener.proxy.and_then(trusts_nobody).map(str::to_owned))
+            .or_else(|| listener.ws_path.and_then(relative_path));
+        conflicts.extend(problem.map(|problem| (listener.key, problem)));
     }
     conflicts
+}
+
+/// What is wrong if a listener wants the place of an earlier one.
+fn taken<'a>(
+    mut earlier: impl Iterator<Item = &'a ListenerView<'a>>,
+    listener: &ListenerView<'_>,
+) -> Option<String> {
+    let place = &listener.place;
+    earlier
+        .any(|earlier| collide(&earlier.place, place))
+        .then(|| match place {
+            Place::Port { port, .. } => {
+                format!("more than one listener on the same host with port {port}")
+            }
+            Place::Socket { path, .. } => format!("more than one listener on {}", path.display()),
+        })
+}
+
+fn incomplete_tls(ssl: &SslConfig) -> Option<&'static str> {
+    if ssl.cert_file.is_none() || ssl.key_file.is_none() {
+        return Some("sslConfig.certFile and sslConfig.keyFile are required");
+    }
+    (ssl.client_auth != ClientAuth::None && ssl.trust_certs_file.is_none())
+        .then_some("sslConfig.clientAuth requires sslConfig.trustCertsFile")
+}
+
+fn trusts_nobody(proxy: &ProxyConfig) -> Option<&'static str> {
+    (proxy.version != ProxyVersion::Off && proxy.trusted_peers.is_empty())
+        .then_some("proxyProtocol.version requires proxyProtocol.trustedPeers")
+}
+
+fn relative_path(ws_path: &str) -> Option<String> {
+    (!ws_path.starts_with('/')).then(|| format!("expected wsPath to begin with /, found {ws_path}"))
 }
 
 /// One line for each thing that is allowed and yet surprising.
@@ -56,25 +93,31 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             others.join(", ")
         ));
     }
-    if !config
-        .mqtt_server_config
-        .tcp_listeners
-        .iter()
-        .any(|listener| listener.enable)
-    {
-        warnings.push(
-            "mqttServerConfig.tcpListener enables no listener: no client can connect".to_owned(),
-        );
+    if config.mqtt_server_config.listeners().is_empty() {
+        warnings.push("mqttServerConfig enables no listener: no client can connect".to_owned());
     }
     warnings
 }
 
-fn collide(one: &TcpListenerConfig, two: &TcpListenerConfig) -> bool {
-    let same_host = match (&one.host, &two.host) {
+fn collide(one: &Place<'_>, two: &Place<'_>) -> bool {
+    match (one, two) {
+        (
+            Place::Port { host, port },
+            Place::Port {
+                host: other,
+                port: other_port,
+            },
+        ) => *port != 0 && port == other_port && same_host(*host, *other),
+        (Place::Socket { path, .. }, Place::Socket { path: other, .. }) => path == other,
+        _ => false,
+    }
+}
+
+fn same_host(one: Option<&Host>, two: Option<&Host>) -> bool {
+    match (one, two) {
         (Some(one), Some(two)) => one.is_same(two),
         (one, two) => one.is_none() && two.is_none(),
-    };
-    one.enable && two.enable && one.port != 0 && one.port == two.port && same_host
+    }
 }
 
 fn is_self(seed: &Endpoint, host: Option<&Host>, port: u16) -> bool {

@@ -17,6 +17,7 @@ mod check;
 mod declare;
 mod generated;
 mod listed;
+mod listener;
 mod load;
 mod nearest;
 mod network;
@@ -29,6 +30,7 @@ mod setting;
 pub use address::{Endpoint, Endpoints, Host};
 pub use generated::{example, reference};
 pub use listed::Listed;
+pub use listener::{ListenerView, Place};
 pub use load::{Loaded, MAX_FILE_BYTES};
 pub use network::{Network, Networks};
 pub use options::{

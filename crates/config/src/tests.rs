@@ -509,8 +509,73 @@ fn two_listeners_on_one_address_are_refused_and_none_is_warned_of() {
     let none = file("mqttServerConfig: {tcpListener: {enable: false}}").unwrap();
     assert_eq!(
         none.warnings,
-        ["mqttServerConfig.tcpListener enables no listener: no client can connect"]
+        ["mqttServerConfig enables no listener: no client can connect"]
     );
+}
+
+#[test]
+fn listeners_of_all_kinds_are_checked() {
+    let pem = "certFile: c, keyFile: k";
+    for (key, listener, statement) in [
+        (
+            "tlsListener",
+            "{}".to_owned(),
+            "sslConfig.certFile and sslConfig.keyFile are required",
+        ),
+        (
+            "wssListener",
+            "{sslConfig: {certFile: c}}".to_owned(),
+            "sslConfig.certFile and sslConfig.keyFile are required",
+        ),
+        (
+            "tlsListener",
+            format!("{{sslConfig: {{{pem}, clientAuth: OPTIONAL}}}}"),
+            "sslConfig.clientAuth requires sslConfig.trustCertsFile",
+        ),
+        (
+            "wsListener",
+            "{proxyProtocol: {version: any}}".to_owned(),
+            "proxyProtocol.version requires proxyProtocol.trustedPeers",
+        ),
+        (
+            "wsListener",
+            "{wsPath: mqtt}".to_owned(),
+            "expected wsPath to begin with /, found mqtt",
+        ),
+        (
+            "wsListener",
+            "{host: 127.0.0.1, port: 1883}".to_owned(),
+            "more than one listener on the same host with port 1883",
+        ),
+        (
+            "unixListener",
+            "[{path: a}, {path: a}]".to_owned(),
+            "more than one listener on a",
+        ),
+        (
+            "unixListener",
+            "{mode: '0668'}".to_owned(),
+            "expected mode in octal digits, 0777 at most, found 0668",
+        ),
+        (
+            "unixListener",
+            "{mode: '+660'}".to_owned(),
+            "expected mode in octal digits, 0777 at most, found +660",
+        ),
+    ] {
+        assert_eq!(
+            refused(format!("mqttServerConfig:\n  {key}: {listener}\n")),
+            format!("f.yml:2: mqttServerConfig.{key}: {statement}")
+        );
+    }
+    config(&format!(
+        "mqttServerConfig:
+  tlsListener: {{sslConfig: {{{pem}, clientAuth: REQUIRE, trustCertsFile: t}}}}
+  wsListener: {{proxyProtocol: {{version: 1, trustedPeers: 192.0.2.1}}}}
+  wssListener: {{enable: false}}
+  unixListener: {{mode: '777'}}
+"
+    ));
 }
 
 // The cluster.
