@@ -14,6 +14,7 @@ mod drops;
 mod groups;
 mod http;
 mod key;
+mod listeners;
 mod memory;
 mod metrics;
 mod node;
@@ -36,10 +37,11 @@ use std::time::{Duration, Instant};
 
 use authentication::Authentication;
 use config::{Config, HttpConfig};
-use net::{Clock, EventLoops, Listener, Remote};
+use net::{Clock, EventLoops, Remote};
 
 use client_loop::{ClientLoop, Mail};
 use key::SessionKey;
+use listeners::Listeners;
 use node::Node;
 use settings::Settings;
 use store::Store;
@@ -65,7 +67,7 @@ pub struct Broker {
     node: Arc<Node>,
     loops: EventLoops<ClientLoop>,
     side: Side,
-    addresses: Vec<SocketAddr>,
+    listeners: Listeners,
     http_address: Option<SocketAddr>,
 }
 
@@ -89,6 +91,15 @@ pub enum StartError {
     },
     /// An authenticator cannot be set up.
     Authentication(authentication::OpenError),
+    /// The certificate files of a listener cannot be used.
+    Certificate {
+        /// What the listener is for.
+        kind: &'static str,
+        /// Host and port as configured.
+        address: String,
+        /// Which file, and why.
+        source: transport::TlsFileError,
+    },
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -104,6 +115,11 @@ impl fmt::Display for StartError {
                 source,
             } => write!(f, "cannot listen on {address} ({kind}): {source}"),
             Self::Authentication(source) => write!(f, "cannot set up authentication: {source}"),
+            Self::Certificate {
+                kind,
+                address,
+                source,
+            } => write!(f, "cannot listen on {address} ({kind}): {source}"),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -115,6 +131,7 @@ impl std::error::Error for StartError {
         match self {
             Self::Listen { source, .. } | Self::System(source) => Some(source),
             Self::Authentication(source) => Some(source),
+            Self::Certificate { source, .. } => Some(source),
             Self::Store(source) => Some(source),
         }
     }
@@ -127,7 +144,7 @@ impl Broker {
     /// A listener that cannot be opened, or a system that gives no threads or descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let clock = Clock::start();
-        let listeners = mqtt_listeners(config)?;
+        let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;
         let http = http_listener(&config.http)?;
         let loops = config
             .event_loops
@@ -137,9 +154,11 @@ impl Broker {
         let authentication =
             Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
         let recent_drops = config.limits.node.recent_drops as usize;
+        let trusted_peers = listeners::trusted_peers(&config.mqtt_server_config);
         let node = Arc::new(Node::new(
             Arc::clone(&settings),
             authentication,
+            trusted_peers,
             loops,
             recent_drops,
             clock,
@@ -148,12 +167,11 @@ impl Broker {
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
         node.set_store(store);
-        let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
             .collect();
         let loops =
-            EventLoops::start(services, listeners, clock, &node.net).map_err(StartError::System)?;
+            EventLoops::start(services, sockets, clock, &node.net).map_err(StartError::System)?;
         let remote = loops.remote();
         node.set_loops(loops.remote());
         node.store().begin(&*listener);
@@ -162,9 +180,7 @@ impl Broker {
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
         let side = Side::start(Arc::clone(&node), http).map_err(StartError::System)?;
-        for address in &addresses {
-            tracing::info!(kind = "mqtt-tcp", %address, "listening");
-        }
+        listeners.announce();
         if let Some(address) = http_address {
             tracing::info!(kind = "http", %address, "listening");
         }
@@ -178,15 +194,9 @@ impl Broker {
             node,
             loops,
             side,
-            addresses,
+            listeners,
             http_address,
         })
-    }
-
-    /// Where MQTT clients are listened for.
-    #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
     }
 
     /// Where HTTP is served.
@@ -203,11 +213,13 @@ impl Broker {
         let settings = Arc::new(Settings::new(config));
         *self.node.settings.write() = Arc::clone(&settings);
         reload_loops(&self.loops.remote(), &settings);
+        self.listeners.reload();
     }
 
     /// Ends the node in order: wills are published, clients are told and disconnected, sockets are
     /// closed.
-    pub fn shutdown(self) {
+    pub fn shutdown(mut self) {
+        self.listeners.remove_sockets();
         self.node.ready.store(false, Ordering::Relaxed);
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
@@ -281,21 +293,6 @@ fn store_options(config: &Config) -> store::Options {
             |threads| threads.get().into(),
         ),
     }
-}
-
-fn mqtt_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
-    let listeners = &config.mqtt_server_config.tcp_listeners;
-    let enabled = listeners.iter().filter(|listener| listener.enable);
-    enabled
-        .map(|listener| {
-            let host = listener.host.as_ref().map_or("::", |host| host.as_str());
-            net::bind(host, listener.port).map_err(|source| StartError::Listen {
-                kind: "MQTT",
-                address: format!("{host}:{}", listener.port),
-                source,
-            })
-        })
-        .collect()
 }
 
 fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, StartError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use host::Process;
-use net::{Counter, LoopStats};
+use net::{Counter, HandshakeFailure, Kind, KindStats, LoopStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -170,6 +170,7 @@ impl Collector for NodeCollector {
         for (name, help, pick) in NET {
             counter(&mut encoder, name, help, None, sum_net(&node.net, pick))?;
         }
+        encode_listeners(&mut encoder, &node.net)?;
         let bytes = Some(&Unit::Bytes);
         counter(
             &mut encoder,
@@ -327,6 +328,53 @@ impl Collector for NodeCollector {
     }
 }
 
+/// What came by listeners, by their kind.
+fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>]) -> Encoded {
+    let counters: [Described<KindStats>; 2] = [
+        (
+            "listener_accepted",
+            "Connections accepted, by the kind of their listener",
+            |s| &s.accepted,
+        ),
+        (
+            "listener_refused",
+            "Connections closed when they were accepted",
+            |s| &s.refused,
+        ),
+    ];
+    for (name, help, pick) in counters {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for kind in Kind::ALL {
+            let value = sum_kind(loops, kind, pick);
+            let labels = [("listener", kind.name())];
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let (name, help) = ("listener_open", "Connections open");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for kind in Kind::ALL {
+        let value = i64::try_from(sum_kind(loops, kind, |s| &s.open)).unwrap_or(i64::MAX);
+        let labels = [("listener", kind.name())];
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "PROXY, TLS and WebSocket handshakes that failed";
+    let name = "listener_handshakes_failed";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for kind in Kind::ALL {
+        for failure in HandshakeFailure::ALL {
+            let value = sum_kind(loops, kind, |s| s.failed(failure));
+            let labels = [("listener", kind.name()), ("reason", failure.name())];
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sums one counter of one kind of listener over all loops.
+fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &Counter) -> u64 {
+    loops.iter().map(|s| pick(s.of(kind)).get()).sum()
+}
+
 /// What the store counts: its log, and the shards of the three stores.
 fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Encoded {
     let log = &stats.log;
@@ -445,6 +493,7 @@ mod tests {
         text(&registry(Arc::new(Node::new(
             settings,
             authentication,
+            Box::default(),
             2,
             0,
             Clock::start(),
@@ -469,13 +518,15 @@ mod tests {
                 .and_then(|rest| rest.split_once(' '))
             {
                 let kind = kind.rsplit(' ').next().unwrap_or_default();
-                let label = sample
-                    .split_once('{')
-                    .and_then(|(_, rest)| rest.split_once('='));
-                let label = label.map_or(String::new(), |(label, _)| format!("`{label}`"));
+                let labels = sample.split_once('{').map_or("", |(_, rest)| rest);
+                let labels: Vec<String> = labels
+                    .split(',')
+                    .filter_map(|label| Some(format!("`{}`", label.split_once('=')?.0)))
+                    .collect();
+                let labels = labels.join(", ");
                 writeln!(
                     page,
-                    "| `{name}` | {kind} | {label} | {} |",
+                    "| `{name}` | {kind} | {labels} | {} |",
                     text.trim_end_matches('.')
                 )
                 .unwrap();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use authentication::Authentication;
+use config::Networks;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use mqtt_proto::PacketId;
@@ -25,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     /// What the loops obey is the copy that each was last sent; this one is for other threads.
     pub(crate) settings: RwLock<Arc<Settings>>,
+    /// The peers that each listener takes connections of, by its number; `None`: all.
+    pub(crate) trusted_peers: Box<[Option<Networks>]>,
     pub(crate) registry: Registry,
     pub(crate) routes: Routes,
     /// The broker's own retained messages; those of clients are in the store.
@@ -88,6 +91,7 @@ impl Node {
     pub(crate) fn new(
         settings: Arc<Settings>,
         authentication: Authentication,
+        trusted_peers: Box<[Option<Networks>]>,
         loops: usize,
         recent_drops: usize,
         clock: Clock,
@@ -97,6 +101,7 @@ impl Node {
         Self {
             clock,
             settings: RwLock::new(settings),
+            trusted_peers,
             registry: Registry::new(),
             routes: Routes::with_seed(seed),
             retained: Retained::default(),

@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) publishes_per_s: u64,
     pub(crate) maximum_connect_size: u32,
     pub(crate) connect_timeout_ms: u64,
+    pub(crate) handshake_timeout_ms: u64,
     /// 0: publishers are never held back.
     pub(crate) hold_publisher_ms: u64,
     /// 0: no limit.
@@ -110,6 +111,7 @@ impl Settings {
                 .maximum_connect_size
                 .min(limits.connection.maximum_packet_size),
             connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
+            handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
             hold_publisher_ms: millis(limits.connection.hold_publisher),
             connections: limits.node.connections.map_or(0, NonZero::get) as usize,
             connections_per_s: limits

@@ -1,20 +1,33 @@
 //! One socket and the little that waits for it.
 
-use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 
-use mio::net::TcpStream;
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use socket2::Socket;
 
+use crate::PeerAddress;
+use crate::layered::Layered;
+use crate::listener::{Kind, Profile};
 use crate::rate::RateBucket;
 
 /// A connection of an event loop. Its buffers exist only while they hold something.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
-    pub(crate) peer: SocketAddr,
+    pub(crate) socket: Socket,
+    pub(crate) peer: PeerAddress,
+    /// The service's number for the listener that it came by.
+    pub(crate) listener: u16,
+    /// What that listener is counted as.
+    pub(crate) kind: Kind,
+    /// Of connections that are not plain: what stands between the socket and the service.
+    pub(crate) layers: Option<Box<Layered>>,
     pub(crate) phase: Phase,
-    /// Bytes read and not consumed: the beginning of a packet, or what came before a pause.
+    /// Bytes for the service that it has not consumed: the beginning of a packet, or what came before a
+    /// pause.
     pub(crate) pending_in: Option<Box<Unconsumed>>,
-    /// What the socket did not take.
+    /// What the socket did not take, layers included.
     pub(crate) pending_out: Option<Box<Unwritten>>,
     pub(crate) rate_in: RateBucket,
     pub(crate) rate_out: RateBucket,
@@ -98,10 +111,18 @@ pub(crate) struct Unwritten {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+    pub(crate) fn new(
+        socket: Socket,
+        peer: PeerAddress,
+        profile: &Profile,
+        layers: Option<Box<Layered>>,
+    ) -> Self {
         Self {
-            stream,
+            socket,
             peer,
+            listener: profile.number,
+            kind: profile.kind,
+            layers,
             phase: Phase::Open,
             pending_in: None,
             pending_out: None,
@@ -118,5 +139,39 @@ impl Connection {
             write_blocked: false,
             watches_writable: false,
         }
+    }
+
+    pub(crate) fn register(&self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        SourceFd(&self.socket.as_raw_fd()).register(registry, token, Interest::READABLE)
+    }
+
+    pub(crate) fn watch_writable(&self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, both)
+    }
+
+    pub(crate) fn deregister(&self, registry: &Registry) {
+        // Closing the descriptor removes it from epoll; an error here has no consequence.
+        let _ = SourceFd(&self.socket.as_raw_fd()).deregister(registry);
+    }
+
+    /// Whether the service's bytes can be sent.
+    pub(crate) fn is_open(&self) -> bool {
+        self.layers.as_ref().is_none_or(|layers| layers.is_open())
+    }
+
+    /// The time (ms) by which its handshakes must be done; `None`: there are none, or they are.
+    pub(crate) fn handshake_until(&self) -> Option<u64> {
+        self.layers.as_ref()?.handshake_until()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Connection>() <= 128);
     }
 }

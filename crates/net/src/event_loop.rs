@@ -16,28 +16,29 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::event::Event;
+use mio::event::{Event, Source};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use parking_lot::Mutex;
+use transport::TransportError;
 
 use crate::arena::Key;
 use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
-use crate::io::{CONNECTION_TIMER, Envelope, HandedOver, Io, token};
+use crate::io::{Accepted, CONNECTION_TIMER, Envelope, HandedOver, Io, token};
+use crate::layered::Layered;
 use crate::listener::Listener;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
 };
 use crate::service::{Arrival, Closed, Next, Service, Transmit};
-use crate::stats::LoopStats;
-use crate::{Clock, ConnectionId};
-
-/// Bytes read at once, and the budget of one transmission.
-const CHUNK: usize = 64 * 1024;
+use crate::stats::{HandshakeFailure, LoopStats};
+use crate::{CHUNK, Clock, ConnectionId, PeerAddress};
 
 /// Reads or writes of one connection in a turn, so that a busy one leaves room for the others.
 const ROUNDS: usize = 4;
@@ -100,6 +101,8 @@ pub(crate) struct Core<S: Service> {
     /// Connections that were left with something to read when this turn began.
     ready: Vec<ConnectionId>,
     read_buffer: Vec<u8>,
+    /// What layers made of what was read; empty between calls.
+    inner_buffer: Vec<u8>,
     write_buffer: Vec<u8>,
     pub(crate) stopping: bool,
 }
@@ -165,10 +168,10 @@ impl<S: Service> EventLoops<S> {
             let registry = poll.registry().try_clone()?;
             let waker = Waker::new(&registry, WAKER)?;
             let mut mine = Vec::new();
-            for (number, mut listener) in std::mem::take(&mut listeners) {
+            for (number, listener) in std::mem::take(&mut listeners) {
                 if number % loops == index {
-                    registry.register(
-                        &mut listener.socket,
+                    SourceFd(&listener.socket.as_raw_fd()).register(
+                        &registry,
                         Token(FIRST_LISTENER + mine.len()),
                         Interest::READABLE,
                     )?;
@@ -186,6 +189,7 @@ impl<S: Service> EventLoops<S> {
                 batch: Vec::new(),
                 ready: Vec::new(),
                 read_buffer: vec![0; CHUNK],
+                inner_buffer: Vec::new(),
                 write_buffer: Vec::with_capacity(CHUNK),
                 stopping: false,
             };
@@ -363,7 +367,7 @@ impl<S: Service> Core<S> {
         for envelope in batch.drain(..) {
             match envelope {
                 Envelope::Mail(mail) => self.service.mail(&mut self.io, mail),
-                Envelope::Accepted(stream, peer) => self.take_in(stream, peer),
+                Envelope::Accepted(accepted) => self.take_in(*accepted),
                 Envelope::HandedOver(moved) => self.take_over(*moved),
                 Envelope::Stop => self.stopping = true,
             }
@@ -475,27 +479,14 @@ impl<S: Service> Core<S> {
             let Some(listener) = self.listeners.get(number) else {
                 return;
             };
-            match listener.socket.accept() {
-                Ok((stream, peer)) => {
-                    let fewest = self
-                        .all_stats
-                        .iter()
-                        .enumerate()
-                        .min_by_key(|(index, stats)| {
-                            let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
-                            (
-                                stats.open.get() + on_its_way as u64,
-                                *index != self.io.index,
-                            )
-                        });
-                    match fewest {
-                        Some((to, _)) if to != self.io.index => {
-                            if let Some(queue) = self.io.outgoing.get_mut(to) {
-                                queue.push(Envelope::Accepted(stream, peer));
-                            }
-                        }
-                        _ => self.take_in(stream, peer),
-                    }
+            match listener.accept() {
+                Ok((socket, peer)) => {
+                    let profile = Arc::clone(&listener.profile);
+                    self.deal(Accepted {
+                        socket,
+                        peer,
+                        profile,
+                    });
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
@@ -522,18 +513,69 @@ impl<S: Service> Core<S> {
         }
     }
 
-    fn take_in(&mut self, stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
-        if let Some(id) = self.io.adopt(Connection::new(stream, peer)) {
-            self.io.stats.accepted.add(1);
-            self.service
-                .arrived(&mut self.io, id, peer, Arrival::Accepted);
+    /// Gives a connection that was accepted to the loop with the fewest.
+    fn deal(&mut self, accepted: Accepted) {
+        let Accepted { peer, profile, .. } = &accepted;
+        if !self.service.admits(&mut self.io, profile.number, *peer) {
+            self.io.stats.of(profile.kind).refused.add(1);
+            return;
         }
+        let fewest = self
+            .all_stats
+            .iter()
+            .enumerate()
+            .min_by_key(|(index, stats)| {
+                let on_its_way = self.io.outgoing.get(*index).map_or(0, Vec::len);
+                (
+                    stats.open.get() + on_its_way as u64,
+                    *index != self.io.index,
+                )
+            });
+        match fewest {
+            Some((to, _)) if to != self.io.index => {
+                if let Some(queue) = self.io.outgoing.get_mut(to) {
+                    queue.push(Envelope::Accepted(Box::new(accepted)));
+                }
+            }
+            _ => self.take_in(accepted),
+        }
+    }
+
+    fn take_in(&mut self, accepted: Accepted) {
+        let Accepted {
+            socket,
+            peer,
+            profile,
+        } = accepted;
+        let handshake_until = self.io.now_ms + self.io.handshake_ms;
+        let layers = Layered::accept(&profile, handshake_until);
+        let is_layered = layers.is_some();
+        let Some(id) = self
+            .io
+            .adopt(Connection::new(socket, peer, &profile, layers))
+        else {
+            return;
+        };
+        if is_layered {
+            self.io
+                .timers
+                .arm(handshake_until, CONNECTION_TIMER | id.to_bits());
+        }
+        self.io.stats.accepted.add(1);
+        self.io.stats.of(profile.kind).accepted.add(1);
+        self.service
+            .arrived(&mut self.io, id, peer, Arrival::Accepted);
     }
 
     fn take_over(&mut self, moved: HandedOver<S::Mail>) {
         let HandedOver { connection, mail } = moved;
         let peer = connection.peer;
+        let is_layered = connection.layers.is_some();
         if let Some(id) = self.io.adopt(connection) {
+            if is_layered {
+                // The end of a handshake may still be to be sent.
+                self.io.touch(id);
+            }
             self.service
                 .arrived(&mut self.io, id, peer, Arrival::HandedOver);
             if let Some(mail) = mail {
@@ -557,6 +599,9 @@ impl<S: Service> Core<S> {
             Phase::Closing { until } | Phase::Lingering { until } if now >= until => {
                 self.io.close(id)
             }
+            Phase::Open if c.handshake_until().is_some_and(|until| now >= until) => {
+                self.lost(id, Closed::HandshakeTimeout);
+            }
             _ => {
                 self.io.make_ready(id);
                 self.io.touch(id);
@@ -565,15 +610,40 @@ impl<S: Service> Core<S> {
     }
 
     fn lost(&mut self, id: ConnectionId, cause: Closed) {
-        let heard = self
-            .io
-            .connections
-            .get(id)
-            .is_some_and(|c| c.phase == Phase::Open);
-        if heard {
-            self.service.closed(&mut self.io, id, cause);
-        }
+        self.tell_closed(id, cause);
         self.io.close(id);
+    }
+
+    /// The layers of a connection let nothing more in. What they have to say about it is still sent.
+    fn end_layers(&mut self, id: ConnectionId, error: TransportError) {
+        let cause = match error {
+            TransportError::Closed => Closed::ByPeer,
+            error => Closed::Transport(error),
+        };
+        self.tell_closed(id, cause);
+        self.io.send_last(id, Vec::new());
+    }
+
+    /// Tells the service that a connection is gone, unless the service has given it up itself.
+    fn tell_closed(&mut self, id: ConnectionId, cause: Closed) {
+        let Some(c) = self.io.connections.get(id) else {
+            return;
+        };
+        if c.phase != Phase::Open {
+            return;
+        }
+        if c.handshake_until().is_some() {
+            let failure = HandshakeFailure::of(&cause);
+            self.io.stats.of(c.kind).failed(failure).add(1);
+            tracing::debug!(
+                peer = %c.peer,
+                listener = c.kind.name(),
+                reason = failure.name(),
+                error = cause.error().map(tracing::field::display),
+                "a handshake failed"
+            );
+        }
+        self.service.closed(&mut self.io, id, cause);
     }
 
     fn read(&mut self, id: ConnectionId) {
@@ -602,6 +672,15 @@ impl<S: Service> Core<S> {
                 }
                 continue;
             }
+            if let Some(layers) = &mut c.layers {
+                if let Some(error) = layers.take_end() {
+                    return self.end_layers(id, *error);
+                }
+                if layers.has_output() {
+                    // Who sends and does not read is not read: the flush goes on when this is out.
+                    return;
+                }
+            }
             if !c.readable {
                 return;
             }
@@ -617,7 +696,7 @@ impl<S: Service> Core<S> {
                 return;
             };
             self.io.stats.reads.add(1);
-            let n = match c.stream.read(buffer) {
+            let n = match c.socket.read(buffer) {
                 Ok(0) => return self.lost(id, Closed::ByPeer),
                 Ok(n) => n,
                 Err(error) => match error.kind() {
@@ -634,18 +713,15 @@ impl<S: Service> Core<S> {
             c.readable = n == wanted || c.peer_closed;
             c.rate_in.take(n as u64, self.io.rate_in, self.io.now_ms);
             self.io.stats.bytes_in.add(n as u64);
-            let goes_on = if c.pending_in.is_some() {
-                let fresh = self.read_buffer.get(..n).unwrap_or_default();
-                if let Some(pending) = &mut c.pending_in {
-                    pending.append(fresh);
-                }
-                self.offer_pending(id)
+            let is_layered = c.layers.is_some();
+            let buffer = std::mem::take(&mut self.read_buffer);
+            let bytes = buffer.get(..n).unwrap_or_default();
+            let goes_on = if is_layered {
+                self.receive_layered(id, bytes)
             } else {
-                let buffer = std::mem::take(&mut self.read_buffer);
-                let goes_on = self.offer(id, buffer.get(..n).unwrap_or_default());
-                self.read_buffer = buffer;
-                goes_on
+                self.offer_fresh(id, bytes)
             };
+            self.read_buffer = buffer;
             self.flush_early();
             if !goes_on {
                 return;
@@ -654,6 +730,41 @@ impl<S: Service> Core<S> {
         if self.io.connections.get(id).is_some_and(|c| c.readable) {
             self.io.make_ready(id);
         }
+    }
+
+    /// Takes what was read through the layers of the connection. False: it is to be left alone now.
+    fn receive_layered(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
+        let mut inner = std::mem::take(&mut self.inner_buffer);
+        if let Some(c) = self.io.connections.get_mut(id)
+            && let Some(layers) = &mut c.layers
+        {
+            layers.receive(bytes, &mut inner);
+            if let Some(source) = layers.source() {
+                c.peer = PeerAddress::Ip(source);
+            }
+            if layers.are_done() {
+                c.layers = None;
+            } else if layers.has_output() {
+                self.io.touch(id);
+            }
+        }
+        let goes_on = inner.is_empty() || self.offer_fresh(id, &inner);
+        inner.clear();
+        inner.shrink_to(4 * CHUNK);
+        self.inner_buffer = inner;
+        goes_on
+    }
+
+    /// Offers bytes that have just come, behind those that wait. False: the connection is to be left alone
+    /// now.
+    fn offer_fresh(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
+        if let Some(c) = self.io.connections.get_mut(id)
+            && let Some(pending) = &mut c.pending_in
+        {
+            pending.append(bytes);
+            return self.offer_pending(id);
+        }
+        self.offer(id, bytes)
     }
 
     /// Offers bytes that belong to no buffer yet. False: the connection is to be left alone now.
@@ -710,15 +821,20 @@ impl<S: Service> Core<S> {
                 false
             }
             Next::Close => {
-                self.io.close(id);
+                let layers = self.io.connections.get(id).map(|c| c.layers.is_some());
+                if layers == Some(true) {
+                    // They have an end of their own, which the peer waits for.
+                    self.io.send_last(id, Vec::new());
+                } else {
+                    self.io.close(id);
+                }
                 false
             }
             Next::HandOver(to) => {
                 let mail = self.io.accompanying.take();
-                if let Some(mut c) = self.io.connections.remove(id) {
-                    let _ = self.io.registry.deregister(&mut c.stream);
-                    self.io.stats.open.set(self.io.connections.len() as u64);
+                if let Some(mut c) = self.io.remove(id) {
                     c.touched = false;
+                    c.write_blocked = false;
                     if let Some(queue) = self.io.outgoing.get_mut(to) {
                         let moved = HandedOver {
                             connection: c,
@@ -738,7 +854,7 @@ impl<S: Service> Core<S> {
             let Some(c) = self.io.connections.get_mut(id) else {
                 return;
             };
-            match c.stream.read(&mut self.read_buffer) {
+            match c.socket.read(&mut self.read_buffer) {
                 Ok(0) => {
                     // The peer has closed. If last bytes are still to be written, it may yet read them.
                     c.readable = false;
@@ -809,11 +925,18 @@ impl<S: Service> Core<S> {
                 return;
             }
             let budget = usize::try_from(available).map_or(CHUNK, |n| n.min(CHUNK));
+            let (is_layered, is_open) = (c.layers.is_some(), c.is_open());
             let mut out = std::mem::take(&mut self.write_buffer);
             out.clear();
-            let transmit = self.service.transmit(&mut self.io, id, &mut out, budget);
+            let transmit = if is_open {
+                self.service.transmit(&mut self.io, id, &mut out, budget)
+            } else {
+                Transmit::Idle
+            };
             if transmit == Transmit::Close {
                 self.io.send_last(id, std::mem::take(&mut out));
+            } else if is_layered {
+                self.io.seal(id, &mut out);
             }
             let written = if out.is_empty() {
                 Some(0)
@@ -877,8 +1000,7 @@ impl<S: Service> Core<S> {
         if !c.watches_writable {
             // Most connections never fill their socket; only those that did are watched for room.
             c.watches_writable = true;
-            let both = Interest::READABLE | Interest::WRITABLE;
-            if let Err(error) = self.io.registry.reregister(&mut c.stream, token(id), both) {
+            if let Err(error) = c.watch_writable(&self.io.registry, token(id)) {
                 self.lost(id, Closed::Error(error));
             }
         }
@@ -889,7 +1011,7 @@ impl<S: Service> Core<S> {
 fn write_some(c: &mut Connection, bytes: &[u8], stats: &LoopStats) -> io::Result<usize> {
     loop {
         stats.writes.add(1);
-        match c.stream.write(bytes) {
+        match c.socket.write(bytes) {
             Ok(n) => {
                 stats.bytes_out.add(n as u64);
                 return Ok(n);

@@ -1,22 +1,25 @@
 //! What a [`Service`](crate::Service) can do to its loop.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
+use socket2::Socket;
 
 use crate::arena::{Arena, Key};
 use crate::connection::{Connection, Phase, Unwritten};
+use crate::listener::Profile;
 use crate::stats::LoopStats;
 use crate::timers::Timers;
-use crate::{Clock, ConnectionId};
+use crate::{CHUNK, Clock, ConnectionId, PeerAddress};
 
 /// How long a closing connection may take to accept its last bytes.
 const CLOSING_MS: u64 = 5_000;
 
 /// How long a connection whose last bytes are written waits for the peer to close.
 const LINGER_MS: u64 = 1_000;
+
+/// How long handshakes may take before the service says so.
+const HANDSHAKE_MS: u64 = 5_000;
 
 /// Marks timers of connections; the service's own have the bit clear.
 pub(crate) const CONNECTION_TIMER: u64 = 1 << 63;
@@ -27,11 +30,19 @@ pub(crate) enum Envelope<M> {
     /// From the service.
     Mail(M),
     /// A fresh connection, dealt to the loop with the fewest.
-    Accepted(TcpStream, SocketAddr),
+    Accepted(Box<Accepted>),
     /// A connection that belongs to the other loop.
     HandedOver(Box<HandedOver<M>>),
     /// End the loop.
     Stop,
+}
+
+/// A connection that a listener took.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) peer: PeerAddress,
+    pub(crate) profile: Arc<Profile>,
 }
 
 /// A connection on its way to another loop.
@@ -64,6 +75,10 @@ pub struct Io<M> {
     pub(crate) mailed: usize,
     pub(crate) rate_in: u64,
     pub(crate) rate_out: u64,
+    /// How long the handshakes of a connection may take.
+    pub(crate) handshake_ms: u64,
+    /// What layers made of a transmission; empty between calls.
+    sealed: Vec<u8>,
 }
 
 impl<M> Io<M> {
@@ -90,6 +105,8 @@ impl<M> Io<M> {
             mailed: 0,
             rate_in: 0,
             rate_out: 0,
+            handshake_ms: HANDSHAKE_MS,
+            sealed: Vec::new(),
         }
     }
 
@@ -124,6 +141,12 @@ impl<M> Io<M> {
         self.rate_out = bytes_per_s_out;
     }
 
+    /// How long the PROXY, TLS and WebSocket handshakes of a connection may take together. Applies to
+    /// connections accepted from now on.
+    pub fn set_handshake_limit(&mut self, ms: u64) {
+        self.handshake_ms = ms;
+    }
+
     /// The number that the service gave a connection ([`Io::set_tag`]); 0 before.
     #[must_use]
     pub fn tag(&self, connection: ConnectionId) -> Option<u64> {
@@ -137,10 +160,23 @@ impl<M> Io<M> {
         }
     }
 
-    /// The peer's address.
+    /// The peer's address; behind a proxy, once its header has come, the address that it states.
     #[must_use]
-    pub fn peer(&self, connection: ConnectionId) -> Option<SocketAddr> {
+    pub fn peer(&self, connection: ConnectionId) -> Option<PeerAddress> {
         self.connections.get(connection).map(|c| c.peer)
+    }
+
+    /// The service's number for the listener that a connection came by.
+    #[must_use]
+    pub fn listener(&self, connection: ConnectionId) -> Option<u16> {
+        self.connections.get(connection).map(|c| c.listener)
+    }
+
+    /// The user name that the client's verified certificate stands for, by the template of its listener.
+    #[must_use]
+    pub fn certificate_name(&self, connection: ConnectionId) -> Option<&str> {
+        let layers = self.connections.get(connection)?.layers.as_ref()?;
+        layers.certificate_name()
     }
 
     /// Whether bytes of the peer may be waiting that this side has chosen not to read yet (a pause, a
@@ -184,11 +220,17 @@ impl<M> Io<M> {
 
     /// Closes at once, with all that was not written.
     pub fn close(&mut self, connection: ConnectionId) {
-        if let Some(mut c) = self.connections.remove(connection) {
-            // Closing the descriptor removes it from epoll; an error here has no consequence.
-            let _ = self.registry.deregister(&mut c.stream);
-            self.stats.open.set(self.connections.len() as u64);
-        }
+        // Dropping it closes the socket.
+        drop(self.remove(connection));
+    }
+
+    /// Takes a connection out of the loop.
+    pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Connection> {
+        let c = self.connections.remove(connection)?;
+        c.deregister(&self.registry);
+        self.stats.open.set(self.connections.len() as u64);
+        self.stats.of(c.kind).open.sub(1);
+        Some(c)
     }
 
     /// Closes all connections that the service has given no number.
@@ -214,10 +256,19 @@ impl<M> Io<M> {
         let Some(c) = self.connections.get_mut(connection) else {
             return;
         };
-        if c.phase == Phase::Open && !bytes.is_empty() {
-            append(&mut c.pending_out, bytes.to_vec());
-            self.touch(connection);
+        if c.phase != Phase::Open {
+            return;
         }
+        let bytes = match &mut c.layers {
+            Some(layers) => {
+                let mut sealed = Vec::new();
+                layers.seal(bytes, &mut sealed);
+                sealed
+            }
+            None => bytes.to_vec(),
+        };
+        append(&mut c.pending_out, bytes);
+        self.touch(connection);
     }
 
     /// Sends these bytes after what is being written already, and closes when they are out. The service
@@ -230,6 +281,10 @@ impl<M> Io<M> {
         if c.phase != Phase::Open {
             return;
         }
+        let bytes = match &mut c.layers {
+            Some(layers) => layers.seal_last(&bytes),
+            None => bytes,
+        };
         append(&mut c.pending_out, bytes);
         c.phase = Phase::Closing { until };
         c.pending_in = None;
@@ -283,17 +338,32 @@ impl<M> Io<M> {
     /// Takes a connection in and watches it. `None`: the kernel refused to watch it, and it is closed.
     pub(crate) fn adopt(&mut self, mut connection: Connection) -> Option<ConnectionId> {
         let id = self.connections.next_key();
-        let registered =
-            self.registry
-                .register(&mut connection.stream, token(id), Interest::READABLE);
-        if let Err(error) = registered {
+        if let Err(error) = connection.register(&self.registry, token(id)) {
             tracing::warn!(%error, peer = %connection.peer, "a connection cannot be watched and is closed");
             return None;
         }
         connection.watches_writable = false;
+        self.stats.of(connection.kind).open.add(1);
         let id = self.connections.insert(connection);
         self.stats.open.set(self.connections.len() as u64);
         Some(id)
+    }
+
+    /// Turns bytes of the service into those of the socket.
+    pub(crate) fn seal(&mut self, connection: ConnectionId, out: &mut Vec<u8>) {
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
+        if let Some(layers) = &mut c.layers {
+            layers.seal(out, &mut self.sealed);
+            std::mem::swap(out, &mut self.sealed);
+            self.sealed.clear();
+            self.sealed.shrink_to(4 * CHUNK);
+            if c.readable {
+                // It was not read as long as the layers had something to send.
+                self.make_ready(connection);
+            }
+        }
     }
 
     /// The last bytes are out: shut our side and wait for the peer's.
@@ -302,7 +372,7 @@ impl<M> Io<M> {
         let Some(c) = self.connections.get_mut(connection) else {
             return;
         };
-        if c.stream.shutdown(std::net::Shutdown::Write).is_err() {
+        if c.socket.shutdown(std::net::Shutdown::Write).is_err() {
             self.close(connection);
             return;
         }

@@ -1,4 +1,5 @@
-//! Listeners and event loops: moves bytes between sockets and a [`Service`].
+//! Listeners and event loops: moves bytes between sockets and a [`Service`], through the layers of
+//! `transport` where a listener has any.
 //!
 //! Purpose: one event loop per core, each with its own epoll instance and its own connections. A turn
 //! of a loop reads all that is ready, lets the service handle it, and then flushes each touched
@@ -20,8 +21,10 @@ mod clock;
 mod connection;
 mod event_loop;
 mod io;
+mod layered;
 mod listener;
 mod parking;
+mod peer;
 mod rate;
 mod service;
 mod stats;
@@ -31,10 +34,14 @@ pub use arena::{Arena, Key};
 pub use clock::Clock;
 pub use event_loop::{EventLoops, Remote};
 pub use io::Io;
-pub use listener::{Listener, bind};
+pub use listener::{Kind, Listener, Profile, bind, bind_unix};
+pub use peer::PeerAddress;
 pub use rate::RateBucket;
 pub use service::{Arrival, Closed, Next, Received, Service, Transmit};
-pub use stats::{Counter, LoopStats};
+pub use stats::{Counter, HandshakeFailure, KindStats, LoopStats};
+
+/// Bytes read at once, and the budget of one transmission.
+const CHUNK: usize = 64 * 1024;
 
 /// A connection of one loop.
 pub type ConnectionId = Key;

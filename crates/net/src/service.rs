@@ -1,9 +1,10 @@
 //! What an event loop asks of the code that understands the bytes.
 
-use std::io;
-use std::net::SocketAddr;
+use std::{fmt, io};
 
-use crate::{ConnectionId, Io};
+use transport::TransportError;
+
+use crate::{ConnectionId, Io, PeerAddress};
 
 /// How a connection came to this loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,23 @@ pub enum Closed {
     ByPeer,
     /// Reading or writing failed.
     Error(io::Error),
+    /// The peer broke the protocol of a layer.
+    Transport(TransportError),
+    /// The handshakes of its layers took too long.
+    HandshakeTimeout,
+}
+
+impl Closed {
+    /// What went wrong. `None`: the peer ended the stream in order.
+    #[must_use]
+    pub fn error(&self) -> Option<&dyn fmt::Display> {
+        match self {
+            Self::ByPeer => None,
+            Self::Error(error) => Some(error),
+            Self::Transport(error) => Some(error),
+            Self::HandshakeTimeout => Some(&"the handshake took too long"),
+        }
+    }
 }
 
 /// The part of a program that understands the bytes. Each loop owns one.
@@ -68,12 +86,19 @@ pub trait Service: Send + 'static {
     /// How many connections may be accepted now. 0: ask again in a moment.
     fn accept_budget(&mut self, io: &mut Io<Self::Mail>) -> usize;
 
+    /// Whether a connection of this peer, which has just been accepted, is let in by this listener. It is
+    /// closed otherwise.
+    fn admits(&mut self, io: &mut Io<Self::Mail>, listener: u16, peer: PeerAddress) -> bool {
+        let _ = (io, listener, peer);
+        true
+    }
+
     /// A connection belongs to this loop from now on.
     fn arrived(
         &mut self,
         io: &mut Io<Self::Mail>,
         connection: ConnectionId,
-        peer: SocketAddr,
+        peer: PeerAddress,
         how: Arrival,
     );
 

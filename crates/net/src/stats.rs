@@ -2,6 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use transport::TransportError;
+
+use crate::Closed;
+use crate::listener::Kind;
+
 /// A counter that is only added to by the holder of its loop's lock, and read by anybody.
 ///
 /// A plain load and store: no locked instruction, no cache line shared between loops.
@@ -63,4 +68,108 @@ pub struct LoopStats {
     pub throttled_out: Counter,
     /// Failures of accept(2), such as for want of descriptors.
     pub accept_errors: Counter,
+    kinds: [KindStats; Kind::ALL.len()],
+}
+
+/// What came by listeners of one kind.
+#[derive(Debug, Default)]
+pub struct KindStats {
+    /// Connections accepted and given to this loop.
+    pub accepted: Counter,
+    /// Connections open now.
+    pub open: Counter,
+    /// Connections that the service did not admit.
+    pub refused: Counter,
+    failed: [Counter; HandshakeFailure::ALL.len()],
+}
+
+impl KindStats {
+    /// Handshakes that failed for this reason.
+    #[must_use]
+    pub fn failed(&self, failure: HandshakeFailure) -> &Counter {
+        let [proxy, tls, certificate, websocket, timeout, disconnected] = &self.failed;
+        match failure {
+            HandshakeFailure::Proxy => proxy,
+            HandshakeFailure::Tls => tls,
+            HandshakeFailure::Certificate => certificate,
+            HandshakeFailure::WebSocket => websocket,
+            HandshakeFailure::Timeout => timeout,
+            HandshakeFailure::Disconnected => disconnected,
+        }
+    }
+}
+
+impl LoopStats {
+    /// The counters of one kind of listener.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> &KindStats {
+        let [tcp, tls, ws, wss, unix] = &self.kinds;
+        match kind {
+            Kind::Tcp => tcp,
+            Kind::Tls => tls,
+            Kind::Ws => ws,
+            Kind::Wss => wss,
+            Kind::Unix => unix,
+        }
+    }
+}
+
+/// Why a connection ended before its handshakes were done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeFailure {
+    /// The PROXY header is missing or wrong.
+    Proxy,
+    /// TLS failed.
+    Tls,
+    /// The client's certificate is missing or not valid.
+    Certificate,
+    /// The WebSocket handshake is wrong.
+    WebSocket,
+    /// It took too long.
+    Timeout,
+    /// The client went away.
+    Disconnected,
+}
+
+impl HandshakeFailure {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Proxy,
+        Self::Tls,
+        Self::Certificate,
+        Self::WebSocket,
+        Self::Timeout,
+        Self::Disconnected,
+    ];
+
+    /// As in logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Tls => "tls",
+            Self::Certificate => "certificate",
+            Self::WebSocket => "websocket",
+            Self::Timeout => "timeout",
+            Self::Disconnected => "disconnected",
+        }
+    }
+
+    pub(crate) fn of(closed: &Closed) -> Self {
+        match closed {
+            Closed::HandshakeTimeout => Self::Timeout,
+            Closed::ByPeer | Closed::Error(_) => Self::Disconnected,
+            Closed::Transport(error) => match error {
+                TransportError::Closed => Self::Disconnected,
+                TransportError::Proxy(_) => Self::Proxy,
+                TransportError::WebSocket(_) => Self::WebSocket,
+                TransportError::Tls(
+                    rustls::Error::InvalidCertificate(_)
+                    | rustls::Error::NoCertificatesPresented
+                    | rustls::Error::InvalidCertRevocationList(_),
+                ) => Self::Certificate,
+                TransportError::Tls(_) => Self::Tls,
+            },
+        }
+    }
 }

@@ -1,13 +1,12 @@
 //! Deadlines of loops that sleep, park, or are run by others: none is missed.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, Received, Service,
-    Transmit,
+    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, PeerAddress, Received,
+    Service, Transmit,
 };
 
 /// Long past every deadline of these tests.
@@ -38,7 +37,7 @@ impl Service for Relay {
         0
     }
 
-    fn arrived(&mut self, _: &mut Io<Arm>, _: ConnectionId, _: SocketAddr, _: Arrival) {}
+    fn arrived(&mut self, _: &mut Io<Arm>, _: ConnectionId, _: PeerAddress, _: Arrival) {}
 
     fn received(&mut self, _: &mut Io<Arm>, _: ConnectionId, bytes: &[u8]) -> Received {
         Received {

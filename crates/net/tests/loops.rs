@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, Received, Service,
-    Transmit, bind,
+    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, Kind, LoopStats, Next, PeerAddress,
+    Profile, Received, Service, Transmit, bind,
 };
+use transport::ServerOptions;
 
 /// Sends each line it receives to every connection; "quit" closes, "big" answers with a megabyte.
 #[derive(Default)]
@@ -37,7 +38,7 @@ impl Service for Lines {
         &mut self,
         io: &mut Io<Self::Mail>,
         connection: ConnectionId,
-        _: SocketAddr,
+        _: PeerAddress,
         _: Arrival,
     ) {
         assert_eq!(io.tag(connection), Some(0));
@@ -104,8 +105,9 @@ impl Service for Lines {
 }
 
 fn start(loops: usize) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<LoopStats>>) {
-    let listener = bind("127.0.0.1", 0).unwrap();
-    let address = listener.address();
+    let profile = Profile::new(0, Kind::Tcp, "", ServerOptions::default());
+    let listener = bind("127.0.0.1", 0, profile).unwrap();
+    let address = listener.address().unwrap();
     let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::default()).collect();
     let services = (0..loops).map(|_| Lines::default()).collect();
     let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();

@@ -119,9 +119,10 @@ impl ClientLoop {
     ) -> bool {
         let allowed = self.settings.allow_anonymous;
         if self.node.authentication.is_empty() {
+            // A Unix domain socket has no address, and is this machine's.
             let local = || {
                 io.peer(connection)
-                    .is_some_and(|peer| is_loopback(peer.ip()))
+                    .is_some_and(|peer| peer.ip().is_none_or(is_loopback))
             };
             return allowed.unwrap_or_else(local);
         }
@@ -145,8 +146,10 @@ impl ClientLoop {
             client_id: connect.client_id.into(),
             username: connect.username.map(Box::from),
             password: connect.password.map(Secret::new),
-            address: io.peer(connection).map(|peer| peer.ip().to_canonical()),
-            certificate_name: None,
+            address: io
+                .peer(connection)
+                .and_then(|peer| Some(peer.ip()?.to_canonical())),
+            certificate_name: io.certificate_name(connection).map(Box::from),
         };
         let (loops, index) = (self.node.loops().clone(), self.index);
         self.logins.insert(connection, Login::Asked);

@@ -19,7 +19,6 @@ mod publish;
 mod stored;
 mod subscribe;
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +28,8 @@ use hashbrown::HashMap;
 use mqtt_proto::{DecodeError, Packet, PacketType, QoS, ReasonCode, peek_frame};
 use mqtt_session::{Action, ApplicationMessage, Delivery, Dropped, Session, Timestamp};
 use net::{
-    Arena, Arrival, Closed, ConnectionId, Io, Key, Next, RateBucket, Received, Service, Transmit,
+    Arena, Arrival, Closed, ConnectionId, Io, Key, Next, PeerAddress, RateBucket, Received,
+    Service, Transmit,
 };
 
 use crate::drops::{Drops, Reason};
@@ -652,7 +652,20 @@ impl Service for ClientLoop {
         usize::try_from(available).unwrap_or(usize::MAX)
     }
 
-    fn arrived(&mut self, io: &mut LoopIo, connection: ConnectionId, _: SocketAddr, how: Arrival) {
+    fn admits(&mut self, _: &mut LoopIo, listener: u16, peer: PeerAddress) -> bool {
+        let trusted = self.node.trusted_peers.get(usize::from(listener));
+        let Some(Some(trusted)) = trusted else {
+            return true;
+        };
+        let is_trusted = |ip| trusted.iter().any(|network| network.contains(ip));
+        let admitted = peer.ip().is_some_and(is_trusted);
+        if !admitted {
+            tracing::info!(%peer, "closed: only trusted peers may connect to this listener");
+        }
+        admitted
+    }
+
+    fn arrived(&mut self, io: &mut LoopIo, connection: ConnectionId, _: PeerAddress, how: Arrival) {
         if how == Arrival::Accepted {
             if self.settings.connections_per_s != 0 {
                 self.node.connection_rate.lock().take(
@@ -732,11 +745,7 @@ impl Service for ClientLoop {
     fn closed(&mut self, io: &mut LoopIo, connection: ConnectionId, cause: Closed) {
         if let Some(key) = Self::key_of(io, connection) {
             if let Some(client) = self.clients.get(key) {
-                let error = if let Closed::Error(error) = &cause {
-                    Some(tracing::field::display(error))
-                } else {
-                    None
-                };
+                let error = cause.error().map(tracing::field::display);
                 tracing::debug!(
                     client_id = client.session.client_id(),
                     error,
@@ -813,6 +822,7 @@ impl Service for ClientLoop {
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::Reload(settings) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
+                io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
                 self.start_sys(io);
             }

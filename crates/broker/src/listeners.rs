@@ -1,0 +1,228 @@
+//! The listeners of a configuration: opened at the start, their certificates read again at a reload.
+//!
+//! Invariant: a reload changes what new connections of a listener get as a whole, or not at all;
+//! connections that are open keep what they have.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use config::{
+    ClientAuth, ListenerView, MqttServerConfig, Networks, Place, ProxyConfig, ProxyVersion,
+    SslConfig, TlsVersion,
+};
+use net::{Kind, Listener, Profile};
+use transport::{
+    Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets, TlsFileError,
+};
+
+use crate::StartError;
+
+/// The open listeners of a node.
+pub(crate) struct Listeners {
+    opened: Vec<Opened>,
+    tickets: Tickets,
+}
+
+struct Opened {
+    profile: Arc<Profile>,
+    address: String,
+    layers: LayerSettings,
+    socket: Option<SocketFile>,
+}
+
+/// What the connections of a listener begin with, its certificates by their files.
+struct LayerSettings {
+    proxy: Option<ProxyVersions>,
+    tls: Option<ServerTls>,
+    websocket: Option<Arc<str>>,
+}
+
+/// The file of a Unix socket; it goes when the broker ends.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(path = %self.0.display(), %error, "a Unix socket cannot be removed");
+        }
+    }
+}
+
+impl Listeners {
+    /// Opens all that are enabled.
+    pub(crate) fn open(config: &MqttServerConfig) -> Result<(Self, Vec<Listener>), StartError> {
+        let mut listeners = Self {
+            opened: Vec::new(),
+            tickets: Tickets::default(),
+        };
+        let mut sockets = Vec::new();
+        for (number, view) in (0..).zip(config.listeners()) {
+            sockets.push(listeners.add(number, &view)?);
+        }
+        Ok((listeners, sockets))
+    }
+
+    fn add(&mut self, number: u16, view: &ListenerView<'_>) -> Result<Listener, StartError> {
+        let kind = kind(view);
+        let wanted = wanted_address(&view.place);
+        let layers = LayerSettings::new(view);
+        let options = layers
+            .load(&self.tickets)
+            .map_err(|source| StartError::Certificate {
+                kind: kind.name(),
+                address: wanted.clone(),
+                source,
+            })?;
+        let identity = view.ssl.map_or("", |ssl| &ssl.identity);
+        let profile = Profile::new(number, kind, identity, options);
+        let listener = checked(identity)
+            .and_then(|()| bind(&view.place, Arc::clone(&profile)))
+            .map_err(|source| StartError::Listen {
+                kind: kind.name(),
+                address: wanted.clone(),
+                source,
+            })?;
+        let socket = match view.place {
+            Place::Socket { path, .. } => Some(SocketFile(path.to_owned())),
+            Place::Port { .. } => None,
+        };
+        let address = listener.address().map(|address| address.to_string());
+        self.opened.push(Opened {
+            profile,
+            address: address.unwrap_or(wanted),
+            layers,
+            socket,
+        });
+        Ok(listener)
+    }
+
+    /// Says in the log where clients can connect.
+    pub(crate) fn announce(&self) {
+        for Opened {
+            profile, address, ..
+        } in &self.opened
+        {
+            let kind = format!("mqtt-{}", profile.kind.name());
+            tracing::info!(kind, %address, "listening");
+        }
+    }
+
+    /// Reads certificates, keys and revocation lists again. Where one is broken, the old ones stay.
+    pub(crate) fn reload(&self) {
+        for opened in self.opened.iter().filter(|o| o.layers.tls.is_some()) {
+            match opened.layers.load(&self.tickets) {
+                Ok(options) => opened.profile.replace(options),
+                Err(error) => tracing::error!(
+                    kind = opened.profile.kind.name(),
+                    address = opened.address,
+                    %error,
+                    "certificates not reloaded, the listener keeps those that it has"
+                ),
+            }
+        }
+    }
+
+    /// Removes the files of Unix sockets, while nobody else can have replaced them.
+    pub(crate) fn remove_sockets(&mut self) {
+        for opened in &mut self.opened {
+            opened.socket = None;
+        }
+    }
+}
+
+/// The peers that each listener takes connections of, by its number; `None`: all.
+pub(crate) fn trusted_peers(config: &MqttServerConfig) -> Box<[Option<Networks>]> {
+    let trusted = |view: ListenerView<'_>| {
+        let proxy = view.proxy?;
+        (proxy.version != ProxyVersion::Off).then(|| proxy.trusted_peers.clone())
+    };
+    config.listeners().into_iter().map(trusted).collect()
+}
+
+impl LayerSettings {
+    fn new(view: &ListenerView<'_>) -> Self {
+        Self {
+            proxy: view.proxy.and_then(proxy_versions),
+            tls: view
+                .ssl
+                .and_then(|ssl| server_tls(ssl, view.ws_path.is_some())),
+            websocket: view.ws_path.map(Arc::from),
+        }
+    }
+
+    fn load(&self, tickets: &Tickets) -> Result<ServerOptions, TlsFileError> {
+        let tls = self.tls.as_ref().map(|tls| tls.load(tickets)).transpose()?;
+        Ok(ServerOptions {
+            proxy: self.proxy,
+            tls,
+            websocket: self.websocket.clone(),
+        })
+    }
+}
+
+fn kind(view: &ListenerView<'_>) -> Kind {
+    match (&view.place, view.ssl, view.ws_path) {
+        (Place::Socket { .. }, _, _) => Kind::Unix,
+        (Place::Port { .. }, None, None) => Kind::Tcp,
+        (Place::Port { .. }, Some(_), None) => Kind::Tls,
+        (Place::Port { .. }, None, Some(_)) => Kind::Ws,
+        (Place::Port { .. }, Some(_), Some(_)) => Kind::Wss,
+    }
+}
+
+fn wanted_address(place: &Place<'_>) -> String {
+    match place {
+        Place::Port { host, port } => format!("{}:{port}", host_name(*host)),
+        Place::Socket { path, .. } => path.display().to_string(),
+    }
+}
+
+fn host_name(host: Option<&config::Host>) -> &str {
+    host.map_or("::", config::Host::as_str)
+}
+
+fn checked(identity: &str) -> io::Result<()> {
+    if Identity::is_template(identity) {
+        return Ok(());
+    }
+    let problem = format!("sslConfig.identity: {identity} names what no certificate has");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+}
+
+fn bind(place: &Place<'_>, profile: Arc<Profile>) -> io::Result<Listener> {
+    match *place {
+        Place::Port { host, port } => net::bind(host_name(host), port, profile),
+        Place::Socket { path, mode } => net::bind_unix(path, mode, profile),
+    }
+}
+
+fn proxy_versions(proxy: &ProxyConfig) -> Option<ProxyVersions> {
+    let (v1, v2) = match proxy.version {
+        ProxyVersion::Off => return None,
+        ProxyVersion::V1 => (true, false),
+        ProxyVersion::V2 => (false, true),
+        ProxyVersion::Any => (true, true),
+    };
+    Some(ProxyVersions { v1, v2 })
+}
+
+/// `None` without a certificate or key, which `config` does not let through.
+fn server_tls(ssl: &SslConfig, websocket: bool) -> Option<ServerTls> {
+    Some(ServerTls {
+        certificate: ssl.cert_file.clone()?,
+        key: ssl.key_file.clone()?,
+        client_auth: match ssl.client_auth {
+            ClientAuth::None => transport::ClientAuth::None,
+            ClientAuth::Optional => transport::ClientAuth::Optional,
+            ClientAuth::Require => transport::ClientAuth::Required,
+        },
+        authorities: ssl.trust_certs_file.clone(),
+        revocation_lists: ssl.crl_file.clone(),
+        minimum_version: match ssl.min_version {
+            TlsVersion::V1_2 => MinimumVersion::V1_2,
+            TlsVersion::V1_3 => MinimumVersion::V1_3,
+        },
+        websocket,
+    })
+}
