@@ -1,11 +1,12 @@
 //! What `pub` and `sub` share: options, and a small blocking client.
 //!
-//! Deliberately absent: reconnecting, sessions on disk, topic aliases, TLS. This is for a first try,
+//! Deliberately absent: reconnecting, sessions on disk, topic aliases. This is for a first try,
 //! for scripts and for looking into a broker, not a client library.
 
 mod connection;
 mod options;
 mod property;
+mod stream;
 
 pub(crate) use connection::{Connection, Event, explain, unencodable, unexpected};
 pub(crate) use options::{ConnectionOptions, parse_qos};

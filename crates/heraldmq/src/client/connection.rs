@@ -5,8 +5,7 @@
 //! so that a fast sender on either side waits instead of filling memory.
 
 use std::{
-    io::{self, Read, Write},
-    net::{Shutdown, TcpStream, ToSocketAddrs},
+    io,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
@@ -17,10 +16,10 @@ use mqtt_proto::{
     peek_frame,
 };
 
-use super::{options::ConnectionOptions, property::Properties};
+use super::{options::ConnectionOptions, property::Properties, stream::Stream};
 use crate::failure::Failure;
 
-/// How long to wait for a TCP connection, for CONNACK, and for the network to take a packet.
+/// How long to wait for CONNACK.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long to wait for the broker to close its side after DISCONNECT.
@@ -54,7 +53,7 @@ struct Grants {
 
 /// An open connection.
 pub(crate) struct Connection<'a> {
-    stream: TcpStream,
+    stream: Stream,
     version: ProtocolVersion,
     properties: &'a Properties,
     debug: bool,
@@ -79,17 +78,10 @@ impl<'a> Connection<'a> {
         command: &str,
         deadline: Option<Instant>,
     ) -> Result<Self, Failure> {
-        let stream = dial(&options.host, options.port, deadline)?;
+        let stream = Stream::open(options, deadline)?;
         let version = options.version();
         let (sender, events) = sync_channel(CHANNEL_EVENTS);
-        let incoming = stream
-            .try_clone()
-            .and_then(|incoming| {
-                stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(incoming)
-            })
-            .map_err(|error| broken(&error))?;
+        let incoming = stream.try_clone().map_err(|error| broken(&error))?;
         let sink = sender.clone();
         thread::spawn(move || read_frames(incoming, version, &sink));
         let mut connection = Self {
@@ -339,7 +331,7 @@ impl<'a> Connection<'a> {
         self.send(&packet)?;
         // What the broker still sends is not read; ending only the sending side keeps that from
         // becoming a reset that overtakes DISCONNECT.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.end();
         let patience = Instant::now() + FAREWELL;
         loop {
             let left = patience.saturating_duration_since(Instant::now());
@@ -386,36 +378,9 @@ fn broken(error: &io::Error) -> Failure {
     Failure::Runtime(format!("the connection broke: {error}"))
 }
 
-/// Tries each address of the host in turn.
-fn dial(host: &str, port: u16, deadline: Option<Instant>) -> Result<TcpStream, Failure> {
-    let failed = |error: &io::Error| {
-        Failure::Runtime(format!("cannot connect to {host}, port {port}: {error}"))
-    };
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| failed(&error))?;
-    let mut last = io::Error::other("the name has no address");
-    for address in addresses {
-        let left = deadline.map(|given| given.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(Failure::TimedOut);
-        }
-        match TcpStream::connect_timeout(&address, left.map_or(PATIENCE, |left| left.min(PATIENCE)))
-        {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    if deadline.is_some_and(|given| given <= Instant::now()) {
-        return Err(Failure::TimedOut);
-    }
-    Err(failed(&last))
-}
-
 /// Cuts what arrives into frames until the connection ends or nobody listens any more.
-fn read_frames(mut stream: TcpStream, version: ProtocolVersion, sink: &SyncSender<Event>) {
+fn read_frames(mut stream: Stream, version: ProtocolVersion, sink: &SyncSender<Event>) {
     let mut pending: Vec<u8> = Vec::new();
-    let mut chunk = vec![0; 65_536];
     let how = loop {
         let mut rest = pending.as_slice();
         let problem = loop {
@@ -438,9 +403,9 @@ fn read_frames(mut stream: TcpStream, version: ProtocolVersion, sink: &SyncSende
         }
         let done = pending.len() - rest.len();
         pending.drain(..done);
-        match stream.read(&mut chunk) {
+        match stream.read(&mut pending) {
             Ok(0) => break "the broker closed the connection".to_owned(),
-            Ok(length) => pending.extend(chunk.iter().take(length)),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break format!("the connection broke: {error}"),
         }

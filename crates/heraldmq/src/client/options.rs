@@ -1,7 +1,13 @@
 //! The options of `pub` and `sub` that are about the connection; letters as in mosquitto_pub.
 
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
 use clap::{ArgAction, Args, ValueEnum};
 use mqtt_proto::{ProtocolVersion, QoS};
+use transport::{ClientOptions, ClientTls, WebSocketTarget};
 
 use super::property::Properties;
 use crate::failure::Failure;
@@ -15,9 +21,11 @@ pub(crate) struct ConnectionOptions {
     /// Host name or address of the broker.
     #[arg(short = 'h', long, default_value = "localhost")]
     pub(super) host: String,
-    /// Port of the broker.
-    #[arg(short, long, default_value_t = 1883)]
-    pub(super) port: u16,
+    /// Port of the broker. Default: 1883, with TLS 8883, with WebSocket 8080, with both 8443.
+    #[arg(short, long)]
+    port: Option<u16>,
+    #[command(flatten)]
+    transport: TransportOptions,
     /// Client identifier; without it, the broker chooses one.
     #[arg(short, long, value_name = "CLIENT_ID")]
     pub(super) id: Option<String>,
@@ -76,6 +84,66 @@ pub(crate) struct ConnectionOptions {
     help: Option<bool>,
 }
 
+/// Which sockets and layers to use.
+#[derive(Args)]
+struct TransportOptions {
+    /// Unix domain socket of the broker, instead of a host and port.
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "cert", "insecure"]
+    )]
+    unix: Option<PathBuf>,
+    /// Use TLS; the authorities that the system knows are trusted.
+    #[arg(long)]
+    tls: bool,
+    /// Use TLS; only these authorities are trusted (PEM).
+    #[arg(long, value_name = "FILE")]
+    cafile: Option<PathBuf>,
+    /// Use TLS; the client's certificate chain (PEM).
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The private key of the client's certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Use TLS with whoever answers: the broker's certificate is not verified. For tests.
+    #[arg(long)]
+    insecure: bool,
+    /// Use WebSocket; the path, /mqtt if there is none here.
+    #[arg(
+        long,
+        value_name = "PATH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "/mqtt"
+    )]
+    ws: Option<String>,
+}
+
+impl TransportOptions {
+    fn has_tls(&self) -> bool {
+        self.tls || self.insecure || self.cafile.is_some() || self.cert.is_some()
+    }
+
+    fn tls(&self) -> ClientTls {
+        ClientTls {
+            authorities: self.cafile.clone(),
+            certificate: self.cert.clone().zip(self.key.clone()),
+            insecure: self.insecure,
+            websocket: self.ws.is_some(),
+        }
+    }
+}
+
+/// Where a broker listens.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Place<'a> {
+    /// A host and a port.
+    Port(&'a str, u16),
+    /// The path of a Unix socket.
+    Socket(&'a Path),
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Version {
     #[value(name = "5", aliases = ["mqttv5", "50", "5.0"])]
@@ -93,6 +161,45 @@ impl ConnectionOptions {
             Version::V311 => ProtocolVersion::V3_1_1,
             Version::V31 => ProtocolVersion::V3_1,
         }
+    }
+
+    /// Where the broker listens.
+    pub(super) fn place(&self) -> Place<'_> {
+        match &self.transport.unix {
+            Some(path) => Place::Socket(path),
+            None => Place::Port(&self.host, self.port()),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        let default = match (self.transport.has_tls(), &self.transport.ws) {
+            (false, None) => 1883,
+            (true, None) => 8883,
+            (false, Some(_)) => 8080,
+            (true, Some(_)) => 8443,
+        };
+        self.port.unwrap_or(default)
+    }
+
+    /// What the connection begins with.
+    ///
+    /// # Errors
+    /// Files that cannot be used, and a host whose name no certificate can have.
+    pub(super) fn layers(&self) -> Result<ClientOptions, Failure> {
+        let transport = &self.transport;
+        let unusable = |error: &dyn fmt::Display| Failure::Usage(error.to_string());
+        let tls = if transport.has_tls() {
+            let config = transport.tls().load().map_err(|error| unusable(&error))?;
+            let name = self.host.clone().try_into();
+            Some((config, name.map_err(|error| unusable(&error))?))
+        } else {
+            None
+        };
+        let websocket = transport.ws.as_ref().map(|path| WebSocketTarget {
+            host: format!("{}:{}", self.host, self.port()),
+            path: path.clone(),
+        });
+        Ok(ClientOptions { tls, websocket })
     }
 
     /// The properties of all packets, checked.
@@ -203,6 +310,27 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn the_port_follows_tls_and_websocket_unless_given() {
+        for (line, port) in [
+            ("", 1883),
+            ("--tls", 8883),
+            ("--cafile ca.pem", 8883),
+            ("--insecure", 8883),
+            ("--cert c.pem --key k.pem", 8883),
+            ("--ws", 8080),
+            ("--ws=/path --tls", 8443),
+            ("--tls -p 1", 1),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(options.place(), Place::Port("localhost", port), "{line}");
+        }
+        let options = parse("--unix mqtt.sock").unwrap();
+        assert_eq!(options.place(), Place::Socket(Path::new("mqtt.sock")));
+        assert!(parse("--unix mqtt.sock --tls").is_err());
+        assert!(parse("--cert c.pem").is_err());
     }
 
     #[test]
