@@ -7,19 +7,38 @@ import json
 import pathlib
 import subprocess
 
+import pytest
+
+from harness.listeners import Listeners
+
 HERE = pathlib.Path(__file__).parent
 
 
-def test_every_feature(broker, feature_record):
+def outcome(url, *arguments) -> dict:
+    """What each feature led to: nothing, or an error."""
     done = subprocess.run(
-        ["node", HERE / "clients" / "mqttjs.mjs", str(broker.port)],
+        ["node", HERE / "clients" / "mqttjs.mjs", url, *arguments],
         capture_output=True,
         text=True,
         timeout=55,
         cwd=HERE,
     )
     assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    feature_record("MQTT-js", {name: error is None for name, error in outcome.items()})
-    failed = {name: error for name, error in outcome.items() if error is not None}
-    assert len(outcome) > 40 and not failed, "\n".join(f"{name}: {error}" for name, error in failed.items())
+    return json.loads(done.stdout)
+
+
+def check(features: dict):
+    failed = {name: error for name, error in features.items() if error is not None}
+    assert len(features) > 40 and not failed, "\n".join(f"{name}: {error}" for name, error in failed.items())
+
+
+def test_every_feature(broker, feature_record):
+    features = outcome(f"mqtt://127.0.0.1:{broker.port}")
+    feature_record("MQTT-js", {name: error is None for name, error in features.items()})
+    check(features)
+
+
+@pytest.mark.parametrize("kind", ["ws", "wss"])
+def test_every_feature_over_websocket(kind, tmp_path):
+    with Listeners(tmp_path) as listeners:
+        check(outcome(listeners.url(kind), listeners.ca.path))

@@ -1,12 +1,14 @@
-// MQTT.js on every feature that it has. Usage: node mqttjs.mjs PORT
+// MQTT.js on every feature that it has. Usage: node mqttjs.mjs URL [CA-FILE]
 //
 // Each feature is a function that throws when the broker does not do its part. The outcome is one JSON
 // object on standard output: feature → null, or the error's text.
 
 import mqtt from "mqtt";
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 
-const url = `mqtt://127.0.0.1:${process.argv[2]}`;
+const [url, cafile] = process.argv.slice(2);
+const tls = cafile ? { ca: readFileSync(cafile) } : {};
 const V = { "3.1": { protocolId: "MQIsdp", protocolVersion: 3 }, "3.1.1": { protocolVersion: 4 }, "5.0": { protocolVersion: 5 } };
 const features = [];
 const feature = (name, run) => features.push([name, run]);
@@ -26,7 +28,7 @@ let count = 0;
 class Test {
   constructor() { this.name = `js${process.pid}x${++count}`; this.clients = []; }
   async connect(suffix = "", version = "5.0", options = {}) {
-    const client = mqtt.connect(url, { clientId: this.name + suffix, reconnectPeriod: 0, connectTimeout: DEADLINE, ...V[version], ...options });
+    const client = mqtt.connect(url, { clientId: this.name + suffix, reconnectPeriod: 0, connectTimeout: DEADLINE, ...tls, ...V[version], ...options });
     this.clients.push(client);
     client.got = [];
     client.waiting = [];

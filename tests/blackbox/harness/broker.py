@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from .raw import Raw
 from .wait import until
@@ -106,16 +107,17 @@ class Broker:
             if l.get("message") == message and all(l.get(k) == v for k, v in fields.items())
         ]
 
-    def _port(self, kind) -> int:
+    def port_of(self, kind) -> int:
+        """Where a listener of this kind listens, such as mqtt-tls."""
         return int(self.find("listening", kind=kind)[0]["address"].rsplit(":", 1)[1])
 
     @property
     def port(self) -> int:
-        return self._port("mqtt-tcp")
+        return self.port_of("mqtt-tcp")
 
     @property
     def http_port(self) -> int:
-        return self._port("http")
+        return self.port_of("http")
 
     @property
     def pid(self) -> int:
@@ -145,6 +147,14 @@ class Broker:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def metric(self, name, **labels) -> float:
+        """The value of a metric that has these labels; 0 if there is none."""
+        for family in text_string_to_metric_families(self.http("/metrics")[1]):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return sample.value
+        return 0
 
     def drops(self, limit=1000) -> list[dict]:
         return json.loads(self.http(f"/api/v1/drops?limit={limit}")[1])

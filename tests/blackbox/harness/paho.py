@@ -35,6 +35,10 @@ class Paho:
         keepalive=60,
         wait=True,
         manual_ack=False,
+        host="127.0.0.1",
+        transport="tcp",
+        cafile=None,
+        certificate=None,
     ):
         five = version == "5.0"
         self.client = mqtt.Client(
@@ -44,7 +48,11 @@ class Paho:
             clean_session=None if five else clean,
             manual_ack=manual_ack,
             reconnect_on_failure=False,
+            transport=transport,
         )
+        if cafile:
+            cert, key = certificate or (None, None)
+            self.client.tls_set(cafile, cert, key)
         self.messages: queue.Queue = queue.Queue()
         self.connected: queue.Queue = queue.Queue()
         self.disconnected: queue.Queue = queue.Queue()
@@ -58,7 +66,7 @@ class Paho:
         if will:
             self.client.will_set(**will)
         self.client.connect(
-            "127.0.0.1", port, keepalive, **({"clean_start": clean, "properties": connect} if five else {})
+            host, port, keepalive, **({"clean_start": clean, "properties": connect} if five else {})
         )
         self.client.loop_start()
         if wait:

@@ -312,10 +312,17 @@ class Closed(Exception):
 
 
 class Raw:
-    """One network connection. `version` is the protocol level: 3 (3.1), 4 (3.1.1) or 5."""
+    """One network connection. `version` is the protocol level: 3 (3.1), 4 (3.1.1) or 5.
 
-    def __init__(self, port: int, *, version=5, host="127.0.0.1", timeout=5.0, receive_buffer=None):
+    `stream` is what is connected already, in place of a port: a socket, or what behaves like one."""
+
+    def __init__(self, port=None, *, version=5, host="127.0.0.1", timeout=5.0, receive_buffer=None, stream=None):
         self.version, self.timeout = version, timeout
+        self._buffer = b""
+        self._pids = itertools.cycle(range(1, 65536))
+        if stream:
+            self.socket = stream
+            return
         self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if receive_buffer:
             # Before the connection opens, so that the window offered is small from the start.
@@ -323,8 +330,6 @@ class Raw:
         self.socket.settimeout(timeout)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = b""
-        self._pids = itertools.cycle(range(1, 65536))
 
     def __enter__(self):
         return self

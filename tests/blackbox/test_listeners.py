@@ -1,0 +1,458 @@
+"""Listeners of all kinds: TCP, TLS, WebSocket, both, Unix socket; certificates; the PROXY protocol."""
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+
+import pytest
+import yaml
+
+from harness import raw, websocket
+from harness.broker import BASE, Broker, run
+from harness.listeners import KINDS, Listeners
+from harness.paho import Paho
+from harness.pki import DAY, Authority
+from harness.raw import Closed, Raw
+from harness.wait import until
+from harness.websocket import WebSocket
+
+TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+NO_RATES = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+
+
+@pytest.fixture(scope="module")
+def listeners(tmp_path_factory):
+    with Listeners(tmp_path_factory.mktemp("listeners")) as shared:
+        yield shared
+
+
+def failed(listeners, kind, reason) -> float:
+    return listeners.metric("heraldmq_listener_handshakes_failed_total", listener=kind, reason=reason)
+
+
+def ends(stream) -> bytes:
+    """What comes until the broker closes."""
+    got = b""
+    try:
+        while data := stream.recv(65536):
+            got += data
+    except ConnectionResetError:
+        pass
+    return got
+
+
+def refused_start(folder, server) -> str:
+    """What a broker with these listeners says before it gives up."""
+    path = folder / "refused.yml"
+    path.write_text(yaml.safe_dump({**BASE, "mqttServerConfig": server}))
+    done = run("serve", "--config", path, "--data-dir", folder / "refused")
+    assert done.returncode == 1, done
+    return done.stderr
+
+
+# ---- other people's clients ---------------------------------------------------------------------
+
+
+def paho(listeners, kind, **fields) -> Paho:
+    unix = kind == "unix"
+    return Paho(
+        1883 if unix else listeners.port_of(f"mqtt-{kind}"),
+        host=listeners.socket_path if unix else "localhost",
+        transport="websockets" if kind in ("ws", "wss") else "unix" if unix else "tcp",
+        cafile=listeners.ca.path if kind in ("tls", "wss") else None,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5.0"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_paho_on_every_listener(listeners, name, kind, version):
+    with paho(listeners, kind, version=version) as client, paho(listeners, "tcp") as other:
+        other.subscribe(name, 2)
+        client.subscribe(f"{name}/back", 2)
+        for qos in (0, 1, 2):
+            client.publish(name, f"there {qos}", qos)
+            assert other.message().payload == f"there {qos}".encode()
+            other.publish(f"{name}/back", f"back {qos}", qos)
+            assert client.message().payload == f"back {qos}".encode()
+
+
+def test_mosquitto_pub_over_tls(tmp_path, name):
+    with Listeners(tmp_path) as listeners:
+        with listeners.client_on("unix") as client:
+            client.subscribe(name, qos=1)
+            command = ["mosquitto_pub", "-h", "localhost", "-p", str(listeners.port_of("mqtt-tls"))]
+            message = ["-t", name, "-m", "hello", "-q", "1"]
+            done = subprocess.run(
+                [*command, "--cafile", listeners.ca.path, *message], capture_output=True, text=True, timeout=15
+            )
+            assert done.returncode == 0, done
+            client.message(payload=b"hello")
+            # Another authority: the client does not trust this broker, and says so by an alert.
+            stranger = Authority(tmp_path, "stranger")
+            done = subprocess.run(
+                [*command, "--cafile", stranger.path, *message], capture_output=True, text=True, timeout=15
+            )
+            assert done.returncode != 0
+            until(lambda: failed(listeners, "tls", "tls") == 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pub_and_sub_on_every_listener(listeners, name, kind):
+    where = {
+        "tcp": ["-p", listeners.port],
+        "tls": ["-p", listeners.port_of("mqtt-tls"), "--cafile", listeners.ca.path],
+        "ws": ["-p", listeners.port_of("mqtt-ws"), "--ws"],
+        "wss": ["-p", listeners.port_of("mqtt-wss"), "--ws=/mqtt", "--insecure"],
+        "unix": ["--unix", listeners.socket_path],
+    }[kind]
+    payload = "x" * 100_000
+    done = run("pub", *where, "-t", name, "-q", "1", "-r", "-s", input=payload)
+    assert done.returncode == 0, done
+    done = run("sub", *where, "-t", name, "-C", "1")
+    assert (done.returncode, done.stdout) == (0, payload + "\n"), done
+
+
+def test_pub_does_not_trust_a_stranger(listeners, name):
+    port = listeners.port_of("mqtt-tls")
+    done = run("pub", "-p", port, "--tls", "-t", name, "-m", "x")
+    assert done.returncode == 1 and "certificate" in done.stderr, done
+
+
+# ---- TLS ----------------------------------------------------------------------------------------
+
+
+def s_client(port, *args) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["openssl", "s_client", "-connect", f"localhost:{port}", *args],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=15,
+    )
+
+
+@pytest.mark.parametrize(
+    "lowest, good, bad",
+    [("1.2", ["-tls1_2", "-tls1_3"], "-tls1_1"), ("1.3", ["-tls1_3"], "-tls1_2")],
+)
+def test_versions_of_tls(tmp_path, lowest, good, bad):
+    with Listeners(tmp_path, ssl_config={"minVersion": lowest}) as listeners:
+        port = listeners.port_of("mqtt-tls")
+        for version in good:
+            done = s_client(port, version)
+            assert done.returncode == 0 and f"TLSv{version[4:].replace('_', '.')}" in done.stdout, done
+        # At its usual security level the client would not even offer 1.1.
+        assert s_client(port, bad, "-cipher", "DEFAULT@SECLEVEL=0").returncode != 0
+        until(lambda: failed(listeners, "tls", "tls") == 1)
+
+
+@pytest.mark.parametrize("version", TLS_VERSIONS.values(), ids=TLS_VERSIONS)
+def test_sessions_are_resumed(listeners, version):
+    context = listeners.context(version=version)
+    session = None
+    for turn in range(2):
+        stream = context.wrap_socket(listeners.dial("tls"), server_hostname="localhost", session=session)
+        with Raw(stream=stream) as client:
+            client.connect()
+            assert stream.session_reused == (turn == 1)
+            session = stream.session
+
+
+def connects(listeners, **tls) -> bool:
+    """Whether a client with this certificate is let in. 1.3 says only after the handshake that it is not."""
+    try:
+        with Raw(stream=listeners.stream("tls", **tls)) as client:
+            client.connect()
+            return True
+    except (ssl.SSLError, Closed, AssertionError):
+        return False
+
+
+@pytest.mark.parametrize("version", TLS_VERSIONS.values(), ids=TLS_VERSIONS)
+def test_client_certificates(tmp_path, version):
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other", "authority").issue("stranger")
+    ca = Authority(tmp_path, "clients")
+    good, revoked, expired = ca.issue("good"), ca.issue("revoked"), ca.issue("expired", ends=-1 * DAY)
+    trust = {"trustCertsFile": ca.path, "crlFile": ca.revoke(revoked)}
+    bad = [stranger, revoked, expired]
+    for mode, without in [("OPTIONAL", True), ("REQUIRE", False)]:
+        with Listeners(tmp_path, ssl_config={"clientAuth": mode, **trust}) as listeners:
+            assert connects(listeners, client=good, version=version)
+            assert connects(listeners, version=version) == without
+            assert not any(connects(listeners, client=leaf, version=version) for leaf in bad)
+            until(lambda: failed(listeners, "tls", "certificate") == len(bad) + (not without))
+    with Listeners(tmp_path, ssl_config={"clientAuth": "NONE"}) as listeners:
+        assert all(connects(listeners, client=leaf, version=version) for leaf in [good, *bad])
+
+
+def test_certificates_are_read_again_at_sighup(tmp_path):
+    with Listeners(tmp_path) as listeners:
+
+        def serial() -> int:
+            with listeners.stream("tls") as stream:
+                return int(stream.getpeercert()["serialNumber"], 16)
+
+        with listeners.client_on("tls") as old, listeners.client_on("wss") as old_wss:
+            assert serial() == listeners.server.serial
+            # "server" again: the new files take the place of the old ones.
+            renewed = listeners.ca.issue("server")
+            listeners.signal(signal.SIGHUP)
+            until(lambda: serial() == renewed.serial)
+            with open(renewed.cert, "w") as file:
+                file.write("no certificate")
+            listeners.signal(signal.SIGHUP)
+            message = "certificates not reloaded, the listener keeps those that it has"
+            problem = until(lambda: listeners.find(message, kind="tls"))[0]
+            assert problem["level"] == "ERROR" and renewed.cert in problem["error"]
+            assert serial() == renewed.serial
+            old.ping()
+            old_wss.ping()
+
+
+def test_a_listener_with_unusable_files_is_named(tmp_path):
+    ca = Authority(tmp_path)
+    one, two = ca.issue("one"), ca.issue("two")
+    for files, blamed in [
+        ({"certFile": one.cert, "keyFile": two.key}, two.key),
+        ({"certFile": str(tmp_path / "none.crt"), "keyFile": one.key}, "none.crt"),
+        ({"certFile": one.cert, "keyFile": one.key, "identity": "%ou"}, "%ou"),
+    ]:
+        problem = refused_start(tmp_path, {"tlsListener": {"host": "127.0.0.1", "port": 0, "sslConfig": files}})
+        assert "127.0.0.1:0 (tls)" in problem and blamed in problem
+
+
+def test_large_messages_and_slow_readers_over_tls(tmp_path, name):
+    with Listeners(tmp_path, NO_RATES) as listeners:
+        payload = os.urandom(1_500_000)
+        with listeners.client_on("tls") as slow, listeners.client_on("wss") as publisher:
+            slow.subscribe(name, qos=1)
+            # More than sockets hold: most waits in the broker until it is read.
+            for _ in range(8):
+                publisher.publish(name, payload, qos=1)
+            for _ in range(8):
+                assert slow.message().payload == payload
+                publisher.expect(raw.PUBACK, reason=0)
+
+
+# ---- WebSocket ----------------------------------------------------------------------------------
+
+
+def opening(listeners, request: bytes) -> bytes:
+    """The answer to an opening handshake, until the broker closes."""
+    with listeners.dial("ws") as stream:
+        stream.sendall(request)
+        return ends(stream)
+
+
+def test_the_subprotocol_is_mqtt(listeners):
+    # [MQTT-6.0.0-3] [MQTT-6.0.0-4] [MQTT3-6.0.0-3] [MQTT3-6.0.0-4]
+    with listeners.dial("ws") as stream:
+        assert "\r\nsec-websocket-protocol: mqtt" in WebSocket(stream).head
+    for protocol in (None, "chat"):
+        assert opening(listeners, websocket.request(protocol=protocol)).startswith(b"HTTP/1.1 400 ")
+
+
+def test_openings_that_are_refused(listeners):
+    before = failed(listeners, "ws", "websocket")
+    for request, status in [
+        (websocket.request(path="/other"), b"404"),
+        (websocket.request(Sec_WebSocket_Version="8"), b"426"),
+        (websocket.request(Sec_WebSocket_Key=None), b"400"),
+        (b"POST /mqtt HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+        (b"\x16\x03\x01\x02\x00\x01", b"400"),
+    ]:
+        assert opening(listeners, request).startswith(b"HTTP/1.1 " + status + b" "), request
+    until(lambda: failed(listeners, "ws", "websocket") == before + 5)
+
+
+def test_packets_need_not_keep_to_frames(listeners, name):
+    # [MQTT-6.0.0-2] [MQTT3-6.0.0-2]
+    with listeners.client_on("ws") as client:
+        client.subscribe(name)
+        stream = client.socket.stream
+        bytes_of_three = b"".join(raw.publish(name, text) for text in (b"one", b"two", b"three"))
+        # Several packets in a frame; then a packet in a frame for each byte, in a message of many frames.
+        stream.sendall(websocket.frame(websocket.BINARY, bytes_of_three))
+        parts = [bytes_of_three[n : n + 1] for n in range(len(bytes_of_three))]
+        stream.sendall(websocket.frame(websocket.BINARY, fin=False))
+        for part in parts[:-1]:
+            stream.sendall(websocket.frame(websocket.CONTINUATION, part, fin=False))
+        stream.sendall(websocket.frame(websocket.CONTINUATION, parts[-1]))
+        for text in (b"one", b"two", b"three") * 2:
+            client.message(payload=text)
+
+
+def test_frames_that_end_the_connection(listeners):
+    for kind in ("ws", "wss"):
+        for sent, code in [
+            # [MQTT-6.0.0-1] [MQTT3-6.0.0-1]
+            (websocket.frame(websocket.TEXT, b"text"), 1003),
+            (websocket.frame(websocket.BINARY, b"bare", masked=False), 1002),
+            (websocket.frame(websocket.CONTINUATION, b"of what"), 1002),
+            (websocket.frame(websocket.PING, b"x", fin=False), 1002),
+            (websocket.frame(websocket.CLOSE, struct.pack(">H", 1000)), 1000),
+        ]:
+            with listeners.client_on(kind) as client:
+                client.socket.stream.sendall(sent)
+                assert client.socket.close_code() == code
+                assert ends(client.socket.stream) == b""
+
+
+def test_a_goodbye_of_mqtt_ends_the_websocket_in_order(listeners):
+    for kind in ("ws", "wss"):
+        with listeners.client_on(kind) as client:
+            client.send(raw.disconnect())
+            assert client.socket.close_code() == 1000
+            assert ends(client.socket.stream) == b""
+
+
+def test_pings_are_answered(listeners):
+    with listeners.client_on("wss") as client:
+        client.socket.stream.sendall(websocket.frame(websocket.PING, b"there?"))
+        assert client.socket.frame() == (websocket.PONG, b"there?")
+        client.ping()
+
+
+def test_a_client_that_only_pings_is_not_read_when_it_does_not_read(listeners):
+    with listeners.client_on("ws") as client:
+        stream = client.socket.stream
+        stream.settimeout(1)
+        before = listeners.rss()
+        ping = websocket.frame(websocket.PING, b"x" * 125) * 500
+        with pytest.raises(TimeoutError):
+            for _ in range(2_000):
+                stream.sendall(ping)
+        assert listeners.rss() < before + 20_000_000
+
+
+# ---- all of them --------------------------------------------------------------------------------
+
+
+def test_a_session_is_taken_over_from_listener_to_listener(listeners, name):
+    clients = []
+    for kind in [*KINDS, "tls"]:
+        clients.append(listeners.client_on(kind, name, session_present=bool(clients), clean=False, props={"session_expiry": 60}))
+        if len(clients) > 1:
+            clients[-2].expect_disconnected(0x8E)
+    clients[-1].ping()
+    for client in clients:
+        client.close()
+
+
+def test_a_goodbye_before_the_end_of_tls_is_heard(listeners, name):
+    with listeners.client_on("tcp") as watcher:
+        watcher.subscribe(name)
+        client = Raw(stream=listeners.stream("tls"))
+        # In one record and with the end of the stream behind it: no will is published.
+        client.send(
+            raw.connect(f"{name}c", will={"topic": name, "payload": b"will"}),
+            raw.disconnect(),
+        )
+        with contextlib.suppress(ssl.SSLError):
+            # The client's end of TLS; what the broker still sends then is an error of the client's.
+            client.socket.unwrap()
+        client.close()
+        watcher.publish(name, b"end")
+        watcher.message(payload=b"end")
+
+
+def test_slow_handshakes_run_into_the_limit(tmp_path):
+    with Listeners(tmp_path, {"limits.connection.handshakeTimeoutMs": 300}) as listeners:
+        for kind, beginning in [("tls", b"\x16\x03\x01"), ("ws", b"GET /mqtt HTTP/1.1\r\n"), ("wss", b"")]:
+            with listeners.dial(kind) as stream:
+                stream.sendall(beginning)
+                assert ends(stream) == b""
+            assert failed(listeners, kind, "timeout") == 1
+        # TLS alone is not enough for wss.
+        with listeners.context().wrap_socket(listeners.dial("wss"), server_hostname="localhost") as stream:
+            assert stream.recv(1) == b""
+        # What is done in time stays.
+        with listeners.client_on("wss") as client:
+            until(lambda: failed(listeners, "wss", "timeout") == 2)
+            client.ping()
+
+
+def test_connections_are_counted_by_listener(tmp_path):
+    with Listeners(tmp_path) as listeners:
+        clients = [listeners.client_on(kind) for kind in KINDS for _ in range(2)]
+        for kind in KINDS:
+            assert listeners.metric("heraldmq_listener_open", listener=kind) == 2
+            assert listeners.metric("heraldmq_listener_accepted_total", listener=kind) == 2
+        for client in clients:
+            client.close()
+        for kind in KINDS:
+            until(lambda: listeners.metric("heraldmq_listener_open", listener=kind) == 0)
+
+
+def test_a_unix_socket_is_replaced_only_if_nobody_listens(tmp_path):
+    path = tmp_path / "mqtt.sock"
+    server = {"tcpListener": {"port": 0}, "unixListener": {"path": str(path), "mode": "0600"}}
+    config = {**BASE, "mqttServerConfig": server}
+    with Broker(config=config) as first:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert str(path) in refused_start(tmp_path, server)
+        first.kill()
+    assert path.exists()
+    with Broker(config=config):
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.connect(str(path))
+    assert not path.exists()
+
+
+# ---- the PROXY protocol -------------------------------------------------------------------------
+
+V1 = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 1883\r\n"
+V2 = b"\r\n\r\n\x00\r\nQUIT\n" + struct.pack(
+    ">BBH4s4sHH", 0x21, 0x11, 12, socket.inet_aton("192.0.2.7"), socket.inet_aton("192.0.2.1"), 40000, 1883
+)
+ALLOWED = {"allowAnonymous": True}
+
+
+@pytest.mark.parametrize("head", [V1, V2], ids=["v1", "v2"])
+def test_a_trusted_proxy_says_who_connects(tmp_path, head):
+    trusted = {"version": "any", "trustedPeers": "127.0.0.0/8"}
+    with Listeners(tmp_path, ALLOWED, proxy=trusted) as listeners:
+        for kind in ("tcp", "tls", "ws", "wss"):
+            with listeners.client_on(kind, head=head) as client:
+                client.send(b"\x00\x00")
+                client.expect_disconnected(0x81)
+        closed = until(lambda: listeners.find("a client broke the protocol and is disconnected")[3:])
+        assert closed and all(l["peer"] == "192.0.2.7:40000" for l in listeners.find(closed[0]["message"]))
+    # Who comes from elsewhere is not on this machine: without allowAnonymous it is refused.
+    with Listeners(tmp_path, proxy=trusted) as listeners:
+        with Raw(stream=listeners.stream("tcp", head)) as client:
+            client.send(raw.connect("x"))
+            client.expect_refused(0x87)
+
+
+def test_untrusted_peers_of_a_proxy_listener_are_closed(tmp_path):
+    with Listeners(tmp_path, proxy={"version": "any", "trustedPeers": "192.0.2.0/24"}) as listeners:
+        with listeners.dial("tcp") as stream:
+            stream.sendall(V1 + raw.connect("x"))
+            assert ends(stream) == b""
+        until(lambda: listeners.metric("heraldmq_listener_refused_total", listener="tcp") == 1)
+        assert listeners.find("closed: only trusted peers may connect to this listener")
+        # A Unix socket has no proxy.
+        listeners.client_on("unix").close()
+
+
+def test_hostile_headers(tmp_path):
+    with Listeners(tmp_path, proxy={"version": "2", "trustedPeers": "127.0.0.1"}) as listeners:
+        hostile = [
+            V1,
+            raw.connect("no header"),
+            b"PROXY " + b"A" * 200,
+            V2[:12] + b"\x31" + V2[13:],
+            V2[:14] + b"\xff\xff" + b"\x00" * 70_000,
+        ]
+        for head in hostile:
+            with listeners.dial("tcp") as stream:
+                stream.sendall(head)
+                assert ends(stream) == b"", head[:20]
+        until(lambda: failed(listeners, "tcp", "proxy") == len(hostile))
