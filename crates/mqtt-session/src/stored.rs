@@ -61,6 +61,14 @@ impl Session {
         self.push_stored(sequence, Content::Publish(delivery, state));
     }
 
+    /// Passes over a message of the session's inbox that was never sent and is not to be: it counts as
+    /// acknowledged. In the same order as [`Self::deliver_stored`].
+    pub fn skip_stored(&mut self, sequence: u64) {
+        if self.accept_sequence(sequence) {
+            self.acknowledge_sequence(sequence);
+        }
+    }
+
     /// Hands over a sequence number whose PUBREC the store has recorded: PUBREL is owed. In the same
     /// order as [`Self::deliver_stored`], and with the same conditions.
     pub fn owe_pubrel(&mut self, sequence: u64) {

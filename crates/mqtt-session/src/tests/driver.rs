@@ -335,6 +335,7 @@ impl Driver {
                 let (delivery, sequence) = (delivery(words, now), words.sequence());
                 self.session().deliver_stored(delivery, sequence, state);
             }
+            "skip" => self.session().skip_stored(words.sequence()),
             "owe" => self.session().owe_pubrel(words.sequence()),
             "recorded" => self.session().complete_receipt(words.sequence()),
             "released" => self.session().complete_release(words.id()),

@@ -69,6 +69,28 @@ fn what_the_store_has_goes_again_in_order() {
     }
 }
 
+#[test]
+fn what_is_passed_over_is_done_and_never_sent() {
+    check(
+        "> CONNECT expiry=9 durable
+         < CONNACK
+         $ stored topic=a qos=1 seq=1
+         < PUBLISH id=1 qos=1 topic=a
+         $ skip seq=2
+         ! acknowledged 2
+         $ skip seq=2
+         $ stored topic=b qos=1 seq=2
+         $ stored topic=c qos=1 seq=3
+         < PUBLISH id=3 qos=1 topic=c
+         > PUBACK id=1
+         ! acknowledged 1
+         > PUBACK id=3
+         ! acknowledged 3
+         ? facts
+         = waiting=0 in_flight=0 room=128 empty sent=3",
+    );
+}
+
 /// A page may repeat what an earlier one had, and come late.
 #[test]
 fn what_was_handed_over_is_not_handed_over_again() {
