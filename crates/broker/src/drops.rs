@@ -1,8 +1,10 @@
 //! Every message that is dropped: a reason, a count, and a place in the list of recent drops (P7).
+//! Subscriptions that rules deny stand in the list as well, with their filter for a topic.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use authorization::Action;
 use mqtt_proto::QoS;
 use mqtt_session::DropReason;
 use net::Counter;
@@ -24,14 +26,19 @@ pub(crate) enum Reason {
     NoGroupMember,
     /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
     StoreFailed,
+    /// Rules deny its publisher to publish it or to have it retained, or its receiver to get it.
+    Denied(Action),
 }
 
 impl Reason {
-    const OWN: [Self; 4] = [
+    const OWN: [Self; 7] = [
         Self::RetainedLimit,
         Self::ReservedTopic,
         Self::NoGroupMember,
         Self::StoreFailed,
+        Self::Denied(Action::Publish),
+        Self::Denied(Action::Retain),
+        Self::Denied(Action::Receive),
     ];
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -49,17 +56,31 @@ impl Reason {
             Self::ReservedTopic => "reserved_topic",
             Self::NoGroupMember => "no_group_member",
             Self::StoreFailed => "store_failed",
+            Self::Denied(Action::Publish) => "publish_denied",
+            Self::Denied(Action::Retain) => "retain_denied",
+            Self::Denied(Action::Receive) => "receive_denied",
+            Self::Denied(Action::Subscribe) => "subscribe_denied",
         }
     }
 
-    fn index(self) -> usize {
-        match self {
-            Self::Session(reason) => reason as usize,
-            Self::RetainedLimit => DropReason::ALL.len(),
-            Self::ReservedTopic => DropReason::ALL.len() + 1,
-            Self::NoGroupMember => DropReason::ALL.len() + 2,
-            Self::StoreFailed => DropReason::ALL.len() + 3,
-        }
+    /// Its counter. `None`: no message was dropped.
+    fn index(self) -> Option<usize> {
+        let own = match self {
+            Self::Session(reason) => return Some(reason as usize),
+            Self::RetainedLimit => 0,
+            Self::ReservedTopic => 1,
+            Self::NoGroupMember => 2,
+            Self::StoreFailed => 3,
+            Self::Denied(Action::Publish) => 4,
+            Self::Denied(Action::Retain) => 5,
+            Self::Denied(Action::Receive) => 6,
+            Self::Denied(Action::Subscribe) => return None,
+        };
+        Some(DropReason::ALL.len() + own)
+    }
+
+    fn counter(self, counts: &[Counter]) -> Option<&Counter> {
+        self.index().and_then(|index| counts.get(index))
     }
 }
 
@@ -107,7 +128,7 @@ impl Drops {
         bytes: usize,
     ) {
         let mut recent = self.recent.lock();
-        if let Some(count) = self.counts.get(reason.index()) {
+        if let Some(count) = reason.counter(&self.counts) {
             count.add(1);
         }
         if self.limit == 0 {
@@ -141,7 +162,7 @@ impl Drops {
     }
 
     pub(crate) fn count(&self, reason: Reason) -> u64 {
-        self.counts.get(reason.index()).map_or(0, Counter::get)
+        reason.counter(&self.counts).map_or(0, Counter::get)
     }
 
     /// The recent drops of several, newest first.
@@ -214,7 +235,16 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_counter_of_its_own() {
-        let indices: Vec<usize> = Reason::all().map(Reason::index).collect();
-        assert_eq!(indices, (0..indices.len()).collect::<Vec<_>>());
+        let indices: Vec<_> = Reason::all().map(Reason::index).collect();
+        assert_eq!(indices, (0..indices.len()).map(Some).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_denied_subscription_is_listed_and_is_no_dropped_message() {
+        let drops = Drops::new(2);
+        let reason = Reason::Denied(Action::Subscribe);
+        drops.record(1, "client", "a/#", reason, QoS::AtLeastOnce, 0);
+        assert_eq!(drops.total(), 0);
+        assert_eq!(Drops::recent(&[drops], 10)[0].reason, "subscribe_denied");
     }
 }

@@ -9,6 +9,7 @@
 //! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
 //! topics (`topic-router`).
 
+mod access;
 mod client_loop;
 mod drops;
 mod groups;
@@ -38,6 +39,8 @@ use std::time::{Duration, Instant};
 use authentication::Authentication;
 use config::{Config, HttpConfig};
 use net::{Clock, EventLoops, Remote};
+
+pub use access::{RuleFile, RuleFileError};
 
 use client_loop::{ClientLoop, Mail};
 use key::SessionKey;
@@ -100,6 +103,8 @@ pub enum StartError {
         /// Which file, and why.
         source: transport::TlsFileError,
     },
+    /// The rule file is not taken.
+    Rules(RuleFileError),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -120,6 +125,7 @@ impl fmt::Display for StartError {
                 address,
                 source,
             } => write!(f, "cannot listen on {address} ({kind}): {source}"),
+            Self::Rules(source) => source.fmt(f),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -132,6 +138,7 @@ impl std::error::Error for StartError {
             Self::Listen { source, .. } | Self::System(source) => Some(source),
             Self::Authentication(source) => Some(source),
             Self::Certificate { source, .. } => Some(source),
+            Self::Rules(source) => Some(source),
             Self::Store(source) => Some(source),
         }
     }
@@ -141,18 +148,19 @@ impl Broker {
     /// Opens the listeners and starts serving.
     ///
     /// # Errors
-    /// A listener that cannot be opened, or a system that gives no threads or descriptors.
+    /// A rule file that is wrong, a listener that cannot be opened, or a system that gives no threads or
+    /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let clock = Clock::start();
+        let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
+        let authentication =
+            Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
         let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;
         let http = http_listener(&config.http)?;
         let loops = config
             .event_loops
             .map_or_else(cores, |n| n.get().into())
             .clamp(1, SessionKey::MAX_LOOPS);
-        let settings = Arc::new(Settings::new(config));
-        let authentication =
-            Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
         let recent_drops = config.limits.node.recent_drops as usize;
         let trusted_peers = listeners::trusted_peers(&config.mqtt_server_config);
         let node = Arc::new(Node::new(
@@ -205,15 +213,20 @@ impl Broker {
         self.http_address
     }
 
-    /// Applies what can change without a restart. What is wrong is logged, and stays as it was.
-    pub fn reload(&self, config: &Config) {
+    /// Reads the rule file again and applies what can change without a restart. What is wrong with
+    /// authenticators or certificates is logged, and stays as it was.
+    ///
+    /// # Errors
+    /// A rule file that is wrong; then everything stays as it is.
+    pub fn reload(&self, config: &Config) -> Result<(), RuleFileError> {
+        let settings = Arc::new(read_settings(config)?);
         if let Err(error) = self.node.authentication.reload(&config.authentication) {
             tracing::error!(%error, "authentication stays as it was");
         }
-        let settings = Arc::new(Settings::new(config));
+        self.listeners.reload();
         *self.node.settings.write() = Arc::clone(&settings);
         reload_loops(&self.loops.remote(), &settings);
-        self.listeners.reload();
+        Ok(())
     }
 
     /// Ends the node in order: wills are published, clients are told and disconnected, sockets are
@@ -263,6 +276,11 @@ fn all_loops(remote: &Remote<ClientLoop>, step: fn(client_loop::Done) -> Mail) {
     drop(done);
     // Nothing is ever sent: the channel closes when the last loop drops its end.
     let _ = all_done.recv_timeout(SHUTDOWN_STEP);
+}
+
+fn read_settings(config: &Config) -> Result<Settings, RuleFileError> {
+    let RuleFile { rules, .. } = RuleFile::configured(&config.authorization)?;
+    Ok(Settings::new(config, rules))
 }
 
 fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {

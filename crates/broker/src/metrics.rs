@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use authorization::Action;
 use host::Process;
 use net::{Counter, HandshakeFailure, Kind, KindStats, LoopStats};
 use prometheus_client::collector::Collector;
@@ -207,6 +208,14 @@ impl Collector for NodeCollector {
                 .sum();
             let labels = [("qos", qos.to_string())];
             ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Publications, wills, subscriptions and deliveries that rules denied, by action";
+        let mut family = encoder.encode_descriptor("denied", help, None, MetricType::Counter)?;
+        for (index, action) in Action::ALL.iter().enumerate() {
+            let total = node.stats.iter().filter_map(|s| s.denied.get(index));
+            let labels = [("action", action.as_str())];
+            ConstCounter::new(total.map(Counter::get).sum::<u64>())
+                .encode(family.encode_family(&labels)?)?;
         }
         let help = "Messages dropped, by reason; /api/v1/drops lists recent ones";
         let mut family =
@@ -488,7 +497,7 @@ mod tests {
 
     fn exposition() -> String {
         let config = config::Config::default();
-        let settings = Arc::new(Settings::new(&config));
+        let settings = Arc::new(Settings::new(&config, Default::default()));
         let authentication = Authentication::open(&config.authentication).unwrap();
         text(&registry(Arc::new(Node::new(
             settings,

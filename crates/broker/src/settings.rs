@@ -3,10 +3,13 @@
 use std::num::NonZero;
 use std::time::Duration;
 
+use authorization::Rules;
 use config::{Config, InboxQos0, MaximumQos, QueueFull};
 use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
 use store_state::Limits;
+
+use crate::access::Authorization;
 
 /// What loops look up while they serve. A reload replaces it as a whole.
 #[derive(Debug)]
@@ -15,6 +18,7 @@ pub(crate) struct Settings {
     /// The same without limits of the queue, for what is on its way when a publisher is held back.
     pub(crate) beyond_limit: Policy,
     pub(crate) allow_anonymous: Option<bool>,
+    pub(crate) authorization: Authorization,
     pub(crate) bytes_per_s_in: u64,
     pub(crate) bytes_per_s_out: u64,
     pub(crate) publishes_per_s: u64,
@@ -37,7 +41,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, rules: Rules) -> Self {
         let Config { mqtt, limits, .. } = config;
         let policy = Policy {
             maximum_qos: match mqtt.maximum_qos {
@@ -93,6 +97,7 @@ impl Settings {
             },
             policy,
             allow_anonymous: config.allow_anonymous,
+            authorization: Authorization::new(&config.authorization, rules),
             bytes_per_s_in: limits
                 .connection
                 .bytes_per_second_in

@@ -1,5 +1,6 @@
 //! What a loop counts of MQTT.
 
+use authorization::Action;
 use net::{Counter, LoopStats};
 
 /// Counters of one loop since the start.
@@ -34,6 +35,8 @@ pub(crate) struct BrokerStats {
     pub(crate) takeovers: Counter,
     /// Connections closed because the keep alive passed.
     pub(crate) keep_alive_timeouts: Counter,
+    /// Denied by rules, by action.
+    pub(crate) denied: [Counter; Action::ALL.len()],
     /// Will messages published.
     pub(crate) wills: Counter,
     /// Times a publisher was held back for a subscriber's full queue.

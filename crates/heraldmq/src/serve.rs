@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use broker::Broker;
+use broker::{Broker, StartError};
 use config::{Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -93,7 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(watch)?;
 
-    let broker = Broker::start(&config).map_err(|error| Failure::Runtime(error.to_string()))?;
+    let broker = Broker::start(&config).map_err(|error| match error {
+        StartError::Rules(mistakes) => Failure::Usage(mistakes.to_string()),
+        other => Failure::Runtime(other.to_string()),
+    })?;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &mut config, &log, &broker);
@@ -118,15 +121,24 @@ fn reload(arguments: &Arguments, config: &mut Config, log: &logging::Handle, bro
             return;
         }
     };
-    if let Err(problem) = log.set_level(&loaded.config.log.level) {
-        error!(problem, "configuration not reloaded");
+    let level = &loaded.config.log.level;
+    let applied = logging::filter(level)
+        .and_then(|_| {
+            broker
+                .reload(&loaded.config)
+                .map_err(|error| error.to_string())
+        })
+        .and_then(|()| log.set_level(level));
+    if let Err(problem) = applied {
+        for problem in problem.lines() {
+            error!(problem, "configuration not reloaded");
+        }
         return;
     }
     for warning in loaded.warnings {
         warn!("{warning}");
     }
     let diff = Config::reload_diff(config, &loaded.config);
-    broker.reload(&loaded.config);
     // The next comparison is again with what this one found, so that an option that waits for a
     // restart is named once, not at each SIGHUP.
     *config = loaded.config;

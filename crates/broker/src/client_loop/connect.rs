@@ -133,6 +133,15 @@ impl ClientLoop {
         } else {
             connect.client_id.into()
         };
+        if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
+            tracing::info!(client_id = &*client_id, "a client's will is denied");
+            self.refuse(
+                io,
+                connection,
+                Some((connect.version, ReasonCode::NotAuthorized)),
+            );
+            return Some(Next::Read);
+        }
         let mut entry = Entry {
             connection,
             connect: &connect,
@@ -234,7 +243,7 @@ impl ClientLoop {
         io.set_tag(entry.connection, HAS_SESSION | key.to_bits());
         if let Some(admission) = admission {
             let method = entry.connect.properties.authentication_method;
-            self.grant(io, key, method, admission.into_identity());
+            self.logged_in(io, key, method, admission.into_identity());
         }
         if stored {
             self.join(key, entry.connect, &client_id);
@@ -259,6 +268,7 @@ impl ClientLoop {
             armed_ms: 0,
             publish_rate: RateBucket::default(),
             gauge: None,
+            access: None,
             replay: None,
             hold: None,
             stored: None,

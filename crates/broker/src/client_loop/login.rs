@@ -52,7 +52,9 @@ pub(crate) struct Admission {
 /// What a connected client has authenticated as.
 #[derive(Debug)]
 pub(super) struct LoggedIn {
-    identity: Identity,
+    username: Option<Box<str>>,
+    /// When the client must be disconnected, in seconds since 1970-01-01 UTC.
+    expires_at: Option<u64>,
     /// The authentication method of CONNECT.
     method: Option<Box<str>>,
     /// The client authenticates again.
@@ -272,7 +274,7 @@ impl ClientLoop {
     }
 
     /// A client that was let in has its place in the loop.
-    pub(super) fn grant(
+    pub(super) fn logged_in(
         &mut self,
         io: &mut LoopIo,
         key: Key,
@@ -282,21 +284,22 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let expires = identity.expires_at.is_some();
         client.login = Some(Box::new(LoggedIn {
-            identity,
+            username: identity.username.clone(),
+            expires_at: identity.expires_at,
             method: method.map(Box::from),
             exchange: None,
         }));
-        if expires {
+        if identity.expires_at.is_some() {
             self.watch_expiry(io, key);
         }
+        self.grant(io, key, identity);
     }
 
     /// Disconnects a client whose login has expired, or looks again when it will have.
     pub(super) fn watch_expiry(&mut self, io: &mut LoopIo, key: Key) {
         let login = self.clients.get(key).and_then(|c| c.login.as_ref());
-        let Some(at) = login.and_then(|login| login.identity.expires_at) else {
+        let Some(at) = login.and_then(|login| login.expires_at) else {
             return;
         };
         let at_ms = at.saturating_mul(1000);
@@ -361,11 +364,11 @@ impl ClientLoop {
                 login.exchange = Some(exchange);
             }
             // Its session, its will and its subscriptions are those of the user it was.
-            Some(Step::Done(identity, data)) if identity.username == login.identity.username => {
+            Some(Step::Done(identity, data)) if identity.username == login.username => {
                 client.session.send_auth(ReasonCode::Success, method, &data);
                 self.stats.logins.add(1);
                 let method = Box::<str>::from(method);
-                self.grant(io, key, Some(&method), *identity);
+                self.logged_in(io, key, Some(&method), *identity);
             }
             denied => {
                 if let Some(Step::Denied(denial)) = denied {
@@ -384,6 +387,11 @@ impl ClientLoop {
 }
 
 impl Admission {
+    /// Who the client is.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Who the client is.
     pub(super) fn into_identity(self) -> Identity {
         *self.identity

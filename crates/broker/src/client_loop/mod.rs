@@ -5,10 +5,12 @@
 //! time. Other loops reach a session only by [`Mail`].
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
-//! receivers. `subscribe.rs`: subscriptions and retained messages. `lifecycle.rs`: the end of
-//! connections and sessions. `login.rs`: who a client is. `hold.rs`: full queues that slow their publishers down. `joining.rs`,
+//! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
+//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `hold.rs`: full
+//! queues that slow their publishers down. `joining.rs`,
 //! `stored.rs` and `pending.rs`: sessions that the store keeps, and what the loop asks of it.
 
+mod authorize;
 mod connect;
 mod hold;
 mod joining;
@@ -32,6 +34,7 @@ use net::{
     Service, Transmit,
 };
 
+use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
 use crate::groups::Gauge;
 use crate::key::SessionKey;
@@ -114,6 +117,8 @@ struct Client {
     publish_rate: RateBucket,
     /// Shows shared groups the session's room; only with shared subscriptions.
     gauge: Option<Arc<Gauge>>,
+    /// What rules know of it. `None`: it is anonymous, and nobody has asked yet.
+    access: Option<Box<Access>>,
     /// Retained messages still to be sent.
     replay: Option<Box<Replay>>,
     hold: Option<Box<Hold>>,
@@ -210,6 +215,7 @@ pub(crate) struct ClientLoop {
     index: usize,
     clients: Arena<Client>,
     cache: MatchCache,
+    decisions: Decisions,
     stats: Arc<BrokerStats>,
     drops: Arc<Drops>,
     /// Connections that are not read because memory is scarce.
@@ -243,6 +249,7 @@ impl ClientLoop {
             index,
             clients: Arena::default(),
             cache: MatchCache::default(),
+            decisions: Decisions::default(),
             stats: own(&node.stats),
             drops: node
                 .drops
@@ -303,7 +310,7 @@ impl ClientLoop {
         match action {
             Action::None => {}
             Action::Publish { message, packet_id } => {
-                let done = self.publish(io, message, key, packet_id);
+                let done = self.publish_if_allowed(io, message, key, packet_id);
                 if let (Some(packet_id), Some(reason), Some(client)) =
                     (packet_id, done, self.clients.get_mut(key))
                 {
@@ -824,6 +831,7 @@ impl Service for ClientLoop {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
                 io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
+                self.decisions.forget();
                 self.start_sys(io);
             }
             Mail::LetNobodyIn(done) => {

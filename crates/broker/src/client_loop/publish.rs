@@ -338,6 +338,9 @@ impl ClientLoop {
 
     /// Gives a delivery to a session of this loop.
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
+        if !self.may_receive(io, key, &delivery.message) {
+            return;
+        }
         let now = mqtt_session::Timestamp(io.now_ms());
         let qos = delivery.qos;
         let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);

@@ -11,7 +11,7 @@ use mqtt_session::{ApplicationMessage, Delivery, Session, StoredState, Timestamp
 use net::Key;
 use store::{Event, Failure, Read};
 use store_state::Ticket;
-use store_state::inbox::{Done, InboxOp, InboxReply, Origin, Queued};
+use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::{SessionOp, StoredWill};
 
@@ -61,33 +61,51 @@ impl ClientLoop {
             return;
         };
         inbox.credit = inbox.credit.saturating_sub(items.len() as u32);
+        let sent = inbox.sent;
         for (sequence, queued) in items {
             match queued {
-                Queued::Released => client.session.owe_pubrel(sequence),
                 Queued::Message(item) => {
-                    if let Some(replay) = &mut client.replay {
-                        replay.passed_by(&item.message);
-                    }
-                    let state = if sequence < inbox.sent {
+                    let state = if sequence < sent {
                         StoredState::Sent
                     } else {
                         StoredState::New
                     };
-                    let delivery = Delivery {
-                        message: item.message,
-                        qos: item.qos,
-                        retain: item.retain,
-                        subscription_ids: item.subscription_ids,
-                        group: None,
-                    };
-                    client.session.deliver_stored(delivery, sequence, state);
+                    self.hand_over(io, key, item, sequence, state);
+                }
+                Queued::Released => {
+                    if let Some(client) = self.clients.get_mut(key) {
+                        client.session.owe_pubrel(sequence);
+                    }
                 }
             }
         }
-        if let Some(connection) = client.connection {
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
         }
         self.show_room(key);
+    }
+
+    /// Gives a session a message of its inbox, if the client may receive it.
+    fn hand_over(&mut self, io: &LoopIo, key: Key, item: Item, sequence: u64, state: StoredState) {
+        let allowed = state == StoredState::Sent || self.may_receive(io, key, &item.message);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if !allowed {
+            client.session.skip_stored(sequence);
+            return;
+        }
+        if let Some(replay) = &mut client.replay {
+            replay.passed_by(&item.message);
+        }
+        let delivery = Delivery {
+            message: item.message,
+            qos: item.qos,
+            retain: item.retain,
+            subscription_ids: item.subscription_ids,
+            group: None,
+        };
+        client.session.deliver_stored(delivery, sequence, state);
     }
 
     /// Tells the store what a session is done with, and how much more it can take.

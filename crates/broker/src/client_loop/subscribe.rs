@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 use mqtt_proto::{
     PacketId, ProtocolVersion, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter,
-    Unsubscribe,
+    SubscriptionOptions, Unsubscribe,
 };
 use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp, Wanted};
 use net::Key;
@@ -17,7 +17,7 @@ use topic_router::Cursor;
 
 use super::joining::{self, route_connection};
 use super::pending::{Answer, Pending, Subscribing};
-use super::{ClientLoop, LoopIo, effective, record};
+use super::{Client, ClientLoop, LoopIo, effective, record};
 use crate::groups::Gauge;
 use crate::node::Node;
 use crate::sys::ROOT;
@@ -105,41 +105,26 @@ impl ClientLoop {
         // Filters of this packet that the session does not have yet.
         let mut fresh: Vec<&str> = Vec::new();
         for (text, options) in subscribe.filters.iter() {
+            let admitted = self.admit_filter(io, key, text, options);
             let Some(client) = self.clients.get(key) else {
                 return false;
             };
-            let checked = client
-                .session
-                .check_filter(text, options, &self.settings.policy);
-            filters.push(match checked {
-                Err(reason) => {
-                    let client_id = client.session.client_id();
-                    tracing::info!(
-                        client_id,
-                        filter = text,
-                        reason = reason.name(),
-                        "a subscription is refused"
-                    );
-                    Err(reason)
+            filters.push(admitted.and_then(|options| {
+                let held = client.session.subscriptions();
+                if !fresh.contains(&text) && !held.iter().any(|s| &*s.filter == text) {
+                    fresh.push(text);
                 }
-                Ok((_, options)) => {
-                    let held = client.session.subscriptions();
-                    if !fresh.contains(&text) && !held.iter().any(|s| &*s.filter == text) {
-                        fresh.push(text);
-                    }
-                    let most = self.settings.policy.subscriptions as usize;
-                    if fresh.last() == Some(&text) && held.len() + fresh.len() > most {
-                        fresh.pop();
-                        Err(ReasonCode::QuotaExceeded)
-                    } else {
-                        Ok(StoredSubscription {
-                            filter: text.into(),
-                            options,
-                            id,
-                        })
-                    }
+                let most = self.settings.policy.subscriptions as usize;
+                if fresh.last() == Some(&text) && held.len() + fresh.len() > most {
+                    fresh.pop();
+                    return Err(ReasonCode::QuotaExceeded);
                 }
-            });
+                Ok(StoredSubscription {
+                    filter: text.into(),
+                    options,
+                    id,
+                })
+            }));
         }
         let subscribing = Subscribing {
             key,
@@ -165,6 +150,37 @@ impl ClientLoop {
             return true;
         }
         self.subscribed(io, subscribing, None)
+    }
+
+    /// The options to grant a subscription with, or why it is refused.
+    fn admit_filter(
+        &mut self,
+        io: &LoopIo,
+        key: Key,
+        text: &str,
+        options: SubscriptionOptions,
+    ) -> Result<SubscriptionOptions, ReasonCode> {
+        let client = self.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
+        let checked = client
+            .session
+            .check_filter(text, options, &self.settings.policy);
+        let admitted = match checked {
+            Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
+                Err(ReasonCode::NotAuthorized)
+            }
+            Ok((_, options)) => Ok(options),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = admitted {
+            let client = self.clients.get(key);
+            tracing::info!(
+                client_id = client.map_or("", |client| client.session.client_id()),
+                filter = text,
+                reason = reason.name(),
+                "a subscription is refused"
+            );
+        }
+        admitted
     }
 
     pub(super) fn subscribe_answered(
@@ -472,65 +488,40 @@ impl ClientLoop {
     }
 
     /// Queues the next page of retained messages, if the last one is sent. True: there is something to
-    /// transmit.
+    /// transmit, or more to look at.
     pub(super) fn replay_page(&mut self, io: &LoopIo, key: Key) -> bool {
         let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get(key) else {
+            return false;
+        };
+        let Some(replay) = &client.replay else {
+            return false;
+        };
+        if replay.blocked > 0 || client.session.queue_len() > 0 {
+            return false;
+        }
+        let mut to_store = Vec::new();
+        let mut looked_at = 0;
+        while looked_at < PAGE {
+            let Some((messages, wanted)) = self.next_retained(key, now) else {
+                break;
+            };
+            looked_at += messages.len();
+            for message in messages {
+                if self.may_receive(io, key, &message) {
+                    to_store.extend(self.replay_one(key, message, wanted, now));
+                }
+            }
+        }
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
         let Some(replay) = &mut client.replay else {
             return false;
         };
-        if replay.blocked > 0 || client.session.queue_len() > 0 {
-            return false;
-        }
-        let durable = client.session.is_durable();
-        let mut to_store = Vec::new();
-        let mut queued = 0;
-        while queued + to_store.len() < PAGE {
-            let Some(owed) = replay.filters.front_mut() else {
-                break;
-            };
-            let (messages, next) = owed.page(&self.node, now);
-            for message in messages {
-                if replay.passed.contains(message.body.topic_bytes()) {
-                    continue;
-                }
-                let qos = effective(message.qos, owed.wanted.qos);
-                // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
-                let retain = true;
-                let subscription_ids = owed.wanted.ids();
-                if durable && qos > QoS::AtMostOnce {
-                    to_store.push(Item {
-                        message,
-                        qos,
-                        retain,
-                        subscription_ids,
-                        group: None,
-                    });
-                    continue;
-                }
-                let delivery = Delivery {
-                    message,
-                    qos,
-                    retain,
-                    subscription_ids,
-                    group: None,
-                };
-                queued += 1;
-                let policy = &self.settings.beyond_limit;
-                if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
-                    record(&self.drops, now.0, client.session.client_id(), &dropped);
-                }
-            }
-            match next {
-                Some(place) => owed.after = Some(place),
-                None => {
-                    replay.filters.pop_front();
-                }
-            }
-        }
+        let mut more = !replay.filters.is_empty();
         if !to_store.is_empty() {
+            more = false;
             replay.blocked += 1;
             let client_id = Box::<str>::from(client.session.client_id());
             let op = InboxOp::Deliver {
@@ -539,10 +530,68 @@ impl ClientLoop {
                 origin: None,
             };
             self.ask_inbox(&client_id, Pending::Replay(key), op);
-        } else if replay.filters.is_empty() {
+        } else if !more {
             client.replay = None;
         }
-        queued > 0
+        let queue_len = |client: &Client| client.session.queue_len();
+        more || self.clients.get(key).map_or(0, queue_len) > 0
+    }
+
+    /// Retained messages that a session is owed and has not got as they were published, and for what
+    /// subscription. `None`: there are no more.
+    fn next_retained(
+        &mut self,
+        key: Key,
+        now: Timestamp,
+    ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
+        let replay = self.clients.get_mut(key)?.replay.as_mut()?;
+        let owed = replay.filters.front_mut()?;
+        let wanted = owed.wanted;
+        let (mut messages, next) = owed.page(&self.node, now);
+        messages.retain(|message| !replay.passed.contains(message.body.topic_bytes()));
+        match next {
+            Some(place) => owed.after = Some(place),
+            None => {
+                replay.filters.pop_front();
+            }
+        }
+        Some((messages, wanted))
+    }
+
+    /// Queues a retained message. One that a durable session has to store first is given back.
+    fn replay_one(
+        &mut self,
+        key: Key,
+        message: Arc<ApplicationMessage>,
+        wanted: Wanted,
+        now: Timestamp,
+    ) -> Option<Item> {
+        let client = self.clients.get_mut(key)?;
+        let qos = effective(message.qos, wanted.qos);
+        // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
+        let retain = true;
+        let subscription_ids = wanted.ids();
+        if client.session.is_durable() && qos > QoS::AtMostOnce {
+            return Some(Item {
+                message,
+                qos,
+                retain,
+                subscription_ids,
+                group: None,
+            });
+        }
+        let delivery = Delivery {
+            message,
+            qos,
+            retain,
+            subscription_ids,
+            group: None,
+        };
+        let policy = &self.settings.beyond_limit;
+        if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
+            record(&self.drops, now.0, client.session.client_id(), &dropped);
+        }
+        None
     }
 
     /// Takes a session's subscriptions out of the routes.

@@ -1,0 +1,167 @@
+//! What clients may do, where they do it.
+//!
+//! A publication, a subscription and a delivery are each judged once, in the client's loop: a PUBLISH when
+//! it comes, a will with its CONNECT, a delivery when the session is given it (one that was sent before is
+//! sent again whatever the rules say now, as [MQTT-4.4.0-1] has it).
+
+use std::net::IpAddr;
+
+use authentication::Identity;
+use authorization::Action;
+use mqtt_proto::{Connect, PacketId, QoS, ReasonCode};
+use mqtt_session::ApplicationMessage;
+use net::{ConnectionId, Key};
+
+use super::login::Admission;
+use super::{ClientLoop, LoopIo};
+use crate::access::Access;
+use crate::drops::Reason;
+
+impl ClientLoop {
+    /// From now on a client has the rights of this identity. Clients that were given none are anonymous.
+    pub(super) fn grant(&mut self, io: &LoopIo, key: Key, identity: Identity) {
+        let nobody = identity.username.is_none() && identity.rules.is_none();
+        if nobody && !identity.is_superuser {
+            // Its access is made when something asks for it.
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(key) {
+            let address = address(io, client.connection);
+            client.access = Some(self.decisions.access(identity, address));
+        }
+    }
+
+    /// Whether an action could be denied to a client.
+    fn is_restricted(&self, key: Key, action: Action) -> bool {
+        let node = &self.settings.authorization;
+        match self.clients.get(key).map(|client| &client.access) {
+            Some(Some(access)) => access.is_restricted(node, action),
+            Some(None) => node.restricts(action),
+            None => false,
+        }
+    }
+
+    /// What the rules say about a client's action. What is denied is counted.
+    fn decide(&mut self, io: &LoopIo, key: Key, action: Action, topic: &str) -> bool {
+        let Some(client) = self.clients.get_mut(key) else {
+            return true;
+        };
+        let decisions = &mut self.decisions;
+        let access = client.access.get_or_insert_with(|| {
+            decisions.access(Identity::default(), address(io, client.connection))
+        });
+        let client_id = client.session.client_id();
+        let node = &self.settings.authorization;
+        let allowed = decisions.allows(access, client_id, node, action, topic);
+        if !allowed {
+            self.count_denied(action);
+        }
+        allowed
+    }
+
+    /// Whether a client may subscribe to a filter, which stands without `$share/…/` here. What is denied is
+    /// counted, and recorded.
+    pub(super) fn may_subscribe(&mut self, io: &LoopIo, key: Key, filter: &str, qos: QoS) -> bool {
+        let action = Action::Subscribe;
+        if !self.is_restricted(key, action) || self.decide(io, key, action, filter) {
+            return true;
+        }
+        let client = self.clients.get(key);
+        let client_id = client.map_or("", |client| client.session.client_id());
+        let reason = Reason::Denied(action);
+        self.drops
+            .record(io.now_ms(), client_id, filter, reason, qos, 0);
+        false
+    }
+
+    fn may_with(
+        &mut self,
+        io: &LoopIo,
+        key: Key,
+        action: Action,
+        message: &ApplicationMessage,
+    ) -> bool {
+        !self.is_restricted(key, action) || self.decide(io, key, action, message.body.topic())
+    }
+
+    fn count_denied(&self, action: Action) {
+        if let Some(count) = self.stats.denied.get(action as usize) {
+            count.add(1);
+        }
+    }
+
+    /// Routes what a client publishes, if it may; the answer is that of [`Self::publish`].
+    pub(super) fn publish_if_allowed(
+        &mut self,
+        io: &mut LoopIo,
+        message: ApplicationMessage,
+        from: Key,
+        packet_id: Option<PacketId>,
+    ) -> Option<ReasonCode> {
+        let denied = if !self.may_with(io, from, Action::Publish, &message) {
+            Action::Publish
+        } else if message.retain && !self.may_with(io, from, Action::Retain, &message) {
+            Action::Retain
+        } else {
+            return self.publish(io, message, from, packet_id);
+        };
+        self.drop_inbound(io, from, &message, Reason::Denied(denied));
+        let client = self.clients.get(from);
+        let before_v5 = client.is_some_and(|client| !client.session.version().is_v5());
+        if before_v5 && self.settings.authorization.disconnects_v3 {
+            // [MQTT3-3.3.5-2] an acknowledgement as if it were accepted, or none and the end
+            self.kick(io, from, ReasonCode::NotAuthorized);
+        }
+        Some(ReasonCode::NotAuthorized)
+    }
+
+    /// Whether a client may leave its will. What is denied is counted, and recorded.
+    pub(super) fn may_leave_will(
+        &self,
+        io: &LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        client_id: &str,
+        admission: Option<&Admission>,
+    ) -> bool {
+        let Some(will) = &connect.will else {
+            return true;
+        };
+        let node = &self.settings.authorization;
+        let identity = admission.map_or_else(Identity::default, |a| a.identity().clone());
+        let access = Access::new(identity, address(io, Some(connection)));
+        let denied = |action| !access.allows(client_id, node, action, will.topic);
+        let action = if denied(Action::Publish) {
+            Action::Publish
+        } else if will.retain && denied(Action::Retain) {
+            Action::Retain
+        } else {
+            return true;
+        };
+        self.count_denied(action);
+        let reason = Reason::Denied(action);
+        let length = will.payload.len();
+        self.drops
+            .record(io.now_ms(), client_id, will.topic, reason, will.qos, length);
+        false
+    }
+
+    /// Whether a client may be sent a message. What is denied is counted, and recorded.
+    pub(super) fn may_receive(
+        &mut self,
+        io: &LoopIo,
+        key: Key,
+        message: &ApplicationMessage,
+    ) -> bool {
+        let allowed = self.may_with(io, key, Action::Receive, message);
+        if !allowed {
+            self.drop_inbound(io, key, message, Reason::Denied(Action::Receive));
+        }
+        allowed
+    }
+}
+
+/// Where a client connects from.
+fn address(io: &LoopIo, connection: Option<ConnectionId>) -> Option<IpAddr> {
+    io.peer(connection?)?.ip()
+}
