@@ -1,4 +1,5 @@
-//! `heraldmq check-config`: whether the broker would take a configuration file.
+//! `heraldmq check-config`: whether the broker would take a configuration file, and the rule file that it
+//! names.
 //!
 //! Deliberately absent: the environment and the command line. The file is judged by itself, so that
 //! the answer is the same on every machine.
@@ -9,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use broker::RuleFile;
 use config::Config;
 
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
 /// Say whether a configuration file is right, and what is wrong with it.
 ///
 /// Prints OK and exits with 0, or prints one line per problem and exits with 2. The environment is
-/// not looked at. Every option is described in docs/reference/configuration.md.
+/// not looked at. The rule file is read too. Every option is described in docs/reference/configuration.md.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration file (YAML).
@@ -31,6 +33,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let loaded = Config::load(Some(&arguments.file), iter::empty(), &[], None)
         .map_err(|error| Failure::Usage(error.to_string()))?;
     logging::filter(&loaded.config.log.level).map_err(Failure::Usage)?;
+    RuleFile::configured(&loaded.config.authorization)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &loaded.warnings {
         complain(&format!("warning: {warning}"));
     }

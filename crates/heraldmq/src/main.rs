@@ -1,5 +1,7 @@
 //! The `heraldmq` command: the broker, the check of its configuration, a look at its data folder, its
 //! file of passwords, two small clients for a first try, and the load test.
+//! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
+//! data folder, two small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -9,6 +11,7 @@
 //!
 //! Where to read next: one file per subcommand.
 
+mod acl;
 mod allocator;
 mod bench;
 mod check_config;
@@ -23,6 +26,8 @@ mod subscribe;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use failure::Failure;
 
 /// A message broker for MQTT 3.1, 3.1.1 and 5.0.
 #[derive(Parser)]
@@ -46,6 +51,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Say whether a configuration file is right, and what is wrong with it.
     CheckConfig(check_config::Arguments),
+    /// Say what the rules allow a client.
+    Acl(acl::Arguments),
     /// Look at the data folder of a broker that does not run.
     Store(store::Arguments),
     /// Add a user to a file of passwords, or change his password.
@@ -62,6 +69,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Acl(arguments) => {
+            return acl::run(&arguments).unwrap_or_else(Failure::report);
+        }
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
