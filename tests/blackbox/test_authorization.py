@@ -288,10 +288,14 @@ def test_no_match_denies_if_set_so(with_rules, rules):
 
 
 def test_reload_counts_at_once_and_subscriptions_stay(with_rules, name):
-    with with_rules("") as broker, broker.client(name) as subscriber, broker.client("p") as publisher:
+    # Rules about something else, so that decisions are made and remembered.
+    others = "deny all all nobody\n"
+    with with_rules(others) as broker, broker.client(name) as subscriber, broker.client("p") as publisher:
         subscriber.subscribe(f"{name}/#")
         publisher.publish(f"{name}/a", b"1")
         subscriber.message(payload="1")
+        publisher.published(f"{name}/p", b"p", qos=1)
+        subscriber.message(payload="p")
 
         reload(broker, f"deny all subscribe {name}/a\ndeny client p publish {name}/p\n")
         publisher.publish(f"{name}/a", b"2")
@@ -301,11 +305,11 @@ def test_reload_counts_at_once_and_subscriptions_stay(with_rules, name):
 
         reload(broker, "allow\nwrong", message="configuration not reloaded")
         problem = f'{broker.rules_path}:2: "wrong" is neither allow nor deny'
-        assert broker.find("configuration not reloaded", problem=problem)
+        until(lambda: broker.find("configuration not reloaded", problem=problem), what=problem)
         publisher.publish(f"{name}/a", b"4")
         assert publisher.answer(PUBACK, publisher.publish(f"{name}/p", qos=1)).reason == DENIED
 
-        reload(broker, "# nothing\n")
+        reload(broker, others)
         publisher.publish(f"{name}/a", b"5")
         subscriber.message(payload="5")
         publisher.published(f"{name}/p", qos=1)

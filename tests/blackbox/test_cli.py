@@ -46,6 +46,8 @@ def fails(sets=None, *, code, mentions, **fields):
         ["--help"],
         ["serve", "--help"],
         ["check-config", "--help"],
+        ["acl", "--help"],
+        ["acl", "test", "--help"],
         ["store", "--help"],
         ["store", "inspect", "--help"],
         ["store", "verify", "--help"],
@@ -61,7 +63,7 @@ def test_help(args):
 
 def test_help_names_the_commands():
     said = run("--help").stdout
-    assert all(command in said for command in ("serve", "check-config", "store", "pub", "sub"))
+    assert all(command in said for command in ("serve", "check-config", "acl", "store", "pub", "sub"))
 
 
 def test_store_help_tells_the_exit_codes():

@@ -160,7 +160,9 @@ impl Access {
 
     /// Whether an action could be denied.
     pub(crate) fn is_restricted(&self, node: &Authorization, action: Action) -> bool {
-        !self.identity.is_superuser && (self.identity.rules.is_some() || node.restricts(action))
+        let own = self.identity.rules.as_ref();
+        let by_own = own.is_some_and(|own| action != Action::Receive || own.concern_receive());
+        !self.identity.is_superuser && (by_own || node.restricts(action))
     }
 
     /// Whether a client may do something. For [`Action::Subscribe`] `topic` is a filter, without
@@ -342,7 +344,7 @@ mod tests {
             [true; 4]
         );
         assert_eq!(restricted(Deny, "", &nobody), [true; 4]);
-        assert_eq!(restricted(Allow, "", &own), [true; 4]);
+        assert_eq!(restricted(Allow, "", &own), but_receive);
         assert_eq!(restricted(Deny, publish, &superuser), [false; 4]);
     }
 

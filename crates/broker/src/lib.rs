@@ -53,8 +53,8 @@ use store_listener::StoreListener;
 /// Where the HTTP port is looked for if the configuration does not say.
 const HTTP_PORT: u16 = 8091;
 
-/// How long a step of the shutdown may take.
-const SHUTDOWN_STEP: Duration = Duration::from_secs(5);
+/// How long the loops may take for a reload, or a step of the shutdown.
+const STEP: Duration = Duration::from_secs(5);
 
 /// Cores for each thread of the store, if the configuration does not say.
 const CORES_PER_STORE_THREAD: usize = 4;
@@ -214,7 +214,8 @@ impl Broker {
     }
 
     /// Reads the rule file again and applies what can change without a restart. What is wrong with
-    /// authenticators or certificates is logged, and stays as it was.
+    /// authenticators or certificates is logged, and stays as it was. When this returns, all clients are
+    /// subject to what could be applied.
     ///
     /// # Errors
     /// A rule file that is wrong; then everything stays as it is.
@@ -244,7 +245,7 @@ impl Broker {
         all_loops(&remote, Mail::PublishWills);
         all_loops(&remote, Mail::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.
-        let deadline = Instant::now() + SHUTDOWN_STEP;
+        let deadline = Instant::now() + STEP;
         while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -267,15 +268,15 @@ impl Broker {
     }
 }
 
-/// Sends all loops a step of the shutdown and waits until each has done it.
-fn all_loops(remote: &Remote<ClientLoop>, step: fn(client_loop::Done) -> Mail) {
+/// Sends all loops a step and waits until each has done it.
+fn all_loops(remote: &Remote<ClientLoop>, step: impl Fn(client_loop::Done) -> Mail) {
     let (done, all_done) = mpsc::sync_channel(0);
     for index in 0..remote.loops() {
         remote.send(index, step(done.clone()));
     }
     drop(done);
     // Nothing is ever sent: the channel closes when the last loop drops its end.
-    let _ = all_done.recv_timeout(SHUTDOWN_STEP);
+    let _ = all_done.recv_timeout(STEP);
 }
 
 fn read_settings(config: &Config) -> Result<Settings, RuleFileError> {
@@ -284,9 +285,7 @@ fn read_settings(config: &Config) -> Result<Settings, RuleFileError> {
 }
 
 fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {
-    for index in 0..remote.loops() {
-        remote.send(index, Mail::Reload(Arc::clone(settings)));
-    }
+    all_loops(remote, |done| Mail::Reload(Arc::clone(settings), done));
 }
 
 fn cores() -> usize {

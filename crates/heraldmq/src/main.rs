@@ -1,7 +1,5 @@
-//! The `heraldmq` command: the broker, the check of its configuration, a look at its data folder, its
-//! file of passwords, two small clients for a first try, and the load test.
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, two small clients for a first try, and the load test.
+//! data folder, its file of passwords, two small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.

@@ -95,7 +95,7 @@ pub(crate) enum Mail {
     /// Events of the store.
     Store(Vec<store::Event>),
     /// The configuration has been read again.
-    Reload(Arc<Settings>),
+    Reload(Arc<Settings>, Done),
     /// Shutdown, first step: nobody is let in any more.
     LetNobodyIn(Done),
     /// Shutdown, second step: the wills of all connected clients are published.
@@ -827,12 +827,13 @@ impl Service for ClientLoop {
             Mail::Store(events) => self.store_events(io, events),
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
-            Mail::Reload(settings) => {
+            Mail::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
                 io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
                 self.decisions.forget();
                 self.start_sys(io);
+                drop(done);
             }
             Mail::LetNobodyIn(done) => {
                 self.closing = true;
