@@ -1,12 +1,15 @@
 //! Networks as they are written in a configuration: an address, or an address and a prefix length.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use crate::listed::{Item, Listed};
 
 /// A range of IP addresses in CIDR notation (RFC 4632, RFC 4291 §2.3). An address without a prefix
 /// length is that address alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,
@@ -31,6 +34,30 @@ impl Network {
         };
         let network = Self { address, prefix };
         (prefix <= longest && network.masked(address) == bits(address)).then_some(network)
+    }
+
+    /// The network of this prefix length that an address is in. IPv4-mapped IPv6 addresses count as IPv4;
+    /// a prefix longer than the address stands for the whole of it.
+    pub fn around(address: IpAddr, prefix: u8) -> Self {
+        let address = address.to_canonical();
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.min(longest);
+        let masked = Self { address, prefix }.masked(address);
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits((masked >> 96) as u32)),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(masked)),
+        };
+        Self { address, prefix }
+    }
+
+    /// Bits that all its addresses share, from the left.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// Whether it is one of IPv4.
+    pub fn is_ipv4(&self) -> bool {
+        self.address.is_ipv4()
     }
 
     /// Whether the address is in the network. IPv4-mapped IPv6 addresses count as IPv4.
@@ -93,6 +120,20 @@ mod tests {
         assert!(contains("2001:db8::/32", "2001:db8:ffff::1"));
         assert!(contains("::/0", "2001:db8::1"));
         assert!(!contains("::/0", "192.0.2.1"));
+    }
+
+    #[test]
+    fn the_network_around_an_address_has_no_bits_behind_its_prefix() {
+        let around = |address: &str, prefix| {
+            let network = Network::around(address.parse().unwrap(), prefix);
+            assert_eq!(Network::new(&network.to_string()), Some(network));
+            network.to_string()
+        };
+        assert_eq!(around("192.0.2.77", 24), "192.0.2.0/24");
+        assert_eq!(around("192.0.2.77", 0), "0.0.0.0/0");
+        assert_eq!(around("::ffff:192.0.2.77", 64), "192.0.2.77/32");
+        assert_eq!(around("2001:db8:1:2:3:4:5:6", 64), "2001:db8:1:2::/64");
+        assert_eq!(around("2001:db8::1", 255), "2001:db8::1/128");
     }
 
     #[test]
