@@ -1,5 +1,6 @@
 //! One socket and the little that waits for it.
 
+use std::any::Any;
 use std::os::fd::AsRawFd;
 
 use mio::event::Source;
@@ -33,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) rate_out: RateBucket,
     /// The service's own number for the connection.
     pub(crate) tag: u64,
+    /// What the service wants dropped with the connection.
+    pub(crate) attached: Option<Box<dyn Any + Send>>,
     /// Stands in the list of connections to flush.
     pub(crate) touched: bool,
     /// Stands in the list of connections to read without a new event.
@@ -129,6 +132,7 @@ impl Connection {
             rate_in: RateBucket::default(),
             rate_out: RateBucket::default(),
             tag: 0,
+            attached: None,
             touched: false,
             ready: false,
             readable: false,

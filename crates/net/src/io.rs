@@ -1,5 +1,6 @@
 //! What a [`Service`](crate::Service) can do to its loop.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use mio::{Registry, Token};
@@ -157,6 +158,13 @@ impl<M> Io<M> {
     pub fn set_tag(&mut self, connection: ConnectionId, tag: u64) {
         if let Some(c) = self.connections.get_mut(connection) {
             c.tag = tag;
+        }
+    }
+
+    /// Keeps something for as long as the connection is open, however it ends and in whichever loop.
+    pub fn attach(&mut self, connection: ConnectionId, attached: Box<dyn Any + Send>) {
+        if let Some(c) = self.connections.get_mut(connection) {
+            c.attached = Some(attached);
         }
     }
 
