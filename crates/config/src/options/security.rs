@@ -120,7 +120,8 @@ options! {
         fixed "cacheEntries" => cache_entries: u32 = 65_536, range 1..=16_777_216;
     }
 
-    /// Defence against abuse. Loopback addresses are not counted unless `includeLoopback` is set.
+    /// Defence against abuse. Loopback addresses are not counted unless `includeLoopback` is set. The
+    /// addresses of a /64 network of IPv6 count as one.
     pub struct AbuseConfig {
         /// Connections that one address may have open. More are closed when accepted. 0: no limit.
         live "connectionsPerAddress" => connections_per_address: Option<NonZero<u32>>;
@@ -140,8 +141,8 @@ options! {
         live "flappingBanSeconds" => flapping_ban: Duration = Duration::from_secs(300), unit Seconds, range 1..=604_800;
         /// Whether loopback addresses are counted as well.
         live "includeLoopback" => include_loopback: bool = false;
-        /// Addresses, user names and client identifiers that are watched at once; beyond that the least
-        /// recently seen are forgotten.
+        /// Addresses, logins and client identifiers that are remembered at once, of each kind; beyond that
+        /// the least recently seen are forgotten.
         fixed "trackedEntries" => tracked_entries: u32 = 100_000, range 1..=10_000_000;
         /// File with bans. Unset: `bans.json` in `dataDir`.
         fixed "banFile" => ban_file: Option<PathBuf>;

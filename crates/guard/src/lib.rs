@@ -1,0 +1,352 @@
+//! Who is shut out: limits per address, waits after failed logins, flapping clients, bans.
+//!
+//! Purpose: [`Guard`] is asked when a connection is accepted and when a CONNECT has come, before anything
+//! is spent on either, and is told how logins end.
+//!
+//! Invariants: time is an argument, in ms, and never goes back. What strangers make it remember is bounded:
+//! beyond `abuse.trackedEntries` of a kind the least recently seen are forgotten, and names are kept as
+//! hashes under a seed of this process. Open connections are counted exactly, and no longer than they are
+//! open. An IPv6 address counts as its /64 network, which is what one customer has.
+//!
+//! Deliberately absent: sockets, files and MQTT; the broker closes, answers and writes down.
+
+mod ban;
+mod bans;
+mod failures;
+mod limits;
+mod open;
+mod quota;
+mod tracked;
+mod window;
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use config::{AbuseConfig, Network};
+use parking_lot::RwLock;
+
+pub use ban::{Ban, Subject};
+pub use bans::{Bans, TooMany};
+pub use quota::Quota;
+
+use failures::Failures;
+use limits::Limits;
+use open::Open;
+use tracked::Tracked;
+use window::Window;
+
+/// A customer's share of IPv6: the addresses in it are one for the limits.
+const IPV6_PREFIX: u8 = 64;
+
+/// Time for which `connectionsPerSecondPerAddress` counts.
+const SECOND_MS: u64 = 1_000;
+
+/// Who is shut out. All loops of a node share it.
+#[derive(Debug)]
+pub struct Guard {
+    limits: RwLock<Limits>,
+    open: Open,
+    arrivals: Tracked<Network, Window>,
+    /// Failed logins by address.
+    addresses: Tracked<Network, Failures>,
+    /// Failed logins by address and user name.
+    logins: Tracked<(Network, Name), Failures>,
+    clients: Tracked<Name, Flapping>,
+    bans: RwLock<Arc<Bans>>,
+    refused: [AtomicU64; Refusal::ALL.len()],
+    failed_logins: AtomicU64,
+    names: RandomState,
+}
+
+/// A client identifier or user name, hashed: the length of names is the choice of strangers.
+type Name = u64;
+
+/// How often a client identifier has connected.
+#[derive(Debug, Default)]
+struct Flapping {
+    connects: Window,
+    banned_until_ms: u64,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The address, user name or client identifier is banned.
+    Banned,
+    /// The address has as many connections open as it may.
+    Connections,
+    /// The address opens connections faster than it may.
+    ConnectionRate,
+    /// Logins of the address, or for the user name from there, have failed: it must wait.
+    FailedLogins,
+    /// The client identifier has connected too often.
+    Flapping,
+}
+
+impl Refusal {
+    /// All reasons.
+    pub const ALL: [Self; 5] = [
+        Self::Banned,
+        Self::Connections,
+        Self::ConnectionRate,
+        Self::FailedLogins,
+        Self::Flapping,
+    ];
+
+    /// The reason's name in metrics and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Banned => "banned",
+            Self::Connections => "connections",
+            Self::ConnectionRate => "connection_rate",
+            Self::FailedLogins => "failed_logins",
+            Self::Flapping => "flapping",
+        }
+    }
+}
+
+/// A connection that is counted for its address as long as this is kept.
+#[derive(Debug)]
+pub struct Ticket {
+    guard: Arc<Guard>,
+    address: Network,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.guard.open.leave(&self.address);
+    }
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// Addresses that have opened connections lately.
+    pub arrivals: usize,
+    /// Addresses with failed logins.
+    pub addresses: usize,
+    /// Pairs of address and user name with failed logins.
+    pub logins: usize,
+    /// Client identifiers that have connected lately.
+    pub clients: usize,
+}
+
+impl Guard {
+    /// With the limits of a configuration, and nobody banned.
+    #[must_use]
+    pub fn new(config: &AbuseConfig) -> Self {
+        let entries = config.tracked_entries as usize;
+        Self {
+            limits: RwLock::new(config.into()),
+            open: Open::default(),
+            arrivals: Tracked::new(entries),
+            addresses: Tracked::new(entries),
+            logins: Tracked::new(entries),
+            clients: Tracked::new(entries),
+            bans: RwLock::default(),
+            refused: Default::default(),
+            failed_logins: AtomicU64::new(0),
+            names: RandomState::new(),
+        }
+    }
+
+    /// Applies changed limits. Connections that were open while `connectionsPerAddress` was not set are not
+    /// counted.
+    pub fn reload(&self, config: &AbuseConfig) {
+        *self.limits.write() = config.into();
+    }
+
+    /// Whether a connection from this address may be kept. `None`: it is, and need not be counted.
+    ///
+    /// # Errors
+    /// Why not: close it, nothing of it has been read.
+    pub fn admit_connection(
+        self: &Arc<Self>,
+        ip: IpAddr,
+        now_ms: u64,
+    ) -> Result<Option<Ticket>, Refusal> {
+        if self.bans.read().find_address(ip, now_ms).is_some() {
+            return Err(self.refuse(Refusal::Banned));
+        }
+        let limits = *self.limits.read();
+        let Some(address) = limits.counted(ip) else {
+            return Ok(None);
+        };
+        if let Some(rate) = limits.connections_per_second {
+            let arrived = self
+                .arrivals
+                .with(address, |window| window.count(now_ms, SECOND_MS));
+            if arrived > rate.get() {
+                return Err(self.refuse(Refusal::ConnectionRate));
+            }
+        }
+        let Some(most) = limits.connections else {
+            return Ok(None);
+        };
+        if !self.open.enter(address, most) {
+            return Err(self.refuse(Refusal::Connections));
+        }
+        Ok(Some(Ticket {
+            guard: Arc::clone(self),
+            address,
+        }))
+    }
+
+    /// Whether a CONNECT may be looked at. `ip`: none for a Unix domain socket.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit_login(
+        &self,
+        ip: Option<IpAddr>,
+        username: Option<&str>,
+        client_id: &str,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        if self.is_banned(ip, username, client_id, now_ms) {
+            return Err(self.refuse(Refusal::Banned));
+        }
+        let limits = *self.limits.read();
+        let Some(address) = ip.and_then(|ip| limits.counted(ip)) else {
+            return Ok(());
+        };
+        if limits.flapping_connections.is_some() && self.is_flapping(client_id, now_ms) {
+            return Err(self.refuse(Refusal::Flapping));
+        }
+        let waits = |failures: &Failures| failures.must_wait(&limits, now_ms);
+        let login = (address, self.name(username.unwrap_or_default()));
+        if self.addresses.look(&address, waits) || self.logins.look(&login, waits) {
+            return Err(self.refuse(Refusal::FailedLogins));
+        }
+        Ok(())
+    }
+
+    /// A login was denied.
+    pub fn login_failed(&self, ip: Option<IpAddr>, username: Option<&str>, now_ms: u64) {
+        self.failed_logins.fetch_add(1, Ordering::Relaxed);
+        let limits = *self.limits.read();
+        let Some(address) = ip.and_then(|ip| limits.counted(ip)) else {
+            return;
+        };
+        if limits.failed_logins.is_none() {
+            return;
+        }
+        let login = (address, self.name(username.unwrap_or_default()));
+        self.addresses
+            .with(address, |failures| failures.add(&limits, now_ms));
+        self.logins
+            .with(login, |failures| failures.add(&limits, now_ms));
+    }
+
+    /// A login was allowed: earlier failures of its address, and for its user name, are forgotten.
+    pub fn login_succeeded(&self, ip: Option<IpAddr>, username: Option<&str>) {
+        let limits = *self.limits.read();
+        if let Some(address) = ip.and_then(|ip| limits.counted(ip)) {
+            self.addresses.forget(&address);
+            let login = (address, self.name(username.unwrap_or_default()));
+            self.logins.forget(&login);
+        }
+    }
+
+    /// A client is connected.
+    ///
+    /// # Errors
+    /// Once too often: it is banned for a while, and to be disconnected.
+    pub fn connected(
+        &self,
+        ip: Option<IpAddr>,
+        client_id: &str,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        let limits = *self.limits.read();
+        let Some(most) = limits.flapping_connections else {
+            return Ok(());
+        };
+        if ip.and_then(|ip| limits.counted(ip)).is_none() {
+            return Ok(());
+        }
+        let flaps = self.clients.with(self.name(client_id), |client| {
+            let connects = client.connects.count(now_ms, limits.flapping_window_ms);
+            let flaps = connects > most.get().into();
+            if flaps {
+                client.banned_until_ms = now_ms + limits.flapping_ban_ms;
+            }
+            flaps
+        });
+        if flaps {
+            return Err(self.refuse(Refusal::Flapping));
+        }
+        Ok(())
+    }
+
+    /// Whether a ban concerns the address, the user name or the client identifier.
+    #[must_use]
+    pub fn is_banned(
+        &self,
+        ip: Option<IpAddr>,
+        username: Option<&str>,
+        client_id: &str,
+        now_ms: u64,
+    ) -> bool {
+        let bans = self.bans.read();
+        bans.find(ip, username, client_id, now_ms).is_some()
+    }
+
+    /// The bans.
+    #[must_use]
+    pub fn bans(&self) -> Arc<Bans> {
+        Arc::clone(&self.bans.read())
+    }
+
+    /// Replaces the bans.
+    pub fn set_bans(&self, bans: Bans) {
+        *self.bans.write() = Arc::new(bans);
+    }
+
+    /// Those refused for a reason since the start.
+    #[must_use]
+    pub fn refused(&self, reason: Refusal) -> u64 {
+        let count = self.refused.get(reason as usize);
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Logins denied since the start.
+    #[must_use]
+    pub fn failed_logins(&self) -> u64 {
+        self.failed_logins.load(Ordering::Relaxed)
+    }
+
+    /// How much is remembered now.
+    #[must_use]
+    pub fn remembered(&self) -> Remembered {
+        Remembered {
+            arrivals: self.arrivals.len(),
+            addresses: self.addresses.len(),
+            logins: self.logins.len(),
+            clients: self.clients.len(),
+        }
+    }
+
+    fn is_flapping(&self, client_id: &str, now_ms: u64) -> bool {
+        self.clients.look(&self.name(client_id), |client| {
+            now_ms < client.banned_until_ms
+        })
+    }
+
+    fn refuse(&self, reason: Refusal) -> Refusal {
+        if let Some(count) = self.refused.get(reason as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        reason
+    }
+
+    fn name(&self, text: &str) -> Name {
+        self.names.hash_one(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The limits of a configuration, in the form that they are compared in.
+
+use std::net::IpAddr;
+use std::num::NonZero;
+
+use config::{AbuseConfig, Network};
+
+use crate::IPV6_PREFIX;
+
+/// `None`: no limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: Option<NonZero<u32>>,
+    pub(crate) connections_per_second: Option<NonZero<u32>>,
+    pub(crate) failed_logins: Option<NonZero<u16>>,
+    pub(crate) longest_wait_ms: u64,
+    pub(crate) flapping_connections: Option<NonZero<u16>>,
+    pub(crate) flapping_window_ms: u64,
+    pub(crate) flapping_ban_ms: u64,
+    include_loopback: bool,
+}
+
+impl From<&AbuseConfig> for Limits {
+    fn from(config: &AbuseConfig) -> Self {
+        // The configuration counts all three in seconds, up to a day or a week.
+        let ms = |time: std::time::Duration| time.as_secs() * 1_000;
+        Self {
+            connections: config.connections_per_address,
+            connections_per_second: config.connections_per_second_per_address,
+            failed_logins: config.failed_logins,
+            longest_wait_ms: ms(config.failed_login_wait),
+            flapping_connections: config.flapping_connections,
+            flapping_window_ms: ms(config.flapping_window),
+            flapping_ban_ms: ms(config.flapping_ban),
+            include_loopback: config.include_loopback,
+        }
+    }
+}
+
+impl Limits {
+    /// What an address is counted as; `None`: it is not.
+    pub(crate) fn counted(&self, ip: IpAddr) -> Option<Network> {
+        let is_counted = self.include_loopback || !ip.to_canonical().is_loopback();
+        is_counted.then(|| Network::around(ip, IPV6_PREFIX))
+    }
+}
