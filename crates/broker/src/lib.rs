@@ -10,6 +10,7 @@
 //! topics (`topic-router`).
 
 mod access;
+mod ban_file;
 mod client_loop;
 mod drops;
 mod groups;
@@ -30,6 +31,7 @@ mod sys;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -37,15 +39,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use authentication::Authentication;
+use axum::Router;
 use config::{Config, HttpConfig};
+use guard::{Bans, Guard};
 use net::{Clock, EventLoops, Remote};
 
 pub use access::{RuleFile, RuleFileError};
 
+use ban_file::BanFile;
 use client_loop::{ClientLoop, Mail};
+use http::Token;
 use key::SessionKey;
 use listeners::Listeners;
-use node::Node;
+use node::{Gate, Node};
 use settings::Settings;
 use store::Store;
 use store_listener::StoreListener;
@@ -105,6 +111,15 @@ pub enum StartError {
     },
     /// The rule file is not taken.
     Rules(RuleFileError),
+    /// A file that the configuration names, or one in the data folder, cannot be used.
+    File {
+        /// What it is for.
+        kind: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -126,6 +141,9 @@ impl fmt::Display for StartError {
                 source,
             } => write!(f, "cannot listen on {address} ({kind}): {source}"),
             Self::Rules(source) => source.fmt(f),
+            Self::File { kind, path, source } => {
+                write!(f, "cannot use {} ({kind}): {source}", path.display())
+            }
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -135,7 +153,9 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen { source, .. } | Self::System(source) => Some(source),
+            Self::Listen { source, .. } | Self::File { source, .. } | Self::System(source) => {
+                Some(source)
+            }
             Self::Authentication(source) => Some(source),
             Self::Certificate { source, .. } => Some(source),
             Self::Rules(source) => Some(source),
@@ -148,7 +168,7 @@ impl Broker {
     /// Opens the listeners and starts serving.
     ///
     /// # Errors
-    /// A rule file that is wrong, a listener that cannot be opened, or a system that gives no threads or
+    /// A file that cannot be used, a listener that cannot be opened, or a system that gives no threads or
     /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let clock = Clock::start();
@@ -163,14 +183,17 @@ impl Broker {
             .clamp(1, SessionKey::MAX_LOOPS);
         let recent_drops = config.limits.node.recent_drops as usize;
         let trusted_peers = listeners::trusted_peers(&config.mqtt_server_config);
-        let node = Arc::new(Node::new(
-            Arc::clone(&settings),
+        let (ban_file, bans) = ban_file(config)?;
+        let guard = Guard::new(&config.abuse);
+        guard.set_bans(bans);
+        let gate = Gate {
             authentication,
+            guard: Arc::new(guard),
             trusted_peers,
-            loops,
-            recent_drops,
-            clock,
-        ));
+        };
+        let node = Node::new(Arc::clone(&settings), gate, loops, recent_drops, clock);
+        *node.http_token.write() = http_token(&config.http)?;
+        let node = Arc::new(node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
@@ -187,7 +210,8 @@ impl Broker {
         let http_address = http
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
-        let side = Side::start(Arc::clone(&node), http).map_err(StartError::System)?;
+        let router = http::router(Arc::clone(&node), ban_file, remote.clone());
+        let side = Side::start(Arc::clone(&node), http, router).map_err(StartError::System)?;
         listeners.announce();
         if let Some(address) = http_address {
             tracing::info!(kind = "http", %address, "listening");
@@ -226,6 +250,11 @@ impl Broker {
         }
         self.listeners.reload();
         *self.node.settings.write() = Arc::clone(&settings);
+        self.node.guard.reload(&config.abuse);
+        match http_token(&config.http) {
+            Ok(token) => *self.node.http_token.write() = token,
+            Err(error) => tracing::error!(%error, "the HTTP token stays as it was"),
+        }
         reload_loops(&self.loops.remote(), &settings);
         Ok(())
     }
@@ -312,6 +341,27 @@ fn store_options(config: &Config) -> store::Options {
     }
 }
 
+fn ban_file(config: &Config) -> Result<(BanFile, Bans), StartError> {
+    let in_data_folder = || config.data_dir.join("bans.json");
+    let path = config.abuse.ban_file.clone().unwrap_or_else(in_data_folder);
+    BanFile::open(path.clone()).map_err(|source| StartError::File {
+        kind: "bans",
+        path,
+        source,
+    })
+}
+
+fn http_token(config: &HttpConfig) -> Result<Option<Token>, StartError> {
+    let read = |path: &PathBuf| {
+        Token::read(path).map_err(|source| StartError::File {
+            kind: "HTTP token",
+            path: path.clone(),
+            source,
+        })
+    };
+    config.token_file.as_ref().map(read).transpose()
+}
+
 fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, StartError> {
     if !config.enable {
         return Ok(None);
@@ -339,7 +389,11 @@ fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, S
 }
 
 impl Side {
-    fn start(node: Arc<Node>, http: Option<std::net::TcpListener>) -> io::Result<Self> {
+    fn start(
+        node: Arc<Node>,
+        http: Option<std::net::TcpListener>,
+        router: Router,
+    ) -> io::Result<Self> {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -351,7 +405,7 @@ impl Side {
                     tokio::select! {
                         _ = stopped => {}
                         () = watch_memory(&node) => {}
-                        () = serve_http(&node, http) => {}
+                        () = serve_http(http, router) => {}
                     }
                 });
             })?;
@@ -367,16 +421,11 @@ async fn watch_memory(node: &Arc<Node>) {
     }
 }
 
-async fn serve_http(node: &Arc<Node>, http: Option<std::net::TcpListener>) {
-    let Some(http) = http else {
-        return std::future::pending().await;
-    };
-    let served = match tokio::net::TcpListener::from_std(http) {
-        Ok(listener) => axum::serve(listener, http::router(Arc::clone(node))).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        tracing::error!(%error, "the HTTP port is closed");
+async fn serve_http(listener: Option<std::net::TcpListener>, router: Router) {
+    match listener.map(tokio::net::TcpListener::from_std) {
+        Some(Ok(listener)) => http::serve(listener, router).await,
+        Some(Err(error)) => tracing::error!(%error, "the HTTP port is closed"),
+        None => {}
     }
     std::future::pending().await
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use authorization::Action;
+use guard::{Refusal, Remembered};
 use host::Process;
 use net::{Counter, HandshakeFailure, Kind, KindStats, LoopStats};
 use prometheus_client::collector::Collector;
@@ -61,7 +62,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 18] = [
+const BROKER: [Described<BrokerStats>; 19] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -92,6 +93,11 @@ const BROKER: [Described<BrokerStats>; 18] = [
         "logins_failed",
         "Clients refused because an authenticator could not be asked",
         |s| &s.logins_failed,
+    ),
+    (
+        "connections_unheard_closed",
+        "Connections closed before their CONNECT, because too many had sent none",
+        |s| &s.unheard_closed,
     ),
     (
         "violations",
@@ -226,6 +232,7 @@ impl Collector for NodeCollector {
             ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
         }
 
+        encode_guard(&mut encoder, node)?;
         let stored = node.opened_store().map(Store::stats).unwrap_or_default();
         encode_store(&mut encoder, &stored)?;
         let sessions = node.sessions();
@@ -384,6 +391,38 @@ fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &
     loops.iter().map(|s| pick(s.of(kind)).get()).sum()
 }
 
+/// Who was not let in, and what is remembered for that.
+fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let guard = &node.guard;
+    let help = "Connections and logins refused in defence against abuse, by reason";
+    let mut family = encoder.encode_descriptor("refusals", help, None, MetricType::Counter)?;
+    for reason in Refusal::ALL {
+        let labels = [("reason", reason.as_str())];
+        ConstCounter::new(guard.refused(reason)).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "Logins denied";
+    counter(encoder, "failed_logins", help, None, guard.failed_logins())?;
+    let Remembered {
+        arrivals,
+        addresses,
+        logins,
+        clients,
+    } = guard.remembered();
+    let help = "Entries remembered in defence against abuse, by kind; abuse.trackedEntries is the limit of each";
+    let mut family = encoder.encode_descriptor("abuse_tracked", help, None, MetricType::Gauge)?;
+    for (kind, entries) in [
+        ("arrivals", arrivals),
+        ("failed_addresses", addresses),
+        ("failed_logins", logins),
+        ("clients", clients),
+    ] {
+        let labels = [("kind", kind)];
+        ConstGauge::new(entries as u64).encode(family.encode_family(&labels)?)?;
+    }
+    let bans = guard.bans().iter(node.clock.now_ms()).count() as u64;
+    gauge(encoder, "bans", "Bans", None, bans)
+}
+
 /// What the store counts: its log, and the shards of the three stores.
 fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Encoded {
     let log = &stats.log;
@@ -483,11 +522,13 @@ fn gauge(
 
 #[cfg(test)]
 mod tests {
+    use guard::Guard;
     use net::Clock;
 
     use authentication::Authentication;
 
     use super::*;
+    use crate::node::Gate;
     use crate::settings::Settings;
 
     const PAGE: &str = concat!(
@@ -501,8 +542,11 @@ mod tests {
         let authentication = Authentication::open(&config.authentication).unwrap();
         text(&registry(Arc::new(Node::new(
             settings,
-            authentication,
-            Box::default(),
+            Gate {
+                authentication,
+                guard: Arc::new(Guard::new(&config.abuse)),
+                trusted_peers: Box::default(),
+            },
             2,
             0,
             Clock::start(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use authentication::Authentication;
 use config::Networks;
 use foldhash::fast::RandomState;
+use guard::{Guard, Quota};
 use hashbrown::HashMap;
 use mqtt_proto::PacketId;
 use net::{Clock, LoopStats, RateBucket, Remote};
@@ -14,11 +15,15 @@ use store::Store;
 
 use crate::client_loop::ClientLoop;
 use crate::drops::Drops;
+use crate::http::Token;
 use crate::registry::Registry;
 use crate::retained::Retained;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::stats::{BrokerStats, sum};
+
+/// Lines per second about refusals: enough to see who it is, and too few to fill a disk.
+const REFUSAL_LINES: u32 = 10;
 
 /// The state of a node beside its sessions, which belong to their loops.
 #[derive(Debug)]
@@ -33,7 +38,13 @@ pub(crate) struct Node {
     /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
     pub(crate) unreleased: Unreleased,
+    /// Who is let in.
     pub(crate) authentication: Authentication,
+    pub(crate) guard: Arc<Guard>,
+    /// Lines of the log about connections and clients that are refused.
+    pub(crate) refusal_lines: Quota,
+    /// What requests that change something must show; without it there are none.
+    pub(crate) http_token: RwLock<Option<Token>>,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
     /// They start after the store.
@@ -87,11 +98,19 @@ pub(crate) enum Pressure {
     Refuse = 2,
 }
 
+/// What decides who is let in.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) authentication: Authentication,
+    pub(crate) guard: Arc<Guard>,
+    /// By the listener's number: the proxies whose word is taken for whom they connect.
+    pub(crate) trusted_peers: Box<[Option<Networks>]>,
+}
+
 impl Node {
     pub(crate) fn new(
         settings: Arc<Settings>,
-        authentication: Authentication,
-        trusted_peers: Box<[Option<Networks>]>,
+        gate: Gate,
         loops: usize,
         recent_drops: usize,
         clock: Clock,
@@ -101,12 +120,15 @@ impl Node {
         Self {
             clock,
             settings: RwLock::new(settings),
-            trusted_peers,
+            trusted_peers: gate.trusted_peers,
             registry: Registry::new(),
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
             unreleased: Unreleased::default(),
-            authentication,
+            authentication: gate.authentication,
+            guard: gate.guard,
+            refusal_lines: Quota::new(REFUSAL_LINES),
+            http_token: RwLock::new(None),
             store: OnceLock::new(),
             loops: OnceLock::new(),
             connected: AtomicUsize::new(0),

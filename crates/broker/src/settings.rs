@@ -7,9 +7,16 @@ use authorization::Rules;
 use config::{Config, InboxQos0, MaximumQos, QueueFull};
 use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
+use rustix::process::{Resource, getrlimit};
 use store_state::Limits;
 
 use crate::access::Authorization;
+/// One of so many connections may be one that has sent no CONNECT yet.
+const UNHEARD_SHARE: u64 = 4;
+
+/// So many may be there in any case, lest clients that connect at the same time close each other's
+/// connections.
+const UNHEARD_LEAST: u64 = 64;
 
 /// What loops look up while they serve. A reload replaces it as a whole.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) hold_publisher_ms: u64,
     /// 0: no limit.
     pub(crate) connections: usize,
+    /// Connections that have sent no CONNECT yet, in all loops.
+    pub(crate) unheard_connections: usize,
     /// 0: no limit.
     pub(crate) connections_per_s: u64,
     pub(crate) sessions: usize,
@@ -119,6 +128,7 @@ impl Settings {
             handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
             hold_publisher_ms: millis(limits.connection.hold_publisher),
             connections: limits.node.connections.map_or(0, NonZero::get) as usize,
+            unheard_connections: unheard_connections(limits.node.connections),
             connections_per_s: limits
                 .node
                 .connections_per_second
@@ -130,6 +140,15 @@ impl Settings {
             memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
         }
     }
+}
+
+/// A share of the connections that there may be; if no limit is set, of what the system allows.
+fn unheard_connections(connections: Option<NonZero<u32>>) -> usize {
+    let all = connections.map_or_else(
+        || getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        |connections| connections.get().into(),
+    );
+    usize::try_from((all / UNHEARD_SHARE).max(UNHEARD_LEAST)).unwrap_or(usize::MAX)
 }
 
 fn millis(duration: Option<Duration>) -> u64 {

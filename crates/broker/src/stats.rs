@@ -29,6 +29,8 @@ pub(crate) struct BrokerStats {
     pub(crate) logins_denied: Counter,
     /// Clients that were refused because an authenticator could not be asked.
     pub(crate) logins_failed: Counter,
+    /// Connections closed before their CONNECT, because too many had sent none.
+    pub(crate) unheard_closed: Counter,
     /// Connections closed for a violation of the protocol.
     pub(crate) violations: Counter,
     /// Sessions taken over by a new connection.

@@ -316,7 +316,17 @@ class Raw:
 
     `stream` is what is connected already, in place of a port: a socket, or what behaves like one."""
 
-    def __init__(self, port=None, *, version=5, host="127.0.0.1", timeout=5.0, receive_buffer=None, stream=None):
+    def __init__(
+        self,
+        port=None,
+        *,
+        version=5,
+        host="127.0.0.1",
+        source=None,
+        timeout=5.0,
+        receive_buffer=None,
+        stream=None,
+    ):
         self.version, self.timeout = version, timeout
         self._buffer = b""
         self._pids = itertools.cycle(range(1, 65536))
@@ -327,6 +337,9 @@ class Raw:
         if receive_buffer:
             # Before the connection opens, so that the window offered is small from the start.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source:
+            # Any address of 127.0.0.0/8 is ours: so one machine has many peers.
+            self.socket.bind((source, 0))
         self.socket.settimeout(timeout)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -55,20 +55,26 @@ impl ClientLoop {
             Ok(Packet::Connect(connect)) => connect,
             Ok(_) => return Some(Next::Close),
             Err(error) => {
-                tracing::info!(peer, %error, statement = error.statement(), "a CONNECT cannot be read");
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    let statement = error.statement();
+                    tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
+                }
                 self.refuse(io, connection, answer_to(frame, error.reason_code()));
                 return Some(Next::Read);
             }
         };
-        let progress = match self.admit(&connect) {
+        let progress = match self.admit(io, connection, &connect, login.is_none()) {
             Ok(()) => self.login(io, connection, &connect, frame, login),
             Err(reason) => Progress::Refused(reason),
         };
-        if let Progress::Refused(reason) = progress {
+        if let Progress::Refused(reason) = progress
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
             tracing::info!(
                 client_id = connect.client_id,
                 peer,
                 reason = reason.name(),
+                left_out,
                 "a client is refused"
             );
         }
@@ -171,8 +177,14 @@ impl ClientLoop {
         }
     }
 
-    /// Whether a CONNECT is looked at, whoever it comes from.
-    fn admit(&self, connect: &Connect<'_>) -> Result<(), ReasonCode> {
+    /// Whether a CONNECT is looked at. `is_first`: it has not been offered before.
+    fn admit(
+        &self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        is_first: bool,
+    ) -> Result<(), ReasonCode> {
         check_connect(connect, &self.settings.policy)?;
         if connect.client_id.len() > STORED_NAME {
             return Err(ReasonCode::ClientIdentifierNotValid);
@@ -182,6 +194,9 @@ impl ClientLoop {
         }
         if self.node.pressure() == Pressure::Refuse {
             return Err(self.full());
+        }
+        if is_first {
+            self.pass_guard(io, connection, connect)?;
         }
         Ok(())
     }

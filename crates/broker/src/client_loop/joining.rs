@@ -436,6 +436,9 @@ impl ClientLoop {
 
     /// CONNACK can go.
     pub(super) fn has_joined(&mut self, io: &mut LoopIo, key: Key) {
+        if !self.may_stay(io, key) {
+            return;
+        }
         let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
             return;
         };

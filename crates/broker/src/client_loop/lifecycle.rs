@@ -188,7 +188,7 @@ impl ClientLoop {
         io.close_untagged();
     }
 
-    fn online(&self) -> Vec<Key> {
+    pub(super) fn online(&self) -> Vec<Key> {
         self.clients
             .keys()
             .filter(|key| {

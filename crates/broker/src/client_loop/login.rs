@@ -13,6 +13,7 @@ use mqtt_session::encode_challenge;
 use net::{ConnectionId, Key};
 
 use super::connect::is_loopback;
+use super::guarded::ip_of;
 use super::{ClientLoop, LoopIo, Mail, Timer, Violated};
 use crate::stats::BrokerStats;
 
@@ -85,7 +86,7 @@ impl ClientLoop {
     ) -> Progress {
         match login {
             Some(Login::Admitted(admission)) => Progress::Admitted(Some(admission)),
-            Some(Login::Answered(verdict)) => self.judged(connect, verdict),
+            Some(Login::Answered(verdict)) => self.judged(io, connection, connect, verdict),
             Some(asked @ Login::Asked) => {
                 self.logins.insert(connection, asked);
                 Progress::Waits
@@ -105,6 +106,7 @@ impl ClientLoop {
                 None if self.may_be_anonymous(io, connection, connect) => Progress::Admitted(None),
                 None if self.node.authentication.is_empty() => {
                     self.node.explain_anonymous_refusal();
+                    self.login_failed(io, connection, connect);
                     Progress::Refused(ReasonCode::NotAuthorized)
                 }
                 None => self.ask_chain(io, connection, connect),
@@ -148,9 +150,7 @@ impl ClientLoop {
             client_id: connect.client_id.into(),
             username: connect.username.map(Box::from),
             password: connect.password.map(Secret::new),
-            address: io
-                .peer(connection)
-                .and_then(|peer| Some(peer.ip()?.to_canonical())),
+            address: ip_of(io, connection).map(|ip| ip.to_canonical()),
             certificate_name: io.certificate_name(connection).map(Box::from),
         };
         let (loops, index) = (self.node.loops().clone(), self.index);
@@ -187,10 +187,16 @@ impl ClientLoop {
         }
     }
 
-    fn judged(&self, connect: &Connect<'_>, verdict: Verdict) -> Progress {
+    fn judged(
+        &self,
+        io: &LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        verdict: Verdict,
+    ) -> Progress {
         match verdict {
             Verdict::Allow(identity) => {
-                self.stats.logins.add(1);
+                self.login_succeeded(io, connection, connect.username);
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: None,
@@ -199,6 +205,9 @@ impl ClientLoop {
             }
             Verdict::Deny(denial) => {
                 count_denial(&self.stats, denial);
+                if denial == Denial::Credentials {
+                    self.login_failed(io, connection, connect);
+                }
                 // Nothing says whether the user exists or an authenticator failed.
                 let named = connect.username.is_some() || connect.password.is_some();
                 Progress::Refused(if named {
@@ -207,6 +216,22 @@ impl ClientLoop {
                     ReasonCode::NotAuthorized
                 })
             }
+        }
+    }
+
+    /// Counts a success, and forgets failures before it.
+    fn login_succeeded(&self, io: &LoopIo, connection: ConnectionId, username: Option<&str>) {
+        self.stats.logins.add(1);
+        let guard = &self.node.guard;
+        guard.login_succeeded(ip_of(io, connection), username);
+    }
+
+    /// Counts a failure against the client's address, and its user there.
+    fn login_failed(&self, io: &LoopIo, connection: ConnectionId, connect: &Connect<'_>) {
+        // Who shows nothing guesses nothing.
+        if connect.username.is_some() || connect.password.is_some() {
+            let guard = &self.node.guard;
+            guard.login_failed(ip_of(io, connection), connect.username, io.now_ms());
         }
     }
 
@@ -229,7 +254,7 @@ impl ClientLoop {
                 Progress::Challenged
             }
             Step::Done(identity, data) => {
-                self.stats.logins.add(1);
+                self.login_succeeded(io, connection, identity.username.as_deref());
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: Some(connect),
@@ -238,6 +263,10 @@ impl ClientLoop {
             }
             Step::Denied(denial) => {
                 count_denial(&self.stats, denial);
+                if denial == Denial::Credentials {
+                    let guard = &self.node.guard;
+                    guard.login_failed(ip_of(io, connection), None, io.now_ms());
+                }
                 // [MQTT-4.12.0-4]
                 Progress::Refused(ReasonCode::NotAuthorized)
             }
@@ -383,6 +412,13 @@ impl ClientLoop {
             }
         }
         Ok(())
+    }
+}
+
+impl LoggedIn {
+    /// The user that the client is.
+    pub(super) fn username(&self) -> Option<&str> {
+        self.username.as_deref()
     }
 }
 

@@ -6,12 +6,14 @@
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
 //! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
-//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `hold.rs`: full
-//! queues that slow their publishers down. `joining.rs`,
-//! `stored.rs` and `pending.rs`: sessions that the store keeps, and what the loop asks of it.
+//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `guarded.rs`: who is
+//! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
+//! queues that slow their publishers down. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the
+//! store keeps, and what the loop asks of it.
 
 mod authorize;
 mod connect;
+mod guarded;
 mod hold;
 mod joining;
 mod lifecycle;
@@ -20,6 +22,7 @@ mod pending;
 mod publish;
 mod stored;
 mod subscribe;
+mod unheard;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +51,7 @@ use joining::{Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
 use pending::Pending;
 use subscribe::Replay;
+use unheard::Unheard;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
 /// longer read: it sends requests, and does not read the answers.
@@ -94,6 +98,8 @@ pub(crate) enum Mail {
     Admitted(Box<Admission>),
     /// Events of the store.
     Store(Vec<store::Event>),
+    /// There are new bans: clients that they concern are to be disconnected.
+    Bans,
     /// The configuration has been read again.
     Reload(Arc<Settings>, Done),
     /// Shutdown, first step: nobody is let in any more.
@@ -161,6 +167,8 @@ enum Timer {
     Login,
     /// A login may have expired.
     LoginExpiry(Key),
+    /// Go on looking for banned clients.
+    Bans,
     /// Publish `$SYS`.
     Sys,
 }
@@ -180,6 +188,7 @@ impl Timer {
             Self::Pressed(key) => (8, key.to_bits()),
             Self::Login => (9, 0),
             Self::LoginExpiry(key) => (10, key.to_bits()),
+            Self::Bans => (11, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -197,6 +206,7 @@ impl Timer {
             8 => Self::Pressed(key),
             9 => Self::Login,
             10 => Self::LoginExpiry(key),
+            11 => Self::Bans,
             _ => return None,
         })
     }
@@ -228,6 +238,10 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What the store was asked.
     pending: Arena<Pending>,
+    /// Connections that have sent no CONNECT yet.
+    unheard: Unheard,
+    /// Clients that are still to be looked at since the last ban was added.
+    unchecked: Vec<Key>,
     /// What sessions dropped in one call; empty between calls.
     dropped: Vec<Dropped>,
     /// The broker shuts down: nobody is let in.
@@ -261,6 +275,8 @@ impl ClientLoop {
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             pending: Arena::default(),
+            unheard: Unheard::default(),
+            unchecked: Vec::new(),
             dropped: Vec::new(),
             closing: false,
             identifiers: RandomState::default(),
@@ -672,7 +688,13 @@ impl Service for ClientLoop {
         admitted
     }
 
-    fn arrived(&mut self, io: &mut LoopIo, connection: ConnectionId, _: PeerAddress, how: Arrival) {
+    fn arrived(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        peer: PeerAddress,
+        how: Arrival,
+    ) {
         if how == Arrival::Accepted {
             if self.settings.connections_per_s != 0 {
                 self.node.connection_rate.lock().take(
@@ -681,12 +703,15 @@ impl Service for ClientLoop {
                     io.now_ms(),
                 );
             }
-            if self.closing {
+            // Whom a proxy connects for is known when its header has come.
+            let is_let_in = self.is_proxied(io, connection) || self.is_let_in(io, connection, peer);
+            if self.closing || !is_let_in {
                 io.close(connection);
                 return;
             }
         }
         io.set_tag(connection, 0);
+        self.await_connect(io, connection);
         io.arm(
             io.now_ms() + self.settings.connect_timeout_ms,
             Timer::Connect(connection).to_bits(),
@@ -806,6 +831,7 @@ impl Service for ClientLoop {
             }
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
+            Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Connect(_)) | None => {}
         }
@@ -827,6 +853,7 @@ impl Service for ClientLoop {
             Mail::Store(events) => self.store_events(io, events),
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
+            Mail::Bans => self.check_bans(io),
             Mail::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
                 io.set_handshake_limit(settings.handshake_timeout_ms);

@@ -1,40 +1,93 @@
-//! The HTTP port: metrics, health, and the drops that people ask about.
+//! The HTTP port: metrics, health, the drops that people ask about, and the bans.
 //!
-//! It reads, and changes nothing; by default it listens on a loopback address.
+//! Invariant: a request that changes something needs the token; such routes stand in [`changes`] and nowhere
+//! else. Reading is free; by default the port listens on a loopback address.
+
+mod bans;
+mod serve;
+mod token;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{Query, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use net::Remote;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 
+use crate::ban_file::BanFile;
+use crate::client_loop::ClientLoop;
 use crate::drops::{Drops, Reason};
 use crate::node::Node;
 
+pub(crate) use serve::serve;
+pub(crate) use token::Token;
+
 /// Recent drops that are listed if the caller names no number.
 const DEFAULT_LIMIT: usize = 100;
+
+/// The largest body of a request, in bytes.
+const LARGEST_BODY: usize = 64 * 1024;
 
 #[derive(Clone)]
 struct Api {
     node: Arc<Node>,
     registry: Arc<Registry>,
+    ban_file: Arc<BanFile>,
+    loops: Remote<ClientLoop>,
 }
 
-pub(crate) fn router(node: Arc<Node>) -> Router {
-    let registry = Arc::new(crate::metrics::registry(Arc::clone(&node)));
+pub(crate) fn router(node: Arc<Node>, ban_file: BanFile, loops: Remote<ClientLoop>) -> Router {
+    let api = Api {
+        registry: Arc::new(crate::metrics::registry(Arc::clone(&node))),
+        node,
+        ban_file: Arc::new(ban_file),
+        loops,
+    };
+    let may_change = middleware::from_fn_with_state(api.clone(), token::authorize);
+    reads()
+        .merge(changes().route_layer(may_change))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn(in_time))
+        .with_state(api)
+}
+
+fn changes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/bans", post(bans::add))
+        .route("/api/v1/bans/{id}", delete(bans::remove))
+}
+
+fn reads() -> Router<Api> {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/api/v1/drops", get(drops))
         .route("/api/v1/drops/totals", get(totals))
-        .with_state(Api { node, registry })
+        .route("/api/v1/bans", get(bans::list))
+}
+
+/// Ends a request that takes too long, for example because its body does not come.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(serve::REQUEST_TIME, next.run(request)).await;
+    answer.unwrap_or_else(|_| {
+        sentence(
+            StatusCode::REQUEST_TIMEOUT,
+            "the request took too long to come",
+        )
+    })
+}
+
+/// An answer for people.
+fn sentence(status: StatusCode, text: impl std::fmt::Display) -> Response {
+    (status, format!("{text}\n")).into_response()
 }
 
 async fn metrics(State(api): State<Api>) -> impl IntoResponse {

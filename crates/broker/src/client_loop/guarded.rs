@@ -1,0 +1,148 @@
+//! Who is not let in, and who may not stay: what the guard says, carried out.
+
+use std::net::IpAddr;
+
+use guard::Refusal;
+use mqtt_proto::{Connect, ReasonCode};
+use net::{ConnectionId, Key, PeerAddress};
+
+use super::{ClientLoop, LoopIo, Timer};
+
+/// Clients that are looked at in one turn after a ban was added.
+const CHECKED_PER_TURN: usize = 4_096;
+
+impl ClientLoop {
+    /// Whether a connection came by a proxy that says for whom.
+    pub(super) fn is_proxied(&self, io: &LoopIo, connection: ConnectionId) -> bool {
+        let listener = io.listener(connection).map(usize::from);
+        let trusted = listener.and_then(|number| self.node.trusted_peers.get(number));
+        matches!(trusted, Some(Some(_)))
+    }
+
+    /// Whether a CONNECT is looked at that has just come.
+    pub(super) fn pass_guard(
+        &self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+    ) -> Result<(), ReasonCode> {
+        if self.is_proxied(io, connection)
+            && let Some(peer) = io.peer(connection)
+            && !self.is_let_in(io, connection, peer)
+        {
+            return Err(ReasonCode::ConnectionRateExceeded);
+        }
+        let ip = ip_of(io, connection);
+        self.node
+            .guard
+            .admit_login(ip, connect.username, connect.client_id, io.now_ms())
+            .map_err(refusal_code)
+    }
+
+    /// Whether a connection may be kept, by where it comes from.
+    pub(super) fn is_let_in(
+        &self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        peer: PeerAddress,
+    ) -> bool {
+        let now_ms = io.now_ms();
+        // A Unix domain socket has no address.
+        let Some(ip) = peer.ip() else {
+            return true;
+        };
+        match self.node.guard.admit_connection(ip, now_ms) {
+            Ok(ticket) => {
+                if let Some(ticket) = ticket {
+                    io.attach(connection, Box::new(ticket));
+                }
+                true
+            }
+            Err(refusal) => {
+                if let Some(left_out) = self.node.refusal_lines.take(now_ms) {
+                    let reason = refusal.as_str();
+                    tracing::info!(%peer, reason, left_out, "a connection is refused");
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether a client whose CONNECT has succeeded may stay; if not, it is disconnected. It has connected
+    /// too often, or was banned meanwhile.
+    pub(super) fn may_stay(&mut self, io: &mut LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get(key) else {
+            return false;
+        };
+        let ip = client.connection.and_then(|id| ip_of(io, id));
+        let client_id = client.session.client_id();
+        if self.is_banned(io, key) {
+            self.kick(io, key, ReasonCode::AdministrativeAction);
+            return false;
+        }
+        if self
+            .node
+            .guard
+            .connected(ip, client_id, io.now_ms())
+            .is_err()
+        {
+            tracing::info!(client_id, "a client connects too often and is banned");
+            self.kick(io, key, ReasonCode::AdministrativeAction);
+            return false;
+        }
+        true
+    }
+
+    /// Bans were added: all clients are looked at, a part of them in each turn.
+    pub(super) fn check_bans(&mut self, io: &mut LoopIo) {
+        if self.unchecked.is_empty() {
+            io.arm(io.now_ms(), Timer::Bans.to_bits());
+        }
+        self.unchecked = self.online();
+    }
+
+    pub(super) fn go_on_checking_bans(&mut self, io: &mut LoopIo) {
+        let rest = self.unchecked.len().saturating_sub(CHECKED_PER_TURN);
+        for key in self.unchecked.split_off(rest) {
+            if self.is_banned(io, key) {
+                if let Some(client) = self.clients.get(key) {
+                    let client_id = client.session.client_id();
+                    tracing::info!(client_id, "a client is banned and disconnected");
+                }
+                self.kick(io, key, ReasonCode::AdministrativeAction);
+            }
+        }
+        if !self.unchecked.is_empty() {
+            io.arm(io.now_ms(), Timer::Bans.to_bits());
+        }
+    }
+
+    fn is_banned(&self, io: &LoopIo, key: Key) -> bool {
+        self.clients.get(key).is_some_and(|client| {
+            let ip = client.connection.and_then(|id| ip_of(io, id));
+            let session = &client.session;
+            // What it has confirmed, or else what it says.
+            let confirmed = client.login.as_ref().and_then(|login| login.username());
+            let (username, client_id) = (confirmed.or(session.username()), session.client_id());
+            self.node
+                .guard
+                .is_banned(ip, username, client_id, io.now_ms())
+        })
+    }
+}
+
+/// Where a connection comes from.
+pub(super) fn ip_of(io: &LoopIo, connection: ConnectionId) -> Option<IpAddr> {
+    io.peer(connection)?.ip()
+}
+
+/// What a client is told that the guard does not let in. Who must wait may come back, who is banned need
+/// not; for clients before 5.0 that is "server unavailable" and "not authorized".
+fn refusal_code(refusal: Refusal) -> ReasonCode {
+    match refusal {
+        Refusal::Banned | Refusal::Flapping => ReasonCode::Banned,
+        Refusal::Connections | Refusal::ConnectionRate | Refusal::FailedLogins => {
+            ReasonCode::QuotaExceeded
+        }
+    }
+}

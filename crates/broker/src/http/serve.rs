@@ -1,0 +1,76 @@
+//! Connections to the HTTP port: so many, so long, and so much of each, that no client can keep others out
+//! for longer than its own time.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// Connections at once; further ones wait in the kernel.
+const CONNECTIONS: usize = 128;
+
+/// Time for the header of a request, which is also how long an idle connection is kept.
+const HEADER_TIME: Duration = Duration::from_secs(5);
+
+/// Time for a request, from its header to the answer.
+pub(super) const REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection lives. A request that is under way then has [`REQUEST_TIME`] to end.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's header, and fields in it.
+const HEADER_BYTES: usize = 16 * 1024;
+const HEADER_FIELDS: usize = 64;
+
+/// Pause after a connection could not be accepted, for example for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // A semaphore that nobody closes always has a place in the end.
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(serve_connection(stream, peer, router.clone(), place));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "an HTTP connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    _place: OwnedSemaphorePermit,
+) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_headers(HEADER_FIELDS)
+        .max_header_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = sleep(CONNECTION_TIME) => {
+            connection.as_mut().graceful_shutdown();
+            timeout(REQUEST_TIME, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%peer, %error, "an HTTP connection ended");
+    }
+}

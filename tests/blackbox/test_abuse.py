@@ -1,0 +1,530 @@
+"""Defence against abuse: limits per address, waits after failed logins, flapping, bans, connections
+that never say anything, and the token of the HTTP port; while an ordinary client is served.
+
+Loopback addresses are exempt by default, so most brokers here include them; 127.0.0.1 is the ordinary
+client, 127.0.0.2 and others are the peers that misbehave.
+"""
+
+import contextlib
+import json
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker, run
+from harness.raw import CONNACK, Raw
+from harness.wait import elapse, until
+from test_http import metrics
+
+BAD, OTHER = "127.0.0.2", "127.0.0.3"
+INCLUDED = {"abuse.includeLoopback": True}
+TOKEN = "correct-horse-battery-staple"
+
+
+def peer(broker, source, version=5) -> Raw:
+    return Raw(broker.port, version=version, source=source)
+
+
+def connected(broker, source, client_id="") -> Raw:
+    client = peer(broker, source)
+    client.connect(client_id)
+    return client
+
+
+def is_refused(broker, source) -> bool:
+    """Whether a connection is closed without a word when it is accepted."""
+    with peer(broker, source) as client:
+        try:
+            client.send(raw.connect(""))
+            return client.recv().kind != CONNACK
+        except (raw.Closed, ConnectionError):
+            return True
+
+
+def counted(broker, family, **labels) -> float:
+    """A metric's value."""
+    for sample in metrics(broker)[family].samples:
+        if sample.labels == labels:
+            return sample.value
+    raise AssertionError(f"no {family} with {labels}")
+
+
+def connect_code(broker, source, version=5, client_id="", **fields) -> int:
+    """The code that a CONNECT is answered with."""
+    with peer(broker, source, version) as client:
+        client.send(raw.connect(client_id, version=version, **fields))
+        return client.expect(CONNACK).reason
+
+
+class Chatter:
+    """An ordinary client that talks to itself; all it sends must come back."""
+
+    def __init__(self, broker, name):
+        self.client, self.name, self.sent = broker.client(name), name, 0
+        self.client.subscribe(name, qos=1)
+
+    def talk(self):
+        self.sent += 1
+        self.client.published(self.name, str(self.sent), qos=1)
+        self.client.message(payload=str(self.sent))
+
+    def __enter__(self):
+        self.talk()
+        return self
+
+    def __exit__(self, *_):
+        self.talk()
+        self.client.close()
+
+
+# ---- limits per address ------------------------------------------------------------------------
+
+
+def test_connections_per_address(name):
+    with Broker({**INCLUDED, "abuse.connectionsPerAddress": 3}) as broker, Chatter(broker, name):
+        kept = [connected(broker, BAD) for _ in range(3)]
+        assert is_refused(broker, BAD)
+        assert not is_refused(broker, OTHER)
+        # A place is free when one of them is closed, whatever it had done so far.
+        kept.pop().close()
+        until(lambda: not is_refused(broker, BAD), what="a place for another connection")
+        for client in kept:
+            client.close()
+        assert counted(broker, "heraldmq_refusals", reason="connections") >= 1
+
+
+def test_places_come_back_however_connections_end(name):
+    # Accepted, refused, disconnected, taken over, lost, reset: each gives its place back.
+    with Broker({**INCLUDED, "abuse.connectionsPerAddress": 2, "eventLoops": 2}) as broker:
+
+        def end_in_each_way():
+            connected(broker, BAD, name + "a").close()
+            connected(broker, BAD, name + "b").reset()
+            with connected(broker, BAD, name + "c") as client:
+                client.send(raw.disconnect())
+                client.expect_closed()
+            with peer(broker, BAD) as client:
+                client.send(raw.PING)
+                client.expect_closed()
+            with connected(broker, BAD, name + "d") as old, connected(broker, BAD, name + "d") as new:
+                old.expect_disconnected(0x8E)
+                new.ping()
+
+        for _ in range(3):
+            retried(end_in_each_way)
+
+
+def retried(action, timeout=5.0):
+    """A place is free a moment after the client has seen the end: tries until the broker knows."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return action()
+        except (raw.Closed, ConnectionError, AssertionError):
+            if time.monotonic() >= deadline:
+                raise
+
+
+def test_new_connections_per_second(name):
+    sets = {**INCLUDED, "abuse.connectionsPerSecondPerAddress": 5}
+    with Broker(sets) as broker, Chatter(broker, name) as chatter:
+        until(lambda: is_refused(broker, BAD), what="one connection too many in a second")
+        chatter.talk()
+        assert not is_refused(broker, OTHER)
+        until(lambda: not is_refused(broker, BAD), what="the next second")
+
+
+def test_loopback_is_exempt_by_default(name):
+    with Broker({"abuse.connectionsPerAddress": 1, "abuse.connectionsPerSecondPerAddress": 1}) as broker:
+        with contextlib.ExitStack() as stack:
+            for number in range(5):
+                stack.enter_context(broker.client(f"{name}{number}"))
+
+
+def test_limits_change_at_sighup(name):
+    with Broker(INCLUDED) as broker:
+        clients = [peer(broker, BAD) for _ in range(3)]
+        config = {
+            "mqttServerConfig": {"tcpListener": {"host": "127.0.0.1", "port": 0}},
+            "http": {"port": 0},
+            "abuse": {"connectionsPerAddress": 1},
+        }
+        broker.write_config(config)
+        broker.signal(signal.SIGHUP)
+        until(lambda: broker.find("configuration reloaded"), what="the reload")
+        with peer(broker, BAD):
+            until(lambda: is_refused(broker, BAD), what="the new limit")
+        for client in clients:
+            client.close()
+
+
+# ---- failed logins -----------------------------------------------------------------------------
+
+DENYING = {**INCLUDED, "allowAnonymous": False, "abuse.failedLogins": 3}
+
+
+@pytest.mark.parametrize("version, denied, waits", [(5, 0x87, 0x97), (4, 5, 3)])
+def test_failed_logins_make_an_address_wait(version, denied, waits):
+    with Broker({**DENYING, "abuse.failedLoginWaitSeconds": 3600}) as broker:
+
+        def login(source, user):
+            return connect_code(broker, source, version, username=user, password=b"guess")
+
+        # Whatever user names it tries.
+        assert [login(BAD, f"u{n}") for n in range(3)] == [denied] * 3
+        assert login(BAD, "u9") == waits
+        assert login(OTHER, "u0") == denied
+        assert counted(broker, "heraldmq_failed_logins") == 4
+        assert counted(broker, "heraldmq_refusals", reason="failed_logins") == 1
+
+
+def test_the_wait_ends():
+    with Broker({**DENYING, "abuse.failedLoginWaitSeconds": 1}) as broker:
+        for _ in range(3):
+            assert connect_code(broker, BAD, username="u") == 0x87
+        assert connect_code(broker, BAD, username="u") == 0x97
+        until(lambda: connect_code(broker, BAD, username="u") == 0x87, what="the end of the wait")
+
+
+def test_secrets_are_in_no_log():
+    with Broker({**DENYING, "log.level": "trace"}) as broker:
+        for _ in range(5):
+            connect_code(broker, BAD, username="u", password=b"hunter2hunter2")
+        with peer(broker, BAD) as client:
+            client.send(raw.connect("x", username="u", password=b"hunter2hunter2", flags=0xC3))
+            client.expect_refused(0x81, 0x82)
+        assert not any("hunter2" in line for line in broker.log_text)
+
+
+# ---- flapping ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_flapping(name, clean):
+    sets = {**INCLUDED, "abuse.flappingConnections": 3, "abuse.flappingBanSeconds": 2}
+    with Broker(sets) as broker, Chatter(broker, name):
+
+        def connects(client_id, **fields):
+            with peer(broker, BAD) as client:
+                client.connect(client_id, clean=clean, **fields)
+                client.send(raw.disconnect())
+
+        for _ in range(3):
+            connects(name + "f")
+        with peer(broker, BAD) as client:
+            client.send(raw.connect(name + "f", clean=clean))
+            client.expect(CONNACK, reason=0)
+            client.expect_disconnected(0x98)
+        # From wherever; others do as they like.
+        assert connect_code(broker, OTHER, client_id=name + "f") == 0x8A
+        assert connect_code(broker, OTHER, version=4, client_id=name + "f") == 5
+        connects(name + "other")
+        until(lambda: connect_code(broker, OTHER, client_id=name + "f") != 0x8A, what="the end of the ban")
+
+
+# ---- bans --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    return path
+
+
+def request(broker, method, path, body=None, token=TOKEN):
+    """Status and body of a request that changes something."""
+    headers = {"content-type": "application/json"}
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    url = f"http://127.0.0.1:{broker.http_port}{path}"
+    made = urllib.request.Request(url, data=data, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(made, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ban(broker, **fields) -> dict:
+    status, body = request(broker, "POST", "/api/v1/bans", fields)
+    assert status == 201, body
+    return json.loads(body)
+
+
+def bans(broker) -> list[dict]:
+    return json.loads(broker.http("/api/v1/bans")[1])
+
+
+def test_a_ban_disconnects_and_keeps_out(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker, Chatter(broker, name):
+        subjects = [{"client": name + "c"}, {"user": name + "u"}, {"address": BAD}, {"address": f"{OTHER}/32"}]
+        for subject in subjects:
+            source = OTHER if "/" in subject.get("address", "") else BAD
+            client = peer(broker, source)
+            client.connect(name + "c", username=name + "u")
+            made = ban(broker, **subject, reason="abuse")
+            client.expect_disconnected(0x98)
+            if "address" in subject:
+                assert is_refused(broker, source)
+            else:
+                assert connect_code(broker, OTHER, client_id=name + "c", username=name + "u") == 0x8A
+                assert connect_code(broker, OTHER, 4, client_id=name + "c", username=name + "u") == 5
+            assert [listed["id"] for listed in bans(broker)] == [made["id"]]
+            assert counted(broker, "heraldmq_bans") == 1
+            assert request(broker, "DELETE", f"/api/v1/bans/{made['id']}") == (204, "")
+            assert connect_code(broker, source, client_id=name + "c", username=name + "u") == 0
+
+
+def test_a_network_is_banned_as_a_whole(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker, Chatter(broker, name):
+        ban(broker, address="127.0.2.0/23")
+        assert is_refused(broker, "127.0.2.1") and is_refused(broker, "127.0.3.254")
+        assert not is_refused(broker, "127.0.4.1")
+
+
+def test_many_clients_are_disconnected(name, token_file):
+    # More than are looked at in one turn would need, in several loops.
+    with Broker({"http.tokenFile": token_file, "eventLoops": 2}) as broker, Chatter(broker, name):
+        clients = []
+        for number in range(100):
+            clients.append(connected(broker, BAD if number % 2 else OTHER, f"{name}{number}"))
+        ban(broker, address=BAD)
+        for number, client in enumerate(clients):
+            if number % 2:
+                client.expect_disconnected(0x98)
+            else:
+                client.ping()
+            client.close()
+
+
+def test_bans_end(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        ban(broker, client=name, seconds=1)
+        assert connect_code(broker, BAD, client_id=name) == 0x8A
+        until(lambda: connect_code(broker, BAD, client_id=name) == 0, what="the end of the ban")
+        assert bans(broker) == []
+
+
+def test_bans_outlast_a_crash(name, token_file, tmp_path):
+    file = tmp_path / "bans.json"
+    sets = {"http.tokenFile": token_file, "abuse.banFile": file}
+    with Broker(sets) as broker:
+        made = ban(broker, client=name, reason="why", seconds=3600)
+        broker.kill()
+    assert json.loads(file.read_text()) == [made]
+    with Broker(sets) as broker:
+        assert connect_code(broker, BAD, client_id=name) == 0x8A
+        assert bans(broker) == [made]
+
+
+def test_the_ban_file_is_in_the_data_folder(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        ban(broker, user=name)
+        assert json.loads((broker.data_dir / "bans.json").read_text())[0]["user"] == name
+
+
+@pytest.mark.parametrize("content", ["", "[{]", '[{"id": 1, "address": "10.0.0.1/8", "created": ""}]'])
+def test_a_damaged_ban_file_is_named(content, tmp_path):
+    file = tmp_path / "bans.json"
+    file.write_text(content)
+    broker = Broker({"abuse.banFile": file}, ready=False)
+    try:
+        assert broker.wait() == 1
+        assert any(f"{file} (bans)" in line for line in broker.log_text), broker.log_text
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize(
+    "body, problem",
+    [
+        ({}, "names one of"),
+        ({"client": "a", "user": "b"}, "names one of"),
+        ({"address": "10.0.0.1/8"}, "10.0.0.1/8"),
+        ({"client": "a", "seconds": 0}, "seconds"),
+        ({"client": "a", "second": 1}, "second"),
+        ({"client": "a", "reason": "x" * 2000}, "reason"),
+    ],
+)
+def test_wrong_bans(token_file, body, problem):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        status, answer = request(broker, "POST", "/api/v1/bans", body)
+        assert status in (400, 422) and problem in answer
+        assert bans(broker) == []
+        assert request(broker, "DELETE", "/api/v1/bans/1")[0] == 404
+
+
+def test_ban_command(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        node = ["--url", f"http://127.0.0.1:{broker.http_port}"]
+        known = [*node, "--token-file", token_file]
+        added = run("ban", "add", "--client", name, "--for", "1h", "--reason", "why", *known)
+        assert added.returncode == 0 and name in added.stdout, added.stderr
+        assert connect_code(broker, BAD, client_id=name) == 0x8A
+        listed = run("ban", "list", *node)
+        assert listed.returncode == 0 and name in listed.stdout and "why" in listed.stdout
+        number = json.loads(run("ban", "list", "--json", *node).stdout)[0]["id"]
+        refused = run("ban", "remove", number, *node)
+        assert refused.returncode == 1 and "401" in refused.stderr
+        assert run("ban", "remove", number, *known).returncode == 0
+        assert bans(broker) == []
+        assert run("ban", "remove", number, *known).returncode == 1
+        assert run("ban", "add", *known).returncode == 2
+
+
+# ---- the HTTP port -----------------------------------------------------------------------------
+
+
+def test_changes_need_the_token(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x"):
+            assert request(broker, "POST", "/api/v1/bans", {"client": name}, token)[0] == 401
+            assert request(broker, "DELETE", "/api/v1/bans/1", token=token)[0] == 401
+        assert bans(broker) == []
+        # Reading is free.
+        assert broker.http("/metrics")[0] == broker.http("/readyz")[0] == 200
+        assert not any(TOKEN in line for line in broker.log_text)
+
+
+def test_without_a_token_nothing_changes(name):
+    with Broker() as broker:
+        status, answer = request(broker, "POST", "/api/v1/bans", {"client": name})
+        assert status == 403 and "http.tokenFile" in answer
+        assert request(broker, "DELETE", "/api/v1/bans/1")[0] == 403
+
+
+def test_a_token_file_that_is_not_there(tmp_path):
+    broker = Broker({"http.tokenFile": tmp_path / "none"}, ready=False)
+    try:
+        assert broker.wait() == 1
+        assert any("none (HTTP token)" in line for line in broker.log_text), broker.log_text
+    finally:
+        broker.close()
+
+
+def test_the_token_is_read_again(name, token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        token_file.write_text("another")
+        broker.signal(signal.SIGHUP)
+        until(lambda: broker.find("configuration reloaded"), what="the reload")
+        assert request(broker, "POST", "/api/v1/bans", {"client": name})[0] == 401
+        assert request(broker, "POST", "/api/v1/bans", {"client": name}, "another")[0] == 201
+        token_file.unlink()
+        broker.signal(signal.SIGHUP)
+        until(lambda: broker.find("the HTTP token stays as it was"), what="the complaint")
+        assert request(broker, "POST", "/api/v1/bans", {"client": name}, "another")[0] == 201
+
+
+def http_socket(broker) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", broker.http_port), 20)
+
+
+def test_http_bodies_and_headers_have_limits(token_file):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        assert request(broker, "POST", "/api/v1/bans", {"client": "x" * 70_000})[0] == 413
+        for header in ("x: " + "y" * 20_000, "\r\n".join(f"x{n}: y" for n in range(100))):
+            with http_socket(broker) as stream:
+                stream.sendall(f"GET /healthz HTTP/1.1\r\nhost: x\r\n{header}\r\n\r\n".encode())
+                assert b" 431 " in stream.recv(4096)
+
+
+def test_slow_http_clients_are_closed(token_file):
+    # More than there are places: those who wait behind them are served when their time is over.
+    with Broker({"http.tokenFile": token_file}) as broker, contextlib.ExitStack() as stack:
+        body = f"POST /api/v1/bans HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
+        slow = [stack.enter_context(http_socket(broker)) for _ in range(200)]
+        for number, stream in enumerate(slow):
+            head = body + "content-type: application/json\r\ncontent-length: 9\r\n\r\n{"
+            stream.sendall(head.encode() if number % 2 else b"GET /hea")
+        with http_socket(broker) as stream:
+            stream.settimeout(40)
+            stream.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b" 200 " in stream.recv(4096)
+
+
+# ---- before authentication ---------------------------------------------------------------------
+
+
+def test_dripping_connects_are_closed(name):
+    # Slow-loris: a byte now and then does not prolong the time for CONNECT.
+    with Broker({"limits.connection.connectTimeoutMs": 1000}) as broker, Chatter(broker, name) as chatter:
+        packet = raw.connect(name + "slow", will={"topic": "w" * 1000, "payload": b"x" * 30_000})
+        drips = [peer(broker, BAD) for _ in range(50)]
+        at = {client: 0 for client in drips}
+        deadline = time.monotonic() + 10
+        while at:
+            assert time.monotonic() < deadline, f"{len(at)} connections are still open"
+            for client in list(at):
+                try:
+                    client.socket.send(packet[at[client] : at[client] + 1])
+                    at[client] += 1
+                except OSError:
+                    client.close()
+                    del at[client]
+            chatter.talk()
+        until(lambda: counted(broker, "heraldmq_connections_open") == 1, what="only the ordinary client")
+
+
+def test_half_open_connections_make_room_for_others(name):
+    # A quarter may be silent, and 64 in any case; the oldest of more are closed, long before their time.
+    sets = {"limits.node.connections": 80, "limits.connection.connectTimeoutMs": 600_000, "eventLoops": 1}
+    with Broker(sets) as broker, Chatter(broker, name) as chatter:
+        silent = []
+        for number in range(200):
+            silent.append(peer(broker, BAD))
+            if number % 20 == 0:
+                chatter.talk()
+                with peer(broker, OTHER) as client:
+                    client.connect(name + "ordinary")
+        silent[0].expect_closed()
+        assert counted(broker, "heraldmq_connections_open") <= 66
+        assert counted(broker, "heraldmq_connections_unheard_closed") >= 200 - 64
+        for client in silent:
+            client.close()
+
+
+def test_a_flood_of_malformed_connects(name):
+    with Broker() as broker, Chatter(broker, name) as chatter:
+        before = len(broker.log_text)
+        start = time.monotonic()
+        for number in range(1000):
+            with peer(broker, BAD) as client:
+                client.send(b"\x10\x0a\0\x04MQTT\x05xyz___" if number % 2 else b"GET / HTTP/1.1\r\n\r\n")
+            if number % 100 == 0:
+                chatter.talk()
+        seconds = time.monotonic() - start
+        # Ten lines per second, and those at the edges; what was left out is counted in the next line.
+        assert len(broker.log_text) - before <= 10 * (seconds + 2)
+        until(lambda: counted(broker, "heraldmq_connections_open") == 1, 10, "the end of all of them")
+
+
+def test_a_flood_of_connections(name):
+    sets = {**INCLUDED, "abuse.connectionsPerAddress": 10}
+    with Broker(sets) as broker, Chatter(broker, name) as chatter:
+        flood = []
+        for number in range(500):
+            flood.append(peer(broker, BAD))
+            if number % 50 == 0:
+                chatter.talk()
+        chatter.talk()
+        until(lambda: counted(broker, "heraldmq_refusals", reason="connections") == 490, what="all refusals")
+        assert counted(broker, "heraldmq_connections_open") == 11
+        for client in flood:
+            client.close()
+
+
+def test_what_is_remembered_is_bounded(name):
+    sets = {**INCLUDED, "abuse.trackedEntries": 32, "abuse.connectionsPerSecondPerAddress": 1000}
+    with Broker(sets) as broker, Chatter(broker, name):
+        for number in range(300):
+            with peer(broker, f"127.1.{number // 200}.{number % 200 + 1}"):
+                pass
+        until(lambda: counted(broker, "heraldmq_abuse_tracked", kind="arrivals") > 16, what="entries")
+        assert counted(broker, "heraldmq_abuse_tracked", kind="arrivals") <= 32
