@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, two small clients for a first try, and the load test.
+//! data folder, its file of passwords, its bans, two small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -11,6 +11,7 @@
 
 mod acl;
 mod allocator;
+mod ban;
 mod bench;
 mod check_config;
 mod client;
@@ -55,6 +56,8 @@ enum Command {
     Store(store::Arguments),
     /// Add a user to a file of passwords, or change his password.
     Passwd(passwd::Arguments),
+    /// Say, or change, who a running broker does not let in.
+    Ban(ban::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         }
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
+        Command::Ban(arguments) => ban::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
