@@ -436,10 +436,10 @@ def test_http_bodies_and_headers_have_limits(token_file):
 
 
 def test_slow_http_clients_are_closed(token_file):
-    # More than there are places: those who wait behind them are served when their time is over.
+    # More of each kind than there are places: who waits behind them is served when their time is over.
     with Broker({"http.tokenFile": token_file}) as broker, contextlib.ExitStack() as stack:
         body = f"POST /api/v1/bans HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
-        slow = [stack.enter_context(http_socket(broker)) for _ in range(200)]
+        slow = [stack.enter_context(http_socket(broker)) for _ in range(300)]
         for number, stream in enumerate(slow):
             head = body + "content-type: application/json\r\ncontent-length: 9\r\n\r\n{"
             stream.sendall(head.encode() if number % 2 else b"GET /hea")
