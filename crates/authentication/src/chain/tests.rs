@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use super::*;
-use crate::{Identity, authenticator::Asked};
+use crate::authenticator::Asked;
 
 /// Says always the same, and counts how often.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ fn credentials() -> Credentials {
 }
 
 fn allow() -> Opinion {
-    Opinion::Allow(Box::new(Identity::default()))
+    Opinion::Allow(Box::default())
 }
 
 fn deny() -> Opinion {
