@@ -157,8 +157,8 @@ def test_limits_change_at_sighup(name):
         broker.write_config(config)
         broker.signal(signal.SIGHUP)
         until(lambda: broker.find("configuration reloaded"), what="the reload")
-        with peer(broker, BAD):
-            until(lambda: is_refused(broker, BAD), what="the new limit")
+        with connected(broker, BAD):
+            assert is_refused(broker, BAD), "the new limit"
         for client in clients:
             client.close()
 

@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from harness import raw
-from harness.broker import BASE, BINARY, Broker
+from harness.broker import BASE, BINARY, Broker, run
 from harness.paho import Paho, props
 from harness.scram import Scram
 from harness.wait import until
@@ -48,6 +49,12 @@ def users(tmp_path_factory):
 def by_password(users):
     with broker_with({"kind": "passwordFile", "file": str(users)}) as broker:
         yield broker
+
+
+def reload(broker):
+    before = len(broker.find("configuration reloaded"))
+    broker.signal(signal.SIGHUP)
+    until(lambda: len(broker.find("configuration reloaded")) > before, 5, "the reload")
 
 
 def refused(broker, *reasons, version=5, client_id="", **fields):
@@ -175,15 +182,15 @@ def test_reloaded_users(tmp_path, name):
     with broker_with({"kind": "passwordFile", "file": str(file)}) as broker:
         with broker.client(name, username="alice", password=b"old") as client:
             passwd(file, "alice", "new")
-            broker.reload()
+            reload(broker)
             client.ping()
             with broker.client(name + "2", username="alice", password=b"new") as other:
                 other.ping()
             refused(broker, BAD_CREDENTIALS, username="alice", password=b"old")
             # A broken file changes nothing.
             file.write_text("alice\n")
-            broker.reload()
-            until(lambda: broker.find("authentication stays as it was"), 5, "the error")
+            reload(broker)
+            assert broker.find("authentication stays as it was")
             with broker.client(name + "3", username="alice", password=b"new") as other:
                 other.ping()
 
@@ -193,10 +200,10 @@ def test_an_unusable_file_is_an_error_at_the_start(tmp_path, content):
     file = tmp_path / "passwords"
     if content is not None:
         file.write_text(content)
-    config = {**BASE, "authentication": {"chain": {"kind": "passwordFile", "file": str(file)}}}
-    with Broker(config=config, ready=False) as broker:
-        assert broker.wait_exit() == 1
-        assert "passwords" in "\n".join(broker.log_text)
+    config = tmp_path / "conf.yml"
+    config.write_text(json.dumps({**BASE, "authentication": {"chain": {"kind": "passwordFile", "file": str(file)}}}))
+    ended = run("serve", "--config", config, "--data-dir", tmp_path / "data")
+    assert ended.returncode == 1 and "passwords" in ended.stderr
 
 
 # ---- JSON Web Tokens -------------------------------------------------------------------------

@@ -4,10 +4,12 @@ import os
 import pty
 import stat
 import subprocess
+import termios
 
 import pytest
 
 from harness.broker import BINARY
+from harness.wait import until
 
 DEADLINE = 30
 
@@ -119,6 +121,7 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(tmp_path, second, code):
     for prompt, answer in ((b"Password: ", b"secret\n"), (b"Again: ", second.encode() + b"\n")):
         while not shown.endswith(prompt):
             shown += os.read(terminal, 1024)
+        until(lambda: not termios.tcgetattr(terminal)[3] & termios.ECHO, what="a terminal without echo")
         os.write(terminal, answer)
     try:
         while more := os.read(terminal, 1024):
