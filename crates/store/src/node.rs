@@ -668,7 +668,7 @@ impl<M: Kind> Start<M> {
             Arc::clone(&self.shard),
             Arc::clone(&group),
             Arc::clone(&self.listener),
-            self.log.watch(),
+            Arc::clone(&self.log),
             self.debts,
         );
         let checkpoints = checkpoint(
