@@ -16,7 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from harness import raw
 from harness.broker import BASE, BINARY, Broker, run
+from harness.listeners import Listeners
 from harness.paho import Paho, props
+from harness.pki import Authority
+from harness.raw import Raw
 from harness.scram import Scram
 from harness.wait import until
 
@@ -267,6 +270,16 @@ def test_an_expired_token_disconnects(by_token, name):
         client.expect_disconnected(NOT_AUTHORIZED, timeout=10)
 
 
+def test_the_rules_of_a_token(by_token, name):
+    acl = {"pub": [f"{name}/%u"], "sub": [f"{name}/#"]}
+    with by_token.client(name, username="alice", password=token(**GOOD, acl=acl)) as client:
+        client.subscribe(f"{name}/#")
+        assert client.answer(raw.PUBACK, client.publish(f"{name}/alice", b"x", qos=1)).reason == 0
+        assert client.message().payload == b"x"
+        assert client.answer(raw.PUBACK, client.publish(f"{name}/bob", qos=1)).reason == NOT_AUTHORIZED
+        client.subscribe("other", expect=[NOT_AUTHORIZED])
+
+
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     """A key set with an RSA and an elliptic curve key, and their private halves."""
@@ -303,6 +316,29 @@ def test_a_key_set_from_a_server(keys, name):
             password = token(rsa_key, "RS256", headers={"kid": "r"})
             with broker.client(name, username="x", password=password) as client:
                 client.ping()
+
+
+# ---- client certificates ---------------------------------------------------------------------
+
+
+def test_a_certificate_names_the_user(tmp_path, name):
+    rules = tmp_path / "rules"
+    rules.write_text(f"allow user good publish {name}/%u\ndeny all publish #\n")
+    ca = Authority(tmp_path, "clients")
+    good = ca.issue("good")
+    ssl_config = {"clientAuth": "OPTIONAL", "trustCertsFile": ca.path, "crlFile": ca.revoke(ca.issue("revoked"))}
+    sets = {**NO_LOGIN_WAIT, "authentication.chain.kind": "tlsIdentity", "authorization.file": rules}
+    with Listeners(tmp_path, sets, ssl_config) as broker:
+        with Raw(stream=broker.stream("tls", client=good)) as client:
+            client.connect(name)
+            assert client.answer(raw.PUBACK, client.publish(f"{name}/good", qos=1)).reason in (0x00, 0x10)
+            assert client.answer(raw.PUBACK, client.publish(f"{name}/other", qos=1)).reason == NOT_AUTHORIZED
+        with Raw(stream=broker.stream("tls", client=good)) as client:
+            client.send(raw.connect(name, username="other", password=b"x"))
+            client.expect_refused(BAD_CREDENTIALS)
+        with Raw(stream=broker.stream("tls")) as client:
+            client.send(raw.connect(name))
+            client.expect_refused(NOT_AUTHORIZED)
 
 
 # ---- HTTP ------------------------------------------------------------------------------------
@@ -423,6 +459,42 @@ def test_what_one_does_not_know_the_next_is_asked(users, name):
             with broker.client(name, username="plain", password=b"") as client:
                 client.ping()
             assert len(server.requests) == 1
+
+
+# ---- PostgreSQL ------------------------------------------------------------------------------
+
+
+def test_users_and_their_rules_in_a_database(postgres_server, users, name):
+    hashed = next(line for line in users.read_text().splitlines() if line.startswith("alice:")).split(":", 1)[1]
+    postgres_server.sql(
+        f"""
+        CREATE TABLE mqtt_user (username text PRIMARY KEY, password_hash text, is_superuser boolean);
+        INSERT INTO mqtt_user VALUES ('alice', '{hashed}', false), ('root', '{hashed}', true);
+        CREATE TABLE mqtt_acl (number serial, username text, permission text, action text, topic text);
+        INSERT INTO mqtt_acl (username, permission, action, topic) VALUES
+            ('alice', 'allow', 'publish', '{name}/%u'), ('alice', 'deny', 'all', '#'), ('root', 'deny', 'all', '#');
+        """
+    )
+    settings = {
+        "connection": postgres_server.connection,
+        "passwordFile": str(postgres_server.password_file),
+        "aclQuery": "SELECT permission, action, topic FROM mqtt_acl WHERE username = $1 ORDER BY number",
+    }
+    login = {"username": "alice", "password": b"correct horse"}
+    with broker_with({"kind": "postgres", "postgres": settings}) as broker:
+        with broker.client(name, **login) as client:
+            assert client.answer(raw.PUBACK, client.publish(f"{name}/alice", qos=1)).reason in (0x00, 0x10)
+            assert client.answer(raw.PUBACK, client.publish(f"{name}/bob", qos=1)).reason == NOT_AUTHORIZED
+        with broker.client(name, username="root", password=b"correct horse") as client:
+            assert client.answer(raw.PUBACK, client.publish(f"{name}/bob", qos=1)).reason in (0x00, 0x10)
+        refused(broker, BAD_CREDENTIALS, username="alice", password=b"wrong")
+        refused(broker, BAD_CREDENTIALS, username="' OR 1=1 --", password=b"correct horse")
+        # The server goes away and comes back.
+        postgres_server.stop()
+        refused(broker, BAD_CREDENTIALS, **login)
+        postgres_server.start()
+        with broker.client(name, **login) as client:
+            client.ping()
 
 
 # ---- SCRAM -----------------------------------------------------------------------------------
