@@ -21,6 +21,7 @@ mod publish;
 mod serve;
 mod store;
 mod subscribe;
+mod transport_options;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: sockets, clocks and time limits (`net` has them), and what MQTT's bytes mean.
 
+mod client;
 mod identity;
 mod proxy;
 mod tls;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 
+pub use client::ClientTransport;
 pub use identity::Identity;
 pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 pub use websocket::Target as WebSocketTarget;

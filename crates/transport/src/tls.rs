@@ -20,6 +20,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, CommonState, InvalidMessage, ServerConfig};
 
+pub(crate) use files::blame;
 pub use files::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 
 use crate::TransportError;

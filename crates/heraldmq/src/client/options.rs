@@ -1,16 +1,14 @@
 //! The options of `pub` and `sub` that are about the connection; letters as in mosquitto_pub.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use mqtt_proto::{ProtocolVersion, QoS};
-use transport::{ClientOptions, ClientTls, WebSocketTarget};
+use transport::ClientOptions;
 
 use super::property::Properties;
 use crate::failure::Failure;
+use crate::transport_options::TransportOptions;
 
 /// A session that never expires, on the wire.
 const NEVER: u32 = u32::MAX;
@@ -24,6 +22,13 @@ pub(crate) struct ConnectionOptions {
     /// Port of the broker. Default: 1883, with TLS 8883, with WebSocket 8080, with both 8443.
     #[arg(short, long)]
     port: Option<u16>,
+    /// Unix domain socket of the broker, instead of a host and port.
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "cert", "insecure"]
+    )]
+    unix: Option<PathBuf>,
     #[command(flatten)]
     transport: TransportOptions,
     /// Client identifier; without it, the broker chooses one.
@@ -84,57 +89,6 @@ pub(crate) struct ConnectionOptions {
     help: Option<bool>,
 }
 
-/// Which sockets and layers to use.
-#[derive(Args)]
-struct TransportOptions {
-    /// Unix domain socket of the broker, instead of a host and port.
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "cert", "insecure"]
-    )]
-    unix: Option<PathBuf>,
-    /// Use TLS; the authorities that the system knows are trusted.
-    #[arg(long)]
-    tls: bool,
-    /// Use TLS; only these authorities are trusted (PEM).
-    #[arg(long, value_name = "FILE")]
-    cafile: Option<PathBuf>,
-    /// Use TLS; the client's certificate chain (PEM).
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
-    /// The private key of the client's certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-    /// Use TLS with whoever answers: the broker's certificate is not verified. For tests.
-    #[arg(long)]
-    insecure: bool,
-    /// Use WebSocket; the path, /mqtt if there is none here.
-    #[arg(
-        long,
-        value_name = "PATH",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "/mqtt"
-    )]
-    ws: Option<String>,
-}
-
-impl TransportOptions {
-    fn has_tls(&self) -> bool {
-        self.tls || self.insecure || self.cafile.is_some() || self.cert.is_some()
-    }
-
-    fn tls(&self) -> ClientTls {
-        ClientTls {
-            authorities: self.cafile.clone(),
-            certificate: self.cert.clone().zip(self.key.clone()),
-            insecure: self.insecure,
-            websocket: self.ws.is_some(),
-        }
-    }
-}
-
 /// Where a broker listens.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Place<'a> {
@@ -165,18 +119,19 @@ impl ConnectionOptions {
 
     /// Where the broker listens.
     pub(super) fn place(&self) -> Place<'_> {
-        match &self.transport.unix {
+        match &self.unix {
             Some(path) => Place::Socket(path),
             None => Place::Port(&self.host, self.port()),
         }
     }
 
     fn port(&self) -> u16 {
-        let default = match (self.transport.has_tls(), &self.transport.ws) {
-            (false, None) => 1883,
-            (true, None) => 8883,
-            (false, Some(_)) => 8080,
-            (true, Some(_)) => 8443,
+        let transport = self.transport.chosen();
+        let default = match (transport.tls, transport.websocket) {
+            (None, None) => 1883,
+            (Some(_), None) => 8883,
+            (None, Some(_)) => 8080,
+            (Some(_), Some(_)) => 8443,
         };
         self.port.unwrap_or(default)
     }
@@ -186,20 +141,9 @@ impl ConnectionOptions {
     /// # Errors
     /// Files that cannot be used, and a host whose name no certificate can have.
     pub(super) fn layers(&self) -> Result<ClientOptions, Failure> {
-        let transport = &self.transport;
-        let unusable = |error: &dyn fmt::Display| Failure::Usage(error.to_string());
-        let tls = if transport.has_tls() {
-            let config = transport.tls().load().map_err(|error| unusable(&error))?;
-            let name = self.host.clone().try_into();
-            Some((config, name.map_err(|error| unusable(&error))?))
-        } else {
-            None
-        };
-        let websocket = transport.ws.as_ref().map(|path| WebSocketTarget {
-            host: format!("{}:{}", self.host, self.port()),
-            path: path.clone(),
-        });
-        Ok(ClientOptions { tls, websocket })
+        let transport = self.transport.chosen();
+        let loaded = transport.load(&self.host, self.port());
+        loaded.map_err(|error| Failure::Usage(error.to_string()))
     }
 
     /// The properties of all packets, checked.

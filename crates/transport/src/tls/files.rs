@@ -9,8 +9,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -25,6 +25,7 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
 };
+use serde::{Deserialize, Serialize};
 
 /// What a TLS listener is made of. All files are PEM.
 #[derive(Clone, Debug)]
@@ -75,7 +76,7 @@ impl MinimumVersion {
 }
 
 /// What a TLS client is made of. All files are PEM.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClientTls {
     /// Authorities that sign the server's certificate. `None`: those of the system.
     pub authorities: Option<PathBuf>,
@@ -85,6 +86,9 @@ pub struct ClientTls {
     pub insecure: bool,
     /// Whether WebSocket is within, which servers know as `http/1.1` and not as `mqtt`.
     pub websocket: bool,
+    /// Whether a connection resumes the session of an earlier one. Not for a process that plays many
+    /// clients: they have no tickets of each other.
+    pub resumes: bool,
 }
 
 /// The keys of session tickets, which change every 6 hours; a ticket counts for at most 12.
@@ -234,6 +238,9 @@ impl ClientTls {
             }
         };
         config.alpn_protocols = application_protocols(self.websocket);
+        if !self.resumes {
+            config.resumption = Resumption::disabled();
+        }
         Ok(Arc::new(config))
     }
 
@@ -371,7 +378,7 @@ fn pem_error(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> 
     }
 }
 
-fn blame(path: &Path, reason: impl ToString) -> TlsFileError {
+pub(crate) fn blame(path: &Path, reason: impl ToString) -> TlsFileError {
     TlsFileError {
         path: path.to_owned(),
         reason: reason.to_string(),

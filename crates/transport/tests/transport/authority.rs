@@ -92,10 +92,11 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority.
+    /// A client that trusts this authority and keeps its tickets.
     pub(crate) fn client(&self) -> ClientTls {
         ClientTls {
             authorities: Some(self.path("authority.pem")),
+            resumes: true,
             ..ClientTls::default()
         }
     }

@@ -186,6 +186,22 @@ fn sessions_are_resumed_in_both_versions_also_after_a_reload() {
 }
 
 #[test]
+fn a_client_that_keeps_no_tickets_resumes_nothing() {
+    let authority = Authority::new();
+    let listener = Listener::new(authority.server(ClientAuth::None));
+    let forgetful = ClientTls {
+        resumes: false,
+        ..authority.client()
+    };
+    let config = forgetful.load().expect("loads");
+    for _ in 0..2 {
+        let outcome = handshake(&config, &listener).established();
+        let kind = outcome.client.handshake_kind();
+        assert_eq!(kind, Some(HandshakeKind::Full));
+    }
+}
+
+#[test]
 fn a_client_certificate_is_asked_for_as_the_listener_says() {
     let authority = Authority::new();
     let other = Authority::new();
