@@ -16,6 +16,7 @@ import pytest
 
 from harness import raw
 from harness.broker import BINARY, Broker, environment, run
+from harness.listeners import Listeners
 from harness.wait import until
 
 # Load is no attack here.
@@ -157,6 +158,33 @@ def test_idle_connections(target, tmp_path):
     assert record["connections"] == 100 and record["latencies"]["connect"]["count"] == 100
 
 
+
+@pytest.fixture(scope="module")
+def listeners(tmp_path_factory):
+    with Listeners(tmp_path_factory.mktemp("listeners"), SETS) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    "kind, name", [("tls", "TLS"), ("ws", "WebSocket"), ("wss", "WebSocket over TLS")]
+)
+def test_every_transport_with_workers_and_agents(listeners, tmp_path, kind, name):
+    layers = [*(["--cafile", listeners.ca.path] if kind != "ws" else []), *(["--ws"] if kind != "tls" else [])]
+    target = ["--target", f"127.0.0.1:{listeners.port_of(f'mqtt-{kind}')}"]
+    with Agent() as agent:
+        for makers in (["--workers", 2], ["--agent", agent.address, "--token", "secret"]):
+            record = measured(tmp_path, *PAIRS, *target, *layers, *makers, *QUICK)
+            counts = record["counts"]
+            assert counts["sent"] == counts["acknowledged"] == counts["delivered"] > 0 and counts["lost"] == 0
+            assert {"name": "transport", "value": name} in record["settings"]
+    accepted = listeners.metric("heraldmq_listener_accepted_total", listener=kind)
+    assert accepted == 20, "each run has 10 connections"
+
+
+def test_broker_of_an_unknown_authority(listeners):
+    target = ["--target", f"127.0.0.1:{listeners.port_of('mqtt-tls')}"]
+    fails(bench(*PAIRS, *target, "--tls", *QUICK), "client bench-", "TLS: invalid peer certificate")
+    fails(bench(*PAIRS, *target, "--cafile", "no-such-file.pem", *QUICK), "no-such-file.pem")
 
 
 @pytest.mark.parametrize("protocol", ["3.1", "3.1.1", "5.0"])

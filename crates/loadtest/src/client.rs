@@ -9,7 +9,12 @@
 //!
 //! Invariant: no more messages above QoS 0 are unacknowledged than the server's receive maximum allows.
 //!
-//! Deliberately absent: deciding when to connect, to send again or to ping; the engine does.
+//! TLS and WebSocket, if there are any, are between the socket and everything else.
+//!
+//! Deliberately absent: deciding when to connect, to send again or to ping; the engine does. The layers' own
+//! farewells: DISCONNECT says it all.
+
+mod layered;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,7 +31,9 @@ use mqtt_proto::{
 };
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
+use transport::{ClientOptions, TransportError};
 
+use self::layered::Layered;
 use crate::workload::Login;
 
 /// Bytes read at once.
@@ -58,11 +65,33 @@ pub struct Options<'a> {
 
 /// Where to connect.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub struct Path<'a> {
     /// The server's listener.
     pub server: SocketAddr,
     /// An address of this machine to connect from, and a port, unless that is taken.
     pub local: Option<SocketAddr>,
+    /// What the connection begins with.
+    pub layers: &'a ClientOptions,
+}
+
+/// Working space that all clients can share. It grows to the longest frame.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Bytes of packets that have arrived.
+    packets: Vec<u8>,
+    /// Bytes of a socket under layers: those that came, and those to be sent.
+    arrived: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+/// What one read of a socket brought.
+struct Arrival {
+    /// Bytes that came from the socket.
+    received: usize,
+    /// Bytes of packets that there are now in [`Scratch`].
+    filled: usize,
+    /// That of the layers, if it has come.
+    end: Option<TransportError>,
 }
 
 /// What a client has to tell.
@@ -90,6 +119,8 @@ pub enum ClientError {
     Io(io::Error),
     /// The server closed the connection.
     Closed,
+    /// TLS or WebSocket failed.
+    Layers(TransportError),
     /// The server refused the connection, a subscription or a message, or ended the connection.
     Refused(PacketType, ReasonCode),
     /// The server sent something that is no packet.
@@ -105,6 +136,7 @@ impl fmt::Display for ClientError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Closed => f.write_str("the server closed the connection"),
+            Self::Layers(error) => error.fmt(f),
             Self::Refused(packet, reason) => write!(f, "refused by {packet:?}: {reason:?}"),
             Self::Decode(error) => write!(f, "malformed packet: {error}"),
             Self::Unexpected(packet) => write!(f, "unexpected {packet:?}"),
@@ -118,6 +150,15 @@ impl std::error::Error for ClientError {}
 impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<TransportError> for ClientError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Closed => Self::Closed,
+            error => Self::Layers(error),
+        }
     }
 }
 
@@ -171,6 +212,7 @@ pub struct Outgoing<'a> {
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
+    layered: Option<Box<Layered>>,
     version: ProtocolVersion,
     phase: Phase,
     /// The start of a frame whose end has not arrived; mostly empty.
@@ -203,7 +245,7 @@ impl Client {
     /// # Errors
     /// Those of making the socket; an identifier or filter that cannot be written.
     pub fn open(
-        path: Path,
+        path: Path<'_>,
         registry: &Registry,
         token: Token,
         options: Options<'_>,
@@ -211,6 +253,7 @@ impl Client {
         let (out, subscribe) = first_packets(options)?;
         Ok(Self {
             stream: connect_socket(path, options.receive_buffer, registry, token)?,
+            layered: Layered::connect(path.layers),
             version: options.login.version,
             phase: Phase::Connecting,
             partial: Vec::new(),
@@ -231,7 +274,7 @@ impl Client {
     /// As of [`Client::open`]. The client can be opened again later.
     pub fn reopen(
         &mut self,
-        path: Path,
+        path: Path<'_>,
         registry: &Registry,
         token: Token,
         options: Options<'_>,
@@ -243,6 +286,7 @@ impl Client {
         self.subscribe = subscribe;
         self.receive_maximum = usize::from(u16::MAX);
         self.stream = connect_socket(path, options.receive_buffer, registry, token)?;
+        self.layered = Layered::connect(path.layers);
         Ok(())
     }
 
@@ -319,7 +363,7 @@ impl Client {
     /// Whether bytes wait for [`Client::flush`].
     #[must_use]
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty()
+        !self.out.is_empty() || self.layered.as_ref().is_some_and(|l| l.has_output())
     }
 
     /// Whether another message may be published now.
@@ -375,21 +419,13 @@ impl Client {
     ///
     /// # Errors
     /// The connection failed.
-    pub fn flush(&mut self) -> Result<(), ClientError> {
-        let mut written = 0;
-        while let Some(rest) = self.out.get(written..).filter(|rest| !rest.is_empty()) {
-            match self.stream.write(rest) {
-                Ok(0) => return Err(ClientError::Closed),
-                Ok(n) => {
-                    written += n;
-                    self.traffic.out += n as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.out.drain(..written);
+    pub fn flush(&mut self, scratch: &mut Scratch) -> Result<(), ClientError> {
+        let (stream, out) = (&mut self.stream, &mut self.out);
+        let written = match &mut self.layered {
+            Some(layered) => layered.flush(stream, out, &mut scratch.sealed)?,
+            None => write(stream, out)?,
+        };
+        self.traffic.out += written as u64;
         Ok(())
     }
 
@@ -409,45 +445,66 @@ impl Client {
     }
 
     /// Reads what has arrived, up to about `limit` bytes, and tells what it was. Returns the bytes read; as
-    /// many as `limit` or more mean that there may be more. `buffer` is working space that all clients
-    /// can share; it grows to the longest frame.
+    /// many as `limit` or more mean that there may be more.
     ///
     /// # Errors
     /// The connection ended or failed, or the server broke the protocol.
     pub fn read(
         &mut self,
-        buffer: &mut Vec<u8>,
+        scratch: &mut Scratch,
         limit: usize,
         on_event: &mut impl FnMut(Event<'_>),
     ) -> Result<usize, ClientError> {
         let chunk = CHUNK.min(limit);
         let mut total = 0;
         while total < limit {
-            let kept = self.partial.len();
-            if buffer.len() < kept + chunk {
-                buffer.resize(kept + chunk, 0);
-            }
-            buffer[..kept].copy_from_slice(&self.partial);
-            let end = kept + chunk;
-            let count = match self.stream.read(&mut buffer[kept..end]) {
-                Ok(0) => return Err(ClientError::Closed),
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
+            let Some(arrival) = self.receive(scratch, chunk)? else {
+                break;
             };
+            let count = arrival.received;
             total += count;
             self.traffic.received += count as u64;
-            let filled = &buffer[..kept + count];
+            let filled = &scratch.packets[..arrival.filled];
             let consumed = self.handle_bytes(filled, on_event)?;
             self.partial.clear();
             self.partial.extend_from_slice(&filled[consumed..]);
+            if let Some(end) = arrival.end {
+                // The layers say why, to a server that still listens.
+                let _ = self.flush(scratch);
+                return Err(end.into());
+            }
             // A short read has emptied the socket, and the next byte makes a new edge.
             if count < chunk {
                 break;
             }
         }
         Ok(total)
+    }
+
+    /// Reads once from the socket. `None`: nothing is there.
+    fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        chunk: usize,
+    ) -> Result<Option<Arrival>, ClientError> {
+        let packets = &mut scratch.packets;
+        if let Some(layered) = &mut self.layered {
+            packets.clear();
+            packets.extend_from_slice(&self.partial);
+            let (stream, arrived) = (&mut self.stream, &mut scratch.arrived);
+            return layered.receive(stream, arrived, packets, chunk);
+        }
+        let kept = self.partial.len();
+        if packets.len() < kept + chunk {
+            packets.resize(kept + chunk, 0);
+        }
+        packets[..kept].copy_from_slice(&self.partial);
+        let received = read_once(&mut self.stream, &mut packets[kept..kept + chunk])?;
+        Ok(received.map(|received| Arrival {
+            received,
+            filled: kept + received,
+            end: None,
+        }))
     }
 
     /// Handles the whole frames in `bytes` and returns their length.
@@ -651,8 +708,37 @@ fn first_packets(options: Options<'_>) -> Result<(Vec<u8>, Vec<u8>), EncodeError
     Ok((out, subscribe))
 }
 
+/// Writes what `bytes` hold, as far as the socket takes it, and removes that.
+fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<usize, ClientError> {
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match stream.write(rest) {
+            Ok(0) => return Err(ClientError::Closed),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bytes.drain(..written);
+    Ok(written)
+}
+
+/// `None`: nothing is there.
+fn read_once(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<Option<usize>, ClientError> {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return Err(ClientError::Closed),
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn connect_socket(
-    path: Path,
+    path: Path<'_>,
     receive_buffer: Option<usize>,
     registry: &Registry,
     token: Token,

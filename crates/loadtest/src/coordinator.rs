@@ -10,15 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use report::{Phase, Sample, Usage};
+use transport::ClientTransport;
 
 use crate::clock::monotonic_ns;
 use crate::crew::{Crew, CrewError};
-use crate::engine::{DRAIN_PATIENCE, DUPLICATES_WAIT, Patience, Progress};
+use crate::engine::{DRAIN_PATIENCE, DUPLICATES_WAIT, Listener, Patience, Progress, Target};
 use crate::meter::{add_buckets, histogram};
 use crate::protocol::{Command, Finish, Order, Report, Tick, Timeline, VERSION};
 use crate::system::{Reading, System};
@@ -41,8 +42,10 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// What is played.
     pub workload: Workload,
-    /// The broker's listeners; at least one.
-    pub addresses: Vec<SocketAddr>,
+    /// The broker's; at least one.
+    pub listeners: Vec<Listener>,
+    /// What connections to them begin with. The workers read its files, each on its machine.
+    pub transport: ClientTransport,
     /// By worker: addresses of its machine to connect from; empty to leave it to the kernel.
     pub sources: Vec<Vec<IpAddr>>,
     /// Load before the measurement.
@@ -290,8 +293,11 @@ fn prepare(
             workload: settings.workload.clone(),
             index,
             of: crew.len(),
-            addresses: settings.addresses.clone(),
-            sources: settings.sources.get(index).cloned().unwrap_or_default(),
+            target: Target {
+                listeners: settings.listeners.clone(),
+                transport: settings.transport.clone(),
+                sources: settings.sources.get(index).cloned().unwrap_or_default(),
+            },
             prefix: settings.prefix.clone(),
             epoch_ns: epoch_ns.saturating_add_signed(clock.offset_ns),
         };

@@ -28,9 +28,10 @@ use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token, Waker};
 use mqtt_proto::{ProtocolVersion, QoS, ReasonCode};
 use serde::{Deserialize, Serialize};
+use transport::{ClientOptions, ClientTransport, TlsFileError};
 
 use self::part::{Books, Playing, Role};
-use crate::client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path};
+use crate::client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path, Scratch};
 use crate::clock::{Timer, monotonic_ns};
 use crate::meter::{Headline, Meter, Times};
 use crate::schedule::Schedule;
@@ -75,25 +76,56 @@ const SLOW_READS_PER_SECOND: u32 = 10;
 /// Part of the keep alive after which a ping is sent.
 const PING_PART: f64 = 0.75;
 
+/// A listener of the broker under load.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listener {
+    /// What its machine is called; its certificate has to have this name.
+    pub host: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl From<SocketAddr> for Listener {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            address,
+        }
+    }
+}
+
 /// The broker under load.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// Its listeners, in turn for subscribers, and for publishers so that each pair of listeners gets
-    /// as many; at least one.
-    pub addresses: Vec<SocketAddr>,
+    /// In turn for subscribers, and for publishers so that each pair of listeners gets as many; at least
+    /// one.
+    pub listeners: Vec<Listener>,
+    /// What connections begin with.
+    pub transport: ClientTransport,
     /// Addresses of this machine to connect from in turn, for more connections than one address has
     /// ports. Empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
 }
 
 impl Target {
-    /// A single listener, from whatever address the kernel chooses.
+    /// A single listener of plain MQTT, from whatever address the kernel chooses.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self {
-            addresses: vec![address],
+            listeners: vec![address.into()],
+            transport: ClientTransport::default(),
             sources: Vec::new(),
         }
+    }
+
+    /// By listener, what connections begin with.
+    fn layers(&self) -> Result<Vec<ClientOptions>, TlsFileError> {
+        let listeners = self.listeners.iter();
+        let load = |listener: &Listener| {
+            let port = listener.address.port();
+            self.transport.load(&listener.host, port)
+        };
+        listeners.map(load).collect()
     }
 }
 
@@ -116,6 +148,8 @@ impl Share {
 pub enum EngineError {
     /// The workload cannot be played.
     Workload(WorkloadError),
+    /// A file of the transport cannot be used.
+    Tls(TlsFileError),
     /// The kernel refused something that is not a client's socket.
     Io(io::Error),
     /// A client failed while clients connected.
@@ -140,6 +174,7 @@ impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workload(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Io(error) => write!(f, "event loop: {error}"),
             Self::Client { client_id, error } => write!(f, "client {client_id}: {error}"),
             Self::Backlog(part) => write!(
@@ -161,6 +196,12 @@ impl std::error::Error for EngineError {}
 impl From<io::Error> for EngineError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<TlsFileError> for EngineError {
+    fn from(error: TlsFileError) -> Self {
+        Self::Tls(error)
     }
 }
 
@@ -266,6 +307,8 @@ pub struct Engine {
     workload: Workload,
     share: Share,
     target: Target,
+    /// By listener of the target.
+    layers: Vec<ClientOptions>,
     prefix: String,
     poll: Poll,
     events: Events,
@@ -291,7 +334,7 @@ pub struct Engine {
     slow_reads: BinaryHeap<Reverse<(u64, usize)>>,
     keep_alive_s: u16,
     pings: Option<Schedule>,
-    read_buffer: Vec<u8>,
+    scratch: Scratch,
     payload: Vec<u8>,
 }
 
@@ -301,7 +344,8 @@ impl Engine {
     /// [`monotonic_ns`].
     ///
     /// # Errors
-    /// The workload makes no sense; no epoll instance or timer could be made.
+    /// The workload makes no sense; a file of the transport cannot be used; no epoll instance or timer could
+    /// be made.
     pub fn new(
         workload: Workload,
         share: Share,
@@ -310,6 +354,7 @@ impl Engine {
         epoch_ns: u64,
     ) -> Result<Self, EngineError> {
         workload.check()?;
+        let layers = target.layers()?;
         let poll = Poll::new()?;
         let timer = Timer::new(poll.registry(), TIMER)?;
         let mut slots = Vec::new();
@@ -341,11 +386,12 @@ impl Engine {
             slow_reads: BinaryHeap::new(),
             keep_alive_s: workload.login.keep_alive_s,
             pings: None,
-            read_buffer: Vec::new(),
+            scratch: Scratch::default(),
             payload: vec![0; longest],
             workload,
             share,
             target,
+            layers,
             prefix: prefix.to_owned(),
         })
     }
@@ -572,7 +618,7 @@ impl Engine {
             write_stamp(payload, stamp);
             will = part.will_topic(number);
         }
-        let path = path(&self.target, index, slot);
+        let path = path(&self.target, &self.layers, index, slot);
         let options = Options {
             login: &self.workload.login,
             client_id: &client_id,
@@ -709,7 +755,7 @@ impl Engine {
             _ => {}
         }
         client.close()?;
-        client.flush()
+        client.flush(&mut self.scratch)
     }
 
     /// Does what is due, then waits for something to happen, until `until_ns` of [`monotonic_ns`] at the
@@ -839,7 +885,7 @@ impl Engine {
             let _ = client
                 .close()
                 .map_err(ClientError::from)
-                .and_then(|()| client.flush());
+                .and_then(|()| client.flush(&mut self.scratch));
         }
         let opened = self.try_open(index, due_ns);
         self.survive(index, opened, now_ns)
@@ -904,7 +950,7 @@ impl Engine {
         });
         let mut news = News::default();
         let (meter, books, role) = (&mut self.meter, &mut part.books, slot.role);
-        let result = client.read(&mut self.read_buffer, limit, &mut |event| {
+        let result = client.read(&mut self.scratch, limit, &mut |event| {
             book(meter, books, role, event, now_ns, &mut news);
         });
         self.refused += news.refused;
@@ -1130,7 +1176,7 @@ impl Engine {
         let flushed = touched.drain(..).try_for_each(|index| {
             let slot = &mut self.slots[index];
             let flushed = match &mut slot.client {
-                Some(client) if !slot.is_away => client.flush(),
+                Some(client) if !slot.is_away => client.flush(&mut self.scratch),
                 _ => Ok(()),
             };
             self.survive(index, flushed, now_ns)
@@ -1325,9 +1371,9 @@ fn write_stamp(payload: &mut [u8], stamp: Stamp) {
 }
 
 /// Where a slot's client connects to, and from.
-fn path(target: &Target, index: usize, slot: &Slot) -> Path {
-    let listeners = target.addresses.len();
-    let listener = match slot.role {
+fn path<'a>(target: &Target, layers: &'a [ClientOptions], index: usize, slot: &Slot) -> Path<'a> {
+    let listeners = target.listeners.len();
+    let turn = match slot.role {
         Role::Subscriber(number)
         | Role::Background(number)
         | Role::Visitor(number)
@@ -1345,9 +1391,11 @@ fn path(target: &Target, index: usize, slot: &Slot) -> Path {
         };
         SocketAddr::from((source, port))
     });
+    let listener = turn % listeners;
     Path {
-        server: target.addresses[listener % listeners],
+        server: target.listeners[listener].address,
         local,
+        layers: &layers[listener],
     }
 }
 

@@ -37,13 +37,13 @@ pub mod verify;
 pub mod worker;
 pub mod workload;
 
-pub use client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path};
+pub use client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path, Scratch};
 pub use clock::monotonic_ns;
 pub use coordinator::{News, Observer, PlayError, Played, Settings, play};
 pub use crew::{Crew, CrewError, Recruit};
 pub use criteria::{Criteria, CriteriaError, Verdict};
 pub use descriptors::{most_connections, prepare_descriptors};
-pub use engine::{Engine, EngineError, Outcome, Progress, Share, Target};
+pub use engine::{Engine, EngineError, Listener, Outcome, Progress, Share, Target};
 pub use meter::Headline;
 pub use plan::{NameError, Plan, Source};
 pub use played::Title;

@@ -10,18 +10,17 @@
 //! Invariant: both ends are of the same version, which the worker says first.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Progress;
+use crate::engine::{Progress, Target};
 use crate::traffic::Totals;
 use crate::verify::Findings;
 use crate::workload::Workload;
 
 /// Changes whenever a frame does.
-pub(crate) const VERSION: &str = concat!("heraldmq-bench ", env!("CARGO_PKG_VERSION"), " 1");
+pub(crate) const VERSION: &str = concat!("heraldmq-bench ", env!("CARGO_PKG_VERSION"), " 2");
 
 /// Bytes of the longest frame: all that a worker with millions of publishers has to tell.
 const LONGEST_FRAME: u32 = 512 << 20;
@@ -46,8 +45,7 @@ pub(crate) struct Order {
     pub(crate) workload: Workload,
     pub(crate) index: usize,
     pub(crate) of: usize,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) sources: Vec<IpAddr>,
+    pub(crate) target: Target,
     pub(crate) prefix: String,
     /// The run's beginning, by the worker's clock.
     pub(crate) epoch_ns: u64,

@@ -12,7 +12,7 @@ use std::thread;
 use mio::Waker;
 
 use crate::clock::monotonic_ns;
-use crate::engine::{Engine, EngineError, PartOutcome, Share, Target};
+use crate::engine::{Engine, EngineError, PartOutcome, Share};
 use crate::meter::buckets;
 use crate::protocol::{
     Command, Finish, Order, PartFinish, Report, Tick, Timeline, VERSION, next_mark, read, write,
@@ -125,15 +125,11 @@ struct Worker<'a, W> {
 
 impl<'a, W: Write> Worker<'a, W> {
     fn new(order: &Order, commands: &'a Commands, output: &'a mut W) -> Result<Self, Stop> {
-        let target = Target {
-            addresses: order.addresses.clone(),
-            sources: order.sources.clone(),
-        };
         let share = Share {
             index: order.index,
             of: order.of,
         };
-        let workload = order.workload.clone();
+        let (workload, target) = (order.workload.clone(), order.target.clone());
         let engine = Engine::new(workload, share, target, &order.prefix, order.epoch_ns)?;
         // Only this worker sets it.
         let _ = commands.waker.set(engine.waker()?);

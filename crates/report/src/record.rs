@@ -244,7 +244,7 @@ pub struct Sample {
     pub acknowledged: u64,
     /// Messages.
     pub delivered: u64,
-    /// Written to the broker by all clients, MQTT without TCP and IP.
+    /// Written to the broker by all clients, without TCP and IP.
     pub bytes_out: u64,
     /// Read from the broker by all clients.
     pub bytes_in: u64,

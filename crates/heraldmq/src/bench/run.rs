@@ -1,12 +1,14 @@
 //! `heraldmq bench run`: from a command line to a record.
 
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use loadtest::workload::Login;
-use loadtest::{Crew, Criteria, Plan, Recruit, Settings, Title, Workload, most_connections, play};
+use loadtest::{
+    Crew, Criteria, Listener, Plan, Recruit, Settings, Title, Workload, most_connections, play,
+};
 use mqtt_proto::ProtocolVersion;
 use report::{Record, Setting};
+use transport::ClientTransport;
 
 use super::agent::WORKER;
 use super::find_max::Found;
@@ -16,6 +18,7 @@ use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
 use crate::failure::Failure;
+use crate::transport_options::TransportOptions;
 
 /// How long to measure, if nothing says it.
 const DURATION: Duration = Duration::from_secs(10);
@@ -68,6 +71,8 @@ pub(super) struct How {
         default_value = ""
     )]
     pub(super) token: String,
+    #[command(flatten)]
+    pub(super) transport: TransportOptions,
     /// Protocol version of all connections: 3.1, 3.1.1 or 5.0.
     #[arg(long, default_value = "5.0", value_parser = parse_version)]
     pub(super) protocol: ProtocolVersion,
@@ -164,9 +169,9 @@ impl<'a> Request<'a> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::Runtime(format!("{}: {error}", self.targets.join(",")))
         };
-        let addresses = target::resolve(self.targets)?;
+        let listeners = target::listeners(self.targets)?;
         let recruits = self.recruits()?;
-        let settings = self.settings(addresses, recruits.len());
+        let settings = self.settings(listeners, recruits.len());
         let is_loopback = addresses_are_loopback(&settings);
         let mut systems = self.how.watched.open(is_loopback)?;
         let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
@@ -213,12 +218,14 @@ impl<'a> Request<'a> {
             .collect())
     }
 
-    fn settings(&self, addresses: Vec<SocketAddr>, workers: usize) -> Settings {
+    fn settings(&self, listeners: Vec<Listener>, workers: usize) -> Settings {
+        let addresses: Vec<_> = listeners.iter().map(|l| l.address).collect();
         let connections = self.workload.connections();
         Settings {
             workload: self.workload.clone(),
             sources: target::sources(&addresses, connections, workers),
-            addresses,
+            listeners,
+            transport: self.how.transport.chosen(),
             warm_up: self.how.warm_up,
             duration: self.duration,
             prefix: prefix(),
@@ -241,6 +248,9 @@ impl<'a> Request<'a> {
         ];
         if !how.agent.is_empty() {
             settings.push(setting("agents", how.agent.join(", ")));
+        }
+        if let Some(name) = transport_name(&how.transport.chosen()) {
+            settings.push(setting("transport", name));
         }
         if how.keep_alive > 0 {
             settings.push(setting("keep alive", format!("{} s", how.keep_alive)));
@@ -269,7 +279,10 @@ fn prefix() -> String {
 }
 
 fn addresses_are_loopback(settings: &Settings) -> bool {
-    settings.addresses.iter().all(|a| a.ip().is_loopback())
+    settings
+        .listeners
+        .iter()
+        .all(|listener| listener.address.ip().is_loopback())
 }
 
 pub(super) fn setting(name: &str, value: impl ToString) -> Setting {
@@ -305,6 +318,16 @@ pub(super) fn parse_version(text: &str) -> Result<ProtocolVersion, &'static str>
         "3.1.1" => Ok(ProtocolVersion::V3_1_1),
         "5" | "5.0" => Ok(ProtocolVersion::V5),
         _ => Err("expected 3.1, 3.1.1 or 5.0"),
+    }
+}
+
+/// `None`: plain MQTT over TCP.
+fn transport_name(transport: &ClientTransport) -> Option<&'static str> {
+    match (&transport.tls, &transport.websocket) {
+        (None, None) => None,
+        (Some(_), None) => Some("TLS"),
+        (None, Some(_)) => Some("WebSocket"),
+        (Some(_), Some(_)) => Some("WebSocket over TLS"),
     }
 }
 

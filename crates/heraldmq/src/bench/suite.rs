@@ -23,6 +23,7 @@ use super::print;
 use super::run::{How, Request};
 use super::systems::{Pids, Watched};
 use crate::failure::{Failure, complain};
+use crate::transport_options::TransportOptions;
 
 /// A file that lists runs and brokers.
 #[derive(clap::Args)]
@@ -181,6 +182,7 @@ fn how(broker: &Broker, turn: &Turn, watched: Watched) -> How {
         workers: turn.workers,
         agent: Vec::new(),
         token: String::new(),
+        transport: TransportOptions::default(),
         protocol: turn.protocol,
         keep_alive: turn.keep_alive,
         username: broker.username.clone(),

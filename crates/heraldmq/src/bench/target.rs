@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
+use loadtest::Listener;
+
 use crate::failure::Failure;
 
 /// Connections from one address of this machine; it has some 28,000 ports for them.
@@ -27,6 +29,23 @@ pub(super) fn resolve(targets: &[String]) -> Result<Vec<SocketAddr>, Failure> {
         addresses.next().ok_or_else(|| failed("has no address"))
     };
     targets.iter().map(first).collect()
+}
+
+/// The same, with the hosts' names.
+pub(super) fn listeners(targets: &[String]) -> Result<Vec<Listener>, Failure> {
+    let addresses = resolve(targets)?;
+    let listener = |(target, address): (&String, SocketAddr)| Listener {
+        host: host(target).to_owned(),
+        address,
+    };
+    Ok(targets.iter().zip(addresses).map(listener).collect())
+}
+
+/// The host of a HOST:PORT, as certificates have it.
+fn host(target: &str) -> &str {
+    let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    inner.unwrap_or(host)
 }
 
 /// By worker, addresses to connect from. Only the loopback network lends itself to having several; on
@@ -67,6 +86,12 @@ mod tests {
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_listener_is_called_as_its_certificate_calls_it() {
+        assert_eq!(host("broker.example.org:8883"), "broker.example.org");
+        assert_eq!(host("[::1]:8883"), "::1");
     }
 
     #[test]

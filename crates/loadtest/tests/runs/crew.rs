@@ -9,6 +9,7 @@ use loadtest::workload::{Activity, Login, Messages, Pace, Part};
 use loadtest::{Crew, Plan, PlayError, Settings, Title, Topology, Workload, play, worker};
 use mqtt_proto::QoS;
 use report::{Machine, Record};
+use transport::ClientTransport;
 
 use crate::broker::{Broker, VERSION};
 
@@ -111,7 +112,8 @@ pub(crate) fn open(per_second: f64) -> Pace {
 pub(crate) fn settings(workload: Workload, broker: &Broker, duration: Duration) -> Settings {
     Settings {
         workload,
-        addresses: vec![broker.address],
+        listeners: vec![broker.address.into()],
+        transport: ClientTransport::default(),
         sources: Vec::new(),
         warm_up: Duration::ZERO,
         duration,

@@ -12,4 +12,5 @@ mod latencies;
 mod plans;
 mod reconnects;
 mod topologies;
+mod transports;
 mod workers;

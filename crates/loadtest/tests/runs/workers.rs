@@ -102,7 +102,7 @@ fn a_broker_that_is_not_there_is_what_the_worker_says() {
     let pairs = messages(Topology::Pairs { pairs: 6 }, QoS::AtLeastOnce, open(600.0));
     let mut settings = settings(pairs, &broker, Duration::from_millis(500));
     let (nobody, _) = connection();
-    settings.addresses = vec![nobody.local_addr().unwrap()];
+    settings.listeners = vec![nobody.local_addr().unwrap().into()];
     let said = record(crate::crew::crew(2), &settings)
         .unwrap_err()
         .to_string();

@@ -256,8 +256,8 @@ impl Row {
             _ => Vec::new(),
         };
         let target = Target {
-            addresses: vec![broker.address],
             sources,
+            ..Target::new(broker.address)
         };
         let workload = self.workload();
         let engine = Engine::new(workload, Share::WHOLE, target, "bench", monotonic_ns())?;
