@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import multiprocessing
-import os
 import pathlib
 import re
 import select
@@ -27,6 +26,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "blackbox"))
 
+from broker import ENVIRONMENT, Broker  # noqa: E402
 from harness import raw  # noqa: E402
 
 ORDINARY = """\
@@ -39,15 +39,11 @@ LIMITS = {
     "mqttServerConfig.tcpListener.host": "127.0.0.1",
     "mqttServerConfig.tcpListener.port": 0,
     "http.port": 0,
-    "log.format": "json",
     "abuse.includeLoopback": "true",
     "abuse.connectionsPerAddress": 200,
     "abuse.connectionsPerSecondPerAddress": 200,
     "limits.node.connections": 2000,
 }
-
-# Without the variables that configure a broker.
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("HERALDMQ_")}
 
 # Connections that an attacker who keeps them open tries to have.
 KEPT = 1000
@@ -127,39 +123,20 @@ ATTACKS = {
 }
 
 
-class Broker:
-    """A broker with the limits, in a folder of its own."""
-
-    def __init__(self, binary, sets, folder):
-        command = [binary, "serve", "--data-dir", f"{folder}/data"]
-        for key, value in sets.items():
-            command += ["--set", f"{key}={value}"]
-        self.log = pathlib.Path(folder, "log")
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stderr=log, env=ENVIRONMENT)
-        deadline = time.monotonic() + 15
-        while '"message":"ready"' not in self.log.read_text():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"the broker does not start:\n{self.log.read_text()}")
-            time.sleep(0.05)
-        self.port, self.http_port = (self._port(kind) for kind in ("mqtt-tcp", "http"))
-
-    def _port(self, kind):
-        return int(re.search(rf'"kind":"{kind}","address":"[^"]*:(\d+)"', self.log.read_text())[1])
-
-    def refused(self):
-        """Connections and logins that were refused or closed for what they did."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        names = "refusals|connections_unheard_closed|violations|connects_refused"
-        return sum(int(n) for n in re.findall(rf"^heraldmq_(?:{names})_total\S* (\d+)", text, re.M))
+def refused(broker):
+    """Connections and logins that were refused or closed for what they did."""
+    url = f"http://127.0.0.1:{broker.port('http')}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
+    names = "refusals|connections_unheard_closed|violations|connects_refused"
+    return sum(int(n) for n in re.findall(rf"^heraldmq_(?:{names})_total\S* (\d+)", text, re.M))
 
 
 def measured(binary, broker, duration, folder):
     """The record of `heraldmq bench`, which ordinary clients leave."""
     workload, record = pathlib.Path(folder, "ordinary.yml"), pathlib.Path(folder, "record.json")
     workload.write_text(ORDINARY)
-    command = [binary, "bench", "run", str(workload), "--target", f"127.0.0.1:{broker.port}"]
+    command = [binary, "bench", "run", str(workload), "--target", f"127.0.0.1:{broker.port('mqtt-tcp')}"]
     command += ["--duration", duration, "--pid", str(broker.process.pid), "--workers", "1", "--json", str(record)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     if done.returncode:
@@ -170,29 +147,26 @@ def measured(binary, broker, duration, folder):
 def attacked(arguments, name):
     """One row: ordinary clients during an attack, or alone."""
     sets = LIMITS | dict(pair.split("=", 1) for pair in arguments.set)
-    with tempfile.TemporaryDirectory() as folder:
-        broker = Broker(arguments.binary, sets, folder)
+    with tempfile.TemporaryDirectory() as folder, Broker(arguments.binary, sets, folder) as broker:
         attackers, attempts = [], [multiprocessing.Value("Q", 0) for _ in range(arguments.attackers)]
         try:
             start = time.monotonic()
             if name:
                 for number, count in enumerate(attempts):
                     source = f"127.0.0.{number + 2}"
-                    process = multiprocessing.Process(target=ATTACKS[name], args=(broker.port, source, count))
+                    process = multiprocessing.Process(target=ATTACKS[name], args=(broker.port("mqtt-tcp"), source, count))
                     process.start()
                     attackers.append(process)
             record = measured(arguments.binary, broker, arguments.duration, folder)
             seconds = time.monotonic() - start
-            refused = broker.refused()
+            turned_away = refused(broker)
         finally:
             for process in attackers:
                 process.kill()
                 process.join()
-            broker.process.terminate()
-            broker.process.wait(10)
         lines = len(broker.log.read_text().splitlines())
     latency, connect = record["latencies"]["deliver"], record["latencies"]["connect"]
-    cells = [name or "none", sum(count.value for count in attempts) / seconds, refused / seconds]
+    cells = [name or "none", sum(count.value for count in attempts) / seconds, turned_away / seconds]
     cells += [latency[key] for key in ("p50_ms", "p95_ms", "p99_ms", "max_ms")]
     return [*cells, connect["max_ms"], record["counts"]["lost"], record["counts"]["disconnects"], lines]
 
