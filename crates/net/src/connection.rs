@@ -34,8 +34,8 @@ pub(crate) struct Connection {
     pub(crate) rate_out: RateBucket,
     /// The service's own number for the connection.
     pub(crate) tag: u64,
-    /// What the service wants dropped with the connection.
-    pub(crate) attached: Option<Box<dyn Any + Send>>,
+    /// What the service wants dropped with the connection; few have any, hence the thin pointer.
+    pub(crate) attached: Option<Box<Box<dyn Any + Send>>>,
     /// Stands in the list of connections to flush.
     pub(crate) touched: bool,
     /// Stands in the list of connections to read without a new event.

@@ -164,7 +164,7 @@ impl<M> Io<M> {
     /// Keeps something for as long as the connection is open, however it ends and in whichever loop.
     pub fn attach(&mut self, connection: ConnectionId, attached: Box<dyn Any + Send>) {
         if let Some(c) = self.connections.get_mut(connection) {
-            c.attached = Some(attached);
+            c.attached = Some(Box::new(attached));
         }
     }
 

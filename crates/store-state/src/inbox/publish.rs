@@ -20,6 +20,8 @@ enum Outcome {
     Queued,
     /// Queued, in a queue of an attached inbox that is three quarters full.
     Pressing,
+    /// Dropped, because the queue of an attached inbox is full.
+    Overflowed,
     Dropped,
     Refused,
 }
@@ -44,6 +46,8 @@ impl Tally {
                 self.last = inbox;
             }
             Outcome::Refused => self.refused += 1,
+            // Who holds its publisher back loses no more.
+            Outcome::Overflowed => self.pressing += 1,
             Outcome::Dropped => {}
         }
     }
@@ -217,6 +221,8 @@ fn enqueue(
             let refuses = context.limits.queue_full == QueueFull::Refuse;
             return Ok(if refuses && item.qos != QoS::AtMostOnce {
                 Outcome::Refused
+            } else if inbox.is_attached() && inbox.queue.is_filling(context.limits) {
+                Outcome::Overflowed
             } else {
                 Outcome::Dropped
             });

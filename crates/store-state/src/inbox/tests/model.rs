@@ -49,6 +49,12 @@ impl ModelInbox {
         self.attached.is_some()
     }
 
+    /// Whether the queue is three quarters full.
+    fn is_filling(&self, limits: &Limits) -> bool {
+        self.queue.len() as u64 * 4 >= u64::from(limits.queue_messages) * 3
+            || self.bytes() * 4 >= limits.queue_bytes * 3
+    }
+
     /// All that is queued or released from a sequence on.
     pub(super) fn page(&self, from: u64, items: usize, bytes: usize) -> Vec<(u64, Option<Seen>)> {
         let mut all: Vec<(u64, Option<&Item>)> =
@@ -530,8 +536,11 @@ impl Model {
             } else if queue_full == QueueFull::DropOldest && !qos0 && fits && oldest.is_some() {
                 limit
             } else {
+                let refused = queue_full == QueueFull::Refuse && !qos0;
+                let presses = !refused && inbox.is_attached() && inbox.is_filling(&header.limits);
+                self.pressing += u32::from(presses);
                 self.drop(&client, &item.message, limit);
-                return queue_full == QueueFull::Refuse && !qos0;
+                return refused;
             };
             let (_, dropped) = inbox.queue.remove(oldest.unwrap());
             self.drop(&client, &dropped.message, reason);
@@ -543,9 +552,7 @@ impl Model {
         }
         inbox.queue.push((inbox.next, item));
         inbox.next += 1;
-        let filling = inbox.queue.len() as u64 * 4 >= u64::from(queue_messages) * 3
-            || inbox.bytes() * 4 >= queue_bytes * 3;
-        self.pressing += u32::from(inbox.is_attached() && filling);
+        self.pressing += u32::from(inbox.is_attached() && inbox.is_filling(&header.limits));
         false
     }
 }
