@@ -96,13 +96,6 @@ impl Log {
         self.wal.stats()
     }
 
-    /// Says that several requests were proposed at once, so that more are likely to come: the next write
-    /// begins half a millisecond after the last at the earliest. It then syncs for more of them, and each
-    /// costs less. Whoever is alone does not wait.
-    pub fn expect_company(&self) {
-        self.wal.expect_company();
-    }
-
     /// Whether it can be appended to, now and at each change.
     pub fn watch(&self) -> watch::Receiver<Condition> {
         self.wal.watch()

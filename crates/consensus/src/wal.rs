@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -21,11 +20,6 @@ use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
 use crate::stats::LogStats;
-
-/// Time from the beginning of a write to that of the next, when several at once want something written.
-/// At 5,000 messages a second it halves the syncs and takes a third of the CPU; a publisher that is alone
-/// does not notice it.
-const GATHER: Duration = Duration::from_micros(500);
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -95,8 +89,6 @@ pub(crate) struct Wal {
     queue_bytes: usize,
     room: Semaphore,
     condition: watch::Sender<Condition>,
-    /// Several requests were proposed since the last write, and more are likely to come.
-    company: AtomicBool,
 }
 
 #[derive(Default)]
@@ -126,7 +118,6 @@ impl Wal {
             queue_bytes,
             room: Semaphore::new(queue_bytes),
             condition: watch::Sender::new(Condition::Working),
-            company: AtomicBool::new(false),
         }
     }
 
@@ -135,10 +126,6 @@ impl Wal {
             disk_bytes: self.engine.get_used_size() as u64,
             ..self.health.counters.read()
         }
-    }
-
-    pub(crate) fn expect_company(&self) {
-        self.company.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Condition> {
@@ -290,8 +277,6 @@ pub(crate) struct Writer {
     purge_interval: Duration,
     /// When files are looked through for deletion: entries were purged since the last time.
     purge_at: Option<Instant>,
-    /// When the last write began.
-    begun: Option<Instant>,
 }
 
 impl Writer {
@@ -302,7 +287,6 @@ impl Writer {
             batch_bytes: options.batch_bytes,
             purge_interval: options.purge_interval,
             purge_at: None,
-            begun: None,
         }
     }
 
@@ -334,22 +318,10 @@ impl Writer {
                 }
             }
         }
-        drop(queue);
-        self.gather();
-        Some(take(&mut self.wal.queue.lock(), self.batch_bytes))
-    }
-
-    /// When there is company, lets more of it come before the next write.
-    fn gather(&self) {
-        if self.wal.company.swap(false, Ordering::Relaxed)
-            && let Some(begun) = self.begun
-        {
-            std::thread::sleep(GATHER.saturating_sub(begun.elapsed()));
-        }
+        Some(take(&mut queue, self.batch_bytes))
     }
 
     fn serve(&mut self, requests: Vec<Request>) {
-        self.begun = Some(Instant::now());
         match self.write(&requests) {
             Ok(()) => {
                 let entries = requests.iter().map(Request::entries).sum();

@@ -668,7 +668,7 @@ impl<M: Kind> Start<M> {
             Arc::clone(&self.shard),
             Arc::clone(&group),
             Arc::clone(&self.listener),
-            Arc::clone(&self.log),
+            self.log.watch(),
             self.debts,
         );
         let checkpoints = checkpoint(

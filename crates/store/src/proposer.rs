@@ -1,4 +1,4 @@
-//! Takes what a shard is given and proposes it in batches, of which one is on its way at a time.
+//! Takes what a shard is given and proposes it in batches, of which a few are on their way at once.
 //!
 //! On a full disk nothing is proposed, and nothing waits for what has been: reads are served, barriers are
 //! passed, requests are refused. Those that nobody would say again wait (`later.rs`), and are recorded
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use consensus::{Condition, Group, Log, ProposeError};
+use consensus::{Condition, Group, ProposeError};
 use store_state::{Batch, Header, Request, Ticket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -26,16 +26,14 @@ const BATCH: usize = 1024;
 /// Bytes in one batch, above which the next request begins another one.
 const BATCH_BYTES: usize = 512 * 1024;
 
-/// Batches of one shard on their way at once: what comes while one is synced makes the next. More would
-/// make batches smaller, and each message dearer.
-const IN_FLIGHT: usize = 1;
+/// Batches of one shard on their way at once. More would make batches smaller, not answers quicker.
+const IN_FLIGHT: usize = 4;
 
 /// The task that serves a shard's queue.
 pub(crate) struct Proposer<M: Kind> {
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
     listener: Arc<dyn Listener>,
-    log: Arc<Log>,
     condition: watch::Receiver<Condition>,
     in_flight: Arc<Semaphore>,
     later: Later<M>,
@@ -55,15 +53,14 @@ impl<M: Kind> Proposer<M> {
         shard: Arc<Shard<M>>,
         group: Arc<Group<Command>>,
         listener: Arc<dyn Listener>,
-        log: Arc<Log>,
+        condition: watch::Receiver<Condition>,
         debts: Debts,
     ) -> Self {
         Self {
             shard,
             group,
             listener,
-            condition: log.watch(),
-            log,
+            condition,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             later: Later::new(debts.clone()),
             debts,
@@ -202,14 +199,6 @@ impl<M: Kind> Proposer<M> {
         debt: Option<Debt>,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), Vec<Weighed<M::Op>>> {
-        if requests
-            .iter()
-            .filter(|(weight, _)| !weight.must_wait)
-            .count()
-            > 1
-        {
-            self.log.expect_company();
-        }
         let (weights, requests): (Vec<Weight>, Vec<Request<M::Op>>) = requests.into_iter().unzip();
         let batch = Arc::new(Batch {
             header: Header {
