@@ -67,6 +67,9 @@ pub trait Listener: Send + Sync + 'static {
         subscription: Option<&StoredSubscription>,
     );
 
+    /// Another node leads an inbox shard from now on; `None`: nobody is known to.
+    fn inbox_leader(&self, _shard: ShardNumber, _node: Option<u64>) {}
+
     /// A message was dropped.
     fn dropped(&self, drop: &InboxDrop<'_>);
 

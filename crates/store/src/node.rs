@@ -368,6 +368,12 @@ impl Store {
         self.inbox.map.len()
     }
 
+    /// The node that leads an inbox shard, as far as it is known.
+    #[must_use]
+    pub fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
+        (shard < self.inbox_shards()).then_some(self.node)
+    }
+
     /// The inbox shard of a client.
     #[must_use]
     pub fn inbox_shard(&self, client: &str) -> ShardNumber {
