@@ -61,6 +61,8 @@ pub struct Request<O> {
 /// Who waits for a reply: an event loop and its own number for the request. Opaque here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Ticket {
+    /// The node that sent the request here; 0: this one.
+    pub peer: u64,
     /// The event loop, from 1; 0: nobody waits.
     pub loop_number: u16,
     /// What the loop knows the request by.
@@ -70,6 +72,7 @@ pub struct Ticket {
 impl Ticket {
     /// For requests that nobody waits for.
     pub const NONE: Self = Self {
+        peer: 0,
         loop_number: 0,
         token: 0,
     };

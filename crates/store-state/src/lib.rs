@@ -29,7 +29,7 @@ mod test_replica;
 #[cfg(test)]
 mod test_table;
 mod touched;
-mod wire;
+pub mod wire;
 
 pub use batch::{Batch, Header, Limits, Request, Ticket};
 pub use machine::{LoadError, Machine};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{MessageBody, ProtocolVersion, QoS, SubscriptionOptions};
+use mqtt_proto::{MessageBody, PacketId, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -58,9 +58,12 @@ through!(qos0_inbox: Qos0Inbox as u8, |qos0: &Qos0Inbox| match qos0 {
 through!(subscription_ids: SubscriptionIdSet as Vec<u32>, |ids: &SubscriptionIdSet| ids.as_slice().to_vec(),
     |ids: Vec<u32>| Some(ids.into_iter().collect()));
 
+through!(packet_ids: Vec<PacketId> as Vec<u16>, |ids: &Vec<PacketId>| ids.iter().map(|id| id.get()).collect(),
+    |ids: Vec<u16>| ids.into_iter().map(PacketId::new).collect());
+
 /// A message: its flags in one byte, expiry, and its bytes as they were laid out once. Who published it
 /// is not written: that is a matter of the process.
-pub(crate) mod message {
+pub mod message {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
@@ -89,7 +92,11 @@ pub(crate) mod message {
         }
     }
 
-    pub(crate) fn serialize<S: Serializer>(
+    /// Writes a message.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(
         message: &Arc<ApplicationMessage>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
@@ -102,7 +109,11 @@ pub(crate) mod message {
         .serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Arc<ApplicationMessage>, D::Error> {
         let written = Written::deserialize(from)?;

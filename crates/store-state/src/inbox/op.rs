@@ -177,7 +177,7 @@ pub struct Item {
 }
 
 /// What is queued under a sequence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Queued {
     /// A message.
     Message(Item),
@@ -186,7 +186,7 @@ pub enum Queued {
 }
 
 /// The answer to a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum InboxReply {
     /// Done; nothing to say.
     Done,
@@ -213,7 +213,7 @@ pub enum InboxReply {
 }
 
 /// What a client that has connected finds.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attached {
     /// Whether the inbox was there before, and goes on.
     pub present: bool,
@@ -224,6 +224,7 @@ pub struct Attached {
     /// Its subscriptions.
     pub subscriptions: Vec<StoredSubscription>,
     /// Identifiers of QoS 2 publications of this client that are not released.
+    #[serde(with = "wire::packet_ids")]
     pub received: Vec<PacketId>,
     /// The lowest sequence that is queued, or the next one to be given.
     pub first: u64,

@@ -22,7 +22,7 @@ pub enum RetainOp {
 }
 
 /// The answer to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RetainReply {
     /// Done.
     Done,

@@ -53,6 +53,7 @@ impl Machine for SessionMachine {
         match op {
             SessionOp::NodeUp { .. } | SessionOp::Due => None,
             SessionOp::Claim { client, .. }
+            | SessionOp::ClaimAgain { client, .. }
             | SessionOp::Disconnect { client, .. }
             | SessionOp::Fired { client, .. }
             | SessionOp::Gone { client, .. } => Some(slot_of(client)),
@@ -174,6 +175,14 @@ impl SessionMachine {
                 clean_start,
                 expiry,
                 will,
+            }
+            | SessionOp::ClaimAgain {
+                client,
+                node,
+                node_incarnation,
+                clean_start,
+                expiry,
+                will,
             } => {
                 let claim = Claim {
                     client,
@@ -185,6 +194,10 @@ impl SessionMachine {
                     expiry: *expiry,
                     will: will.as_ref(),
                 };
+                let is_again = matches!(op, SessionOp::ClaimAgain { .. });
+                if is_again && let Some(claimed) = self.claimed_before(&claim) {
+                    return SessionReply::Claimed(claimed);
+                }
                 self.telling(client, outlet, |machine, outlet| {
                     machine.claim(&claim, now, outlet)
                 })

@@ -24,4 +24,4 @@ mod tables;
 mod tests;
 
 pub use machine::{SessionCounts, SessionMachine};
-pub use op::{Claimed, SessionOp, SessionOutlet, SessionReply, StoredWill, WillAtClose};
+pub use op::{Claimed, SessionOp, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose};

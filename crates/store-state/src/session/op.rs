@@ -64,6 +64,22 @@ pub enum SessionOp {
     /// What has become due by the time of the batch happens: wills after their delay, the end of
     /// sessions.
     Due,
+    /// A `Claim` of which the sender does not know whether it was carried out: if the client belongs to
+    /// this process, it was.
+    ClaimAgain {
+        /// The client.
+        client: Box<str>,
+        /// The node that the client is connected to.
+        node: u64,
+        /// The node's incarnation.
+        node_incarnation: u64,
+        /// Whether what exists is discarded.
+        clean_start: bool,
+        /// The session expiry interval in seconds.
+        expiry: u32,
+        /// The will of the connection.
+        will: Option<StoredWill>,
+    },
 }
 
 /// A will as the store keeps it.
@@ -88,27 +104,43 @@ pub enum WillAtClose {
 }
 
 /// The answer to a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SessionReply {
     /// Done; nothing to say.
     Done,
     /// The epoch is not the client's any more.
     Stale,
-    /// To `Claim`.
+    /// To `Claim` and `ClaimAgain`.
     Claimed(Claimed),
 }
 
 /// What a claim found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Claimed {
     /// The epoch of the new connection; higher than any before for this client.
     pub epoch: u64,
     /// A session exists, and goes on.
     pub resumed: bool,
-    /// An inbox of an earlier session may exist. If `resumed` is not set, it is to be discarded.
+    /// An inbox of an earlier session may exist, or one of this one. If `resumed` is not set, it is to be discarded.
     pub had_inbox: bool,
-    /// The node whose connection of this client is to be closed, and its epoch.
-    pub taken_from: Option<(u64, u64)>,
+    /// Whose connection of this client is to be closed.
+    pub taken_from: TakenFrom,
+}
+
+/// Who had a client before a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TakenFrom {
+    /// It was not connected.
+    Nobody,
+    /// A node, by a connection of this epoch.
+    Node {
+        /// The node.
+        node: u64,
+        /// The epoch of its connection.
+        epoch: u64,
+    },
+    /// Not known any more: any node may have a connection of a lower epoch.
+    Unknown,
 }
 
 /// Who is told what an operation brings about.

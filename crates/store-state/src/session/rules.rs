@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::machine::SessionMachine;
 use super::record::{Owner, Record};
-use super::{Claimed, SessionOutlet, SessionReply, StoredWill, WillAtClose};
+use super::{Claimed, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose};
 
 /// What a CONNECT says.
 pub(super) struct Claim<'a> {
@@ -35,9 +35,7 @@ impl SessionMachine {
             Some((client, record)) => (client, Some(record)),
             None => (claim.client.into(), None),
         };
-        let taken_from = before
-            .as_ref()
-            .and_then(|record| Some((record.owner?.node, record.epoch)));
+        let taken_from = before.as_ref().map_or(TakenFrom::Nobody, taken_from);
         let session =
             before.and_then(|record| self.supersede(&client, record, claim.clean_start, outlet));
         let inbox = session.as_ref().is_some_and(|session| session.inbox);
@@ -49,6 +47,17 @@ impl SessionMachine {
         };
         self.connect(client, claimed.epoch, claim, session, now);
         SessionReply::Claimed(claimed)
+    }
+
+    /// What a claim of this process was answered, if it was carried out before.
+    pub(super) fn claimed_before(&self, claim: &Claim<'_>) -> Option<Claimed> {
+        let record = self.records.get(claim.client)?;
+        (record.owner == Some(claim.owner)).then(|| Claimed {
+            epoch: record.epoch,
+            resumed: record.incarnation != record.epoch,
+            had_inbox: record.inbox || self.ending.has(claim.client),
+            taken_from: TakenFrom::Unknown,
+        })
     }
 
     fn give_epoch(&mut self) -> u64 {
@@ -285,4 +294,11 @@ impl SessionMachine {
         self.unsaved.touch_session(&client, false);
         self.records.put(client, record);
     }
+}
+
+fn taken_from(record: &Record) -> TakenFrom {
+    record.owner.map_or(TakenFrom::Nobody, |owner| TakenFrom::Node {
+        node: owner.node,
+        epoch: record.epoch,
+    })
 }

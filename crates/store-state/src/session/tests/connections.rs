@@ -2,8 +2,8 @@
 
 use mqtt_session::NEVER_EXPIRES;
 
-use super::driver::{Connect, Shard, fired, gone, left, lost, will};
-use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply};
+use super::driver::{Connect, Shard, again, fired, gone, left, lost, will};
+use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply, TakenFrom};
 use crate::{Machine, session::SessionMachine, slot_of};
 
 const NOTHING: [&str; 0] = [];
@@ -17,7 +17,7 @@ fn a_first_claim_begins_a_session() {
         epoch: 1,
         resumed: false,
         had_inbox: false,
-        taken_from: None,
+        taken_from: TakenFrom::Nobody,
     };
     assert_eq!(reply, SessionReply::Claimed(expected));
     assert_eq!(told, ["known c"]);
@@ -37,7 +37,7 @@ fn a_session_goes_on() {
         epoch: 2,
         resumed: true,
         had_inbox: true,
-        taken_from: None,
+        taken_from: TakenFrom::Nobody,
     };
     assert_eq!(claimed, expected);
     assert_eq!(shard.machine.incarnation("c"), Some(1));
@@ -56,7 +56,7 @@ fn a_clean_start_discards() {
         epoch: 2,
         resumed: false,
         had_inbox: true,
-        taken_from: None,
+        taken_from: TakenFrom::Nobody,
     };
     assert_eq!(reply, SessionReply::Claimed(expected));
     // [MQTT-3.1.2-8] the session's end comes before the delay.
@@ -90,7 +90,7 @@ fn takeover() {
         let SessionReply::Claimed(claimed) = reply else {
             panic!("{reply:?}");
         };
-        assert_eq!(claimed.taken_from, Some((1, 1)));
+        assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, epoch: 1 });
         assert_eq!(shard.machine.owner("c"), Some((2, 2)));
         assert_eq!(shard.ask(2, lost("c", 1, 60)).0, SessionReply::Stale);
         (claimed.resumed, claimed.had_inbox, told)
@@ -112,7 +112,39 @@ fn a_connection_may_be_taken_over_within_its_node() {
     let mut shard = Shard::new();
     shard.claimed(0, Connect("c", 60).op());
     let claimed = shard.claimed(0, Connect("c", 60).op());
-    assert_eq!((claimed.epoch, claimed.taken_from), (2, Some((1, 1))));
+    assert_eq!(
+        (claimed.epoch, claimed.taken_from),
+        (2, TakenFrom::Node { node: 1, epoch: 1 })
+    );
+}
+
+#[test]
+fn a_claim_that_is_said_again_is_carried_out_once() {
+    let mut shard = Shard::new();
+    let claim = Connect("c", 60).will("w", 0);
+    // The first one was lost on its way.
+    let first = shard.claimed(0, again(claim.clone()));
+    assert_eq!(
+        (first.epoch, first.taken_from, first.resumed),
+        (1, TakenFrom::Nobody, false)
+    );
+    // Only its answer was lost: the will of the connection is not fired by its own claim.
+    let (reply, told) = shard.ask(1, again(claim));
+    let expected = Claimed {
+        epoch: 1,
+        resumed: false,
+        had_inbox: true,
+        taken_from: TakenFrom::Unknown,
+    };
+    assert_eq!(reply, SessionReply::Claimed(expected));
+    assert_eq!(told, NOTHING);
+    // Another process has it meanwhile: it is a new claim.
+    shard.claimed(2, Connect("c", 60).from((2, 1), false, None));
+    let third = shard.claimed(3, again(Connect("c", 60).op()));
+    assert_eq!(
+        (third.epoch, third.taken_from, third.resumed),
+        (3, TakenFrom::Node { node: 2, epoch: 2 }, true)
+    );
 }
 
 /// [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.14.4-3] [MQTT3-3.1.2-10]

@@ -143,6 +143,28 @@ impl Connect<'_> {
     }
 }
 
+/// The same claim, by a sender that does not know what became of the first one.
+pub(super) fn again(claim: SessionOp) -> SessionOp {
+    match claim {
+        SessionOp::Claim {
+            client,
+            node,
+            node_incarnation,
+            clean_start,
+            expiry,
+            will,
+        } => SessionOp::ClaimAgain {
+            client,
+            node,
+            node_incarnation,
+            clean_start,
+            expiry,
+            will,
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
 pub(super) fn will(topic: &str, delay: u32) -> StoredWill {
     StoredWill {
         message: Arc::new(ApplicationMessage {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mqtt_session::NEVER_EXPIRES;
 
 use super::driver::describe;
-use crate::session::{Claimed, SessionMachine, SessionOp, SessionReply, WillAtClose};
+use crate::session::{Claimed, SessionMachine, SessionOp, SessionReply, TakenFrom, WillAtClose};
 
 #[derive(Clone, Debug)]
 pub(super) struct Session {
@@ -78,6 +78,7 @@ impl Model {
                 }
                 SessionReply::Done
             }
+            SessionOp::ClaimAgain { .. } => panic!("connections.rs tests it"),
             SessionOp::Claim {
                 client,
                 node,
@@ -99,7 +100,13 @@ impl Model {
                 self.next += 1;
                 let epoch = self.next;
                 let before = self.sessions.get(&*client).cloned();
-                let taken_from = before.as_ref().and_then(|s| Some((s.owner?.0, s.epoch)));
+                let taken_from = before
+                    .as_ref()
+                    .and_then(|s| Some((s.owner?.0, s.epoch)))
+                    .map_or(TakenFrom::Nobody, |(node, epoch)| TakenFrom::Node {
+                        node,
+                        epoch,
+                    });
                 if let Some(before) = &before {
                     let discard = clean_start || before.expiry == 0;
                     let will = before.will.as_ref();
