@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consensus::{
-    Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, StateMachine,
+    Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, Nobody,
+    StateMachine,
 };
 use host::Process;
 use tokio::runtime::Builder;
@@ -133,9 +134,17 @@ async fn idle() {
 
 async fn start(id: u64, log: &Log) -> Group<Batch> {
     let options = GroupOptions::default();
-    let group = Group::start(id, 1, log, Nothing, &options)
-        .await
-        .expect("the group starts");
+    let group = Group::start(
+        id,
+        1,
+        log,
+        Nothing,
+        Arc::new(Nobody),
+        Birth::Alone,
+        &options,
+    )
+    .await
+    .expect("the group starts");
     group.recovered().await.expect("it leads");
     group
 }

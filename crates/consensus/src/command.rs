@@ -1,8 +1,10 @@
 //! What a group agrees on, and what it is for.
 
 use std::fmt::{self, Debug, Display};
+use std::sync::Arc;
 
-use crate::Mark;
+use crate::snapshot::NoTables;
+use crate::{Mark, Tables};
 
 /// What a group agrees on.
 ///
@@ -36,8 +38,14 @@ pub trait StateMachine<C>: Send + 'static {
     /// What its tables hold durably when the group starts; `None` when they are new.
     fn durable(&self) -> Option<Mark>;
 
+    /// The tables, for snapshots. The default is for groups that stay alone: it has none.
+    fn tables(&self) -> Arc<dyn Tables> {
+        Arc::new(NoTables)
+    }
+
     /// A committed command. They come in ascending order of `index`, each exactly once in a process's
-    /// life, the first after [`StateMachine::durable`]; the log's own entries leave gaps.
+    /// life, the first after [`StateMachine::durable`]; the log's own entries leave gaps, and so does a
+    /// snapshot, which brings what it leaves out.
     ///
     /// The outcome must depend on nothing but the state and the command.
     fn apply(&mut self, index: u64, command: &C);

@@ -5,95 +5,145 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::ClientWriteError;
+use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResult;
-use openraft::{Config, EmptyNode, Raft, SnapshotPolicy};
-use tokio::sync::{Semaphore, oneshot};
+use openraft::{Config, EmptyNode, Raft, ReadPolicy, SnapshotPolicy};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::group_log::GroupLog;
+use crate::keep::KeptBack;
 use crate::log::Log;
 use crate::machine::{Machine, Positions};
 use crate::mark::Mark;
+use crate::network::{Network, Peers};
 use crate::record;
+use crate::snapshot::Receiving;
+use crate::standing::{Members, Standing, Watcher, why_stopped};
 use crate::types::{Reply, Types};
 use crate::wal::{Condition, Wal};
 use crate::{Command, StateMachine};
 
-/// The limits of one group.
+/// The limits and times of one group.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
     /// Entries that stay in the log behind a checkpoint.
     pub keep: u64,
+    /// Bytes of the log that stay behind a checkpoint, at most about, while a member does not have them.
+    /// Beyond, such a member will get a snapshot.
+    pub keep_bytes: u64,
     /// Bytes of written and applied entries that stay in memory; what is not yet both stays in any case.
     pub tail_bytes: usize,
     /// Bytes of commands that are proposed and not yet applied; further ones wait.
     pub in_flight_bytes: usize,
+    /// How often a leader tells the other members that it lives.
+    pub heartbeat: Duration,
+    /// How long the other members wait for that before they elect another: a random time from the first
+    /// to the second. A leader that was not answered by a majority for the second one takes no proposals.
+    pub election: (Duration, Duration),
 }
 
 impl Default for GroupOptions {
     fn default() -> Self {
         Self {
             keep: 1_000,
+            keep_bytes: 64 << 20,
             tail_bytes: 1 << 20,
             in_flight_bytes: 16 << 20,
+            heartbeat: Duration::from_millis(250),
+            election: (Duration::from_millis(750), Duration::from_millis(1_500)),
         }
     }
 }
 
-/// One Raft group's replica on this node, its only voter for now. It lives in the tokio runtime that
-/// it was started in; a single-threaded one costs it a third of the CPU time.
+/// How a replica begins that has nothing in the log. One that has goes on as what it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Birth {
+    /// With a new group, of which this node is the only voter.
+    Alone,
+    /// With nothing: the leader of a group that exists makes this node a member.
+    Invited,
+}
+
+/// One Raft group's replica on this node. It lives in the tokio runtime that it was started in; a
+/// single-threaded one costs it a third of the CPU time. While it is alone and leads it has no timer.
 pub struct Group<C: Command> {
-    raft: Raft<Types<C>, Machine<C>>,
+    pub(crate) node: u64,
+    pub(crate) raft: Raft<Types<C>, Machine<C>>,
+    pub(crate) receiving: Receiving,
+    /// As of [`crate::rpc::Append`].
+    pub(crate) wanted_from: Arc<AtomicU64>,
+    pub(crate) positions: Arc<Positions>,
+    log: GroupLog<C>,
     wal: Arc<Wal>,
-    positions: Arc<Positions>,
+    kept_back: Mutex<KeptBack>,
     room: Arc<Semaphore>,
     in_flight_bytes: usize,
+    watcher: Watcher,
 }
 
 impl<C: Command> Group<C> {
-    /// Starts the group `id` as the node `node_id`; the first time, as its first member. Committed
-    /// commands that the machine's tables do not hold are applied again, some of them before this
-    /// returns, and all before [`Group::recovered`] does.
+    /// Starts the replica of the group `id` on the node `node`. Committed commands that the machine's
+    /// tables do not hold are applied again, some of them before this returns, and all before
+    /// [`Group::recovered`] does.
+    ///
+    /// # Errors
+    /// What is in the log or in the tables cannot be used.
     pub async fn start(
         id: u64,
-        node_id: u64,
+        node: u64,
         log: &Log,
         machine: impl StateMachine<C>,
+        network: Arc<dyn Network>,
+        birth: Birth,
         options: &GroupOptions,
     ) -> Result<Self, StartError> {
         let wal = log.wal().clone();
         let durable = machine.durable().unwrap_or_default();
-        let (machine, positions) = Machine::new(machine, durable.clone());
-        let group_log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
+        let positions = Arc::new(Positions::new(durable.clone()));
+        let log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
             .map_err(StartError::Log)?;
-        check_fit(&durable, group_log.span())?;
+        check_fit(&durable, log.span())?;
         let config = config(id, options).map_err(failed)?;
-        let raft = Raft::new(
-            node_id,
-            Arc::new(config),
-            crate::network::Alone,
-            group_log,
-            machine,
-        )
-        .await
-        .map_err(failed)?;
-        lead(&raft, node_id).await?;
+        let wanted_from = Arc::new(AtomicU64::new(0));
+        let peers = Peers {
+            own: node,
+            network,
+            group: id,
+            timeout: options.election.1,
+            wanted_from: wanted_from.clone(),
+        };
+        let receiving = Receiving::new(machine.tables());
+        let machine = Machine::new(machine, log.clone());
+        let raft = Raft::new(node, Arc::new(config), peers, log.clone(), machine)
+            .await
+            .map_err(failed)?;
+        begin(&raft, node, birth).await?;
         // A semaphore counts to u32::MAX per request; nobody proposes 4 GB.
         let in_flight_bytes = options.in_flight_bytes.clamp(1, u32::MAX as usize);
         Ok(Self {
-            raft,
+            node,
+            receiving,
+            wanted_from,
+            log,
             wal,
-            positions,
+            kept_back: Mutex::new(KeptBack::new(options.keep_bytes)),
             room: Arc::new(Semaphore::new(in_flight_bytes)),
             in_flight_bytes,
+            watcher: Watcher::spawn(node, raft.clone(), positions.clone()),
+            raft,
+            positions,
         })
     }
 
-    /// Waits until everything that was acknowledged before the start is applied. Serve only then.
+    /// Waits until everything that was acknowledged before the start is applied. Serve only then. If there
+    /// are other voters, a majority of them has to be there.
     pub async fn recovered(&self) -> Result<(), RecoveryError> {
         match self.raft.wait_for_recovery(None).await {
             Ok(_) => Ok(()),
@@ -126,9 +176,58 @@ impl<C: Command> Group<C> {
         }
     }
 
-    /// Whether proposals are taken here.
-    pub fn is_leader(&self) -> bool {
-        self.raft.is_leader()
+    /// Where this replica stands, now and at each change.
+    pub fn watch(&self) -> watch::Receiver<Standing> {
+        self.watcher.standing().clone()
+    }
+
+    /// Waits until everything is applied here that was acknowledged, by whomever, before the call. Only the
+    /// leader can tell; it asks a majority, unless it is the sole voter.
+    ///
+    /// # Errors
+    /// This node does not lead, or not any more, or it cannot tell.
+    pub async fn linearize(&self) -> Result<(), LinearizeError> {
+        if self.is_sole_voter_and_leads() {
+            // What was acknowledged was acknowledged here, when it was applied.
+            return Ok(());
+        }
+        match self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                Err(LinearizeError::NotLeader {
+                    leader: forward.leader_id,
+                })
+            }
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                Err(LinearizeError::NoMajority)
+            }
+            Err(RaftError::Fatal(fatal)) => Err(LinearizeError::Stopped(fatal.to_string())),
+        }
+    }
+
+    fn is_sole_voter_and_leads(&self) -> bool {
+        // Not what was told to watchers: that comes a moment later.
+        let metrics = self.raft.server_metrics();
+        let server = metrics.borrow_watched();
+        let members = Members::of(server.membership_config.membership());
+        members.is_sole_voter(self.node) && self.watcher.standing().borrow().leads
+    }
+
+    /// How far the others are; `None`: this replica does not lead.
+    pub fn progress(&self) -> Option<Progress> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let mut next: BTreeMap<u64, u64> = metrics
+            .replication
+            .as_ref()?
+            .iter()
+            .map(|(node, last)| (*node, last.map_or(0, |id| id.index + 1)))
+            .collect();
+        next.remove(&self.node);
+        Some(Progress {
+            next,
+            log_next: metrics.last_log_index.map_or(0, |index| index + 1),
+        })
     }
 
     /// How far the machine is. In the group's single-threaded runtime, outside of the machine's own
@@ -137,14 +236,35 @@ impl<C: Command> Group<C> {
         self.positions.applied.lock().clone()
     }
 
-    /// The machine's tables hold everything up to `mark`, synced: the log before it, but for
-    /// [`GroupOptions::keep`] entries, will be deleted.
+    /// The machine's tables hold everything up to `mark`, synced: the log before it will be deleted, but
+    /// for [`GroupOptions::keep`] entries and, for members that do not have them,
+    /// [`GroupOptions::keep_bytes`].
     pub async fn checkpointed(&self, mark: Mark) {
         let reaches = mark.next_index() <= self.applied_mark().next_index();
         assert!(reaches, "a checkpoint of what was not applied");
-        *self.positions.checkpoint.lock() = mark;
-        // A group that has stopped keeps its log.
-        drop(self.raft.trigger().snapshot().await);
+        let (wanted_from, appended) = (self.find_wanted_from(), self.log.appended_bytes());
+        let released = {
+            let mut kept_back = self.kept_back.lock();
+            kept_back.add(mark, appended);
+            kept_back.release(wanted_from, appended)
+        };
+        if let Some(mark) = released {
+            *self.positions.checkpoint.lock() = mark;
+            // A group that has stopped keeps its log.
+            drop(self.raft.trigger().snapshot().await);
+        }
+    }
+
+    /// The first index that another member may still want from the log, as the leader knows it or has said.
+    fn find_wanted_from(&self) -> u64 {
+        if self.watcher.standing().borrow().members.is_alone(self.node) {
+            return u64::MAX;
+        }
+        if let Some(progress) = self.progress() {
+            let wanted_from = progress.next.values().min().copied().unwrap_or(0);
+            self.wanted_from.store(wanted_from, Ordering::Relaxed);
+        }
+        self.wanted_from.load(Ordering::Relaxed)
     }
 
     /// Ends the group. Proposals under way are answered or dropped; what was acknowledged stays.
@@ -155,42 +275,57 @@ impl<C: Command> Group<C> {
     }
 
     fn why_stopped(&self) -> String {
-        if let Condition::Failed(why) = self.wal.condition() {
-            return why.to_string();
-        }
-        match &self.raft.metrics().borrow_watched().running_state {
-            Ok(()) => "the group was shut down".to_owned(),
-            Err(fatal) => fatal.to_string(),
+        match self.wal.condition() {
+            Condition::Failed(why) => why.to_string(),
+            _ => why_stopped::<C>(&self.raft.metrics()),
         }
     }
 }
 
-/// openraft's settings for a group that has this node only: without a timer, since nobody else could
-/// vote or lead. Its tick is all that an idle group costs.
+/// openraft's settings. The timer is switched on when there are others: its tick is all that an idle group
+/// costs, and while there is nobody else, nobody else could vote or lead.
 fn config(id: u64, options: &GroupOptions) -> Result<Config, openraft::ConfigError> {
+    let milliseconds = |duration: Duration| duration.as_millis() as u64;
     Config {
         cluster_name: format!("group {id}"),
+        heartbeat_interval: milliseconds(options.heartbeat),
+        election_timeout_min: milliseconds(options.election.0),
+        election_timeout_max: milliseconds(options.election.1),
         enable_tick: false,
+        enable_pre_vote: Some(true),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: options.keep,
+        backoff: "100ms 200ms ..500ms".to_owned(),
         ..Config::default()
     }
     .validate()
 }
 
-/// Makes this node, the only one, the leader.
-async fn lead<C: Command>(
+/// Founds the group if it is new, and leads if nobody else can.
+async fn begin<C: Command>(
     raft: &Raft<Types<C>, Machine<C>>,
-    node_id: u64,
+    node: u64,
+    birth: Birth,
 ) -> Result<(), StartError> {
     if !raft.is_initialized().await.map_err(failed)? {
-        let members = BTreeMap::from([(node_id, EmptyNode {})]);
+        if birth == Birth::Invited {
+            return Ok(());
+        }
+        let members = BTreeMap::from([(node, EmptyNode {})]);
         return raft.initialize(members).await.map_err(failed);
     }
-    if !raft.voter_ids().any(|voter| voter == node_id) {
+    let members = {
+        let metrics = raft.server_metrics();
+        let server = metrics.borrow_watched();
+        Members::of(server.membership_config.membership())
+    };
+    if members.is_sole_voter(node) {
+        return raft.trigger().elect(false).await.map_err(failed);
+    }
+    if birth == Birth::Alone && !members.contains(node) {
         return Err(StartError::NotAMember);
     }
-    raft.trigger().elect(false).await.map_err(failed)
+    Ok(())
 }
 
 /// `log` is its first index and the first behind it.
@@ -236,12 +371,54 @@ impl<C: Command> Future for Proposal<C> {
     }
 }
 
+/// How far the log of a group has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// By other member: the first index that it is not known to have.
+    pub next: BTreeMap<u64, u64>,
+    /// The first index that the leader does not have.
+    pub log_next: u64,
+}
+
+/// Why nobody can say here what was acknowledged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinearizeError {
+    /// Another node leads, or none.
+    NotLeader {
+        /// Which one, if known.
+        leader: Option<u64>,
+    },
+    /// No majority has answered.
+    NoMajority,
+    /// The group has stopped, for this reason.
+    Stopped(String),
+}
+
+impl fmt::Display for LinearizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLeader { leader } => not_leader(*leader, f),
+            Self::NoMajority => f.write_str("no majority of the group answers"),
+            Self::Stopped(why) => write!(f, "the group has stopped: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for LinearizeError {}
+
+pub(crate) fn not_leader(leader: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match leader {
+        Some(node) => write!(f, "node {node} leads the group"),
+        None => f.write_str("the group has no leader"),
+    }
+}
+
 /// Why a proposal was not applied, or not seen to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProposeError {
     /// The disk is full; nothing was proposed.
     Full,
-    /// Nothing was proposed: another node leads, or none.
+    /// Nothing was proposed: another node leads, or none, or this one cannot be sure that it does.
     NotLeader {
         /// Which one, if known.
         leader: Option<u64>,
@@ -257,8 +434,7 @@ impl fmt::Display for ProposeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("the disk is full"),
-            Self::NotLeader { leader: Some(node) } => write!(f, "node {node} leads the group"),
-            Self::NotLeader { leader: None } => f.write_str("the group has no leader"),
+            Self::NotLeader { leader } => not_leader(*leader, f),
             Self::Unknown => f.write_str("the outcome is not known"),
             Self::Stopped(why) => write!(f, "the group has stopped: {why}"),
         }

@@ -6,6 +6,7 @@
 //! A truncation changes memory only: the next entry overwrites what it cut off, and nobody is told of
 //! a truncation that a crash undoes.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
@@ -16,14 +17,13 @@ use futures_util::stream;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use crate::Command;
-use crate::bytes::{Reader, put_log_id, put_vote};
+use crate::encoding::{Reader, put_log_id, put_vote};
 use crate::machine::Positions;
 use crate::record::{self, Record};
 use crate::tail::Tail;
-use crate::types::{Entry, LogId, Types, Vote};
+use crate::types::{Entry, LogId, Membership, Types, Vote, log_id};
 use crate::wal::{Append, Change, Request, Wal, key, unreadable};
 
 /// Entries taken from the tail, and bytes read from files, at a time.
@@ -47,6 +47,7 @@ struct State<C: Command> {
     purged: Option<LogId>,
     last: Option<LogId>,
     tail: Tail<C>,
+    appended_bytes: u64,
     /// How often the log was truncated. Entries queued before a truncation that are written after it
     /// say nothing of those that replaced them.
     truncations: u64,
@@ -62,10 +63,15 @@ impl<C: Command> GroupLog<C> {
         tail_bytes: usize,
     ) -> io::Result<Self> {
         let vote = stored(&wal, group, key::VOTE, |bytes| bytes.vote())?;
-        let committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
-        let purged = purged(&wal, group)?;
-        let last = last_entry(&wal, group, purged)?;
-        let next = next_index(last);
+        let mut committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
+        let mut purged = purged(&wal, group)?;
+        let mut last = last_entry(&wal, group, purged)?;
+        let tables = positions.checkpoint.lock().log_id;
+        let begins_anew = has_new_tables(&wal, group, tables)?;
+        if begins_anew {
+            committed = committed.max(tables);
+            (purged, last) = (tables, tables);
+        }
         let log = Self {
             group,
             wal,
@@ -76,12 +82,21 @@ impl<C: Command> GroupLog<C> {
                 committed_queued: committed,
                 purged,
                 last,
-                tail: Tail::new(next, tail_bytes),
+                tail: Tail::new(next_index(last), tail_bytes),
+                appended_bytes: 0,
                 truncations: 0,
             })),
         };
-        log.forget_purged().await?;
+        if begins_anew || log.holds_only_purged() {
+            let afresh = log.state.lock().afresh(group);
+            log.wal.change(afresh).await?;
+        }
         Ok(log)
+    }
+
+    /// How far the group's machine is.
+    pub(crate) fn positions(&self) -> &Arc<Positions> {
+        &self.positions
     }
 
     /// The first index that is here, and the first that is not yet.
@@ -90,41 +105,33 @@ impl<C: Command> GroupLog<C> {
         (state.first(), state.tail.next())
     }
 
-    /// raft-engine may bring back, at a restart, entries that were purged long ago. If nothing but such
-    /// are there, the next entry would leave a hole, for which it panics.
-    async fn forget_purged(&self) -> io::Result<()> {
-        let Some((_, last)) = self.wal.span(self.group) else {
-            return Ok(());
-        };
-        let puts = {
-            let state = self.state.lock();
-            if last >= state.first() {
-                return Ok(());
-            }
-            let vote = state.vote.map(|vote| (key::VOTE, encoded_vote(&vote)));
-            let committed = state.committed.map(|id| (key::COMMITTED, encoded(&id)));
-            let purged = state.purged.map(|id| (key::PURGED, encoded(&id)));
-            [vote, committed, purged].into_iter().flatten().collect()
-        };
-        self.change(Change {
-            clean: true,
-            puts,
-            ..Change::default()
-        })
-        .await
+    /// Bytes of the entries that were appended since the start, about.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.state.lock().appended_bytes
     }
 
-    /// Queues a change and waits until it is on the disk.
-    async fn change(&self, change: Change) -> io::Result<()> {
-        let (done, written) = oneshot::channel();
-        self.wal.push(Request::Change(Change {
+    /// Writes down that the tables will reach to `end`, wherever the log ends: a snapshot will bring them
+    /// there. Until the log is purged up to there, a start would find that they do not belong together.
+    pub(crate) async fn expect_tables(&self, end: &LogId) -> io::Result<()> {
+        let puts = vec![(key::TABLES, encoded(end))];
+        self.change(puts).await
+    }
+
+    /// raft-engine may bring back, at a restart, entries that were purged long ago. If nothing but such
+    /// are there, the next entry would leave a hole, for which it panics.
+    fn holds_only_purged(&self) -> bool {
+        let last = self.wal.span(self.group).map(|(_, last)| last);
+        last.is_some_and(|last| last < self.state.lock().first())
+    }
+
+    /// Writes values and waits until they are on the disk.
+    async fn change(&self, puts: Vec<(&'static [u8], Vec<u8>)>) -> io::Result<()> {
+        let change = Change {
             group: self.group,
-            done: Some(done),
-            ..change
-        }));
-        written
-            .await
-            .unwrap_or_else(|_| Err(io::Error::other("the log ended")))
+            puts,
+            ..Change::default()
+        };
+        self.wal.change(change).await
     }
 
     /// Some of the entries from `begin` to before `end`, from the first on; none when there are none.
@@ -137,7 +144,8 @@ impl<C: Command> GroupLog<C> {
                 return Ok(Vec::new());
             }
             if begin >= state.tail.first() {
-                return Ok(state.tail.entries(begin..end.min(begin + CHUNK_ENTRIES)));
+                let range = begin..end.min(begin + CHUNK_ENTRIES);
+                return Ok(state.tail.entries(range, CHUNK_BYTES));
             }
             (begin, end.min(state.tail.first()))
         };
@@ -153,6 +161,20 @@ impl<C: Command> GroupLog<C> {
 impl<C: Command> State<C> {
     fn first(&self) -> u64 {
         next_index(self.purged)
+    }
+
+    /// Forgets all entries that are written: they end before what was purged, and the next one would leave
+    /// a hole.
+    fn afresh(&self, group: u64) -> Change {
+        let vote = self.vote.map(|vote| (key::VOTE, encoded_vote(&vote)));
+        let committed = self.committed.map(|id| (key::COMMITTED, encoded(&id)));
+        let purged = self.purged.map(|id| (key::PURGED, encoded(&id)));
+        Change {
+            group,
+            clean: true,
+            puts: [vote, committed, purged].into_iter().flatten().collect(),
+            ..Change::default()
+        }
     }
 }
 
@@ -205,6 +227,11 @@ impl<C: Command> RaftLogReader<Types<C>> for GroupLog<C> {
         })
     }
 
+    /// As much as goes to another replica at once.
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry<C>>> {
+        self.chunk(start, end)
+    }
+
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
         Ok(self.state.lock().vote)
     }
@@ -226,11 +253,8 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
-        self.change(Change {
-            puts: vec![(key::VOTE, encoded_vote(vote))],
-            ..Change::default()
-        })
-        .await?;
+        let puts = vec![(key::VOTE, encoded_vote(vote))];
+        self.change(puts).await?;
         self.state.lock().vote = Some(*vote);
         Ok(())
     }
@@ -254,6 +278,7 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
         let bytes = entries.iter().map(record::len_hint).sum();
         self.wal.reserve(bytes).await?;
         let mut state = self.state.lock();
+        state.appended_bytes += bytes as u64;
         for entry in &entries {
             state.last = Some(entry.log_id);
             state.tail.push(entry.clone());
@@ -283,20 +308,27 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
         Ok(())
     }
 
-    /// Does not wait: a crash that forgets it leaves more than is needed.
+    /// Does not wait: a crash that forgets it leaves more than is needed, or tables that were expected.
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
-        let next = upto.index + 1;
         let mut state = self.state.lock();
+        let leaves_hole = state.tail.next() <= upto.index;
         state.purged = Some(upto);
         state.last = state.last.max(Some(upto));
-        state.tail.purge(next);
+        state.tail.purge(upto.index + 1);
+        let change = if leaves_hole {
+            state.committed = state.committed.max(Some(upto));
+            state.committed_queued = state.committed;
+            state.afresh(self.group)
+        } else {
+            Change {
+                group: self.group,
+                puts: vec![(key::PURGED, encoded(&upto))],
+                compact_to: Some(upto.index + 1),
+                ..Change::default()
+            }
+        };
         drop(state);
-        self.wal.push(Request::Change(Change {
-            group: self.group,
-            puts: vec![(key::PURGED, encoded(&upto))],
-            compact_to: Some(next),
-            ..Change::default()
-        }));
+        self.wal.push(Request::Change(change));
         Ok(())
     }
 }
@@ -351,6 +383,55 @@ pub(crate) fn span(wal: &Wal, group: u64) -> io::Result<Range<u64>> {
     let purged = purged(wal, group)?;
     let last = last_entry(wal, group, purged)?;
     Ok(next_index(purged)..next_index(last))
+}
+
+/// Whether the tables of a group, which reach to `tables`, are of a snapshot that the log was told of, and
+/// the log does not have their last entry: what it has is of no use then.
+pub(crate) fn has_new_tables(wal: &Wal, group: u64, tables: Option<LogId>) -> io::Result<bool> {
+    let expected = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
+    let Some(end) = tables.filter(|_| tables == expected) else {
+        return Ok(false);
+    };
+    let purged = purged(wal, group)?;
+    if next_index(last_entry(wal, group, purged)?) <= end.index {
+        return Ok(true);
+    }
+    if next_index(purged) > end.index {
+        return Ok(false);
+    }
+    let records = wal.read(group, end.index, end.index + 1, 0)?;
+    Ok(records.first().and_then(Record::log_id) != Some(end))
+}
+
+/// Appends that `node` alone is the voter of a group that nobody serves, whose tables reach to `tables`.
+/// Gives the entry's index.
+pub(crate) async fn append_sole_voter(
+    wal: &Wal,
+    group: u64,
+    node: u64,
+    tables: Option<LogId>,
+) -> io::Result<u64> {
+    let vote = stored(wal, group, key::VOTE, |bytes| bytes.vote())?;
+    let clean = has_new_tables(wal, group, tables)?;
+    let (last, purged) = if clean {
+        (tables, tables.map(|id| (key::PURGED, encoded(&id))))
+    } else {
+        (last_entry(wal, group, purged(wal, group)?)?, None)
+    };
+    let voted = vote.map_or(0, |vote| vote.leader_id.term);
+    let term = voted.max(last.map_or(0, |id| id.leader_id.term)) + 1;
+    let entry = log_id(term, next_index(last));
+    let membership = Membership::new_with_defaults(vec![BTreeSet::from([node])], []);
+    let vote = (key::VOTE, encoded_vote(&Vote::new(term, node)));
+    let change = Change {
+        group,
+        clean,
+        entry: Some(Record::of_membership(&entry, &membership)),
+        puts: purged.into_iter().chain([vote]).collect(),
+        ..Change::default()
+    };
+    wal.change(change).await?;
+    Ok(entry.index)
 }
 
 fn next_index(last: Option<LogId>) -> u64 {

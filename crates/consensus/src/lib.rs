@@ -8,28 +8,34 @@
 //! After a failed write or sync the log acknowledges nothing, ever again.
 //!
 //! Deliberately absent: what the commands mean; the tables that state machines keep (they say with a
-//! [`Mark`] how far those reach); a network, snapshots for it and more than one voter: those come with
-//! the cluster and need nothing changed here but `network.rs` and `machine.rs`.
+//! [`Mark`] how far those reach, and read and write them for snapshots); how other nodes are reached, which
+//! is a [`Network`]; who should be a member, which the owner of a group decides.
 //!
 //! The libraries beneath, openraft and raft-engine, show in no signature. Where to read next:
-//! `group.rs`, then `group_log.rs` and `wal.rs`.
+//! `group.rs`, then `group_log.rs` and `wal.rs`; `rpc.rs` and `snapshot.rs` for what goes to other nodes.
 
 #![forbid(unsafe_code)]
 
-mod bytes;
 mod command;
 mod disk;
+mod encoding;
 mod files;
 mod folder;
 mod group;
 mod group_log;
+mod handle;
+mod keep;
 mod log;
 mod machine;
 mod mark;
+mod members;
 mod network;
 mod record;
+mod rpc;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod snapshot;
+mod standing;
 mod stats;
 mod tail;
 mod tail_check;
@@ -39,9 +45,16 @@ mod wal;
 
 pub use command::{Command, CorruptCommand, StateMachine};
 pub use files::{File, Files};
-pub use group::{Group, GroupOptions, Proposal, ProposeError, RecoveryError, StartError};
+pub use group::{
+    Birth, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError, RecoveryError,
+    StartError,
+};
 pub use log::{Log, LogError, LogOptions};
 pub use mark::{CorruptMark, Mark};
+pub use members::ChangeError;
+pub use network::{Network, Nobody, Unreachable};
+pub use snapshot::{SnapshotReader, SnapshotWriter, Tables};
+pub use standing::{Members, Standing};
 pub use stats::LogStats;
 pub use view::LogView;
 pub use wal::Condition;

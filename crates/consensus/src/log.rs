@@ -13,9 +13,11 @@ use tokio::sync::watch;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
+use crate::group_log::append_sole_voter;
+use crate::mark::Mark;
 use crate::stats::LogStats;
 use crate::tail_check;
-use crate::wal::{Condition, Wal, Writer};
+use crate::wal::{Change, Condition, Wal, Writer};
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]
@@ -110,6 +112,34 @@ impl Log {
     /// should write a checkpoint.
     pub fn overdue(&self) -> Vec<u64> {
         self.wal.overdue()
+    }
+
+    /// Forgets everything of a group. It must have been shut down here; its tables are its owner's to remove.
+    ///
+    /// # Errors
+    /// The log has failed or is closed.
+    pub async fn delete_group(&self, group: u64) -> io::Result<()> {
+        self.wal
+            .change(Change {
+                group,
+                clean: true,
+                ..Change::default()
+            })
+            .await
+    }
+
+    /// For a group whose majority is gone for good: makes `node`, on which this log is, its only voter, so
+    /// that its next start leads. `tables`: how far its tables reach. Returns the index of the entry that
+    /// says so. The group must not have been started here.
+    ///
+    /// This is unsafe for what the group agreed on: commands that the lost members had acknowledged without
+    /// this one are lost, others that were never acknowledged become valid, and if a lost member comes back
+    /// there are two groups. Such a member must be wiped first.
+    ///
+    /// # Errors
+    /// The log cannot be read or written.
+    pub async fn make_sole_voter(&self, group: u64, node: u64, tables: &Mark) -> io::Result<u64> {
+        append_sole_voter(&self.wal, group, node, tables.log_id).await
     }
 
     pub(crate) fn wal(&self) -> &Arc<Wal> {

@@ -1,7 +1,7 @@
 //! A state machine, as openraft wants it.
 //!
-//! A snapshot here is nothing but a position: the tables hold everything up to it, so that the log may be
-//! purged. Deliberately absent: its contents, which only another replica would want.
+//! A snapshot of this replica is nothing that is written: the tables hold everything up to a checkpoint,
+//! so that the log may be purged, and are read when another replica needs what the log has no more.
 
 use std::io;
 use std::sync::Arc;
@@ -9,18 +9,23 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias::{EntryOf, SnapshotMetaOf};
-use openraft::{EmptyNode, OptionalSend, RaftSnapshotBuilder, SnapshotMeta};
+use openraft::{EmptyNode, OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
+use crate::group_log::GroupLog;
 use crate::mark::Mark;
+use crate::snapshot::{Contents, Tables, blocking};
 use crate::types::{CommittedLeaderId, LogId, Payload, StoredMembership, Types};
 use crate::{Command, StateMachine};
 
-pub(crate) type Snapshot = openraft::Snapshot<CommittedLeaderId, u64, EmptyNode, ()>;
+pub(crate) type Snapshot = openraft::Snapshot<CommittedLeaderId, u64, EmptyNode, Contents>;
 
 pub(crate) struct Machine<C: Command> {
     /// The lock is never taken: openraft wants a machine that could be shared, and does not share it.
     machine: Mutex<Box<dyn StateMachine<C>>>,
+    tables: Arc<dyn Tables>,
+    log: GroupLog<C>,
     positions: Arc<Positions>,
 }
 
@@ -28,21 +33,40 @@ pub(crate) struct Machine<C: Command> {
 pub(crate) struct Positions {
     /// What it has applied.
     pub(crate) applied: Mutex<Mark>,
-    /// What its tables hold.
+    /// What its tables hold, as far as openraft is told: it purges the log behind that.
     pub(crate) checkpoint: Mutex<Mark>,
+    /// The term of what it has applied last.
+    pub(crate) term: watch::Sender<u64>,
+}
+
+impl Positions {
+    /// Those of a machine whose tables reach to a mark.
+    pub(crate) fn new(durable: Mark) -> Self {
+        let term = durable.log_id.map_or(0, |id| id.leader_id.term);
+        Self {
+            applied: Mutex::new(durable.clone()),
+            checkpoint: Mutex::new(durable),
+            term: watch::Sender::new(term),
+        }
+    }
+
+    fn set_term(&self, term: u64) {
+        self.term.send_if_modified(|current| {
+            let changes = *current != term;
+            *current = term;
+            changes
+        });
+    }
 }
 
 impl<C: Command> Machine<C> {
-    pub(crate) fn new(machine: impl StateMachine<C>, durable: Mark) -> (Self, Arc<Positions>) {
-        let positions = Arc::new(Positions {
-            applied: Mutex::new(durable.clone()),
-            checkpoint: Mutex::new(durable),
-        });
-        let machine = Self {
+    pub(crate) fn new(machine: impl StateMachine<C>, log: GroupLog<C>) -> Self {
+        Self {
+            tables: machine.tables(),
             machine: Mutex::new(Box::new(machine)),
-            positions: positions.clone(),
-        };
-        (machine, positions)
+            positions: log.positions().clone(),
+            log,
+        }
     }
 
     fn apply_entry(&mut self, entry: &EntryOf<Types<C>>) {
@@ -64,11 +88,14 @@ impl<C: Command> Machine<C> {
     fn flush(&mut self) {
         let applied = self.positions.applied.lock().clone();
         self.machine.get_mut().flush(&applied);
+        if let Some(last) = applied.log_id {
+            self.positions.set_term(last.leader_id.term);
+        }
     }
 }
 
 impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
-    type SnapshotData = ();
+    type SnapshotData = Contents;
     type SnapshotBuilder = Checkpoint;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -95,39 +122,47 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
         Checkpoint(self.positions.checkpoint.lock().clone())
     }
 
+    /// A crash in here leaves either the old tables, or the new ones and a log that knows of them.
     async fn install_snapshot(
         &mut self,
-        _meta: &SnapshotMetaOf<Types<C>>,
-        _snapshot: (),
+        meta: &SnapshotMetaOf<Types<C>>,
+        contents: Contents,
     ) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+        let Contents::Received(writer) = contents else {
+            return Err(io::Error::other("a snapshot that was not received"));
+        };
+        let mark = Mark::of_snapshot(meta);
+        if let Some(end) = &mark.log_id {
+            self.log.expect_tables(end).await?;
+        }
+        let written = mark.clone();
+        blocking(move || writer.finish(&written)).await?;
+        *self.positions.checkpoint.lock() = mark.clone();
+        *self.positions.applied.lock() = mark;
+        self.flush();
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
-        let checkpoint = Checkpoint(self.positions.checkpoint.lock().clone());
-        Ok(checkpoint.0.log_id.is_some().then(|| checkpoint.snapshot()))
+        let tables = self.tables.clone();
+        let reader = blocking(move || tables.read()).await?;
+        Ok(reader.map(|reader| Snapshot {
+            meta: reader.mark().to_snapshot(),
+            snapshot: Contents::Read(reader),
+        }))
     }
 }
 
 /// What the tables held when openraft asked.
 pub(crate) struct Checkpoint(Mark);
 
-impl Checkpoint {
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            meta: SnapshotMeta {
-                last_log_id: self.0.log_id,
-                last_membership: (*self.0.membership).clone(),
-            },
-            snapshot: (),
-        }
-    }
-}
-
 impl<C: Command> RaftSnapshotBuilder<Types<C>> for Checkpoint {
-    type SnapshotData = ();
+    type SnapshotData = Contents;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
-        Ok(self.snapshot())
+        Ok(Snapshot {
+            meta: self.0.to_snapshot(),
+            snapshot: Contents::Nothing,
+        })
     }
 }

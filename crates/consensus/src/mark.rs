@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bytes::{Reader, put_optional_log_id, put_stored_membership};
-use crate::types::{LogId, StoredMembership};
+use crate::encoding::{Reader, put_optional_log_id, put_stored_membership};
+use crate::types::{LogId, SnapshotMeta, StoredMembership};
 
 /// First byte of an encoded mark.
 const VERSION: u8 = 1;
@@ -21,6 +21,20 @@ impl Mark {
     /// The index of the last entry that it covers.
     pub fn index(&self) -> Option<u64> {
         self.log_id.as_ref().map(|id| id.index)
+    }
+
+    pub(crate) fn of_snapshot(meta: &SnapshotMeta) -> Self {
+        Self {
+            log_id: meta.last_log_id,
+            membership: Arc::new(meta.last_membership.clone()),
+        }
+    }
+
+    pub(crate) fn to_snapshot(&self) -> SnapshotMeta {
+        SnapshotMeta {
+            last_log_id: self.log_id,
+            last_membership: (*self.membership).clone(),
+        }
     }
 
     /// The first index that it does not cover.

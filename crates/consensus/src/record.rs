@@ -13,8 +13,8 @@ use protobuf::{
 use raft_engine::MessageExt;
 
 use crate::Command;
-use crate::bytes::{Reader, put_log_id, put_membership};
-use crate::types::{Entry, LogId, Payload};
+use crate::encoding::{Reader, put_log_id, put_membership};
+use crate::types::{Entry, LogId, Membership, Payload};
 
 const BLANK: u8 = 0;
 const COMMAND: u8 = 1;
@@ -29,19 +29,37 @@ pub(crate) struct Record(Vec<u8>);
 
 impl Record {
     pub(crate) fn encode<C: Command>(entry: &Entry<C>) -> Self {
-        let mut out = Vec::with_capacity(HEADER + payload_len_hint(&entry.payload));
-        out.push(match entry.payload {
+        let kind = match &entry.payload {
             Payload::Blank => BLANK,
             Payload::Normal(_) => COMMAND,
-            Payload::Membership(_) => MEMBERSHIP,
-        });
+            Payload::Membership(membership) => {
+                return Self::of_membership(&entry.log_id, membership);
+            }
+        };
+        let mut out = Vec::with_capacity(HEADER + payload_len_hint(&entry.payload));
+        out.push(kind);
         put_log_id(&entry.log_id, &mut out);
-        match &entry.payload {
-            Payload::Blank => {}
-            Payload::Normal(command) => command.encode(&mut out),
-            Payload::Membership(membership) => put_membership(membership, &mut out),
+        if let Payload::Normal(command) = &entry.payload {
+            command.encode(&mut out);
         }
         Self(out)
+    }
+
+    /// The record of a change of members.
+    pub(crate) fn of_membership(log_id: &LogId, membership: &Membership) -> Self {
+        let mut out = vec![MEMBERSHIP];
+        put_log_id(log_id, &mut out);
+        put_membership(membership, &mut out);
+        Self(out)
+    }
+
+    /// The bytes that [`Record::as_bytes`] gave, or others: that is found when they are decoded.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// The entry, or why there is none in these bytes.

@@ -55,11 +55,17 @@ impl<C: Command> Tail<C> {
         self.entries.push_back(Kept { entry, bytes });
     }
 
-    /// Clones of the entries in this range, which the caller has taken from `first` and `next`.
-    pub(crate) fn entries(&self, range: Range<u64>) -> Vec<Entry<C>> {
+    /// Clones of the first entries in this range, which the caller has taken from `first` and `next`: at
+    /// least one, then no more than about `max_bytes`.
+    pub(crate) fn entries(&self, range: Range<u64>, max_bytes: usize) -> Vec<Entry<C>> {
         let begin = (range.start - self.first) as usize;
         let end = (range.end - self.first) as usize;
-        let kept = self.entries.range(begin..end);
+        let mut bytes = 0;
+        let kept = self.entries.range(begin..end).take_while(|kept| {
+            let is_first = bytes == 0;
+            bytes += kept.bytes;
+            is_first || bytes <= max_bytes
+        });
         kept.map(|kept| kept.entry.clone()).collect()
     }
 

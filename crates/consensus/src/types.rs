@@ -19,6 +19,7 @@ pub(crate) type LogId = openraft::LogId<CommittedLeaderId>;
 pub(crate) type Vote = openraft::Vote<LeaderId>;
 pub(crate) type Membership = openraft::Membership<u64, EmptyNode>;
 pub(crate) type StoredMembership = openraft::StoredMembership<CommittedLeaderId, u64, EmptyNode>;
+pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId, u64, EmptyNode>;
 pub(crate) type Payload<C> = EntryPayload<C, u64, EmptyNode>;
 pub(crate) type Entry<C> = openraft::Entry<CommittedLeaderIdOf<Types<C>>, Payload<C>>;
 

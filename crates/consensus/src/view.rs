@@ -20,7 +20,7 @@ use crate::disk::Health;
 use crate::files::{File, Files, RealFiles};
 use crate::folder;
 use crate::group::{StartError, check_fit};
-use crate::group_log::span;
+use crate::group_log::{has_new_tables, span};
 use crate::log::{LogError, LogOptions, open_engine, refused};
 use crate::mark::Mark;
 use crate::tail_check;
@@ -102,6 +102,9 @@ impl LogView {
     /// # Errors
     /// Why it would not.
     pub fn check_fit(&self, group: u64, tables: &Mark) -> Result<(), StartError> {
+        if has_new_tables(&self.wal, group, tables.log_id).map_err(StartError::Log)? {
+            return Ok(());
+        }
         let span = self.span(group).map_err(StartError::Log)?;
         check_fit(tables, (span.start, span.end))
     }

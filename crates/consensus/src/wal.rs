@@ -56,14 +56,16 @@ pub(crate) mod key {
     pub(crate) const VOTE: &[u8] = b"vote";
     pub(crate) const COMMITTED: &[u8] = b"committed";
     pub(crate) const PURGED: &[u8] = b"purged";
+    pub(crate) const TABLES: &[u8] = b"tables";
 }
 
-/// A change of one group that is not an entry.
+/// A change of one group that openraft does not wait for as for entries.
 #[derive(Default)]
 pub(crate) struct Change {
     pub(crate) group: u64,
     /// First forget the group.
     pub(crate) clean: bool,
+    pub(crate) entry: Option<Record>,
     pub(crate) puts: Vec<(&'static [u8], Vec<u8>)>,
     /// Forget the entries before this index.
     pub(crate) compact_to: Option<u64>,
@@ -198,6 +200,18 @@ impl Wal {
             }
             Err(_) => Err(self.refusal()),
         }
+    }
+
+    /// Queues a change and waits until it is on the disk.
+    pub(crate) async fn change(&self, change: Change) -> io::Result<()> {
+        let (done, written) = oneshot::channel();
+        self.push(Request::Change(Change {
+            done: Some(done),
+            ..change
+        }));
+        written
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the log ended")))
     }
 
     /// Queues a request. When the log is closed it is answered at once.
@@ -435,7 +449,7 @@ impl Request {
     }
 
     fn frees(&self) -> bool {
-        matches!(self, Self::Change(change) if change.compact_to.is_some())
+        matches!(self, Self::Change(change) if change.clean || change.compact_to.is_some())
     }
 
     fn add_to(&self, batch: &mut LogBatch) -> raft_engine::Result<()> {
@@ -450,6 +464,9 @@ impl Request {
             Self::Change(change) => {
                 if change.clean {
                     batch.add_command(change.group, Command::Clean);
+                }
+                if let Some(entry) = &change.entry {
+                    batch.add_entries::<Records>(change.group, std::slice::from_ref(entry))?;
                 }
                 for (key, value) in &change.puts {
                     batch.put(change.group, key.to_vec(), value.clone())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use consensus::{Condition, Group, GroupOptions, Log, LogOptions, LogStats};
+use consensus::{Birth, Condition, Group, GroupOptions, Log, LogOptions, LogStats, Nobody};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use parking_lot::Mutex;
 use store_state::inbox::{InboxMachine, InboxOp};
@@ -643,6 +643,8 @@ impl<M: Kind> Start<M> {
             node,
             &self.log,
             replica,
+            Arc::new(Nobody),
+            Birth::Alone,
             &GroupOptions {
                 keep: LOG_KEPT,
                 ..GroupOptions::default()

@@ -60,7 +60,7 @@ fn all_applied() -> Arc<Positions> {
         log_id: Some(log_id(1, u64::MAX - 1)),
         ..Mark::default()
     };
-    Machine::new(Nothing, mark).1
+    Arc::new(Positions::new(mark))
 }
 
 /// A log in a folder that is removed in the end.
@@ -121,7 +121,10 @@ impl StoreBuilder<Types<Number>, GroupLog<Number>, Machine<Number>, Node> for Lo
     ) -> Result<(Node, GroupLog<Number>, Machine<Number>), StorageError<Types<Number>>> {
         let node = Node::new();
         let log = node.group().await;
-        Ok((node, log, Machine::new(Nothing, Mark::default()).0))
+        let new = Arc::new(Positions::new(Mark::default()));
+        let wal = log.wal.clone();
+        let machines = GroupLog::open(1, wal, new, 0).await.expect("whole");
+        Ok((node, log, Machine::new(Nothing, machines)))
     }
 }
 
@@ -240,10 +243,7 @@ fn purged_entries_that_come_back_leave_no_hole() {
         append(&mut log, 1, 0..5).await;
         log.save_vote(&Vote::new(3, 1)).await.expect("saved");
         // What raft-engine may do: the position of the purge stays, the purge itself does not.
-        let purged = log.change(Change {
-            puts: vec![(key::PURGED, encoded(&log_id(2, 20)))],
-            ..Change::default()
-        });
+        let purged = log.change(vec![(key::PURGED, encoded(&log_id(2, 20)))]);
         purged.await.expect("written");
         drop(log);
         node.lose_power();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use consensus::simulation::{Loss, SimulatedDisk};
 use consensus::{Log, LogOptions, StartError};
 
-use crate::ledger::{Ledger, Scratch, open, runtime, start, try_start, write};
+use crate::ledger::{Ledger, Scratch, open, runtime, start, start_alone, try_start, write};
 
 /// Small files that are deleted at once.
 fn options(scratch: &Scratch) -> LogOptions {
@@ -84,7 +84,7 @@ fn a_node_that_is_no_member_does_not_start() {
         let group = start(&log, &Ledger::default()).await;
         group.shutdown().await;
         let options = consensus::GroupOptions::default();
-        let other = consensus::Group::start(1, 2, &log, Ledger::default(), &options).await;
+        let other = start_alone(1, 2, &log, &Ledger::default(), &options).await;
         assert!(matches!(other, Err(StartError::NotAMember)));
     });
 }

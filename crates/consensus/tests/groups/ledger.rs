@@ -1,6 +1,7 @@
 //! A state machine that keeps what it is given, and a node to run it in.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use consensus::simulation::SimulatedDisk;
 use consensus::{
-    Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark, StartError,
-    StateMachine,
+    Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark, Nobody,
+    SnapshotReader, SnapshotWriter, StartError, StateMachine, Tables,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,6 +60,8 @@ impl Command for Note {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Pages {
     pub(crate) notes: Vec<Note>,
+    /// How many of them came in snapshots.
+    pub(crate) installed: usize,
     pub(crate) last_index: Option<u64>,
     pub(crate) flushes: u64,
     /// With all notes at that moment: what tables would hold.
@@ -120,6 +123,10 @@ impl StateMachine<Note> for Ledger {
         checkpoint.as_ref().map(|(mark, _)| mark.clone())
     }
 
+    fn tables(&self) -> Arc<dyn Tables> {
+        Arc::new(self.clone())
+    }
+
     fn apply(&mut self, index: u64, note: &Note) {
         let mut pages = self.pages();
         assert!(pages.last_index < Some(index), "{index} was applied before");
@@ -132,6 +139,69 @@ impl StateMachine<Note> for Ledger {
         assert!(applied.index() >= pages.last_index);
         pages.flushed = applied.clone();
         pages.flushes += 1;
+    }
+}
+
+impl Tables for Ledger {
+    fn read(&self) -> io::Result<Option<Box<dyn SnapshotReader>>> {
+        let pages = self.pages();
+        Ok(pages.checkpoint.as_ref().map(|(mark, count)| {
+            let copy = Copy {
+                mark: mark.clone(),
+                notes: Vec::from(&pages.notes[..*count]).into_iter(),
+            };
+            Box::new(copy) as _
+        }))
+    }
+
+    fn receive(&self) -> io::Result<Box<dyn SnapshotWriter>> {
+        Ok(Box::new(Received {
+            ledger: self.clone(),
+            notes: Vec::new(),
+        }))
+    }
+}
+
+/// A ledger as of a checkpoint, note by note.
+struct Copy {
+    mark: Mark,
+    notes: std::vec::IntoIter<Note>,
+}
+
+impl SnapshotReader for Copy {
+    fn mark(&self) -> Mark {
+        self.mark.clone()
+    }
+
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.notes.next().map(|note| {
+            let mut bytes = Vec::new();
+            note.encode(&mut bytes);
+            bytes
+        }))
+    }
+}
+
+/// What is not yet a ledger's.
+struct Received {
+    ledger: Ledger,
+    notes: Vec<Note>,
+}
+
+impl SnapshotWriter for Received {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.notes
+            .push(Note::decode(chunk).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, mark: &Mark) -> io::Result<()> {
+        let mut pages = self.ledger.pages();
+        pages.installed = self.notes.len();
+        pages.checkpoint = Some((mark.clone(), self.notes.len()));
+        pages.last_index = mark.index();
+        pages.notes = self.notes;
+        Ok(())
     }
 }
 
@@ -195,7 +265,19 @@ pub(crate) async fn try_start(
     log: &Log,
     ledger: &Ledger,
 ) -> Result<Group<Note>, StartError> {
-    Group::start(id, 1, log, ledger.clone(), &GroupOptions::default()).await
+    start_alone(id, 1, log, ledger, &GroupOptions::default()).await
+}
+
+/// Starts a group of one voter.
+pub(crate) async fn start_alone(
+    id: u64,
+    node: u64,
+    log: &Log,
+    ledger: &Ledger,
+    options: &GroupOptions,
+) -> Result<Group<Note>, StartError> {
+    let (ledger, network) = (ledger.clone(), Arc::new(Nobody));
+    Group::start(id, node, log, ledger, network, Birth::Alone, options).await
 }
 
 /// Proposes these numbers together and waits for all.

@@ -8,7 +8,7 @@ use consensus::{Group, GroupOptions, Log, LogOptions};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::ledger::{DEADLINE, Ledger, Note, Scratch, open, runtime};
+use crate::ledger::{DEADLINE, Ledger, Note, Scratch, open, runtime, start_alone};
 
 const SEEDS: u64 = 40;
 const ROUNDS: u64 = 5;
@@ -167,8 +167,9 @@ async fn start(id: u64, log: &Log, ledger: &Ledger) -> Result<Group<Note>, Strin
         keep: 5,
         tail_bytes: 2_000,
         in_flight_bytes: 4_000,
+        ..GroupOptions::default()
     };
-    let started = Group::start(id, 1, log, ledger.clone(), &options).await;
+    let started = start_alone(id, 1, log, ledger, &options).await;
     started.map_err(|error| error.to_string())
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use consensus::simulation::SimulatedDisk;
-use consensus::{Group, GroupOptions, Log};
+use consensus::{GroupOptions, Log};
 
-use crate::ledger::{Ledger, Note, Scratch, open, runtime, start, try_start, write};
+use crate::ledger::{Ledger, Note, Scratch, open, runtime, start, start_alone, try_start, write};
 
 #[test]
 fn are_applied_in_order_and_flushed_in_batches() {
@@ -13,7 +13,7 @@ fn are_applied_in_order_and_flushed_in_batches() {
     let log = Log::open(&scratch.options()).expect("the log opens");
     runtime().block_on(async {
         let group = start(&log, &ledger).await;
-        assert!(group.is_leader());
+        assert!(group.watch().borrow().leads);
         let before = ledger.pages().flushes;
         write(&group, 0..1_000, 16).await;
         assert!(ledger.pages().numbers().into_iter().eq(0..1_000));
@@ -52,7 +52,7 @@ fn a_restart_applies_everything_again_though_little_stays_in_memory() {
             in_flight_bytes: 5_000,
             ..GroupOptions::default()
         };
-        let started = Group::start(1, 1, &log, ledger.clone(), &options).await;
+        let started = start_alone(1, 1, &log, &ledger, &options).await;
         let group = started.expect("the group starts");
         group.recovered().await.expect("it leads");
         write(&group, 0..2_000, 100).await;

@@ -1,4 +1,5 @@
-//! Reading and writing the few numbers of the on-disk forms: little-endian, fixed length.
+//! Reading and writing the few numbers of what goes to disks and to other nodes: little-endian, fixed
+//! length.
 
 use std::collections::BTreeSet;
 
@@ -28,26 +29,42 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(*first))
     }
 
+    /// Bytes that follow their number.
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.u32()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    pub(crate) fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
     pub(crate) fn log_id(&mut self) -> Option<LogId> {
         let term = self.u64()?;
         Some(log_id(term, self.u64()?))
     }
 
     pub(crate) fn optional_log_id(&mut self) -> Option<Option<LogId>> {
-        match self.u8()? {
-            0 => Some(None),
-            1 => Some(Some(self.log_id()?)),
-            _ => None,
-        }
+        Some(if self.flag()? {
+            Some(self.log_id()?)
+        } else {
+            None
+        })
     }
 
     pub(crate) fn vote(&mut self) -> Option<Vote> {
         let (term, node) = (self.u64()?, self.u64()?);
-        match self.u8()? {
-            0 => Some(Vote::new(term, node)),
-            1 => Some(Vote::new_committed(term, node)),
-            _ => None,
-        }
+        Some(if self.flag()? {
+            Vote::new_committed(term, node)
+        } else {
+            Vote::new(term, node)
+        })
     }
 
     /// One or, while it changes, two sets of voters, then all nodes.
@@ -109,7 +126,13 @@ fn put_node_ids<'a>(count: usize, ids: impl Iterator<Item = &'a u64>, out: &mut 
     }
 }
 
-/// Sets of nodes are small; a count that does not fit is cut, and found when it is read.
-fn put_count(count: usize, out: &mut Vec<u8>) {
+/// Bytes after their number. They are far fewer than 4 GB; more would be found when they are read.
+pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put_count(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// What is counted is few; a count that does not fit is cut, and found when it is read.
+pub(crate) fn put_count(count: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }

@@ -1,0 +1,93 @@
+//! What a replica answers to the others.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver;
+use openraft::raft::{AppendEntriesResponse, VoteResponse};
+
+use crate::machine::Snapshot;
+use crate::rpc::{Answer, Append, Chunk, Received, Request};
+use crate::snapshot::{Contents, Step};
+use crate::types::Types;
+use crate::{Command, Group};
+
+impl<C: Command> Group<C> {
+    /// The answer to a request of another node's replica. Whatever comes is answered; what is not
+    /// understood, with a refusal.
+    pub async fn handle(&self, request: Bytes) -> Bytes {
+        let answer = match Request::decode(&request, self.node) {
+            Ok(request) => self.answer(request).await,
+            Err(why) => Err(why),
+        };
+        Bytes::from(answer.unwrap_or_else(Answer::Refused).encode())
+    }
+
+    async fn answer(&self, request: Request<C>) -> Result<Answer, String> {
+        match request {
+            Request::Append(append) => self.append(append).await,
+            Request::Vote(request) => match self.raft.vote(request).await {
+                Ok(response) => Ok(voted(response)),
+                Err(error) => Err(error.to_string()),
+            },
+            Request::PreVote(request) => match self.raft.pre_vote(request).await {
+                Ok(response) => Ok(voted(response)),
+                Err(error) => Err(error.to_string()),
+            },
+            Request::Transfer(request) => match self.raft.handle_transfer_leader(request).await {
+                Ok(taken) => Ok(Answer::Transferred(taken.is_ok())),
+                Err(error) => Err(error.to_string()),
+            },
+            Request::Chunk(chunk) => self.receive(chunk).await,
+        }
+    }
+
+    async fn append(&self, append: Append<C>) -> Result<Answer, String> {
+        let answer = self.raft.append_entries(append.request).await;
+        Ok(match answer.map_err(|error| error.to_string())? {
+            AppendEntriesResponse::Success => {
+                self.wanted_from
+                    .store(append.wanted_from, Ordering::Relaxed);
+                Answer::Appended
+            }
+            AppendEntriesResponse::Conflict => Answer::Conflict,
+            AppendEntriesResponse::HigherVote(vote) => Answer::HigherVote(vote),
+            AppendEntriesResponse::PartialSuccess(_) => {
+                return Err("only a part was appended".to_owned());
+            }
+        })
+    }
+
+    async fn receive(&self, chunk: Chunk) -> Result<Answer, String> {
+        let leader = chunk.vote;
+        let own = self.raft.server_metrics().borrow_watched().vote;
+        let received = |vote, outcome| Ok(Answer::Received { vote, outcome });
+        if own > leader {
+            return received(own, Received::Lost);
+        }
+        if self.positions.applied.lock().log_id >= chunk.mark.log_id {
+            return received(leader, Received::Installed);
+        }
+        let step = self.receiving.take(chunk).await;
+        let (mark, writer) = match step.map_err(|error| error.to_string())? {
+            Step::Answer(outcome) => return received(leader, outcome),
+            Step::Install(mark, writer) => (mark, writer),
+        };
+        let snapshot = Snapshot {
+            meta: mark.to_snapshot(),
+            snapshot: Contents::Received(writer),
+        };
+        match self.raft.install_full_snapshot(leader, snapshot).await {
+            Ok(response) => received(response.vote, Received::Installed),
+            Err(fatal) => Err(fatal.to_string()),
+        }
+    }
+}
+
+fn voted<C: Command>(response: VoteResponse<Types<C>>) -> Answer {
+    Answer::Voted {
+        vote: response.vote,
+        granted: response.vote_granted,
+        last: response.last_log_id,
+    }
+}
