@@ -1,12 +1,14 @@
 //! A batch: what one log entry holds.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mqtt_session::{Qos0Inbox, QueueFull};
 use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
 /// Operations that are agreed on, synced and applied together, in their order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Batch<O> {
     /// What holds for all of them.
     pub header: Header,
@@ -15,6 +17,27 @@ pub struct Batch<O> {
     /// About how many bytes they are, for limits on memory. Not written.
     #[serde(skip)]
     pub bytes: usize,
+    /// Its proposer has given it up. Not written.
+    #[serde(skip)]
+    pub given_up: GivenUp,
+}
+
+/// Set when the proposer of a batch has given it up: it may be carried out all the same, but nobody waits
+/// for its replies any more.
+#[derive(Debug, Default)]
+pub struct GivenUp(AtomicBool);
+
+impl GivenUp {
+    /// Gives the batch up.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it is given up.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// What holds for all operations of a batch. The proposer says it, so that replicas need no clock and

@@ -31,7 +31,7 @@ mod test_table;
 mod touched;
 pub mod wire;
 
-pub use batch::{Batch, Header, Limits, Request, Ticket};
+pub use batch::{Batch, GivenUp, Header, Limits, Request, Ticket};
 pub use machine::{LoadError, Machine};
 pub use slot::{SLOTS, SlotRange, slot_of};
 pub use survey::{FullInbox, Rows, Survey, WrongRow};

@@ -1,11 +1,19 @@
 //! What the store tells the event loops.
 
+use std::sync::Arc;
+
+use mqtt_session::ApplicationMessage;
+use serde::{Deserialize, Serialize};
 use store_state::inbox::{InboxReply, Item, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::{SessionReply, StoredWill};
+use store_state::wire;
+
+use crate::ShardNumber;
+use crate::retained::RetainedPlace;
 
 /// One thing that a loop is told.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Event {
     /// The answer to a request to the session store.
     Session {
@@ -40,6 +48,24 @@ pub enum Event {
         /// As given with the barrier.
         token: u64,
     },
+    /// A page of retained messages that was asked for.
+    Retained {
+        /// As given with the question.
+        token: u64,
+        /// The messages.
+        messages: Vec<Retained>,
+        /// Where the next page begins; `None`: there is none.
+        next: Option<RetainedPlace>,
+    },
+    /// Another node serves an inbox shard, or this one does from now on: whoever reads an inbox there
+    /// opens it again, from the first sequence that it has not been given.
+    Reopen {
+        /// The shard.
+        shard: ShardNumber,
+    },
+    /// The other nodes have taken this one for dead, and what its clients had is theirs no more: all that
+    /// have something in the store are to be disconnected.
+    Fenced,
     /// Queued messages for a session that has opened its inbox.
     Page {
         /// As given when the inbox was opened.
@@ -76,7 +102,29 @@ pub enum Event {
     },
 }
 
+/// A retained message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Retained(#[serde(with = "wire::message")] pub Arc<ApplicationMessage>);
+
 impl Event {
+    /// The number that an answer was asked under; `None`: it is no answer.
+    pub(crate) fn token_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Session { token, .. }
+            | Self::Inbox { token, .. }
+            | Self::Retain { token, .. }
+            | Self::Retained { token, .. }
+            | Self::Failed { token, .. }
+            | Self::Passed { token } => Some(token),
+            Self::Reopen { .. }
+            | Self::Fenced
+            | Self::Page { .. }
+            | Self::Fire { .. }
+            | Self::Ended { .. }
+            | Self::LeftBehind { .. } => None,
+        }
+    }
+
     /// The event that tells a failure, given the token.
     pub(crate) fn failed(failure: Failure) -> impl FnOnce(u64) -> Self {
         move |token| Self::Failed { token, failure }
@@ -89,12 +137,12 @@ impl Event {
 }
 
 /// Why a request was not carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Failure {
     /// The disk is full. It has had no effect, and will have none.
     Full,
-    /// The shard does not serve, or stopped while the request was on its way: then it may be carried out
-    /// all the same, at the next start.
+    /// The shard does not serve: it is damaged, or no node leads it. If that became so while the request
+    /// was on its way, it may be carried out all the same, even later.
     Stopped,
     /// The shard map has changed since the request was routed: route it again. It has had no effect, and
     /// will have none.

@@ -8,6 +8,7 @@
 //! reserve       space for a start on a full disk             see `folder/reserve.rs`
 //! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
 //! inbox.made    this node has made an inbox store            so that a missing one is noticed
+//! founded       the shards were begun, here or elsewhere     so that none is begun twice
 //! ```
 //!
 //! Invariants: a folder that is not ours is never written into, except for the lock's file; an incarnation
@@ -42,6 +43,7 @@ const DATA_FOLDER: &str = "data folder";
 const LOCK: &str = "LOCK";
 const INCARNATION: &str = "incarnation";
 const ALIVE: &str = "alive";
+const FOUNDED: &str = "founded";
 
 /// A node's data folder, open and locked until this is dropped.
 #[derive(Debug)]
@@ -121,6 +123,35 @@ impl Folder {
             .lock()
             .write(now_ms)
             .map_err(|reason| FolderError::io(&self.root.join(ALIVE), reason))
+    }
+
+    /// Counts on to `incarnation`, as if the folder had been opened again.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn raise_incarnation_to(&self, incarnation: u64) -> Result<(), FolderError> {
+        let path = self.root.join(INCARNATION);
+        let io = |reason| FolderError::io(&path, reason);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let (mut slots, last) = file.and_then(Slots::open).map_err(io)?;
+        if last.is_none_or(|last| last < incarnation) {
+            slots.write_synced(incarnation).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the shards of this node were made, here or elsewhere.
+    pub(crate) fn has_founded(&self) -> bool {
+        self.root.join(FOUNDED).exists()
+    }
+
+    /// From now on shards that are not here are elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn note_founded(&self) -> Result<(), FolderError> {
+        let path = self.root.join(FOUNDED);
+        durable::write_whole(&path, b"").map_err(|reason| FolderError::io(&path, reason))
     }
 
     /// The space that is kept for times when there is none.

@@ -12,7 +12,9 @@ use store_state::{Batch, Machine, Table, TableError, Ticket};
 
 use crate::command::Command;
 use crate::event::Event;
+use crate::peers::{Forwarded, Message};
 use crate::readers::Readers;
+use crate::retained::{Page, Wanted};
 use crate::{Listener, ShardNumber};
 
 /// A store, by its machine.
@@ -21,6 +23,12 @@ pub(crate) trait Kind: Machine + Sync {
     const NAME: &'static str;
     /// Distinguishes its groups in the log from those of the others.
     const NUMBER: u64;
+
+    /// Whether event loops read from it.
+    const HAS_READERS: bool = false;
+
+    /// Another node leads a shard from now on, or none that is known.
+    fn led(_listener: &dyn Listener, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
 
     /// The log entry of a batch.
     fn command(batch: Arc<Batch<Self::Op>>) -> Command;
@@ -53,6 +61,24 @@ pub(crate) trait Kind: Machine + Sync {
     fn must_wait(_op: &Self::Op, _ticket: Ticket) -> bool {
         false
     }
+
+    /// The operation, as it is said again by someone who does not know whether it was carried out.
+    fn again(op: Self::Op) -> Self::Op {
+        op
+    }
+
+    /// A page of retained messages.
+    fn retained(&self, _wanted: &Wanted) -> Option<Page> {
+        None
+    }
+
+    /// The highest incarnation of a node that the shard knows of; 0: none.
+    fn incarnation(&self, _node: u64) -> u64 {
+        0
+    }
+
+    /// The message that carries work of this kind to another node.
+    fn message(forwarded: Forwarded<Self::Op>) -> Message;
 
     /// The client whose later operations [`Kind::merge`] may put into this one.
     fn merges(_op: &Self::Op) -> Option<&str> {
@@ -119,8 +145,40 @@ impl Kind for SessionMachine {
     fn must_wait(op: &SessionOp, _: Ticket) -> bool {
         match op {
             SessionOp::Disconnect { .. } | SessionOp::Fired { .. } | SessionOp::Gone { .. } => true,
-            SessionOp::NodeUp { .. } | SessionOp::Claim { .. } | SessionOp::Due => false,
+            SessionOp::NodeUp { .. }
+            | SessionOp::Claim { .. }
+            | SessionOp::ClaimAgain { .. }
+            | SessionOp::Due => false,
         }
+    }
+
+    fn again(op: SessionOp) -> SessionOp {
+        match op {
+            SessionOp::Claim {
+                client,
+                node,
+                node_incarnation,
+                clean_start,
+                expiry,
+                will,
+            } => SessionOp::ClaimAgain {
+                client,
+                node,
+                node_incarnation,
+                clean_start,
+                expiry,
+                will,
+            },
+            other => other,
+        }
+    }
+
+    fn incarnation(&self, node: u64) -> u64 {
+        self.incarnation_of(node)
+    }
+
+    fn message(forwarded: Forwarded<SessionOp>) -> Message {
+        Message::Session(forwarded)
     }
 
     fn next_deadline(&self) -> Option<u64> {
@@ -176,6 +234,11 @@ impl SessionOutlet for Effects {
 impl Kind for InboxMachine {
     const NAME: &'static str = "inbox";
     const NUMBER: u64 = 1;
+    const HAS_READERS: bool = true;
+
+    fn led(listener: &dyn Listener, shard: ShardNumber, node: Option<u64>, term: u64) {
+        listener.inbox_leader(shard, node, term);
+    }
 
     fn command(batch: Arc<Batch<InboxOp>>) -> Command {
         Command::Inbox(batch)
@@ -225,6 +288,14 @@ impl Kind for InboxMachine {
             | InboxOp::Unsubscribe { .. }
             | InboxOp::Receipt { .. } => false,
         }
+    }
+
+    fn incarnation(&self, node: u64) -> u64 {
+        self.incarnation_of(node)
+    }
+
+    fn message(forwarded: Forwarded<InboxOp>) -> Message {
+        Message::Inbox(forwarded)
     }
 
     fn merges(op: &InboxOp) -> Option<&str> {
@@ -333,6 +404,16 @@ impl Kind for RetainMachine {
 
     fn event(token: u64, reply: RetainReply) -> Event {
         Event::Retain { token, reply }
+    }
+
+    fn retained(&self, wanted: &Wanted) -> Option<Page> {
+        let cursor = wanted.place.cursor();
+        let limit = wanted.limit as usize;
+        Some(self.page(&wanted.filter, cursor.as_ref(), limit, wanted.now()))
+    }
+
+    fn message(forwarded: Forwarded<RetainOp>) -> Message {
+        Message::Retain(forwarded)
     }
 
     fn next_deadline(&self) -> Option<u64> {

@@ -19,23 +19,36 @@
 mod command;
 mod event;
 mod folder;
+mod forward;
+mod keeper;
 mod kind;
 mod later;
 mod map;
+mod neighbours;
 mod node;
+mod outstanding;
+mod peers;
+mod placement;
 mod proposer;
 mod queue;
 mod readers;
+mod retained;
+mod server;
 mod shard;
+mod snapshot;
+mod starting;
 mod survey;
 mod tables;
 
 pub use consensus::LogStats;
-pub use event::{Event, Failure};
+pub use event::{Event, Failure, Retained};
 pub use folder::{Folder, FolderError, free_bytes};
 pub use map::ShardNumber;
-pub use node::{OpenError, Options, RetainedPlace, ShardStats, Store, StoreStats};
+pub use neighbours::Member;
+pub use node::{Cluster, OpenError, Options, ShardStats, Store, StoreStats};
+pub use peers::{Lead, Peers};
 pub use readers::Read;
+pub use retained::RetainedPlace;
 pub use store_state::{FullInbox, Rows};
 pub use survey::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey};
 pub use tables::{ShardTable, Tables, TablesError, TablesOptions};
@@ -67,8 +80,9 @@ pub trait Listener: Send + Sync + 'static {
         subscription: Option<&StoredSubscription>,
     );
 
-    /// Another node leads an inbox shard from now on; `None`: nobody is known to.
-    fn inbox_leader(&self, _shard: ShardNumber, _node: Option<u64>) {}
+    /// A node leads an inbox shard from now on, in this Raft term; `None`: this one leads it no more. If it
+    /// is this node, all that the shard has to tell of filters and members follows.
+    fn inbox_leader(&self, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
 
     /// A message was dropped.
     fn dropped(&self, drop: &InboxDrop<'_>);

@@ -1,48 +1,33 @@
 //! The store of one node: opening, recovery, and where requests go.
 
 use std::fmt;
+use std::num::NonZeroU8;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use consensus::{Birth, Condition, Group, GroupOptions, Log, LogOptions, LogStats, Nobody};
+use bytes::Bytes;
+use consensus::{Condition, Log, LogOptions, LogStats};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use parking_lot::Mutex;
+use store_state::Ticket;
 use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{SessionMachine, SessionOp};
-use store_state::{Batch, Header, Request, Ticket};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
-use topic_router::Cursor;
+use tokio::sync::{mpsc, watch};
 
-use crate::command::Command;
-use crate::folder::Folder;
+use crate::folder::{Folder, FolderError};
 use crate::kind::Kind;
 use crate::later::Debts;
 use crate::map::{ShardMap, ShardNumber};
-use crate::proposer::Proposer;
-use crate::shard::{Replica, Shard, Work, Written, checkpoint, write_checkpoint};
+use crate::neighbours::{Member, Neighbours};
+use crate::peers::{Lead, Message, Peers};
+use crate::retained::{PageRequest, RetainedPlace, Wanted};
+use crate::shard::{Place, Seat, Shard, Work};
+use crate::starting::{Duties, Led, Means, OVERHEAD, Start, StartShard, run, work};
 use crate::tables::{Tables, TablesOptions};
-use crate::{Listener, MAP_VERSION, Read};
-
-/// What a request takes in memory beside its own bytes, about.
-const OVERHEAD: usize = 128;
-
-/// Entries of a shard that stay in the log behind its checkpoint. There is no other replica that could
-/// want them, and a thousand entries can be half a gigabyte.
-const LOG_KEPT: u64 = 0;
-
-/// How often deadlines of sessions and retained messages are looked at.
-const DUE_LOOK: Duration = Duration::from_millis(100);
-
-/// How often the node writes down that it is alive.
-const ALIVE: Duration = Duration::from_secs(1);
-
-/// How long a start waits for space to record itself.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+use crate::{Event, Listener, Read};
 
 /// How long a shutdown waits for the log when space was given up for it.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
@@ -51,16 +36,42 @@ const ROOM_WAIT: Duration = Duration::from_secs(1);
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// Settings of the store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
-    /// The data folder.
-    pub folder: PathBuf,
     /// Folders of the three stores (session, inbox, retain) if they are not in the data folder.
     pub folders: [Option<PathBuf>; 3],
     /// Shards that each store begins with.
     pub shards: [u16; 3],
     /// Threads that shards live on.
     pub threads: usize,
+    /// Replicas of each shard that vote, if the settings say how many.
+    pub voters: [Option<NonZeroU8>; 3],
+    /// The time after which a node that is down is replaced as a voter.
+    pub replace_after: Duration,
+    /// The other nodes; `None`: this one is alone.
+    pub cluster: Option<Cluster>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            folders: [const { None }; 3],
+            shards: [1; 3],
+            threads: 1,
+            voters: [None; 3],
+            replace_after: Duration::from_secs(600),
+            cluster: None,
+        }
+    }
+}
+
+/// How the store takes part in a cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The way to the other nodes.
+    pub peers: Arc<dyn Peers>,
+    /// Whether this node founds the cluster. One that has joined waits until it is given shards.
+    pub founds: bool,
 }
 
 /// Why the store does not open.
@@ -76,8 +87,14 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenError {
-    fn full_disk() -> Self {
+    pub(crate) fn full_disk() -> Self {
         Self("the disk is full: the start cannot be recorded".to_owned())
+    }
+}
+
+impl From<FolderError> for OpenError {
+    fn from(error: FolderError) -> Self {
+        because("the data folder")(error)
     }
 }
 
@@ -91,8 +108,7 @@ pub struct Store {
     inbox: ShardSet<InboxMachine>,
     retain: ShardSet<RetainMachine>,
     crowded: Arc<AtomicBool>,
-    node: u64,
-    incarnation: u64,
+    neighbours: Arc<Neighbours>,
     folder: Arc<Folder>,
     log: Arc<Log>,
     condition: watch::Receiver<Condition>,
@@ -103,8 +119,8 @@ pub struct Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
-            .field("node", &self.node)
-            .field("incarnation", &self.incarnation)
+            .field("node", &self.node())
+            .field("incarnation", &self.incarnation())
             .finish_non_exhaustive()
     }
 }
@@ -122,15 +138,10 @@ pub(crate) enum Stop {
 struct ShardSet<M: Kind> {
     map: ShardMap,
     shards: Vec<Arc<Shard<M>>>,
+    /// Tell the keepers that they are wanted.
+    invite: Vec<mpsc::Sender<()>>,
     /// Set by whoever gives a crowded shard of any store more; cleared by [`Store::is_crowded`].
     crowded: Arc<AtomicBool>,
-}
-
-/// A place in the retained messages that a filter selects.
-#[derive(Clone, Debug)]
-pub struct RetainedPlace {
-    shard: ShardNumber,
-    cursor: Option<Cursor>,
 }
 
 /// What the store counts.
@@ -180,16 +191,6 @@ pub struct ShardStats {
 }
 
 impl<M: Kind> ShardSet<M> {
-    fn new(map: ShardMap, crowded: Arc<AtomicBool>) -> Self {
-        Self {
-            map,
-            crowded,
-            shards: (0..map.len())
-                .map(|number| Shard::new(number, map.range(number)))
-                .collect(),
-        }
-    }
-
     fn of(&self, name: &str) -> ShardNumber {
         self.map.shard_of(name)
     }
@@ -237,7 +238,8 @@ impl<M: Kind> ShardSet<M> {
         for shard in &self.shards {
             let stats = &shard.stats;
             sum.shards += 1;
-            sum.stopped += u64::from(shard.look(|_| ()).is_none());
+            let is_alone = shard.place.peers.is_none();
+            sum.stopped += u64::from(is_alone && shard.look(|_| ()).is_none());
             sum.batches += stats.batches.load(Ordering::Relaxed);
             sum.requests += stats.requests.load(Ordering::Relaxed);
             sum.refused += stats.refused.load(Ordering::Relaxed);
@@ -249,70 +251,117 @@ impl<M: Kind> ShardSet<M> {
         sum
     }
 
+    /// Of the shards that are served here, so that each counts on one node.
     fn sum(&self, look: impl Fn(&M) -> u64) -> u64 {
-        let looks = self.shards.iter().filter_map(|shard| shard.look(&look));
-        looks.sum()
+        let here = self.shards.iter().filter(|shard| shard.place.is_here());
+        here.filter_map(|shard| shard.look(&look)).sum()
+    }
+
+    fn get(&self, number: ShardNumber) -> Option<&Shard<M>> {
+        self.shards.get(usize::from(number)).map(|shard| &**shard)
+    }
+
+    /// A node says that it leads a shard.
+    fn lead(&self, node: u64, lead: &Lead, is_linked: bool) {
+        if let Some(shard) = self.get(lead.shard) {
+            shard.place.seat.send_if_modified(|seat| {
+                let is_news = lead.term > seat.term
+                    || lead.term == seat.term && seat.leader != node && seat.leader == 0;
+                if is_news {
+                    *seat = Seat {
+                        leader: node,
+                        term: lead.term,
+                        is_reachable: is_linked,
+                        way: seat.way + 1,
+                    };
+                }
+                is_news
+            });
+        }
+    }
+
+    /// The way to a node, or back, is open anew, or closed.
+    fn way(&self, node: u64, is_open: bool) {
+        for shard in &self.shards {
+            shard.place.seat.send_if_modified(|seat| {
+                let concerns = seat.leader == node;
+                if concerns {
+                    seat.is_reachable = is_open;
+                    seat.way += 1;
+                }
+                concerns
+            });
+        }
     }
 }
 
 impl Store {
-    /// Recovers what the data folder holds and starts the shards. When it returns, they serve.
+    /// Recovers what the data folder holds and starts the shards. When it returns, those of a node that is
+    /// alone serve; those of a cluster do as soon as they have leaders.
     ///
     /// A shard whose tables or log are damaged does not serve; the others do.
     ///
     /// # Errors
     /// The folder cannot be used, is another program's, or is in use; the log cannot be opened; the disk is
     /// so full that the start cannot be recorded.
-    pub fn open(options: &Options, listener: &Arc<dyn Listener>) -> Result<Self, OpenError> {
-        let folder = Folder::open(&options.folder).map_err(because("the data folder"))?;
+    pub fn open(
+        folder: Folder,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<Self, OpenError> {
         let folder = Arc::new(folder);
         let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
         let log = Arc::new(log);
         let (stop, stopping) = watch::channel(Stop::No);
-        let crowded = Arc::default();
-        let mut opener = Opener {
-            options,
-            stopping: stopping.clone(),
-            folder: Arc::clone(&folder),
+        let peers = options
+            .cluster
+            .as_ref()
+            .map(|cluster| Arc::clone(&cluster.peers));
+        let neighbours = Arc::new(Neighbours::new(peers, folder.incarnation()));
+        let has_founded = folder.has_founded();
+        let founds = options
+            .cluster
+            .as_ref()
+            .is_none_or(|cluster| cluster.founds);
+        let places = [
+            StoreFolder::open::<SessionMachine>(&folder, options)?,
+            StoreFolder::open::<InboxMachine>(&folder, options)?,
+            StoreFolder::open::<RetainMachine>(&folder, options)?,
+        ];
+        let means = Arc::new(Means {
+            tables: places.each_ref().map(|place| Arc::clone(&place.tables)),
             log: Arc::clone(&log),
-            listener,
-            crowded: Arc::clone(&crowded),
+            listener: Arc::clone(listener),
+            folder: Arc::clone(&folder),
+            stopping: stopping.clone(),
             debts: Debts::default(),
+            neighbours: Arc::clone(&neighbours),
+            founds: founds && !has_founded,
+            voters: options.voters,
+            replace_after: options.replace_after,
+        });
+        let mut opener = Opener {
+            means: Arc::clone(&means),
+            crowded: Arc::default(),
             starts: (0..options.threads.max(1)).map(|_| Vec::new()).collect(),
+            led: Vec::new(),
             next: 0,
         };
-        let session = opener.shards::<SessionMachine>()?;
-        let inbox = opener.shards::<InboxMachine>()?;
-        let retain = opener.shards::<RetainMachine>()?;
-        let mut threads = Vec::new();
-        let mut ready = Vec::new();
-        for (number, starts) in opener.starts.into_iter().enumerate() {
-            let (tell, told) = std::sync::mpsc::sync_channel(1);
-            ready.push(told);
-            let (stopping, condition) = (stopping.clone(), log.watch());
-            let duties = (number == 0).then(|| Duties {
-                folder: Arc::clone(&folder),
-                listener: Arc::clone(listener),
-            });
-            let thread = std::thread::Builder::new()
-                .name(format!("store-{number}"))
-                .spawn(move || run(starts, duties, condition, stopping, &tell))
-                .map_err(because("a thread"))?;
-            threads.push(thread);
-        }
-        for told in ready {
-            // A thread that ends before it is ready has said why.
-            told.recv()
-                .map_err(because("a thread of the store has ended"))??;
+        let [session, inbox, retain] = places.map(|place| place.map);
+        let session = opener.shards::<SessionMachine>(session);
+        let inbox = opener.shards::<InboxMachine>(inbox);
+        let retain = opener.shards::<RetainMachine>(retain);
+        let threads = opener.start(&stopping)?;
+        if !has_founded {
+            folder.note_founded().map_err(because("the data folder"))?;
         }
         folder.reserve().keep();
         Ok(Self {
             session,
             inbox,
             retain,
-            crowded,
-            node: folder.node(),
-            incarnation: folder.incarnation(),
+            crowded: opener.crowded,
+            neighbours,
             folder,
             condition: log.watch(),
             log,
@@ -331,13 +380,13 @@ impl Store {
     /// This node's identifier.
     #[must_use]
     pub fn node(&self) -> u64 {
-        self.node
+        self.folder.node()
     }
 
-    /// Counts the starts of this node.
+    /// Counts the starts of this node, and how often it was taken for dead.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.neighbours.incarnation()
     }
 
     /// Gives the session store a request about a client.
@@ -371,7 +420,8 @@ impl Store {
     /// The node that leads an inbox shard, as far as it is known.
     #[must_use]
     pub fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
-        (shard < self.inbox_shards()).then_some(self.node)
+        let seat = *self.inbox.get(shard)?.place.seat.borrow();
+        Some(seat.leader).filter(|node| *node != 0)
     }
 
     /// The inbox shard of a client.
@@ -393,7 +443,8 @@ impl Store {
 
     /// Asks an inbox shard for pages of a queue.
     pub fn read(&self, shard: ShardNumber, read: Read) {
-        self.inbox.put(shard, Work::Read(read), size_of::<Read>());
+        self.inbox
+            .put(shard, Work::Read(0, read), size_of::<Read>());
     }
 
     /// Gives the retain store a message. `must_wait`: on a full disk it waits, since nobody would publish
@@ -427,7 +478,7 @@ impl Store {
     }
 
     /// A page of the retained messages that a filter selects, and where the next one begins. `from`:
-    /// where the last one said; `None`: the first.
+    /// where the last one said; `None`: the first. Only if this node is alone, and so has all there is.
     #[must_use]
     pub fn retained(
         &self,
@@ -436,19 +487,221 @@ impl Store {
         limit: usize,
         now: Timestamp,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
-        let RetainedPlace { mut shard, cursor } = from.unwrap_or(RetainedPlace {
-            shard: 0,
-            cursor: None,
-        });
-        let read = self.retain.shards.get(usize::from(shard));
-        let page =
-            read.and_then(|s| s.look(|machine| machine.page(filter, cursor.as_ref(), limit, now)));
+        let wanted = self.wanted(filter, from, limit, now);
+        let page = self
+            .retain
+            .get(wanted.place.shard)
+            .and_then(|shard| shard.look(|machine| machine.retained(&wanted)).flatten());
         let (messages, cursor) = page.unwrap_or_default();
-        if cursor.is_none() {
-            shard += 1;
+        (messages, wanted.next(cursor))
+    }
+
+    /// Asks for such a page: [`Event::Retained`](crate::Event::Retained) brings it. It has what was
+    /// acknowledged before, by whichever node, and what was given to the retain store here before.
+    pub fn ask_retained(
+        &self,
+        ticket: Ticket,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        limit: usize,
+        now: Timestamp,
+    ) {
+        let wanted = self.wanted(filter, from, limit, now);
+        let shard = wanted.place.shard;
+        let bytes = OVERHEAD + filter.len();
+        self.retain
+            .put(shard, Work::Page(PageRequest { ticket, wanted }), bytes);
+    }
+
+    /// Whether retained messages have to be asked for.
+    #[must_use]
+    pub fn has_neighbours(&self) -> bool {
+        self.neighbours.peers.is_some()
+    }
+
+    fn wanted(
+        &self,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Wanted {
+        let selects_one = !filter.contains(['+', '#']);
+        let (first, last_shard) = if selects_one {
+            let shard = self.retain.of(filter);
+            (shard, shard)
+        } else {
+            (0, self.retain.map.len() - 1)
+        };
+        Wanted {
+            filter: filter.into(),
+            place: from.unwrap_or_else(|| RetainedPlace::first_of(first)),
+            last_shard,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            now_ms: now.0,
         }
-        let more = shard < self.retain.map.len();
-        (messages, more.then_some(RetainedPlace { shard, cursor }))
+    }
+
+    /// The membership has changed, or who of the members can be reached.
+    pub fn members(&self, members: Vec<Member>) {
+        self.neighbours.members.send_replace(members.into());
+    }
+
+    /// Messages can be sent to a node, or not any more; what was sent before may be lost.
+    pub fn linked(&self, node: u64, is_up: bool) {
+        self.neighbours.link(node, is_up);
+        self.way(node, is_up);
+        if is_up {
+            self.neighbours.tell();
+        }
+    }
+
+    /// What a node has sent to this one may be lost.
+    pub fn interrupted(&self, node: u64) {
+        self.way(node, self.neighbours.is_linked(node));
+    }
+
+    fn way(&self, node: u64, is_open: bool) {
+        self.session.way(node, is_open);
+        self.inbox.way(node, is_open);
+        self.retain.way(node, is_open);
+    }
+
+    /// A message of the store of another node has come.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub fn received(
+        &self,
+        listener: &dyn Listener,
+        from: u64,
+        message: &[u8],
+    ) -> Result<(), String> {
+        match Message::decode(message)? {
+            Message::Session(work) => {
+                let shard = self.session.get(work.shard).ok_or("no such shard")?;
+                shard.take_on(from, work);
+            }
+            Message::Inbox(work) => {
+                let shard = self.inbox.get(work.shard).ok_or("no such shard")?;
+                shard.take_on(from, work);
+            }
+            Message::Retain(work) => {
+                let shard = self.retain.get(work.shard).ok_or("no such shard")?;
+                shard.take_on(from, work);
+            }
+            Message::Mail(mail) => {
+                let (store, number) = (u64::from(mail.store), mail.shard);
+                if store == SessionMachine::NUMBER
+                    && let Some(shard) = self.session.get(number)
+                {
+                    shard.delivered(listener, mail);
+                } else if store == InboxMachine::NUMBER
+                    && let Some(shard) = self.inbox.get(number)
+                {
+                    shard.delivered(listener, mail);
+                } else if store == RetainMachine::NUMBER
+                    && let Some(shard) = self.retain.get(number)
+                {
+                    shard.delivered(listener, mail);
+                }
+            }
+            Message::Leads(leads) => {
+                for lead in leads {
+                    self.lead(listener, from, lead);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lead(&self, listener: &dyn Listener, from: u64, lead: Lead) {
+        if lead.incarnation > self.incarnation() {
+            self.go_on_as(listener, lead.incarnation);
+        }
+        let is_linked = self.neighbours.is_linked(from);
+        if self.neighbours.heard(from, lead.clone()) {
+            match u64::from(lead.store) {
+                SessionMachine::NUMBER => self.session.lead(from, &lead, is_linked),
+                InboxMachine::NUMBER => self.inbox.lead(from, &lead, is_linked),
+                RetainMachine::NUMBER => self.retain.lead(from, &lead, is_linked),
+                _ => {}
+            }
+        }
+    }
+
+    /// The others have taken this node for dead: it goes on as a new process would.
+    fn go_on_as(&self, listener: &dyn Listener, incarnation: u64) {
+        tracing::warn!(
+            incarnation,
+            "the other nodes have taken this one for dead; its clients have to connect again"
+        );
+        if let Err(error) = self.folder.raise_incarnation_to(incarnation) {
+            return listener.failed(&error.to_string());
+        }
+        self.neighbours.set_incarnation(incarnation);
+        let now = listener.now_ms();
+        self.session
+            .give_all(|| SessionMachine::node_up(self.node(), incarnation, now));
+        self.inbox
+            .give_all(|| InboxMachine::node_up(self.node(), incarnation, now));
+        for loop_index in 0..listener.loops() {
+            listener.mail(loop_index, vec![Event::Fenced]);
+        }
+    }
+
+    /// A request of the replica of a group on another node; the answer to it, or `None`: there is no
+    /// replica here yet.
+    pub async fn handle(&self, group: u64, request: Bytes) -> Option<Bytes> {
+        let (store, number) = (
+            group >> 32,
+            u16::try_from((group & 0xFFFF_FFFF).checked_sub(1)?).ok()?,
+        );
+        match store {
+            SessionMachine::NUMBER => self.session.handle(number, request).await,
+            InboxMachine::NUMBER => self.inbox.handle(number, request).await,
+            RetainMachine::NUMBER => self.retain.handle(number, request).await,
+            _ => None,
+        }
+    }
+
+    /// Who leads each shard, and with which replicas, as far as this node knows.
+    #[must_use]
+    pub fn leads(&self) -> Vec<(u64, Lead)> {
+        self.neighbours.leads()
+    }
+
+    /// Has another voter lead a shard (as [`Lead`] names it) that this node leads.
+    ///
+    /// # Errors
+    /// This node does not lead it, or `to` is no voter.
+    pub async fn transfer_leader(
+        &self,
+        store: u8,
+        shard: ShardNumber,
+        to: u64,
+    ) -> Result<(), String> {
+        let group = match u64::from(store) {
+            SessionMachine::NUMBER => self.session.group(shard),
+            InboxMachine::NUMBER => self.inbox.group(shard),
+            RetainMachine::NUMBER => self.retain.group(shard),
+            _ => None,
+        };
+        let group = group.ok_or("there is no replica of that shard here")?;
+        group
+            .transfer_leader(to)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// How many shards each store was made with.
+    #[must_use]
+    pub fn shard_counts(&self) -> [u16; 3] {
+        [
+            self.session.map.len(),
+            self.inbox.map.len(),
+            self.retain.map.len(),
+        ]
     }
 
     /// Whether publishers should not be read for now. Asked for each message: while no shard is crowded,
@@ -529,343 +782,126 @@ impl Store {
     }
 }
 
-/// What a thread does to start one shard, within its runtime.
-type StartShard = Box<dyn FnOnce() -> Starting + Send>;
+impl<M: Kind> ShardSet<M> {
+    fn group(&self, number: ShardNumber) -> Option<Arc<consensus::Group<crate::command::Command>>> {
+        self.get(number)?.place.group.borrow().clone()
+    }
 
-/// A shard that starts.
-type Starting = Pin<Box<dyn Future<Output = Option<Box<dyn Running>>>>>;
+    async fn handle(&self, number: ShardNumber, request: Bytes) -> Option<Bytes> {
+        if let Some(group) = self.group(number) {
+            return Some(group.handle(request).await);
+        }
+        if let Some(invite) = self.invite.get(usize::from(number)) {
+            // Full: it has been told.
+            let _ = invite.try_send(());
+        }
+        None
+    }
 
-/// A shard that serves.
-trait Running {
-    /// Serves no more: carries out what has been given, and writes a last checkpoint.
-    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
+    /// Gives all shards an operation that nobody waits for.
+    fn give_all(&self, op: impl Fn() -> Option<M::Op>) {
+        for shard in &self.shards {
+            if let Some(op) = op() {
+                shard.give(work(Ticket::NONE, op, true), OVERHEAD);
+            }
+        }
+    }
 }
 
-/// Prepares the shards of all stores and deals them to threads.
-struct Opener<'a> {
-    options: &'a Options,
-    stopping: watch::Receiver<Stop>,
-    folder: Arc<Folder>,
-    log: Arc<Log>,
-    listener: &'a Arc<dyn Listener>,
-    crowded: Arc<AtomicBool>,
-    debts: Debts,
-    starts: Vec<Vec<StartShard>>,
-    next: usize,
+/// The folder of one store.
+struct StoreFolder {
+    map: ShardMap,
+    tables: Arc<Tables>,
 }
 
-impl Opener<'_> {
-    fn shards<M: Kind>(&mut self) -> Result<ShardSet<M>, OpenError> {
+impl StoreFolder {
+    fn open<M: Kind>(folder: &Folder, options: &Options) -> Result<Self, OpenError> {
         let index = M::NUMBER as usize;
-        let elsewhere = self.options.folders.get(index).cloned().flatten();
-        let path = self
-            .folder
+        let elsewhere = options.folders.get(index).cloned().flatten();
+        let path = folder
             .store(M::NAME, elsewhere.as_deref())
             .map_err(because("the data folder"))?;
-        let initial = self.options.shards.get(index).copied().unwrap_or(1);
+        let initial = options.shards.get(index).copied().unwrap_or(1);
         let map = ShardMap::open(&path, initial).map_err(because("the shard map"))?;
         let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
-        let tables = Arc::new(tables);
-        let set = ShardSet::new(map, Arc::clone(&self.crowded));
-        for shard in &set.shards {
-            let start = Start {
-                shard: Arc::clone(shard),
-                tables: Arc::clone(&tables),
-                log: Arc::clone(&self.log),
-                listener: Arc::clone(self.listener),
-                folder: Arc::clone(&self.folder),
-                stopping: self.stopping.clone(),
-                debts: self.debts.clone(),
-            };
-            let thread = self.next % self.starts.len();
-            self.next += 1;
-            if let Some(starts) = self.starts.get_mut(thread) {
-                starts.push(Box::new(move || Box::pin(start.run())));
-            }
-        }
-        Ok(set)
-    }
-}
-
-/// A shard before it serves.
-struct Start<M: Kind> {
-    shard: Arc<Shard<M>>,
-    tables: Arc<Tables>,
-    log: Arc<Log>,
-    listener: Arc<dyn Listener>,
-    folder: Arc<Folder>,
-    stopping: watch::Receiver<Stop>,
-    debts: Debts,
-}
-
-/// A shard that serves, with its tasks.
-struct Served<M: Kind> {
-    shard: Arc<Shard<M>>,
-    group: Arc<Group<Command>>,
-    stopping: watch::Receiver<Stop>,
-    checkpoints: JoinHandle<Written>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-impl<M: Kind> Start<M> {
-    /// Recovers the shard and starts its tasks. `None`: it is damaged, and refuses what it is asked.
-    async fn run(self) -> Option<Box<dyn Running>> {
-        match self.recover().await {
-            Ok(group) => Some(Box::new(self.serve(group))),
-            Err(error) => {
-                tracing::error!(
-                    store = M::NAME,
-                    shard = self.shard.number,
-                    error,
-                    "a shard does not serve: what it holds cannot be used"
-                );
-                self.shard.close();
-                tokio::spawn(refuse(self.shard, self.listener));
-                None
-            }
-        }
-    }
-
-    async fn recover(&self) -> Result<Group<Command>, String> {
-        let table = self
-            .tables
-            .shard(u64::from(self.shard.number))
-            .map_err(|error| error.to_string())?;
-        let durable = self.shard.load(table, &self.listener)?;
-        let replica = Replica {
-            shard: Arc::clone(&self.shard),
-            listener: Arc::clone(&self.listener),
-            durable,
-        };
-        let node = self.folder.node();
-        let group = Group::start(
-            self.shard.group(),
-            node,
-            &self.log,
-            replica,
-            Arc::new(Nobody),
-            Birth::Alone,
-            &GroupOptions {
-                keep: LOG_KEPT,
-                ..GroupOptions::default()
-            },
-        )
-        .await
-        .map_err(|error| error.to_string())?;
-        group.recovered().await.map_err(|error| error.to_string())?;
-        let last_alive_ms = self
-            .folder
-            .last_alive_ms()
-            .unwrap_or_else(|| self.listener.now_ms());
-        if let Some(op) = M::node_up(node, self.folder.incarnation(), last_alive_ms) {
-            let batch = single(op, &*self.listener);
-            let proposal = group.propose(M::command(Arc::new(batch))).await;
-            let applied = match proposal {
-                Ok(proposal) => proposal.await,
-                Err(error) => Err(error),
-            };
-            applied.map_err(|error| error.to_string())?;
-        }
-        self.shard.live(|machine, outlet| machine.announce(outlet));
-        Ok(group)
-    }
-
-    fn serve(self, group: Group<Command>) -> Served<M> {
-        let group = Arc::new(group);
-        let proposer = Proposer::new(
-            Arc::clone(&self.shard),
-            Arc::clone(&group),
-            Arc::clone(&self.listener),
-            self.log.watch(),
-            self.debts,
-        );
-        let checkpoints = checkpoint(
-            Arc::clone(&self.shard),
-            Arc::clone(&group),
-            self.stopping.clone(),
-        );
-        let checkpoints = tokio::spawn(checkpoints);
-        let mut tasks = vec![tokio::spawn(proposer.run())];
-        if M::due().is_some() {
-            let due = watch_deadlines(Arc::clone(&self.shard), Arc::clone(&self.listener));
-            tasks.push(tokio::spawn(due));
-        }
-        Served {
-            shard: self.shard,
-            group,
-            stopping: self.stopping,
-            checkpoints,
-            tasks,
-        }
-    }
-}
-
-impl<M: Kind> Running for Served<M> {
-    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(async move {
-            let (done, all_done) = oneshot::channel();
-            self.shard.queue.put(Work::Stop(done), 0);
-            // An error: the proposer is gone, and with it what it had.
-            let _ = all_done.await;
-            for task in self.tasks {
-                task.abort();
-                let _ = task.await;
-            }
-            // The checkpoint under way is waited for: a second one beside it would be of a part only.
-            if !matches!(self.checkpoints.await, Ok(Written::GivenUp) | Err(_)) {
-                write_checkpoint(&self.shard, &self.group, &self.stopping).await;
-            }
-            if let Ok(group) = Arc::try_unwrap(self.group) {
-                group.shutdown().await;
-            }
+        Ok(Self {
+            map,
+            tables: Arc::new(tables),
         })
     }
 }
 
-/// A request as it is given to a shard.
-fn work<O>(ticket: Ticket, op: O, must_wait: bool) -> Work<O> {
-    let request = Request {
-        map_version: MAP_VERSION,
-        ticket,
-        op,
-    };
-    Work::Propose { request, must_wait }
+/// Prepares the shards of all stores and deals them to threads.
+struct Opener {
+    means: Arc<Means>,
+    crowded: Arc<AtomicBool>,
+    starts: Vec<Vec<StartShard>>,
+    led: Vec<Arc<dyn Led>>,
+    next: usize,
 }
 
-/// A batch of one request that nobody waits for.
-fn single<O>(op: O, listener: &dyn Listener) -> Batch<O> {
-    Batch {
-        header: Header {
-            now_ms: listener.now_ms(),
-            limits: listener.limits(),
-        },
-        requests: vec![Request {
-            map_version: MAP_VERSION,
-            ticket: Ticket::NONE,
-            op,
-        }],
-        bytes: OVERHEAD,
-    }
-}
-
-/// Proposes what a machine does by the passing of time.
-async fn watch_deadlines<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listener>) {
-    let mut look = tokio::time::interval(DUE_LOOK);
-    loop {
-        look.tick().await;
-        let deadline = shard.look(M::next_deadline).flatten();
-        if deadline.is_some_and(|at| at <= listener.now_ms())
-            && let Some(op) = M::due()
-        {
-            shard.give(work(Ticket::NONE, op, false), OVERHEAD);
-        }
-    }
-}
-
-/// Answers for a shard that does not serve.
-async fn refuse<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listener>) {
-    let mut taken = Vec::new();
-    loop {
-        shard.queue.take(usize::MAX, usize::MAX, &mut taken).await;
-        shard.refuse_work(&*listener, taken.drain(..).map(|(_, work)| work));
-    }
-}
-
-/// A thread of the store, from the start of its shards to their end.
-fn run(
-    starts: Vec<StartShard>,
-    duties: Option<Duties>,
-    mut condition: watch::Receiver<Condition>,
-    mut stopping: watch::Receiver<Stop>,
-    ready: &std::sync::mpsc::SyncSender<Result<(), OpenError>>,
-) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .max_blocking_threads(4)
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "a thread of the store cannot start");
-            return;
-        }
-    };
-    runtime.block_on(async move {
-        let mut running = Vec::new();
-        for start in starts {
-            tokio::select! {
-                () = stays_full(&mut condition) => {
-                    // An error: whoever waited is gone.
-                    let _ = ready.send(Err(OpenError::full_disk()));
-                    return;
-                }
-                started = start() => running.extend(started),
+impl Opener {
+    fn shards<M: Kind>(&mut self, map: ShardMap) -> ShardSet<M> {
+        let mut set = ShardSet {
+            map,
+            shards: Vec::new(),
+            invite: Vec::new(),
+            crowded: Arc::clone(&self.crowded),
+        };
+        for number in 0..map.len() {
+            let peers = self.means.neighbours.peers.clone();
+            let place = Place::new(self.means.folder.node(), peers);
+            let shard = Shard::<M>::new(number, map.range(number), place);
+            let (invite, invited) = mpsc::channel(1);
+            let start = Start {
+                shard: Arc::clone(&shard),
+                means: Arc::clone(&self.means),
+                invited,
+            };
+            let thread = self.next % self.starts.len();
+            self.next += 1;
+            if let Some(starts) = self.starts.get_mut(thread) {
+                starts.push(start.boxed());
             }
+            self.led.push(Arc::clone(&shard) as _);
+            set.shards.push(shard);
+            set.invite.push(invite);
         }
-        if let Some(Duties { folder, listener }) = duties {
-            tokio::spawn(stay_alive(folder, Arc::clone(&listener)));
-            tokio::spawn(watch_log(condition, listener));
-        }
-        if ready.send(Ok(())).is_err() {
-            return;
-        }
-        // An error: the store itself is gone.
-        let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
-        for shard in running {
-            shard.finish().await;
-        }
-    });
-}
-
-/// Returns when the disk has been full for [`START_PATIENCE`].
-async fn stays_full(condition: &mut watch::Receiver<Condition>) {
-    while condition.wait_for(is_full).await.is_ok() {
-        tracing::error!("the disk is full: the start waits for space");
-        let has_space = condition.wait_for(|condition| !is_full(condition));
-        if tokio::time::timeout(START_PATIENCE, has_space)
-            .await
-            .is_err()
-        {
-            return;
-        }
+        set
     }
-}
 
-/// What one of the threads does for the node as a whole.
-struct Duties {
-    folder: Arc<Folder>,
-    listener: Arc<dyn Listener>,
+    /// Starts the threads, and waits until their shards have started.
+    fn start(
+        &mut self,
+        stopping: &watch::Receiver<Stop>,
+    ) -> Result<Vec<std::thread::JoinHandle<()>>, OpenError> {
+        let mut threads = Vec::new();
+        let mut ready = Vec::new();
+        for (number, starts) in std::mem::take(&mut self.starts).into_iter().enumerate() {
+            let (tell, told) = std::sync::mpsc::sync_channel(1);
+            ready.push(told);
+            let (stopping, condition) = (stopping.clone(), self.means.log.watch());
+            let duties = (number == 0).then(|| Duties {
+                means: Arc::clone(&self.means),
+                shards: std::mem::take(&mut self.led),
+            });
+            let thread = std::thread::Builder::new()
+                .name(format!("store-{number}"))
+                .spawn(move || run(starts, duties, condition, stopping, &tell))
+                .map_err(because("a thread"))?;
+            threads.push(thread);
+        }
+        for told in ready {
+            // A thread that ends before it is ready has said why.
+            told.recv()
+                .map_err(because("a thread of the store has ended"))??;
+        }
+        Ok(threads)
+    }
 }
 
 pub(crate) fn is_full(condition: &Condition) -> bool {
     *condition == Condition::Full
-}
-
-/// Tells of the log's end, and of a full disk.
-async fn watch_log(mut condition: watch::Receiver<Condition>, listener: Arc<dyn Listener>) {
-    loop {
-        let now = condition.borrow_and_update().clone();
-        match now {
-            Condition::Working => tracing::debug!("the log can be written"),
-            Condition::Full => tracing::error!("the disk is full: what has to be kept is refused"),
-            Condition::Failed(why) => listener.failed(&why),
-        }
-        if condition.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Writes down each second that the node is alive, for those who ask when it died, and keeps the reserve.
-async fn stay_alive(folder: Arc<Folder>, listener: Arc<dyn Listener>) {
-    let mut each = tokio::time::interval(ALIVE);
-    loop {
-        each.tick().await;
-        if let Err(error) = folder.mark_alive(listener.now_ms()) {
-            tracing::debug!(%error, "the mark of being alive cannot be written");
-        }
-        folder.reserve().refill();
-    }
 }
 
 #[cfg(test)]

@@ -1,52 +1,95 @@
-//! Takes what a shard is given and proposes it in batches, of which a few are on their way at once.
+//! Takes what a shard that this node leads is given and proposes it in batches, of which a few are on
+//! their way at once.
 //!
 //! On a full disk nothing is proposed, and nothing waits for what has been: reads are served, barriers are
 //! passed, requests are refused. Those that nobody would say again wait (`later.rs`), and are recorded
 //! before anything else of this node when there is space.
 //!
+//! When the shard is led by another node, or by none, what is on its way is given back to the queue, to be
+//! said again there: whether it was carried out is not known. What other nodes have sent, they say again.
+//!
 //! Invariant: what is proposed is in the order in which it was given.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use consensus::{Condition, Group, ProposeError};
-use store_state::{Batch, Header, Request, Ticket};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use consensus::{Condition, Group, ProposeError, Standing};
+use parking_lot::Mutex;
+use store_state::{Batch, GivenUp, Header, Request, Ticket};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
 use crate::command::Command;
 use crate::kind::Kind;
 use crate::later::{Debt, Debts, Later, Weighed, Weight};
 use crate::node::is_full;
+use crate::retained::PageRequest;
 use crate::shard::{Shard, Work};
 use crate::{Failure, Listener, Read};
 
 /// Requests in one batch at most.
-const BATCH: usize = 1024;
+pub(crate) const BATCH: usize = 1024;
 
 /// Bytes in one batch, above which the next request begins another one.
-const BATCH_BYTES: usize = 512 * 1024;
+pub(crate) const BATCH_BYTES: usize = 512 * 1024;
 
 /// Batches of one shard on their way at once. More would make batches smaller, not answers quicker.
 const IN_FLIGHT: usize = 4;
 
-/// The task that serves a shard's queue.
+/// How long batches on their way are waited for when the shard is not led here any more.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+/// What serves the queue of a shard while this node leads it.
 pub(crate) struct Proposer<M: Kind> {
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
+    standing: watch::Receiver<Standing>,
     listener: Arc<dyn Listener>,
     condition: watch::Receiver<Condition>,
-    in_flight: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
+    in_flight: Arc<InFlight<M::Op>>,
     later: Later<M>,
     debts: Debts,
+}
+
+/// Batches on their way.
+struct InFlight<O> {
+    batches: Mutex<Numbered<O>>,
+    /// One was not taken.
+    failed: Notify,
+}
+
+struct Numbered<O> {
+    next: u64,
+    batches: BTreeMap<u64, Underway<O>>,
+}
+
+struct Underway<O> {
+    batch: Arc<Batch<O>>,
+    weights: Vec<Weight>,
+}
+
+/// Why a proposer ends.
+pub(crate) enum Ended {
+    /// It was told to.
+    Stopped(oneshot::Sender<()>),
+    /// This node does not lead the shard, or cannot go on leading it.
+    Interrupted,
 }
 
 /// What was taken from the queue, by its kinds.
 struct Taken<O> {
     requests: Vec<Weighed<O>>,
-    reads: Vec<Read>,
+    reads: Vec<(u64, Read)>,
     barriers: Vec<Ticket>,
+    pages: Vec<PageRequest>,
     stop: Option<oneshot::Sender<()>>,
 }
+
+/// Something else comes first.
+struct Interrupted;
 
 impl<M: Kind> Proposer<M> {
     pub(crate) fn new(
@@ -58,65 +101,123 @@ impl<M: Kind> Proposer<M> {
     ) -> Self {
         Self {
             shard,
+            standing: group.watch(),
             group,
             listener,
             condition,
-            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+            permits: Arc::new(Semaphore::new(IN_FLIGHT)),
+            in_flight: Arc::new(InFlight {
+                batches: Mutex::new(Numbered {
+                    next: 0,
+                    batches: BTreeMap::new(),
+                }),
+                failed: Notify::new(),
+            }),
             later: Later::new(debts.clone()),
             debts,
         }
     }
 
-    /// Serves the queue until it is told to stop.
-    pub(crate) async fn run(mut self) {
+    /// Serves the queue until it is told to stop, or another node has to.
+    pub(crate) async fn run(mut self) -> Ended {
         loop {
-            let permit = self.permit().await;
-            let permit = match permit {
-                Some(permit) if !self.later.is_empty() => {
-                    self.propose_later(permit).await;
-                    continue;
+            match self.step().await {
+                Ok(None) => {}
+                Ok(Some(done)) => return Ended::Stopped(done),
+                Err(Interrupted) => {
+                    self.give_back().await;
+                    return Ended::Interrupted;
                 }
-                other => other,
-            };
-            let taken = self.take().await;
-            if !taken.reads.is_empty() {
-                self.shard.read(&*self.listener, &taken.reads);
-            }
-            self.take_on(taken.requests, permit).await;
-            if !taken.barriers.is_empty() || taken.stop.is_some() {
-                self.settle().await;
-                self.shard.pass(&*self.listener, &taken.barriers);
-            }
-            if let Some(done) = taken.stop {
-                let _ = done.send(());
-                return;
             }
         }
     }
 
+    async fn step(&mut self) -> Result<Option<oneshot::Sender<()>>, Interrupted> {
+        let permit = match self.permit().await? {
+            Some(permit) if !self.later.is_empty() => {
+                self.propose_later(permit).await;
+                return Ok(None);
+            }
+            other => other,
+        };
+        let mut taken = self.take().await?;
+        if !taken.reads.is_empty() {
+            self.shard.read(&*self.listener, &taken.reads);
+        }
+        self.take_on(std::mem::take(&mut taken.requests), permit)
+            .await;
+        let Taken {
+            barriers,
+            pages,
+            stop,
+            ..
+        } = taken;
+        if barriers.is_empty() && pages.is_empty() && stop.is_none() {
+            return Ok(None);
+        }
+        if let Err(interrupted) = self.settle().await {
+            let barriers = barriers.into_iter().map(Work::Barrier);
+            let again = barriers.chain(pages.into_iter().map(Work::Page));
+            let again = again.chain(stop.map(Work::Stop));
+            self.shard
+                .queue
+                .put_first(again.map(|work| (0, work)).collect());
+            return Err(interrupted);
+        }
+        self.shard.pass(&*self.listener, &barriers);
+        self.answer(pages);
+        Ok(stop)
+    }
+
     /// Waits until one more batch may be on its way; `None`: the disk is full.
-    async fn permit(&mut self) -> Option<OwnedSemaphorePermit> {
+    async fn permit(&mut self) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
         tokio::select! {
             biased;
-            _ = self.condition.wait_for(is_full) => None,
-            permit = Arc::clone(&self.in_flight).acquire_owned() => permit.ok(),
+            _ = self.standing.wait_for(|standing| !standing.leads) => Err(Interrupted),
+            () = self.in_flight.failed.notified() => Err(Interrupted),
+            _ = self.condition.wait_for(is_full) => Ok(None),
+            permit = Arc::clone(&self.permits).acquire_owned() => Ok(permit.ok()),
         }
     }
 
     /// Waits until everything that was on its way has been applied and answered, or the disk is full.
-    async fn settle(&mut self) {
+    async fn settle(&mut self) -> Result<(), Interrupted> {
         tokio::select! {
             biased;
-            _ = self.condition.wait_for(is_full) => {}
-            _ = self.in_flight.acquire_many(IN_FLIGHT as u32) => {}
+            _ = self.standing.wait_for(|standing| !standing.leads) => Err(Interrupted),
+            () = self.in_flight.failed.notified() => Err(Interrupted),
+            _ = self.condition.wait_for(is_full) => Ok(()),
+            _ = self.permits.acquire_many(IN_FLIGHT as u32) => Ok(()),
         }
     }
 
+    /// Answers questions for retained messages, if this node still leads.
+    fn answer(&self, pages: Vec<PageRequest>) {
+        if pages.is_empty() {
+            return;
+        }
+        let (shard, group) = (Arc::clone(&self.shard), Arc::clone(&self.group));
+        let listener = Arc::clone(&self.listener);
+        tokio::spawn(async move {
+            if group.linearize().await.is_ok() {
+                for page in &pages {
+                    shard.answer_page(&*listener, page);
+                }
+            } else {
+                let own = pages.into_iter().filter(|page| page.ticket.peer == 0);
+                let again = own.map(|page| (0, Work::Page(page)));
+                shard.queue.put_first(again.collect());
+            }
+        });
+    }
+
     /// Waits for work, or for another condition of the log: then there may be none.
-    async fn take(&mut self) -> Taken<M::Op> {
+    async fn take(&mut self) -> Result<Taken<M::Op>, Interrupted> {
         let mut work = Vec::new();
         tokio::select! {
             biased;
+            _ = self.standing.wait_for(|standing| !standing.leads) => return Err(Interrupted),
+            () = self.in_flight.failed.notified() => return Err(Interrupted),
             _ = self.condition.changed() => {}
             () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}
         }
@@ -124,6 +225,7 @@ impl<M: Kind> Proposer<M> {
             requests: Vec::with_capacity(work.len()),
             reads: Vec::new(),
             barriers: Vec::new(),
+            pages: Vec::new(),
             stop: None,
         };
         for (bytes, work) in work {
@@ -131,12 +233,13 @@ impl<M: Kind> Proposer<M> {
                 Work::Propose { request, must_wait } => {
                     taken.requests.push((Weight { bytes, must_wait }, request));
                 }
-                Work::Read(read) => taken.reads.push(read),
+                Work::Read(peer, read) => taken.reads.push((peer, read)),
                 Work::Barrier(ticket) => taken.barriers.push(ticket),
+                Work::Page(request) => taken.pages.push(request),
                 Work::Stop(done) => taken.stop = Some(done),
             }
         }
-        taken
+        Ok(taken)
     }
 
     /// Proposes requests, if there is a permit, as far as the disk has room for new ones.
@@ -207,26 +310,88 @@ impl<M: Kind> Proposer<M> {
             },
             requests,
             bytes: weights.iter().map(|weight| weight.bytes).sum(),
+            given_up: GivenUp::default(),
         });
         let proposal = self.group.propose(M::command(Arc::clone(&batch))).await;
         if let Err(ProposeError::Full) = proposal {
-            let Batch { requests, .. } = Arc::unwrap_or_clone(batch);
-            return Err(weights.into_iter().zip(requests).collect());
+            return Err(weights.into_iter().zip(taken_out(batch)).collect());
         }
+        let number = self.in_flight.add(Arc::clone(&batch), weights);
         let (shard, listener) = (Arc::clone(&self.shard), Arc::clone(&self.listener));
+        let in_flight = Arc::clone(&self.in_flight);
         tokio::spawn(async move {
             let outcome = match proposal {
                 Ok(proposal) => proposal.await,
                 Err(error) => Err(error),
             };
-            if outcome.is_err() {
-                shard.refuse(&*listener, &batch.requests, Failure::Stopped);
-            } else {
+            if outcome.is_ok() {
+                in_flight.remove(number);
                 let count = batch.requests.len() as u64;
                 shard.stats.finished.fetch_add(count, Ordering::Release);
+            } else if shard.place.peers.is_some() {
+                in_flight.failed.notify_one();
+            } else {
+                in_flight.remove(number);
+                shard.refuse(&*listener, &batch.requests, Failure::Stopped);
             }
             drop((debt, permit));
         });
         Ok(())
+    }
+
+    /// Gives what is on its way, and what waits for space, back to the queue.
+    async fn give_back(&mut self) {
+        // Most of it is answered at once: it was committed, or never will be.
+        let _ = timeout(LAST_ANSWERS, self.permits.acquire_many(IN_FLIGHT as u32)).await;
+        let mut back = Vec::new();
+        for Underway { batch, weights } in self.in_flight.take() {
+            batch.given_up.set();
+            back.extend(weights.into_iter().zip(taken_out(batch)));
+        }
+        while !self.later.is_empty() {
+            back.extend(self.later.take(BATCH, BATCH_BYTES).0);
+        }
+        self.count_later();
+        let (own, foreign): (Vec<_>, Vec<_>) = back
+            .into_iter()
+            .partition(|(_, request)| request.ticket.peer == 0);
+        let finished = &self.shard.stats.finished;
+        finished.fetch_add(foreign.len() as u64, Ordering::Release);
+        self.shard
+            .queue
+            .put_first(own.into_iter().map(again::<M>).collect());
+    }
+}
+
+/// A request that is to be said again, as work.
+fn again<M: Kind>((weight, mut request): Weighed<M::Op>) -> (usize, Work<M::Op>) {
+    request.op = M::again(request.op);
+    let must_wait = weight.must_wait;
+    (weight.bytes, Work::Propose { request, must_wait })
+}
+
+fn taken_out<O: Clone>(batch: Arc<Batch<O>>) -> Vec<Request<O>> {
+    match Arc::try_unwrap(batch) {
+        Ok(batch) => batch.requests,
+        Err(shared) => shared.requests.clone(),
+    }
+}
+
+impl<O> InFlight<O> {
+    fn add(&self, batch: Arc<Batch<O>>, weights: Vec<Weight>) -> u64 {
+        let mut numbered = self.batches.lock();
+        let number = numbered.next;
+        numbered.next += 1;
+        numbered.batches.insert(number, Underway { batch, weights });
+        number
+    }
+
+    fn remove(&self, number: u64) {
+        self.batches.lock().batches.remove(&number);
+    }
+
+    /// All of them, in order.
+    fn take(&self) -> impl Iterator<Item = Underway<O>> + use<O> {
+        std::mem::take(&mut self.batches.lock().batches).into_values()
     }
 }

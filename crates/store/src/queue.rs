@@ -93,6 +93,21 @@ impl<W> RequestQueue<W> {
         self.wake(waiting, bytes, wake);
     }
 
+    /// Puts work back in, before all other.
+    pub(crate) fn put_first(&self, work: Vec<(usize, W)>) {
+        let bytes = work.iter().map(|(bytes, _)| bytes).sum();
+        let mut waiting = self.waiting.lock();
+        // Patient work goes before other, and this before both.
+        while let Some(patient) = waiting.patient.pop_back() {
+            waiting.work.push_front(patient);
+        }
+        for piece in work.into_iter().rev() {
+            waiting.work.push_front(piece);
+        }
+        let wake = waiting.shard != Shard::Awake;
+        self.wake(waiting, bytes, wake);
+    }
+
     fn wake(&self, mut waiting: MutexGuard<'_, Waiting<W>>, bytes: usize, wake: bool) {
         self.len.store(waiting.len(), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

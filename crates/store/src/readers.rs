@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use store_state::inbox::{Item, Queued};
 
 use crate::Event;
@@ -24,6 +25,7 @@ pub(crate) struct Readers {
 /// One connected session.
 #[derive(Debug)]
 struct Reader {
+    peer: u64,
     loop_index: u16,
     home: u64,
     epoch: u64,
@@ -38,7 +40,7 @@ struct Reader {
 }
 
 /// What a reader asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Read {
     /// Give me what is queued.
     Open {
@@ -91,9 +93,14 @@ impl Readers {
         reader.page.push((sequence, Queued::Message(item.clone())));
     }
 
-    /// Does what a reader asks. `Some`: a page has to be read for this inbox, from this sequence, of so
+    /// Forgets all readers: another replica serves them.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Does what a reader of a node (0: this one) asks. `Some`: a page has to be read for this inbox, from this sequence, of so
     /// many messages; then [`Readers::read`].
-    pub(crate) fn ask(&mut self, read: Read) -> Option<(u64, u64, u32)> {
+    pub(crate) fn ask(&mut self, peer: u64, read: Read) -> Option<(u64, u64, u32)> {
         let inbox = match read {
             Read::Open {
                 loop_index,
@@ -104,6 +111,7 @@ impl Readers {
                 credit,
             } => {
                 let reader = Reader {
+                    peer,
                     loop_index,
                     home,
                     epoch,
@@ -162,8 +170,8 @@ impl Readers {
         (reader.behind && reader.credit > 0).then_some((reader.next, reader.credit))
     }
 
-    /// Takes the pages that wait, with the loops that they are for.
-    pub(crate) fn take_pages(&mut self, mut give: impl FnMut(u16, Event)) {
+    /// Takes the pages that wait, with the nodes and the loops that they are for.
+    pub(crate) fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
         for inbox in self.touched.drain(..) {
             if let Some(reader) = self.by_inbox.get_mut(&inbox)
                 && !reader.page.is_empty()
@@ -173,7 +181,7 @@ impl Readers {
                     epoch: reader.epoch,
                     items: std::mem::take(&mut reader.page),
                 };
-                give(reader.loop_index, event);
+                give(reader.peer, reader.loop_index, event);
             }
         }
     }
@@ -217,11 +225,11 @@ mod tests {
 
     fn given(readers: &mut Readers) -> Vec<u64> {
         let mut sequences = Vec::new();
-        readers.take_pages(|loop_index, event| {
+        readers.take_pages(|peer, loop_index, event| {
             let Event::Page { home, epoch, items } = event else {
                 panic!("{event:?}")
             };
-            assert_eq!((loop_index, home, epoch), (1, 7, 10));
+            assert_eq!((peer, loop_index, home, epoch), (0, 1, 7, 10));
             sequences.extend(items.into_iter().map(|(sequence, _)| sequence));
         });
         sequences
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn what_comes_is_given_until_the_credit_is_used_up() {
         let mut readers = Readers::default();
-        assert_eq!(readers.ask(open(3)), Some((3, 1, 3)));
+        assert_eq!(readers.ask(0, open(3)), Some((3, 1, 3)));
         readers.read(3, vec![(1, Queued::Released)], 2, true);
         for sequence in 2..6 {
             readers.queued(3, sequence, &item());
@@ -241,7 +249,7 @@ mod tests {
             epoch: 10,
             more: 5,
         };
-        assert_eq!(readers.ask(more), Some((3, 4, 5)));
+        assert_eq!(readers.ask(0, more), Some((3, 4, 5)));
         readers.read(
             3,
             vec![(4, Queued::Released), (5, Queued::Released)],
@@ -255,7 +263,7 @@ mod tests {
     #[test]
     fn what_is_queued_before_the_first_page_is_read_is_in_that_page() {
         let mut readers = Readers::default();
-        readers.ask(open(10));
+        readers.ask(0, open(10));
         readers.queued(3, 1, &item());
         assert_eq!(given(&mut readers), [0; 0]);
         assert_eq!(readers.wants(3), Some((1, 10)));
@@ -264,15 +272,18 @@ mod tests {
     #[test]
     fn an_older_connection_neither_asks_nor_closes() {
         let mut readers = Readers::default();
-        readers.ask(open(1));
+        readers.ask(0, open(1));
         let older = Read::Close { inbox: 3, epoch: 9 };
-        assert_eq!(readers.ask(older), None);
+        assert_eq!(readers.ask(0, older), None);
         assert_eq!(readers.by_inbox.len(), 1);
         assert_eq!(
-            readers.ask(Read::Close {
-                inbox: 3,
-                epoch: 10
-            }),
+            readers.ask(
+                0,
+                Read::Close {
+                    inbox: 3,
+                    epoch: 10
+                }
+            ),
             None
         );
         assert_eq!(readers.by_inbox.len(), 0);

@@ -1,18 +1,21 @@
 //! One shard: its machine, and the tasks around it.
 //!
-//! The *proposer* (`proposer.rs`) takes requests from the queue and makes batches of them. Consensus hands committed batches to [`Replica`], which applies them and sends replies
+//! The *server* (`server.rs`) takes requests from the queue. If this node leads the shard, the *proposer*
+//! (`proposer.rs`) makes batches of them; if another does, they are sent there (`outstanding.rs`).
+//! Consensus hands committed batches to [`Replica`], which applies them and, if it leads, sends replies
 //! and pages to the event loops. The *checkpointer* now and then writes net changes to the tables, so
 //! that the log can be purged. All run on one thread.
 //!
 //! Invariants: a reply leaves only after its batch is committed and synced; pages and replies leave in
 //! the order of the batches; no lock of a shard is held while an event loop is given mail.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use consensus::{Group, Mark, StateMachine};
-use parking_lot::{RwLock, RwLockWriteGuard};
+use consensus::{Group, Mark, StateMachine, Tables};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use store_state::{Batch, Changes, Request, SlotRange, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -20,8 +23,12 @@ use tokio::task::JoinHandle;
 use crate::command::Command;
 use crate::kind::{Effects, Kind};
 use crate::node::Stop;
+use crate::outstanding::Outstanding;
+use crate::peers::{Mail, Message, Peers};
 use crate::queue::RequestQueue;
 use crate::readers::{Read, Readers};
+use crate::retained::{Page, PageRequest};
+use crate::snapshot::ShardTables;
 use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
 
 /// Bytes that only memory and log hold, above which a checkpoint begins.
@@ -33,6 +40,9 @@ const UNSAVED_MOST: usize = 4 * UNSAVED_BYTES;
 
 /// Bytes of requests that wait for space on the disk, above which no more should be given.
 const OWED_MOST: usize = 16 << 20;
+
+/// Bytes of work that the leader was sent and has not answered, above which no more should be given.
+const SENT_MOST: usize = 16 << 20;
 
 /// Rows of a checkpoint that are collected, or let go of, before the shard does something else: about a
 /// millisecond.
@@ -60,10 +70,12 @@ pub(crate) enum Work<O> {
         /// On a full disk it waits, and is not refused.
         must_wait: bool,
     },
-    /// To be read.
-    Read(Read),
+    /// To be read, by an event loop of a node (0: this one).
+    Read(u64, Read),
     /// To be answered when all that was given before is applied.
     Barrier(Ticket),
+    /// To be answered with retained messages, when all that was given before is applied.
+    Page(PageRequest),
     /// The last: to be told when all that was given before is applied.
     Stop(oneshot::Sender<()>),
 }
@@ -75,9 +87,55 @@ pub(crate) struct Shard<M: Kind> {
     pub(crate) queue: RequestQueue<Work<M::Op>>,
     /// Event loops take mail.
     begun: AtomicBool,
-    /// `None`: it does not serve.
+    /// `None`: there is no replica of it here that can be used.
     state: RwLock<Option<State<M>>>,
+    /// Held while tables are written: they are not replaced meanwhile.
+    writing: Mutex<()>,
     pub(crate) stats: ShardStats,
+    pub(crate) place: Place<M::Op>,
+}
+
+/// Where a shard is served, as this node knows it.
+pub(crate) struct Place<O> {
+    /// This node.
+    pub(crate) node: u64,
+    /// The other nodes; `None`: there are none.
+    pub(crate) peers: Option<Arc<dyn Peers>>,
+    /// Who leads.
+    pub(crate) seat: watch::Sender<Seat>,
+    /// What the leader was sent and has not answered.
+    pub(crate) sent: Mutex<Outstanding<Work<O>>>,
+    /// The replica here.
+    pub(crate) group: watch::Sender<Option<Arc<Group<Command>>>>,
+}
+
+/// Who leads a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Seat {
+    /// The node; 0: nobody is known to.
+    pub(crate) leader: u64,
+    pub(crate) term: u64,
+    /// Whether the leader can be sent something.
+    pub(crate) is_reachable: bool,
+    /// Changes when what was sent to the leader, or by it, may be lost.
+    pub(crate) way: u64,
+}
+
+impl<O> Place<O> {
+    pub(crate) fn new(node: u64, peers: Option<Arc<dyn Peers>>) -> Self {
+        Self {
+            node,
+            peers,
+            seat: watch::Sender::default(),
+            sent: Mutex::new(Outstanding::new()),
+            group: watch::Sender::new(None),
+        }
+    }
+
+    /// Whether the shard is served here.
+    pub(crate) fn is_here(&self) -> bool {
+        self.seat.borrow().leader == self.node
+    }
 }
 
 /// What a shard counts.
@@ -103,6 +161,8 @@ pub(crate) struct ShardStats {
     pub(crate) owed: AtomicUsize,
     /// Bytes of these, about.
     pub(crate) owed_bytes: AtomicUsize,
+    /// Bytes of work that was sent to the leader and is not answered, about.
+    pub(crate) sent_bytes: AtomicUsize,
 }
 
 /// What the shard's own thread changes.
@@ -110,12 +170,13 @@ struct State<M> {
     machine: M,
     table: Arc<ShardTable>,
     effects: Effects,
-    /// What the next mail brings each event loop.
-    outbox: Vec<Vec<Event>>,
+    outbox: Outbox,
     /// How far the machine is; `None` while batches are being applied.
     mark: Option<Mark>,
     /// The time of the first change that the tables do not have.
     dirty_since: Option<Instant>,
+    /// How often tables and machine were replaced.
+    generation: u64,
 }
 
 /// The group of a shard in the log.
@@ -124,13 +185,15 @@ pub(crate) fn group_of<M: Kind>(shard: ShardNumber) -> u64 {
 }
 
 impl<M: Kind> Shard<M> {
-    pub(crate) fn new(number: ShardNumber, range: SlotRange) -> Arc<Self> {
+    pub(crate) fn new(number: ShardNumber, range: SlotRange, place: Place<M::Op>) -> Arc<Self> {
         Arc::new(Self {
             number,
             range,
+            place,
             queue: RequestQueue::new(),
             begun: AtomicBool::new(false),
             state: RwLock::new(None),
+            writing: Mutex::new(()),
             stats: ShardStats::default(),
         })
     }
@@ -152,6 +215,7 @@ impl<M: Kind> Shard<M> {
     /// Whether no more should be given for now.
     pub(crate) fn is_crowded(&self) -> bool {
         self.queue.is_crowded()
+            || self.stats.sent_bytes.load(Ordering::Relaxed) > SENT_MOST
             || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST
             || self.stats.owed_bytes.load(Ordering::Relaxed) > OWED_MOST
     }
@@ -190,15 +254,44 @@ impl<M: Kind> Shard<M> {
                 events: Vec::new(),
                 live: false,
             },
-            outbox: Vec::new(),
+            outbox: Outbox::default(),
             mark: mark.clone(),
             dirty_since: None,
+            generation: 0,
         });
         Ok(mark)
     }
 
+    /// Another replica's state takes the place of this one's: `replace` does it to the tables.
+    pub(crate) fn replace(
+        &self,
+        mark: &Mark,
+        replace: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _alone = self.writing.lock();
+        replace()?;
+        let mut state = self.state.write();
+        let state = state
+            .as_mut()
+            .ok_or_else(|| io::Error::other("the shard is closed"))?;
+        state.machine = M::load(self.range, &*state.table).map_err(io::Error::other)?;
+        state.mark = Some(mark.clone());
+        state.dirty_since = None;
+        state.generation += 1;
+        state.effects.readers.clear();
+        Ok(())
+    }
+
+    /// Whether the state is still the one that a checkpoint began with.
+    fn is_of(&self, generation: u64) -> bool {
+        let state = self.state.read();
+        state
+            .as_ref()
+            .is_some_and(|state| state.generation == generation)
+    }
+
     /// Its table; `None`: it does not serve.
-    fn table(&self) -> Option<Arc<ShardTable>> {
+    pub(crate) fn table(&self) -> Option<Arc<ShardTable>> {
         let state = self.state.read();
         state.as_ref().map(|state| Arc::clone(&state.table))
     }
@@ -225,6 +318,15 @@ impl<M: Kind> Shard<M> {
         }
     }
 
+    /// Another replica leads from now on, or none.
+    pub(crate) fn quiet(&self) {
+        if let Some(State { effects, .. }) = &mut *self.state.write() {
+            effects.live = false;
+            effects.events.clear();
+            effects.readers.clear();
+        }
+    }
+
     /// Event loops take mail from now on: sends out what was found at the start.
     pub(crate) fn begin(&self, listener: &dyn Listener) {
         self.begun.store(true, Ordering::Release);
@@ -248,6 +350,11 @@ impl<M: Kind> Shard<M> {
             op,
         } in &batch.requests
         {
+            let ticket = if batch.given_up.is_set() {
+                &Ticket::NONE
+            } else {
+                ticket
+            };
             let moved = *map_version != MAP_VERSION
                 || M::slot(op).is_some_and(|slot| !self.range.contains(slot));
             if moved {
@@ -279,7 +386,7 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Sends out replies and pages.
-    fn send_out(&self, listener: &dyn Listener) {
+    pub(crate) fn send_out(&self, listener: &dyn Listener) {
         if !self.begun.load(Ordering::Acquire) {
             return;
         }
@@ -293,24 +400,37 @@ impl<M: Kind> Shard<M> {
             } = &mut *state;
             effects
                 .readers
-                .take_pages(|loop_index, event| put(outbox, loop_index, event));
+                .take_pages(|peer, loop_index, event| outbox.put(peer, loop_index, event));
             (
                 std::mem::take(&mut state.outbox),
                 std::mem::take(&mut state.effects.events),
             )
         };
-        give(listener, outbox);
+        self.give_out(listener, outbox);
         if !unaddressed.is_empty() {
             // Whichever loop: what is to be done can be done by any.
             listener.mail(usize::from(self.number) % listener.loops(), unaddressed);
         }
     }
 
+    /// Sends out mail.
+    fn give_out(&self, listener: &dyn Listener, outbox: Outbox) {
+        give(listener, outbox.loops);
+        let Some(peers) = &self.place.peers else {
+            return;
+        };
+        for (peer, mut mail) in outbox.peers {
+            mail.store = M::NUMBER as u8;
+            mail.shard = self.number;
+            peers.send(peer, Message::Mail(mail).encode());
+        }
+    }
+
     /// Does what readers ask.
-    pub(crate) fn read(&self, listener: &dyn Listener, asked: &[Read]) {
+    pub(crate) fn read(&self, listener: &dyn Listener, asked: &[(u64, Read)]) {
         if let Some(state) = &mut *self.state.write() {
-            for read in asked {
-                let Some(mut want) = state.effects.readers.ask(*read) else {
+            for (peer, read) in asked {
+                let Some(mut want) = state.effects.readers.ask(*peer, *read) else {
                     continue;
                 };
                 loop {
@@ -349,11 +469,30 @@ impl<M: Kind> Shard<M> {
 
     /// Tells that barriers are passed.
     pub(crate) fn pass(&self, listener: &dyn Listener, barriers: &[Ticket]) {
-        let mut outbox = Vec::new();
+        let mut outbox = Outbox::default();
         for ticket in barriers {
-            address(&mut outbox, *ticket, Event::passed);
+            outbox.address(*ticket, Event::passed);
         }
-        give(listener, outbox);
+        self.give_out(listener, outbox);
+    }
+
+    /// Answers a question for retained messages.
+    pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
+        let wanted = &request.wanted;
+        let page: Option<Page> = self.look(|machine| machine.retained(wanted)).flatten();
+        let mut outbox = Outbox::default();
+        outbox.address(request.ticket, |token| match page {
+            Some((messages, cursor)) => Event::Retained {
+                token,
+                messages: messages.into_iter().map(crate::Retained).collect(),
+                next: wanted.next(cursor),
+            },
+            None => Event::Failed {
+                token,
+                failure: Failure::Stopped,
+            },
+        });
+        self.give_out(listener, outbox);
     }
 
     /// Refuses requests.
@@ -366,14 +505,14 @@ impl<M: Kind> Shard<M> {
         let count = requests.len() as u64;
         self.stats.finished.fetch_add(count, Ordering::Release);
         self.stats.refused.fetch_add(count, Ordering::Relaxed);
-        let mut outbox = Vec::new();
+        let mut outbox = Outbox::default();
         for request in requests {
             if request.ticket == Ticket::NONE {
                 M::lost(&request.op, listener);
             }
-            address(&mut outbox, request.ticket, Event::failed(failure));
+            outbox.address(request.ticket, Event::failed(failure));
         }
-        give(listener, outbox);
+        self.give_out(listener, outbox);
     }
 
     /// Refuses whatever is asked.
@@ -383,19 +522,29 @@ impl<M: Kind> Shard<M> {
         work: impl Iterator<Item = Work<M::Op>>,
     ) {
         let mut requests = Vec::new();
-        let mut barriers = Vec::new();
+        let mut outbox = Outbox::default();
         for work in work {
             match work {
                 Work::Propose { request, .. } => requests.push(request),
-                Work::Barrier(ticket) => barriers.push(ticket),
-                Work::Read(_) => {}
+                Work::Barrier(ticket) => outbox.address(ticket, Event::passed),
+                Work::Page(PageRequest { ticket, .. }) => {
+                    outbox.address(ticket, Event::failed(Failure::Stopped));
+                }
+                Work::Read(..) => {}
                 Work::Stop(done) => {
                     let _ = done.send(());
                 }
             }
         }
-        self.pass(listener, &barriers);
+        self.give_out(listener, outbox);
         self.refuse(listener, &requests, Failure::Stopped);
+    }
+
+    /// Counts requests that wait for a leader, as those that wait for space are.
+    pub(crate) fn count_owed(&self, kept: &[(usize, Work<M::Op>)]) {
+        let bytes = kept.iter().map(|(bytes, _)| bytes).sum();
+        self.stats.owed.store(kept.len(), Ordering::Relaxed);
+        self.stats.owed_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Begins to collect the net changes since the last checkpoint, if it is time for one.
@@ -418,6 +567,7 @@ impl<M: Kind> Shard<M> {
             is_all,
             mark,
             table: Arc::clone(&state.table),
+            generation: state.generation,
         })
     }
 
@@ -425,26 +575,26 @@ impl<M: Kind> Shard<M> {
     fn go_on_with(&self, checkpoint: &mut Checkpoint) {
         let mut state = self.state.write();
         match &mut *state {
-            Some(state) => {
+            Some(state) if state.generation == checkpoint.generation => {
                 let changes = &mut checkpoint.changes;
                 checkpoint.is_all = state.machine.collect_part(ROWS_AT_ONCE, changes);
             }
-            None => checkpoint.is_all = true,
+            _ => checkpoint.is_all = true,
         }
         // Event loops that wait for a look come before the next part.
         RwLockWriteGuard::unlock_fair(state);
     }
 
     /// Lets go of some of what the tables have. True: that was all.
-    fn end_checkpoint(&self) -> bool {
+    fn end_checkpoint(&self, generation: u64) -> bool {
         let mut state = self.state.write();
         let is_all = match &mut *state {
-            Some(state) => {
+            Some(state) if state.generation == generation => {
                 let is_all = state.machine.saved_part(ROWS_AT_ONCE);
                 self.count_unsaved(&state.machine);
                 is_all
             }
-            None => true,
+            _ => true,
         };
         RwLockWriteGuard::unlock_fair(state);
         is_all
@@ -465,28 +615,57 @@ struct Checkpoint {
     /// How far they reach.
     mark: Mark,
     table: Arc<ShardTable>,
+    /// Of the state.
+    generation: u64,
 }
 
 impl<M: Kind> State<M> {
     fn reply(&mut self, ticket: Ticket, event: impl FnOnce(u64) -> Event) {
-        address(&mut self.outbox, ticket, event);
+        self.outbox.address(ticket, event);
     }
 }
 
-/// Puts a reply into the mail for the loop that waits for it.
-fn address(outbox: &mut Vec<Vec<Event>>, ticket: Ticket, event: impl FnOnce(u64) -> Event) {
-    if let Some(loop_index) = ticket.loop_number.checked_sub(1) {
-        put(outbox, loop_index, event(ticket.token));
-    }
+/// What the next mail brings.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    /// By event loop.
+    pub(crate) loops: Vec<Vec<Event>>,
+    /// Other nodes, of which there are few.
+    peers: Vec<(u64, Mail)>,
 }
 
-fn put(outbox: &mut Vec<Vec<Event>>, loop_index: u16, event: Event) {
-    let index = usize::from(loop_index);
-    if outbox.len() <= index {
-        outbox.resize_with(index + 1, Vec::new);
+impl Outbox {
+    /// Puts in a reply, for whoever waits for it.
+    pub(crate) fn address(&mut self, ticket: Ticket, event: impl FnOnce(u64) -> Event) {
+        if ticket.peer != 0 {
+            self.mail(ticket.peer).answers.push(event(ticket.token));
+        } else if let Some(loop_index) = ticket.loop_number.checked_sub(1) {
+            self.put(0, loop_index, event(ticket.token));
+        }
     }
-    if let Some(events) = outbox.get_mut(index) {
-        events.push(event);
+
+    /// Puts in an event for a loop of a node (0: this one).
+    pub(crate) fn put(&mut self, peer: u64, loop_index: u16, event: Event) {
+        if peer != 0 {
+            self.mail(peer).pages.push((loop_index, event));
+            return;
+        }
+        let index = usize::from(loop_index);
+        if self.loops.len() <= index {
+            self.loops.resize_with(index + 1, Vec::new);
+        }
+        if let Some(events) = self.loops.get_mut(index) {
+            events.push(event);
+        }
+    }
+
+    fn mail(&mut self, peer: u64) -> &mut Mail {
+        let known = self.peers.iter().position(|(known, _)| *known == peer);
+        let at = known.unwrap_or_else(|| {
+            self.peers.push((peer, Mail::default()));
+            self.peers.len() - 1
+        });
+        &mut self.peers[at].1
     }
 }
 
@@ -500,6 +679,10 @@ pub(crate) struct Replica<M: Kind> {
 impl<M: Kind> StateMachine<Command> for Replica<M> {
     fn durable(&self) -> Option<Mark> {
         self.durable.clone()
+    }
+
+    fn tables(&self) -> Arc<dyn Tables> {
+        Arc::new(ShardTables(Arc::clone(&self.shard)))
     }
 
     fn apply(&mut self, _: u64, command: &Command) {
@@ -523,7 +706,7 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
 }
 
 /// Gives event loops their mail.
-fn give(listener: &dyn Listener, outbox: Vec<Vec<Event>>) {
+pub(crate) fn give(listener: &dyn Listener, outbox: Vec<Vec<Event>>) {
     for (loop_index, events) in outbox.into_iter().enumerate() {
         if !events.is_empty() {
             listener.mail(loop_index, events);
@@ -588,7 +771,7 @@ fn maintain<M: Kind>(table: &ShardTable) {
 /// Writes a checkpoint if one is due, or at any rate when the shard ends. Tries until it is written, or
 /// once when the shard ends.
 pub(crate) async fn write_checkpoint<M: Kind>(
-    shard: &Shard<M>,
+    shard: &Arc<Shard<M>>,
     group: &Group<Command>,
     stopping: &watch::Receiver<Stop>,
 ) -> Written {
@@ -605,6 +788,7 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         changes,
         mark,
         table,
+        generation,
         ..
     } = checkpoint;
     let bytes = changes.bytes as u64;
@@ -612,13 +796,19 @@ pub(crate) async fn write_checkpoint<M: Kind>(
     let mut is_told = false;
     while let Some(unwritten) = changes.take() {
         let (table, encoded) = (Arc::clone(&table), mark.encode());
+        let of = Arc::clone(shard);
         // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
         let written = tokio::task::spawn_blocking(move || {
+            let _alone = of.writing.lock();
+            if !of.is_of(generation) {
+                return Ok(false);
+            }
             let outcome = table.write(&unwritten, &encoded);
-            outcome.map_err(|error| (error, unwritten))
+            outcome.map(|()| true).map_err(|error| (error, unwritten))
         });
         match written.await {
-            Ok(Ok(())) => break,
+            Ok(Ok(true)) => break,
+            Ok(Ok(false)) => return Written::Nothing,
             Ok(Err((error, unwritten))) => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::error!(
@@ -646,9 +836,11 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         .stats
         .checkpoint_bytes
         .fetch_add(bytes, Ordering::Relaxed);
-    while !shard.end_checkpoint() {
+    while !shard.end_checkpoint(generation) {
         tokio::task::yield_now().await;
     }
-    group.checkpointed(mark).await;
+    if shard.is_of(generation) {
+        group.checkpointed(mark).await;
+    }
     Written::Whole
 }

@@ -26,6 +26,7 @@ mod error;
 mod manifest;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod view;
 
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ use store_state::{Changes, Table, TableError};
 
 use crate::folder::{make_directory, sync_directory};
 pub use error::TablesError;
+pub(crate) use transfer::{TableReader, TableWriter};
 
 /// Bytes of a sorted file that compaction makes. With `RUNS_TO_MERGE` of them the first level is full, so
 /// that this bounds what merging small checkpoints rewrites.
@@ -122,6 +124,7 @@ impl Tables {
             means: Means::new(options),
             open: Mutex::default(),
         };
+        transfer::go_on(&tables)?;
         for name in names(&tables.folder)? {
             if name.starts_with(REMOVED) {
                 tables.delete(&name)?;

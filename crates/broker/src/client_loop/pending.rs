@@ -119,6 +119,7 @@ impl ClientLoop {
 
     pub(super) fn ticket(&self, token: u64) -> Ticket {
         Ticket {
+            peer: 0,
             loop_number: self.index as u16 + 1,
             token,
         }

@@ -233,6 +233,11 @@ impl InboxMachine {
         }
     }
 
+    /// The highest incarnation of a node that is known; 0: none.
+    pub fn incarnation_of(&self, node: u64) -> u64 {
+        self.nodes.get(&node).copied().unwrap_or_default()
+    }
+
     /// What the shard holds.
     pub fn counts(&self) -> InboxCounts {
         InboxCounts {

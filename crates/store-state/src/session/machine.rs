@@ -113,6 +113,12 @@ impl SessionMachine {
         Some((record.owner?.node, record.epoch))
     }
 
+    /// The highest incarnation of a node that is known; 0: none.
+    #[must_use]
+    pub fn incarnation_of(&self, node: u64) -> u64 {
+        self.nodes.get(&node).copied().unwrap_or_default()
+    }
+
     /// The epoch that a client's session began with.
     #[must_use]
     pub fn incarnation(&self, client: &str) -> Option<u64> {

@@ -297,8 +297,10 @@ impl SessionMachine {
 }
 
 fn taken_from(record: &Record) -> TakenFrom {
-    record.owner.map_or(TakenFrom::Nobody, |owner| TakenFrom::Node {
-        node: owner.node,
-        epoch: record.epoch,
-    })
+    record
+        .owner
+        .map_or(TakenFrom::Nobody, |owner| TakenFrom::Node {
+            node: owner.node,
+            epoch: record.epoch,
+        })
 }

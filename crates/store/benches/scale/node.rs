@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
-use store::{Event, Listener, Options, Read, ShardNumber, Store, StoreStats};
+use store::{Event, Folder, Listener, Options, Read, ShardNumber, Store, StoreStats};
 use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
 use store_state::session::{SessionOp, WillAtClose};
 use store_state::{Limits, Ticket};
@@ -90,12 +90,11 @@ impl Node {
         let (ears, mail) = channel();
         let listener: Arc<dyn Listener> = Arc::new(Ears(ears));
         let options = Options {
-            folder: folder.to_owned(),
-            folders: [None, None, None],
-            shards: [1, 1, 1],
             threads,
+            ..Options::default()
         };
-        let store = Store::open(&options, &listener).expect("the store opens");
+        let folder = Folder::open(folder).expect("the folder opens");
+        let store = Store::open(folder, &options, &listener).expect("the store opens");
         store.begin(&*listener);
         let stopped: u64 = store
             .stats()
@@ -276,6 +275,7 @@ fn checkpoints(stats: &StoreStats) -> [u64; 2] {
 
 const fn ticket(token: u64) -> Ticket {
     Ticket {
+        peer: 0,
         loop_number: 1,
         token,
     }

@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::inbox::{InboxDrop, StoredSubscription};
-use store_state::{Limits, slot_of};
+use store_state::{Limits, Request, slot_of};
 
 use super::*;
-use crate::{Event, Failure};
+use crate::{Event, Failure, MAP_VERSION};
 
 /// Sends on what its loop is told.
 struct Told(Sender<Event>);
@@ -58,12 +58,10 @@ fn start(folder: &std::path::Path) -> (Store, Receiver<Event>) {
     let (tell, told) = channel();
     let listener: Arc<dyn Listener> = Arc::new(Told(tell));
     let options = Options {
-        folder: folder.to_owned(),
-        folders: [None, None, None],
         shards: [2; 3],
-        threads: 1,
+        ..Options::default()
     };
-    let store = Store::open(&options, &listener).unwrap();
+    let store = Store::open(Folder::open(folder).unwrap(), &options, &listener).unwrap();
     store.begin(&*listener);
     (store, told)
 }
@@ -84,6 +82,7 @@ fn outcome(
     let request = Request {
         map_version,
         ticket: Ticket {
+            peer: 0,
             loop_number: 1,
             token: 7,
         },

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::node::{Node, options};
 
-fn refusal(options: &store::Options) -> String {
-    match Node::try_start(options) {
+fn refusal(folder: &std::path::Path, options: &store::Options) -> String {
+    match Node::try_start(folder, options) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("it started"),
     }
@@ -21,7 +21,7 @@ fn unseen(folder: &std::path::Path) -> String {
 fn a_folder_is_used_by_one_at_a_time() {
     let at = tempfile::tempdir().unwrap();
     let node = Node::start(at.path(), 1);
-    assert!(refusal(&options(at.path(), 1)).contains("in use by another process"));
+    assert!(refusal(at.path(), &options(1)).contains("in use by another process"));
     assert!(unseen(at.path()).contains("in use by another process"));
     node.retain("a", b"x").unwrap();
     node.stop();
@@ -31,7 +31,7 @@ fn a_folder_is_used_by_one_at_a_time() {
 fn a_foreign_folder_is_refused_and_left_alone() {
     let at = tempfile::tempdir().unwrap();
     fs::write(at.path().join("thesis.txt"), "…").unwrap();
-    assert!(refusal(&options(at.path(), 1)).contains("thesis.txt"));
+    assert!(refusal(at.path(), &options(1)).contains("thesis.txt"));
     assert!(unseen(at.path()).contains("no FORMAT file"));
     assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1);
     assert!(unseen(&at.path().join("none")).contains("none"));
@@ -42,7 +42,7 @@ fn a_store_that_is_gone_is_missed() {
     let at = tempfile::tempdir().unwrap();
     Node::start(at.path(), 1).stop();
     fs::remove_dir_all(at.path().join("inbox")).unwrap();
-    let said = refusal(&options(at.path(), 1));
+    let said = refusal(at.path(), &options(1));
     assert!(
         said.contains("the inbox store of this node is not in"),
         "{said}"
@@ -57,9 +57,9 @@ fn a_store_that_is_gone_is_missed() {
 fn a_store_elsewhere_is_found_there() {
     let at = tempfile::tempdir().unwrap();
     let disk = tempfile::tempdir().unwrap();
-    let mut options = options(at.path(), 1);
+    let mut options = options(1);
     options.folders[2] = Some(disk.path().to_owned());
-    let node = Node::try_start(&options).unwrap();
+    let node = Node::try_start(at.path(), &options).unwrap();
     node.retain("a", b"x").unwrap();
     node.stop();
     let found = store::survey(at.path(), &options.folders).unwrap();

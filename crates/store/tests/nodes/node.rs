@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
-use store::{Event, Failure, Listener, NodeSurvey, OpenError, Options, Read, ShardNumber, Store};
+use store::{
+    Event, Failure, Folder, Listener, NodeSurvey, OpenError, Options, Read, ShardNumber, Store,
+};
 use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
@@ -79,13 +81,12 @@ pub(crate) struct Node {
     next_token: AtomicU64,
 }
 
-/// One store of each kind in a folder, with so many shards of each.
-pub(crate) fn options(folder: &Path, shards: u16) -> Options {
+/// So many shards of each store.
+pub(crate) fn options(shards: u16) -> Options {
     Options {
-        folder: folder.to_owned(),
-        folders: [None, None, None],
         shards: [shards; 3],
         threads: 2,
+        ..Options::default()
     }
 }
 
@@ -112,15 +113,15 @@ pub(crate) fn message(topic: &str, payload: &[u8]) -> Arc<ApplicationMessage> {
 
 impl Node {
     pub(crate) fn start(folder: &Path, shards: u16) -> Self {
-        Self::try_start(&options(folder, shards)).unwrap()
+        Self::try_start(folder, &options(shards)).unwrap()
     }
 
-    pub(crate) fn try_start(options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn try_start(folder: &Path, options: &Options) -> Result<Self, OpenError> {
         let told = Arc::new(Told::default());
         let listener: Arc<dyn Listener> = told.clone();
         Ok(Self {
             store: {
-                let store = Store::open(options, &listener)?;
+                let store = Store::open(Folder::open(folder)?, options, &listener)?;
                 store.begin(&*listener);
                 store
             },
@@ -136,6 +137,7 @@ impl Node {
 
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket {
+            peer: 0,
             loop_number: LOOP,
             token: self.next_token.fetch_add(1, Ordering::Relaxed),
         }

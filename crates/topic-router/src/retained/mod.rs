@@ -41,6 +41,20 @@ pub struct RetainedIndex<M> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(Vec<u8>);
 
+impl Cursor {
+    /// What [`Cursor::from_bytes`] makes the same cursor of.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A cursor that was written down or sent.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+}
+
 impl<M> Default for RetainedIndex<M> {
     fn default() -> Self {
         Self::new()

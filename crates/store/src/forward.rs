@@ -1,0 +1,217 @@
+//! The way of work to the node that leads a shard, and of answers back.
+//!
+//! Invariants: work arrives in the order in which it was given, as long as the way is not interrupted, and
+//! is sent again in that order when it was; each piece is answered once.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use store_state::{Request, Ticket};
+
+use crate::kind::Kind;
+use crate::outstanding::Sent;
+use crate::peers::{Forwarded, ForwardedWork, Mail};
+use crate::retained::PageRequest;
+use crate::shard::{Outbox, Seat, Shard, Work, give};
+use crate::{Event, Listener};
+
+/// The loop number of what came from another node, which knows it by its token.
+const OF_PEER: u16 = 1;
+
+impl<M: Kind> Shard<M> {
+    /// Sends work to the leader. What is answered is kept until then.
+    pub(crate) fn forward(&self, seat: Seat, work: Vec<(usize, Work<M::Op>)>) {
+        let now = Instant::now();
+        let mut sent = self.place.sent.lock();
+        let mut out = Vec::with_capacity(work.len());
+        for (bytes, work) in work {
+            if let Work::Read(_, read) = work {
+                out.push(ForwardedWork::Read(read));
+                continue;
+            }
+            let id = sent.put(work, bytes, now);
+            out.extend(sent.get(id).and_then(|sent| written::<M>(id, sent, false)));
+        }
+        self.count_sent(sent.bytes());
+        self.send(seat, out);
+    }
+
+    /// Sends everything again that is not answered.
+    pub(crate) fn forward_again(&self, seat: Seat) {
+        let sent = self.place.sent.lock();
+        let out: Vec<_> = sent
+            .iter()
+            .filter_map(|(id, sent)| written::<M>(id, sent, true))
+            .collect();
+        if !out.is_empty() {
+            self.send(seat, out);
+        }
+    }
+
+    fn send(&self, seat: Seat, work: Vec<ForwardedWork<M::Op>>) {
+        if let Some(peers) = &self.place.peers {
+            let message = M::message(Forwarded {
+                shard: self.number,
+                term: seat.term,
+                work,
+            });
+            peers.send(seat.leader, message.encode());
+        }
+    }
+
+    fn count_sent(&self, bytes: usize) {
+        self.stats.sent_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Puts everything that is not answered back into the queue: this node leads now.
+    pub(crate) fn take_back(&self) {
+        let back = self.place.sent.lock().take(|_| true);
+        self.count_sent(0);
+        let again = |sent: Sent<Work<M::Op>>| (sent.bytes, said_again::<M>(sent.work));
+        self.queue.put_first(back.into_iter().map(again).collect());
+    }
+
+    /// Refuses what has not been answered for too long. What nobody would say again stays.
+    pub(crate) fn give_up(&self, listener: &dyn Listener, patience: Duration) {
+        let mut sent = self.place.sent.lock();
+        let old = sent.take(|sent| sent.since.elapsed() >= patience && !must_wait(&sent.work));
+        self.count_sent(sent.bytes());
+        drop(sent);
+        self.refuse_work(listener, old.into_iter().map(|sent| sent.work));
+    }
+
+    /// Takes on what another node has sent because this one leads.
+    pub(crate) fn take_on(&self, from: u64, forwarded: Forwarded<M::Op>) {
+        let seat = *self.place.seat.borrow();
+        if seat.leader != self.place.node || seat.term != forwarded.term {
+            // It is sent again to whoever leads.
+            return;
+        }
+        let ticket = |token| Ticket {
+            peer: from,
+            loop_number: OF_PEER,
+            token,
+        };
+        for work in forwarded.work {
+            match work {
+                ForwardedWork::Propose {
+                    id,
+                    map_version,
+                    bytes,
+                    must_wait,
+                    op,
+                } => {
+                    let is_patient = M::merges(&op).is_some();
+                    let request = Request {
+                        map_version,
+                        ticket: ticket(id),
+                        op,
+                    };
+                    let work = Work::Propose { request, must_wait };
+                    if is_patient {
+                        self.give_patient(work, bytes as usize);
+                    } else {
+                        self.give(work, bytes as usize);
+                    }
+                }
+                ForwardedWork::Barrier { id } => self.give(Work::Barrier(ticket(id)), 0),
+                ForwardedWork::Page { id, wanted } => {
+                    let ticket = ticket(id);
+                    self.give(Work::Page(PageRequest { ticket, wanted }), 0);
+                }
+                ForwardedWork::Read(read) => self.give(Work::Read(from, read), 0),
+            }
+        }
+    }
+
+    /// Answers and pages have come from the leader.
+    pub(crate) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
+        let mut outbox = Outbox::default();
+        let mut sent = self.place.sent.lock();
+        for mut event in mail.answers {
+            let Some(token) = event.token_mut() else {
+                continue;
+            };
+            let Some(Sent { work, .. }) = sent.answered(*token) else {
+                continue;
+            };
+            if let Work::Propose { request, .. } = &work {
+                self.stats.finished.fetch_add(1, Ordering::Release);
+                if request.ticket == Ticket::NONE && matches!(event, Event::Failed { .. }) {
+                    M::lost(&request.op, listener);
+                }
+            }
+            outbox.address(ticket_of(&work), |token| {
+                if let Some(known) = event.token_mut() {
+                    *known = token;
+                }
+                event
+            });
+        }
+        self.count_sent(sent.bytes());
+        drop(sent);
+        for (loop_index, event) in mail.pages {
+            outbox.put(0, loop_index, event);
+        }
+        give(listener, outbox.loops);
+    }
+}
+
+/// Work as it is sent; `again`: it may have been sent before.
+fn written<M: Kind>(
+    id: u64,
+    sent: &Sent<Work<M::Op>>,
+    again: bool,
+) -> Option<ForwardedWork<M::Op>> {
+    Some(match &sent.work {
+        Work::Propose { request, must_wait } => ForwardedWork::Propose {
+            id,
+            map_version: request.map_version,
+            bytes: u32::try_from(sent.bytes).unwrap_or(u32::MAX),
+            must_wait: *must_wait,
+            op: if again {
+                M::again(request.op.clone())
+            } else {
+                request.op.clone()
+            },
+        },
+        Work::Barrier(_) => ForwardedWork::Barrier { id },
+        Work::Page(request) => ForwardedWork::Page {
+            id,
+            wanted: request.wanted.clone(),
+        },
+        Work::Read(..) | Work::Stop(_) => return None,
+    })
+}
+
+fn said_again<M: Kind>(work: Work<M::Op>) -> Work<M::Op> {
+    match work {
+        Work::Propose {
+            mut request,
+            must_wait,
+        } => {
+            request.op = M::again(request.op);
+            Work::Propose { request, must_wait }
+        }
+        other => other,
+    }
+}
+
+fn must_wait<O>(work: &Work<O>) -> bool {
+    matches!(
+        work,
+        Work::Propose {
+            must_wait: true,
+            ..
+        }
+    )
+}
+
+fn ticket_of<O>(work: &Work<O>) -> Ticket {
+    match work {
+        Work::Propose { request, .. } => request.ticket,
+        Work::Barrier(ticket) => *ticket,
+        Work::Page(request) => request.ticket,
+        Work::Read(..) | Work::Stop(_) => Ticket::NONE,
+    }
+}

@@ -1,0 +1,452 @@
+//! The replica of a shard on this node: its beginning, its place among the others, its end.
+//!
+//! A node has a replica of a shard if it founded it, or if the leader has made it a member; it removes it
+//! when it is a member no more. While this node leads, the keeper also says which nodes are gone, and has
+//! the replicas placed as `placement.rs` wants them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consensus::{Birth, ChangeError, Group, GroupOptions, Standing};
+use store_state::Ticket;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use crate::command::Command;
+use crate::kind::Kind;
+use crate::neighbours::Member;
+use crate::node::Stop;
+use crate::placement::{Place, Placed, Situation, Step};
+use crate::shard::{Replica, Shard, Written, checkpoint, write_checkpoint};
+use crate::starting::{Means, OVERHEAD, single, work};
+
+/// Entries of a shard that stay in the log behind its checkpoint, whoever may want them: a thousand entries
+/// can be half a gigabyte.
+const LOG_KEPT: u64 = 0;
+
+/// How often a keeper looks after its shard.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long a node is not heard until what it had connected is closed.
+const GONE_AFTER: Duration = Duration::from_secs(4);
+
+/// How long a change of members may take until the keeper looks after other things.
+const CHANGE: Duration = Duration::from_secs(10);
+
+/// How long this node waits for another one to lead before it ends.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+/// How long a replica stays that is not a member: whoever says so may not be up to date.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Entries that a learner may lack when it begins to vote.
+const LAG: u64 = 64;
+
+/// Looks after one shard.
+pub(crate) struct Keeper<M: Kind> {
+    shard: Arc<Shard<M>>,
+    means: Arc<Means>,
+    invited: mpsc::Receiver<()>,
+    /// Writes checkpoints of the replica.
+    checkpoints: Option<JoinHandle<Written>>,
+    /// Since when the others have not had the replica as a member.
+    left_out_since: Option<Instant>,
+}
+
+impl<M: Kind> Keeper<M> {
+    pub(crate) fn new(
+        shard: Arc<Shard<M>>,
+        means: Arc<Means>,
+        invited: mpsc::Receiver<()>,
+    ) -> Self {
+        Self {
+            shard,
+            means,
+            invited,
+            checkpoints: None,
+            left_out_since: None,
+        }
+    }
+
+    /// Begins with the replica that is here, or that is to be founded here.
+    ///
+    /// # Errors
+    /// What is here cannot be used.
+    pub(crate) async fn begin(&mut self) -> Result<(), String> {
+        let is_here = self.means.log.group_ids().contains(&self.shard.group());
+        if !is_here && !self.means.founds {
+            return Ok(());
+        }
+        let group = self.open(Birth::Alone).await?;
+        if self.means.neighbours.peers.is_none() {
+            group.recovered().await.map_err(|error| error.to_string())?;
+            self.record_start(&group).await?;
+        }
+        self.serve(group);
+        Ok(())
+    }
+
+    async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {
+        let number = u64::from(self.shard.number);
+        let tables = self.means.tables_of::<M>();
+        let table = tables.shard(number).map_err(|error| error.to_string())?;
+        let durable = self.shard.load(table, &self.means.listener)?;
+        let replica = Replica {
+            shard: Arc::clone(&self.shard),
+            listener: Arc::clone(&self.means.listener),
+            durable,
+        };
+        let options = GroupOptions {
+            keep: LOG_KEPT,
+            ..GroupOptions::default()
+        };
+        let group = Group::start(
+            self.shard.group(),
+            self.shard.place.node,
+            &self.means.log,
+            replica,
+            self.means.network(),
+            birth,
+            &options,
+        );
+        group.await.map_err(|error| error.to_string())
+    }
+
+    /// What an earlier process of this node had connected is closed.
+    async fn record_start(&self, group: &Group<Command>) -> Result<(), String> {
+        let Some(op) = self.means.node_up::<M>() else {
+            return Ok(());
+        };
+        let batch = single(op, &*self.means.listener);
+        let applied = match group.propose(M::command(Arc::new(batch))).await {
+            Ok(proposal) => proposal.await,
+            Err(error) => Err(error),
+        };
+        applied.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn serve(&mut self, group: Group<Command>) {
+        let group = Arc::new(group);
+        let checkpoints = checkpoint(
+            Arc::clone(&self.shard),
+            Arc::clone(&group),
+            self.means.stopping.clone(),
+        );
+        self.checkpoints = Some(tokio::spawn(checkpoints));
+        self.left_out_since = None;
+        self.shard.place.group.send_replace(Some(group));
+    }
+
+    /// Looks after the shard until the node ends.
+    pub(crate) async fn run(mut self) -> Self {
+        let mut stopping = self.means.stopping.clone();
+        let mut look = interval(LOOK);
+        loop {
+            tokio::select! {
+                biased;
+                () = stops(&mut stopping) => break,
+                Some(()) = self.invited.recv() => self.accept().await,
+                _ = look.tick() => self.look_after().await,
+            }
+        }
+        self.hand_over().await;
+        self
+    }
+
+    /// A leader wants this node to have a replica.
+    async fn accept(&mut self) {
+        if self.group().is_some() {
+            return;
+        }
+        match self.open(Birth::Invited).await {
+            Ok(group) => self.serve(group),
+            Err(error) => {
+                tracing::error!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    error,
+                    "a replica cannot be made"
+                );
+                self.shard.close();
+            }
+        }
+    }
+
+    fn group(&self) -> Option<Arc<Group<Command>>> {
+        self.shard.place.group.borrow().clone()
+    }
+
+    async fn look_after(&mut self) {
+        let Some(group) = self.group() else {
+            return;
+        };
+        let standing = group.watch().borrow().clone();
+        if standing.leads {
+            self.left_out_since = None;
+            self.declare_gone();
+            self.place(&group, &standing).await;
+        } else if self.is_left_out(&standing) {
+            drop(group);
+            self.remove().await;
+        }
+    }
+
+    /// Closes what nodes have connected that are gone.
+    fn declare_gone(&self) {
+        let now = self.means.listener.now_ms();
+        let members = self.means.neighbours.members.borrow().clone();
+        for member in members.iter().filter(|member| is_gone(member, now)) {
+            let known = self.shard.look(|machine| machine.incarnation(member.node));
+            // A node of which the shard has not heard has nothing connected in it.
+            if known.is_none_or(|known| known == 0 || known > member.incarnation) {
+                continue;
+            }
+            if let Some(op) = M::node_up(member.node, member.incarnation + 1, member.last_heard_ms)
+            {
+                self.shard.give(work(Ticket::NONE, op, true), OVERHEAD);
+            }
+        }
+    }
+
+    /// Takes the next step towards the members and the leader that the shard should have.
+    async fn place(&self, group: &Group<Command>, standing: &Standing) {
+        let Some(own) = self.placed(standing) else {
+            return;
+        };
+        let wanted = self.means.voters_of::<M>();
+        let Some(step) = self.situation(&own).next_step(&own, wanted) else {
+            return;
+        };
+        let outcome = timeout(CHANGE, self.take_step(group, standing, &step)).await;
+        if let Ok(Err(error)) = outcome {
+            tracing::debug!(
+                store = M::NAME,
+                shard = self.shard.number,
+                ?step,
+                %error,
+                "a change of members has to be tried again"
+            );
+        }
+        self.means.neighbours.tell();
+    }
+
+    async fn take_step(
+        &self,
+        group: &Group<Command>,
+        standing: &Standing,
+        step: &Step,
+    ) -> Result<(), ChangeError> {
+        match step {
+            Step::AddLearner(node) => {
+                tracing::info!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    node,
+                    "a new replica"
+                );
+                group.add_learner(*node).await
+            }
+            Step::ChangeVoters(voters) => {
+                if !has_caught_up(group, voters) {
+                    return Ok(());
+                }
+                let shard = self.shard.number;
+                tracing::info!(store = M::NAME, shard, ?voters, "other replicas vote");
+                group.change_voters(voters.clone()).await
+            }
+            Step::RemoveLearner(node) if standing.members.contains(*node) => {
+                group.remove(*node).await
+            }
+            Step::RemoveLearner(_) => Ok(()),
+            Step::Transfer(node) => {
+                if !has_caught_up(group, &BTreeSet::from([*node])) {
+                    return Ok(());
+                }
+                tracing::info!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    node,
+                    "another leader"
+                );
+                group.transfer_leader(*node).await
+            }
+        }
+    }
+
+    /// This shard as it is; `None` while its voters change, and then the change is gone on with.
+    fn placed(&self, standing: &Standing) -> Option<Placed> {
+        let [.., voters] = standing.members.voters.as_slice() else {
+            return None;
+        };
+        Some(Placed {
+            shard: (M::NUMBER as u8, self.shard.number),
+            leader: self.shard.place.node,
+            voters: voters.clone(),
+            learners: standing.members.learners.clone(),
+        })
+    }
+
+    fn situation(&self, own: &Placed) -> Situation {
+        let neighbours = &self.means.neighbours;
+        let now = self.means.listener.now_ms();
+        let members = neighbours.members.borrow().clone();
+        let place = |member: &Member| Place {
+            node: member.node,
+            is_up: member.is_up,
+            takes_shards: member.takes_shards,
+            down_for: Duration::from_millis(now.saturating_sub(member.last_heard_ms)),
+        };
+        let mut shards: Vec<Placed> = neighbours
+            .leads()
+            .into_iter()
+            .map(|(leader, lead)| Placed {
+                shard: (lead.store, lead.shard),
+                leader,
+                voters: lead.voters,
+                learners: lead.learners,
+            })
+            .filter(|placed| placed.shard != own.shard)
+            .collect();
+        shards.push(own.clone());
+        Situation {
+            places: members.iter().map(place).collect(),
+            shards,
+            replace_after: self.means.replace_after,
+        }
+    }
+
+    /// Whether the leader has not had this replica as a member for a while.
+    fn is_left_out(&mut self, standing: &Standing) -> bool {
+        let id = (M::NUMBER as u8, self.shard.number);
+        let node = self.shard.place.node;
+        let leads = self.means.neighbours.leads();
+        let lead = leads
+            .iter()
+            .find(|(_, lead)| (lead.store, lead.shard) == id);
+        let is_left_out = lead.is_some_and(|(leader, lead)| {
+            *leader != node
+                && lead.term >= standing.term
+                && !lead.voters.contains(&node)
+                && !lead.learners.contains(&node)
+        });
+        if !is_left_out {
+            self.left_out_since = None;
+            return false;
+        }
+        let since = *self.left_out_since.get_or_insert_with(Instant::now);
+        since.elapsed() >= FAREWELL
+    }
+
+    /// The shard goes on without this node.
+    async fn remove(&mut self) {
+        self.left_out_since = None;
+        self.close().await;
+        let number = u64::from(self.shard.number);
+        let forgotten = self.means.log.delete_group(self.shard.group()).await;
+        let tables = self.means.tables_of::<M>();
+        let removed = tables.remove(number);
+        tracing::info!(
+            store = M::NAME,
+            shard = self.shard.number,
+            log = forgotten.err().map(tracing::field::display),
+            tables = removed.err().map(tracing::field::display),
+            "the replica here is removed: other nodes have the shard"
+        );
+    }
+
+    /// Ends the replica.
+    async fn close(&mut self) {
+        let group = self.shard.place.group.send_replace(None);
+        if let Some(checkpoints) = self.checkpoints.take() {
+            checkpoints.abort();
+            let _ = checkpoints.await;
+        }
+        shut_down(group).await;
+        self.shard.close();
+    }
+
+    /// Before this node ends: another one leads.
+    async fn hand_over(&self) {
+        let Some(group) = self.group() else {
+            return;
+        };
+        let mut standing = group.watch();
+        let successor = group.progress().and_then(|progress| {
+            let members = standing.borrow().members.clone();
+            let others = progress.next.into_iter();
+            let voters = others.filter(|(node, _)| members.has_voter(*node));
+            let linked = voters.filter(|(node, _)| self.means.neighbours.is_linked(*node));
+            linked.max_by_key(|(_, next)| *next)
+        });
+        if let Some((node, _)) = successor
+            && group.transfer_leader(node).await.is_ok()
+        {
+            let gone = standing.wait_for(|standing| !standing.leads);
+            let _ = timeout(HAND_OVER, gone).await;
+        }
+    }
+
+    /// Writes a last checkpoint, and ends the replica.
+    pub(crate) async fn finish(mut self) {
+        let Some(group) = self.group() else {
+            return;
+        };
+        // The checkpoint under way is waited for: a second one beside it would be of a part only.
+        if let Some(checkpoints) = self.checkpoints.take()
+            && !matches!(checkpoints.await, Ok(Written::GivenUp) | Err(_))
+        {
+            write_checkpoint(&self.shard, &group, &self.means.stopping).await;
+        }
+        self.shard.place.group.send_replace(None);
+        shut_down(Some(group)).await;
+    }
+}
+
+fn is_gone(member: &Member, now_ms: u64) -> bool {
+    let silent = now_ms.saturating_sub(member.last_heard_ms);
+    !member.is_up && silent >= GONE_AFTER.as_millis() as u64
+}
+
+/// Whether nodes have the log, but for a few entries.
+fn has_caught_up(group: &Group<Command>, nodes: &BTreeSet<u64>) -> bool {
+    group.progress().is_some_and(|progress| {
+        let others = progress
+            .next
+            .iter()
+            .filter(|(node, _)| nodes.contains(node));
+        others
+            .into_iter()
+            .all(|(_, next)| *next > 0 && next + LAG >= progress.log_next)
+    })
+}
+
+/// Ends a group when nobody uses it any more.
+async fn shut_down(group: Option<Arc<Group<Command>>>) {
+    let Some(mut group) = group else {
+        return;
+    };
+    for _ in 0..200 {
+        match Arc::try_unwrap(group) {
+            Ok(group) => return group.shutdown().await,
+            Err(used) => group = used,
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    tracing::warn!("a group is still in use when it ends");
+}
+
+/// Waits until the store ends.
+async fn stops(stopping: &mut watch::Receiver<Stop>) {
+    // An error: the store itself is gone.
+    let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
+}
+
+/// Waits until the shard is served here.
+pub(crate) async fn served<M: Kind>(shard: &Shard<M>) {
+    let mut seat = shard.place.seat.subscribe();
+    let node = shard.place.node;
+    // An error: the shard is gone.
+    let _ = seat.wait_for(|seat| seat.leader == node).await;
+}

@@ -1,0 +1,111 @@
+//! The other nodes of the cluster, as the store sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::ShardNumber;
+use crate::peers::{Lead, Peers};
+
+/// A member of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its identifier.
+    pub node: u64,
+    /// Its latest start.
+    pub incarnation: u64,
+    /// It can be reached.
+    pub is_up: bool,
+    /// It may be given shards, and lead them: it neither leaves nor is drained.
+    pub takes_shards: bool,
+    /// When it was last heard, if it cannot be reached; Unix time in ms.
+    pub last_heard_ms: u64,
+}
+
+/// A store and one of its shards.
+pub(crate) type ShardId = (u8, ShardNumber);
+
+/// What is known of the other nodes.
+pub(crate) struct Neighbours {
+    /// `None`: this node is alone, and always will be.
+    pub(crate) peers: Option<Arc<dyn Peers>>,
+    /// This node's incarnation. It changes when the others have taken the node for dead.
+    incarnation: AtomicU64,
+    /// The members, this one included.
+    pub(crate) members: watch::Sender<Arc<[Member]>>,
+    /// Nodes that can be sent something.
+    linked: Mutex<BTreeSet<u64>>,
+    /// Who says that it leads which shard.
+    leads: Mutex<BTreeMap<ShardId, (u64, Lead)>>,
+    news: Notify,
+}
+
+impl Neighbours {
+    pub(crate) fn new(peers: Option<Arc<dyn Peers>>, incarnation: u64) -> Self {
+        Self {
+            peers,
+            incarnation: AtomicU64::new(incarnation),
+            members: watch::Sender::new(Arc::from([])),
+            linked: Mutex::default(),
+            leads: Mutex::default(),
+            news: Notify::new(),
+        }
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_incarnation(&self, incarnation: u64) {
+        self.incarnation.store(incarnation, Ordering::Release);
+    }
+
+    /// The others are to be told at once what this node leads.
+    pub(crate) fn tell(&self) {
+        self.news.notify_one();
+    }
+
+    /// Waits until they are.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    pub(crate) fn link(&self, node: u64, is_up: bool) {
+        let mut linked = self.linked.lock();
+        if is_up {
+            linked.insert(node);
+        } else {
+            linked.remove(&node);
+        }
+    }
+
+    pub(crate) fn is_linked(&self, node: u64) -> bool {
+        self.linked.lock().contains(&node)
+    }
+
+    /// The nodes that can be sent something.
+    pub(crate) fn linked(&self) -> Vec<u64> {
+        self.linked.lock().iter().copied().collect()
+    }
+
+    /// A node says that it leads a shard. Whether it is news: nobody has led in a later term.
+    pub(crate) fn heard(&self, node: u64, lead: Lead) -> bool {
+        let mut leads = self.leads.lock();
+        let id = (lead.store, lead.shard);
+        let is_newest = leads
+            .get(&id)
+            .is_none_or(|(_, known)| known.term <= lead.term);
+        if is_newest {
+            leads.insert(id, (node, lead));
+        }
+        is_newest
+    }
+
+    /// Who leads each shard, and with which replicas.
+    pub(crate) fn leads(&self) -> Vec<(u64, Lead)> {
+        self.leads.lock().values().cloned().collect()
+    }
+}

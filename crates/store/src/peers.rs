@@ -1,0 +1,121 @@
+//! What the stores of a cluster's nodes say to each other.
+//!
+//! The node that leads a shard is sent the work that the others are given, and sends answers and pages
+//! back. Everybody says which shards it leads. Whatever a lost connection loses is said again by whoever
+//! needs the answer.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use consensus::Network;
+use serde::{Deserialize, Serialize};
+use store_state::inbox::InboxOp;
+use store_state::retain::RetainOp;
+use store_state::session::SessionOp;
+
+use crate::retained::Wanted;
+use crate::{Event, Read, ShardNumber};
+
+/// The format of messages; the first byte of each.
+const FORMAT: u8 = 1;
+
+/// Carries messages between the stores of a cluster's nodes.
+pub trait Peers: Network {
+    /// Sends a message to the store of another node, which gets it by [`Store::received`]. In order; lost
+    /// if there is no connection, or with it.
+    ///
+    /// [`Store::received`]: crate::Store::received
+    fn send(&self, to: u64, message: Bytes);
+}
+
+/// What one store says to another.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// Work for a session shard that the receiver leads.
+    Session(Forwarded<SessionOp>),
+    /// Work for an inbox shard that the receiver leads.
+    Inbox(Forwarded<InboxOp>),
+    /// Work for a retain shard that the receiver leads.
+    Retain(Forwarded<RetainOp>),
+    /// What the receiver's work has brought.
+    Mail(Mail),
+    /// Which shards the sender leads.
+    Leads(Vec<Lead>),
+}
+
+/// Work for one shard, in order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Forwarded<O> {
+    pub(crate) shard: ShardNumber,
+    /// The receiver's term, as the sender knows it: work for an older one is not taken on.
+    pub(crate) term: u64,
+    pub(crate) work: Vec<ForwardedWork<O>>,
+}
+
+/// A piece of work; `id`: what its answer is to bear as its token.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ForwardedWork<O> {
+    /// To be agreed on.
+    Propose {
+        id: u64,
+        map_version: u64,
+        /// Bytes that it holds in memory, about.
+        bytes: u32,
+        /// On a full disk it waits.
+        must_wait: bool,
+        op: O,
+    },
+    /// To be answered when all before is applied.
+    Barrier { id: u64 },
+    /// To be answered with retained messages.
+    Page { id: u64, wanted: Wanted },
+    /// To be read.
+    Read(Read),
+}
+
+/// Answers and pages of one shard.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Mail {
+    /// The store's number.
+    pub(crate) store: u8,
+    pub(crate) shard: ShardNumber,
+    /// Their tokens are the numbers that the work was sent with.
+    pub(crate) answers: Vec<Event>,
+    /// For event loops.
+    pub(crate) pages: Vec<(u16, Event)>,
+}
+
+/// Who leads a shard.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lead {
+    /// The store's number: session 0, inbox 1, retain 2.
+    pub store: u8,
+    /// The shard.
+    pub shard: ShardNumber,
+    /// The Raft term that it leads in.
+    pub term: u64,
+    /// The replicas that vote; while these change, old and new ones.
+    pub voters: BTreeSet<u64>,
+    /// The replicas that only listen.
+    pub learners: BTreeSet<u64>,
+    /// The highest incarnation of the receiver that the shard knows of: a process of a lower one has been
+    /// declared dead.
+    pub incarnation: u64,
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> Bytes {
+        let out = vec![FORMAT];
+        // Only a type that does not know its length fails, and there is none in a message.
+        postcard::to_extend(self, out).unwrap_or_default().into()
+    }
+
+    /// The message, or why there is none in these bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        match bytes {
+            [FORMAT, rest @ ..] => postcard::from_bytes(rest).map_err(|error| error.to_string()),
+            [format, ..] => Err(format!("its format is {format}, and {FORMAT} is known")),
+            [] => Err("it is empty".to_owned()),
+        }
+    }
+}

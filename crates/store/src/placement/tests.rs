@@ -1,0 +1,214 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn up(node: u64) -> Place {
+    Place {
+        node,
+        is_up: true,
+        takes_shards: true,
+        down_for: Duration::ZERO,
+    }
+}
+
+fn down(node: u64, seconds: u64) -> Place {
+    Place {
+        is_up: false,
+        down_for: Duration::from_secs(seconds),
+        ..up(node)
+    }
+}
+
+fn placed(number: u16, leader: u64, voters: &[u64]) -> Placed {
+    Placed {
+        shard: (0, number),
+        leader,
+        voters: voters.iter().copied().collect(),
+        learners: BTreeSet::new(),
+    }
+}
+
+fn situation(places: Vec<Place>, shards: Vec<Placed>) -> Situation {
+    Situation {
+        places,
+        shards,
+        replace_after: Duration::from_secs(600),
+    }
+}
+
+fn loads(situation: &Situation) -> BTreeMap<u64, usize> {
+    let load = |node| {
+        situation
+            .shards
+            .iter()
+            .filter(|s| s.voters.contains(&node))
+            .count()
+    };
+    let places = situation.places.iter();
+    places.map(|place| (place.node, load(place.node))).collect()
+}
+
+impl Situation {
+    /// Does what the leaders ask for, one after the other, until nobody asks for anything.
+    fn settle(&mut self, wanted: Option<usize>) -> usize {
+        for steps in 0..1000 {
+            let asked = (0..self.shards.len()).find_map(|at| {
+                let leads = self
+                    .place(self.shards[at].leader)
+                    .is_some_and(|place| place.is_up);
+                let step = self.next_step(&self.shards[at], wanted).filter(|_| leads);
+                step.map(|step| (at, step))
+            });
+            let Some((at, step)) = asked else {
+                return steps;
+            };
+            let shard = &mut self.shards[at];
+            match step {
+                Step::AddLearner(node) => assert!(shard.learners.insert(node)),
+                Step::RemoveLearner(node) => assert!(shard.learners.remove(&node)),
+                Step::Transfer(node) => {
+                    assert!(shard.voters.contains(&node) && node != shard.leader);
+                    shard.leader = node;
+                }
+                Step::ChangeVoters(voters) => {
+                    assert!(voters.contains(&shard.leader), "{voters:?} {shard:?}");
+                    let follows = |n: &u64| shard.voters.contains(n) || shard.learners.contains(n);
+                    assert!(voters.iter().all(follows));
+                    shard.learners.retain(|node| !voters.contains(node));
+                    shard.voters = voters;
+                }
+            }
+        }
+        panic!("it does not end: {self:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_alone_has_nothing_to_do() {
+    let mut alone = situation(vec![up(1)], vec![placed(0, 1, &[1]), placed(1, 1, &[1])]);
+    assert_eq!(alone.settle(None), 0);
+    assert_eq!(alone.settle(Some(3)), 0);
+}
+
+#[test]
+fn three_nodes_make_three_voters_and_two_do_not() {
+    let shards: Vec<_> = (0..3).map(|number| placed(number, 1, &[1])).collect();
+    let mut two = situation(vec![up(1), up(2)], shards.clone());
+    two.settle(None);
+    assert!(two.shards.iter().all(|shard| shard.voters.len() == 1));
+    let mut three = situation(vec![up(1), up(2), up(3)], shards);
+    three.settle(None);
+    let all = BTreeSet::from([1, 2, 3]);
+    assert!(three.shards.iter().all(|shard| shard.voters == all));
+    let leaders: BTreeSet<_> = three.shards.iter().map(|shard| shard.leader).collect();
+    assert_eq!(leaders, all);
+}
+
+#[test]
+fn single_voters_are_spread_over_the_nodes() {
+    let shards = (0..6).map(|number| placed(number, 1, &[1])).collect();
+    let mut spread = situation(vec![up(1), up(2), up(3)], shards);
+    spread.settle(Some(1));
+    assert_eq!(loads(&spread), BTreeMap::from([(1, 2), (2, 2), (3, 2)]));
+    assert!(
+        spread
+            .shards
+            .iter()
+            .all(|shard| shard.voters.contains(&shard.leader))
+    );
+}
+
+#[test]
+fn a_dead_voter_is_replaced_after_a_while_if_there_is_a_node() {
+    let shard = placed(0, 1, &[1, 2, 3]);
+    let wait = situation(vec![up(1), up(2), down(3, 599), up(4)], vec![shard.clone()]);
+    assert_eq!(wait.next_step(&shard, None), None);
+    let mut late = situation(vec![up(1), up(2), down(3, 600), up(4)], vec![shard.clone()]);
+    late.settle(None);
+    assert_eq!(late.shards[0].voters, BTreeSet::from([1, 2, 4]));
+    let nobody = situation(vec![up(1), up(2), down(3, 6000)], vec![shard.clone()]);
+    assert_eq!(nobody.next_step(&shard, None), None);
+}
+
+#[test]
+fn an_evicted_node_is_replaced_at_once_or_left_out() {
+    let shard = placed(0, 1, &[1, 2, 3]);
+    let mut four = situation(vec![up(1), up(2), up(4)], vec![shard.clone()]);
+    four.settle(None);
+    assert_eq!(four.shards[0].voters, BTreeSet::from([1, 2, 4]));
+    let mut two = situation(vec![up(1), up(2)], vec![shard]);
+    two.settle(None);
+    assert_eq!(two.shards[0].voters, BTreeSet::from([1]));
+}
+
+#[test]
+fn a_node_that_is_drained_hands_everything_over() {
+    let mut drained = situation(
+        vec![up(1), up(2), up(3), up(4)],
+        vec![
+            placed(0, 1, &[1, 2, 3]),
+            placed(1, 1, &[1]),
+            placed(2, 2, &[1, 2, 3]),
+        ],
+    );
+    drained.places[0].takes_shards = false;
+    drained.settle(None);
+    assert_eq!(loads(&drained)[&1], 0, "{drained:?}");
+    assert!(drained.shards.iter().all(|shard| shard.leader != 1));
+}
+
+#[test]
+fn a_new_node_is_given_its_share() {
+    let shards = (0..4)
+        .map(|n| placed(n, 1 + u64::from(n) % 3, &[1, 2, 3]))
+        .collect();
+    let mut grown = situation(vec![up(1), up(2), up(3), up(4)], shards);
+    grown.settle(None);
+    let loads = loads(&grown);
+    assert_eq!(loads.values().sum::<usize>(), 12);
+    assert!(
+        loads.values().all(|load| (2..=4).contains(load)),
+        "{loads:?}"
+    );
+}
+
+proptest! {
+    /// Whatever the situation: it ends, and as many voters are there as there can be.
+    #[test]
+    fn it_settles(
+        nodes in prop::collection::vec((any::<bool>(), any::<bool>(), 0..1200_u64), 1..7),
+        voters in prop::collection::vec(prop::collection::btree_set(1..9_u64, 1..6), 1..12),
+        wanted in prop::option::of(prop::sample::select(vec![1_usize, 3, 5])),
+    ) {
+        let places: Vec<Place> = (1..)
+            .zip(nodes)
+            .map(|(node, (is_up, takes_shards, seconds))| Place {
+                node,
+                is_up,
+                takes_shards,
+                down_for: if is_up { Duration::ZERO } else { Duration::from_secs(seconds) },
+            })
+            .collect();
+        let is_up = |node: &u64| places.iter().any(|place| place.node == *node && place.is_up);
+        let shards: Vec<Placed> = (0..)
+            .zip(voters)
+            .filter_map(|(number, voters)| {
+                let leader = *voters.iter().find(|node| is_up(node))?;
+                let voters: Vec<u64> = voters.into_iter().collect();
+                Some(placed(number, leader, &voters))
+            })
+            .collect();
+        let mut before = situation(places, shards);
+        before.settle(wanted);
+        let good = before.places.iter().filter(|p| p.is_up && p.takes_shards).count();
+        for shard in &before.shards {
+            prop_assert!(shard.learners.is_empty());
+            if good >= 1 {
+                let stays = |n: &u64| before.place(*n).is_some_and(|p| p.takes_shards);
+                prop_assert!(shard.voters.iter().any(stays), "{:?}", shard);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Questions for retained messages.
+
+use std::sync::Arc;
+
+use mqtt_session::{ApplicationMessage, Timestamp};
+use serde::{Deserialize, Serialize};
+use store_state::Ticket;
+use topic_router::Cursor;
+
+use crate::ShardNumber;
+
+/// A place in the retained messages that a filter selects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RetainedPlace {
+    pub(crate) shard: ShardNumber,
+    /// The cursor within the shard; empty: its first message.
+    pub(crate) cursor: Vec<u8>,
+}
+
+impl RetainedPlace {
+    /// The first message of a shard.
+    pub(crate) fn first_of(shard: ShardNumber) -> Self {
+        Self {
+            shard,
+            cursor: Vec::new(),
+        }
+    }
+
+    pub(crate) fn cursor(&self) -> Option<Cursor> {
+        (!self.cursor.is_empty()).then(|| Cursor::from_bytes(&self.cursor))
+    }
+}
+
+/// A page, and where the shard goes on with the next one.
+pub(crate) type Page = (Vec<Arc<ApplicationMessage>>, Option<Cursor>);
+
+/// What a shard is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct PageRequest {
+    pub(crate) ticket: Ticket,
+    pub(crate) wanted: Wanted,
+}
+
+/// A page of retained messages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) filter: Box<str>,
+    pub(crate) place: RetainedPlace,
+    /// The last shard that can have messages of the filter.
+    pub(crate) last_shard: ShardNumber,
+    pub(crate) limit: u32,
+    /// Unix time in ms.
+    pub(crate) now_ms: u64,
+}
+
+impl Wanted {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.now_ms)
+    }
+
+    /// Where to go on when the shard has said where it goes on.
+    pub(crate) fn next(&self, cursor: Option<Cursor>) -> Option<RetainedPlace> {
+        let shard = self.place.shard;
+        match cursor {
+            Some(cursor) => Some(RetainedPlace {
+                shard,
+                cursor: cursor.as_bytes().to_vec(),
+            }),
+            None => (shard < self.last_shard).then(|| RetainedPlace::first_of(shard + 1)),
+        }
+    }
+}

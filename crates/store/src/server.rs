@@ -1,0 +1,279 @@
+//! Who serves the queue of a shard: this node while it leads, else the node that does, else nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consensus::{Condition, Group, Standing};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, interval, sleep, timeout_at};
+
+use crate::command::Command;
+use crate::kind::Kind;
+use crate::later::Debts;
+use crate::neighbours::Neighbours;
+use crate::node::Stop;
+use crate::proposer::{BATCH, BATCH_BYTES, Ended, Proposer};
+use crate::shard::{Seat, Shard, Work};
+use crate::starting::Means;
+use crate::{Event, Listener};
+
+/// How long requests wait for a node to lead, or for its answer. A new leader is found well within it.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How often is looked for requests that have waited for too long.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Until a leader that could not propose tries again.
+const PROPOSE_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long the end of this node waits for answers of other nodes.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// How often is looked for them.
+const LAST_LOOK: Duration = Duration::from_millis(5);
+
+/// Bytes of work on its way to the leader, above which no more is sent.
+const WINDOW: usize = 8 << 20;
+
+/// The task that has the queue of a shard served.
+pub(crate) struct Server<M: Kind> {
+    shard: Arc<Shard<M>>,
+    listener: Arc<dyn Listener>,
+    condition: watch::Receiver<Condition>,
+    debts: Debts,
+    neighbours: Arc<Neighbours>,
+    seat: watch::Receiver<Seat>,
+    group: watch::Receiver<Option<Arc<Group<Command>>>>,
+    stopping: watch::Receiver<Stop>,
+}
+
+enum Role {
+    Lead(Arc<Group<Command>>),
+    Follow(Seat),
+    Wait,
+}
+
+/// To be told when everything that was given is done.
+type Done = oneshot::Sender<()>;
+
+impl<M: Kind> Server<M> {
+    pub(crate) fn new(shard: Arc<Shard<M>>, means: &Means) -> Self {
+        Self {
+            seat: shard.place.seat.subscribe(),
+            group: shard.place.group.subscribe(),
+            shard,
+            listener: Arc::clone(&means.listener),
+            condition: means.log.watch(),
+            debts: means.debts.clone(),
+            neighbours: Arc::clone(&means.neighbours),
+            stopping: means.stopping.clone(),
+        }
+    }
+
+    /// Serves until it is told to stop.
+    pub(crate) async fn run(mut self) {
+        let done = loop {
+            let done = match self.role() {
+                Role::Lead(group) => self.lead(group).await,
+                Role::Follow(seat) => self.follow(seat).await,
+                Role::Wait => self.wait().await,
+            };
+            if let Some(done) = done {
+                break done;
+            }
+        };
+        // Whoever waits may be gone.
+        let _ = done.send(());
+    }
+
+    fn role(&mut self) -> Role {
+        if let Some(group) = &*self.group.borrow_and_update()
+            && group.watch().borrow().leads
+        {
+            return Role::Lead(Arc::clone(group));
+        }
+        let seat = *self.seat.borrow_and_update();
+        if seat.is_reachable && seat.leader != self.shard.place.node {
+            Role::Follow(seat)
+        } else {
+            Role::Wait
+        }
+    }
+
+    /// Serves as long as this node leads.
+    async fn lead(&mut self, group: Arc<Group<Command>>) -> Option<Done> {
+        let term = group.watch().borrow().term;
+        let node = self.shard.place.node;
+        self.shard.take_back();
+        M::led(&*self.listener, self.shard.number, Some(node), term);
+        self.shard.live(|machine, outlet| machine.announce(outlet));
+        self.shard.place.seat.send_replace(Seat {
+            leader: node,
+            term,
+            is_reachable: true,
+            way: 0,
+        });
+        self.shard.send_out(&*self.listener);
+        self.reopen();
+        self.neighbours.tell();
+        let ended = loop {
+            let proposer = Proposer::new(
+                Arc::clone(&self.shard),
+                Arc::clone(&group),
+                Arc::clone(&self.listener),
+                self.condition.clone(),
+                self.debts.clone(),
+            );
+            match proposer.run().await {
+                Ended::Stopped(done) => break Some(done),
+                Ended::Interrupted if group.watch().borrow().leads => sleep(PROPOSE_AGAIN).await,
+                Ended::Interrupted => break None,
+            }
+        };
+        if ended.is_none() {
+            self.shard.quiet();
+            M::led(&*self.listener, self.shard.number, None, term);
+            self.shard.place.seat.send_if_modified(|seat| {
+                let was_here = seat.leader == node;
+                if was_here {
+                    *seat = Seat {
+                        term,
+                        ..Seat::default()
+                    };
+                }
+                was_here
+            });
+        }
+        ended
+    }
+
+    /// Sends what is given to the node that leads.
+    async fn follow(&mut self, seat: Seat) -> Option<Done> {
+        M::led(
+            &*self.listener,
+            self.shard.number,
+            Some(seat.leader),
+            seat.term,
+        );
+        self.reopen();
+        self.shard.forward_again(seat);
+        let mut look = interval(LOOK);
+        loop {
+            let mut work = Vec::new();
+            let has_room = self.shard.place.sent.lock().bytes() < WINDOW;
+            tokio::select! {
+                biased;
+                () = changed(&mut self.seat, &mut self.group) => return None,
+                _ = look.tick() => self.shard.give_up(&*self.listener, PATIENCE),
+                () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work), if has_room => {}
+                () = sleep(LAST_LOOK), if !has_room => {}
+            }
+            let stop = take_stop(&mut work);
+            self.shard.forward(seat, work);
+            if let Some(done) = stop {
+                self.await_answers().await;
+                return Some(done);
+            }
+        }
+    }
+
+    /// Waits until another node has answered what it was sent.
+    async fn await_answers(&self) {
+        let end = Instant::now() + LAST_ANSWERS;
+        while self.shard.place.sent.lock().len() > 0 && Instant::now() < end {
+            sleep(LAST_LOOK).await;
+        }
+    }
+
+    /// Nobody leads: what is given waits, and is refused after a while.
+    async fn wait(&mut self) -> Option<Done> {
+        let end = Instant::now() + PATIENCE;
+        let mut stopping = self.stopping.clone();
+        let patience = async {
+            // An error: the store itself is gone.
+            let _ = timeout_at(end, stopping.wait_for(|stop| *stop != Stop::No)).await;
+        };
+        tokio::select! {
+            biased;
+            () = changed(&mut self.seat, &mut self.group) => return None,
+            () = patience => {}
+        }
+        tracing::warn!(
+            store = M::NAME,
+            shard = self.shard.number,
+            "no node leads the shard; what is asked of it is refused"
+        );
+        let mut kept = Vec::new();
+        let mut look = interval(LOOK);
+        let stop = loop {
+            let mut work = Vec::new();
+            tokio::select! {
+                biased;
+                () = changed(&mut self.seat, &mut self.group) => break None,
+                _ = look.tick() => self.shard.give_up(&*self.listener, PATIENCE),
+                () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}
+            }
+            let stop = take_stop(&mut work);
+            kept.extend(work.extract_if(.., |(_, work)| {
+                matches!(
+                    work,
+                    Work::Propose {
+                        must_wait: true,
+                        ..
+                    }
+                )
+            }));
+            let refused = work.into_iter().map(|(_, work)| work);
+            self.shard.refuse_work(&*self.listener, refused);
+            self.shard.count_owed(&kept);
+            if stop.is_some() {
+                break stop;
+            }
+        };
+        self.shard.queue.put_first(kept);
+        self.shard.count_owed(&[]);
+        stop
+    }
+
+    /// Another replica serves readers from now on: they are to come again.
+    fn reopen(&self) {
+        if M::HAS_READERS && self.shard.place.peers.is_some() {
+            for loop_index in 0..self.listener.loops() {
+                let shard = self.shard.number;
+                self.listener
+                    .mail(loop_index, vec![Event::Reopen { shard }]);
+            }
+        }
+    }
+}
+
+fn take_stop<O>(work: &mut Vec<(usize, Work<O>)>) -> Option<Done> {
+    let (_, stop) = work.pop_if(|(_, work)| matches!(work, Work::Stop(_)))?;
+    match stop {
+        Work::Stop(done) => Some(done),
+        _ => None,
+    }
+}
+
+/// Waits until another node leads, the way to it was interrupted, or this one leads.
+async fn changed(
+    seat: &mut watch::Receiver<Seat>,
+    group: &mut watch::Receiver<Option<Arc<Group<Command>>>>,
+) {
+    let standing = group.borrow().as_ref().map(|group| group.watch());
+    tokio::select! {
+        biased;
+        () = leads(standing) => {}
+        _ = seat.changed() => {}
+        _ = group.changed() => {}
+    }
+}
+
+async fn leads(standing: Option<watch::Receiver<Standing>>) {
+    if let Some(mut standing) = standing
+        && standing.wait_for(|standing| standing.leads).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
