@@ -1,9 +1,11 @@
 //! The store of a node, in real folders, as event loops use it.
 
 mod checkpoints;
+mod cluster;
 mod damage;
 mod folders;
 mod full;
+mod hub;
 mod node;
 mod order;
 mod restart;

@@ -24,11 +24,23 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LOOP: u16 = 1;
 
 /// What the loop was told and nobody asked for yet.
-#[derive(Default)]
 pub(crate) struct Told {
+    /// Unix time in ms.
+    pub(crate) now_ms: AtomicU64,
     events: Mutex<Vec<Event>>,
     more: Condvar,
     failures: Mutex<Vec<String>>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            now_ms: AtomicU64::new(1_000),
+            events: Mutex::default(),
+            more: Condvar::new(),
+            failures: Mutex::default(),
+        }
+    }
 }
 
 impl Listener for Told {
@@ -59,7 +71,7 @@ impl Listener for Told {
     }
 
     fn now_ms(&self) -> u64 {
-        1_000
+        self.now_ms.load(Ordering::Relaxed)
     }
 
     fn limits(&self) -> Limits {
@@ -76,8 +88,8 @@ impl Listener for Told {
 
 /// A node that runs.
 pub(crate) struct Node {
-    pub(crate) store: Store,
-    told: Arc<Told>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) told: Arc<Told>,
     next_token: AtomicU64,
 }
 
@@ -117,13 +129,17 @@ impl Node {
     }
 
     pub(crate) fn try_start(folder: &Path, options: &Options) -> Result<Self, OpenError> {
+        Self::start_in(Folder::open(folder)?, options)
+    }
+
+    pub(crate) fn start_in(folder: Folder, options: &Options) -> Result<Self, OpenError> {
         let told = Arc::new(Told::default());
         let listener: Arc<dyn Listener> = told.clone();
         Ok(Self {
             store: {
-                let store = Store::open(Folder::open(folder)?, options, &listener)?;
+                let store = Store::open(folder, options, &listener)?;
                 store.begin(&*listener);
-                store
+                Arc::new(store)
             },
             told,
             next_token: AtomicU64::new(1),

@@ -1,0 +1,165 @@
+//! Several nodes, and what becomes of their shards when some go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::{Lead, Member, Options};
+use tempfile::TempDir;
+
+use crate::hub::{Hub, member};
+use crate::node::{Node, options};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+struct Cluster {
+    hub: Arc<Hub>,
+    folders: Vec<TempDir>,
+    nodes: Vec<Option<Node>>,
+    options: Options,
+}
+
+impl Cluster {
+    fn start(count: usize, shards: u16) -> Self {
+        let mut cluster = Self {
+            hub: Hub::new(),
+            folders: Vec::new(),
+            nodes: Vec::new(),
+            options: options(shards),
+        };
+        for _ in 0..count {
+            cluster.add();
+        }
+        cluster
+    }
+
+    fn add(&mut self) {
+        let folder = tempfile::tempdir().unwrap();
+        let founds = self.nodes.is_empty();
+        let node = self.hub.start(folder.path(), &self.options, founds);
+        self.folders.push(folder);
+        self.nodes.push(Some(node));
+        self.tell();
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.nodes.iter().flatten().map(member).collect()
+    }
+
+    fn tell(&self) {
+        self.hub.members(&self.members());
+    }
+
+    fn node(&self, at: usize) -> &Node {
+        self.nodes[at].as_ref().unwrap()
+    }
+
+    fn leads(&self, at: usize) -> Vec<(u64, Lead)> {
+        self.node(at).store.leads()
+    }
+
+    /// Waits until every shard has these voters, as `at` sees it.
+    fn settled(&self, at: usize, voters: &[usize]) {
+        let voters: BTreeSet<u64> = voters.iter().map(|v| self.node(*v).store.node()).collect();
+        until("the voters", || {
+            let leads = self.leads(at);
+            !leads.is_empty()
+                && leads.iter().all(|(_, lead)| lead.voters == voters && lead.learners.is_empty())
+        });
+    }
+
+    /// The node that leads the only inbox shard.
+    fn inbox_leader(&self, at: usize) -> usize {
+        let leader = self.node(at).store.inbox_leader(0).unwrap();
+        let is = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.store.node() == leader);
+        self.nodes.iter().position(is).unwrap()
+    }
+
+    /// Ends a node as a crash would, as far as the others see.
+    fn kill(&mut self, at: usize) -> Member {
+        let mut gone = member(self.node(at));
+        self.hub.isolate(gone.node);
+        let node = self.nodes[at].take().unwrap();
+        node.store.shutdown();
+        drop(node);
+        gone.is_up = false;
+        let mut members = self.members();
+        members.push(gone.clone());
+        self.hub.members(&members);
+        gone
+    }
+
+    fn restart(&mut self, at: usize) {
+        let node = self.hub.start(self.folders[at].path(), &self.options, false);
+        self.hub.rejoin(node.store.node());
+        self.nodes[at] = Some(node);
+        self.tell();
+    }
+
+    fn stop(self) {
+        for node in self.nodes.into_iter().flatten() {
+            node.stop();
+        }
+    }
+}
+
+#[test]
+fn a_node_that_founds_a_cluster_serves_alone() {
+    let cluster = Cluster::start(1, 1);
+    let node = cluster.node(0);
+    node.sleeper("a", "t");
+    assert_eq!(node.publish("t", b"x"), Ok(1));
+    cluster.stop();
+}
+
+#[test]
+fn what_is_asked_of_any_node_is_done_by_the_leader() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    for at in 0..3 {
+        let client = format!("client-{at}");
+        cluster.node(at).sleeper(&client, "t");
+    }
+    for at in 0..3 {
+        assert_eq!(cluster.node(at).publish("t", b"x"), Ok(3), "{at}");
+    }
+    // A session goes on at another node, with all that it has.
+    for at in 0..3 {
+        let client = format!("client-{}", (at + 1) % 3);
+        let node = cluster.node(at);
+        let attached = node.connect(&client);
+        assert!(attached.1.present);
+        assert_eq!(node.read(&client, &attached, 3), [b"x", b"x", b"x"]);
+    }
+    cluster.stop();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_leader_dies() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(0, &[0, 1, 2]);
+    cluster.node(0).sleeper("a", "t");
+    for round in 0..3_u8 {
+        let leader = cluster.inbox_leader((0..3).find(|at| cluster.nodes[*at].is_some()).unwrap());
+        let other = (leader + 1) % 3;
+        assert_eq!(cluster.node(other).publish("t", &[round]), Ok(1));
+        cluster.kill(leader);
+        // Given while nobody leads: it is done when somebody does.
+        assert_eq!(cluster.node(other).publish("t", &[round, round]), Ok(1));
+        cluster.restart(leader);
+    }
+    let node = cluster.node(0);
+    let attached = node.connect("a");
+    let mut got = node.read("a", &attached, 6);
+    got.dedup();
+    assert_eq!(got, [&[0][..], &[0, 0], &[1], &[1, 1], &[2], &[2, 2]]);
+    cluster.stop();
+}

@@ -1,0 +1,216 @@
+//! A network between nodes in one process: in order, as long as it is not cut.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use consensus::{Network, Unreachable};
+use futures_util::future::BoxFuture;
+use store::{Cluster, Folder, Listener, Member, Options, Peers, Store};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::node::{Node, Told};
+
+/// All nodes, and what is between them.
+pub(crate) struct Hub {
+    runtime: Runtime,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: HashMap<u64, (Weak<Store>, Arc<Told>)>,
+    /// From one node to another.
+    wires: HashMap<(u64, u64), UnboundedSender<Bytes>>,
+    cut: HashSet<(u64, u64)>,
+}
+
+/// The network as one node has it.
+struct Plug {
+    node: u64,
+    hub: Weak<Hub>,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_time()
+                .build()
+                .unwrap(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Starts a node, and connects it with the others.
+    pub(crate) fn start(self: &Arc<Self>, folder: &Path, options: &Options, founds: bool) -> Node {
+        let folder = Folder::open(folder).unwrap();
+        let plug = Plug {
+            node: folder.node(),
+            hub: Arc::downgrade(self),
+        };
+        let options = Options {
+            cluster: Some(Cluster {
+                peers: Arc::new(plug),
+                founds,
+            }),
+            ..options.clone()
+        };
+        let node = Node::start_in(folder, &options).unwrap();
+        let id = node.store.node();
+        let store = Arc::downgrade(&node.store);
+        let told = Arc::clone(&node.told);
+        self.state.lock().unwrap().nodes.insert(id, (store, told));
+        self.connect(id);
+        node
+    }
+
+    fn connect(self: &Arc<Self>, node: u64) {
+        for other in self.up() {
+            if other != node {
+                self.wire(node, other);
+                self.wire(other, node);
+            }
+        }
+    }
+
+    fn up(&self) -> Vec<u64> {
+        let state = self.state.lock().unwrap();
+        let up = state.nodes.iter().filter(|(_, (store, _))| store.strong_count() > 0);
+        up.map(|(node, _)| *node).collect()
+    }
+
+    fn store(&self, node: u64) -> Option<(Arc<Store>, Arc<Told>)> {
+        let state = self.state.lock().unwrap();
+        let (store, told) = state.nodes.get(&node)?;
+        Some((store.upgrade()?, Arc::clone(told)))
+    }
+
+    /// Opens the way from one node to another anew.
+    fn wire(self: &Arc<Self>, from: u64, to: u64) {
+        let (sender, mut receiver) = unbounded_channel::<Bytes>();
+        self.state.lock().unwrap().wires.insert((from, to), sender);
+        let hub = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            while let Some(message) = receiver.recv().await {
+                let Some(hub) = hub.upgrade() else { return };
+                if let Some((store, told)) = hub.store(to) {
+                    store.received(&*told, from, &message).unwrap();
+                }
+            }
+        });
+        if let Some((store, _)) = self.store(from) {
+            store.linked(to, true);
+        }
+        if let Some((store, _)) = self.store(to) {
+            store.interrupted(from);
+        }
+    }
+
+    /// Nothing gets from one node to the other.
+    pub(crate) fn cut(&self, from: u64, to: u64) {
+        let mut state = self.state.lock().unwrap();
+        state.wires.remove(&(from, to));
+        state.cut.insert((from, to));
+        drop(state);
+        if let Some((store, _)) = self.store(from) {
+            store.linked(to, false);
+        }
+    }
+
+    pub(crate) fn mend(self: &Arc<Self>, from: u64, to: u64) {
+        self.state.lock().unwrap().cut.remove(&(from, to));
+        self.wire(from, to);
+    }
+
+    /// A node is away: nobody reaches it, nor does it reach anybody.
+    pub(crate) fn isolate(&self, node: u64) {
+        for other in self.up() {
+            if other != node {
+                self.cut(node, other);
+                self.cut(other, node);
+            }
+        }
+    }
+
+    pub(crate) fn rejoin(self: &Arc<Self>, node: u64) {
+        for other in self.up() {
+            if other != node {
+                self.mend(node, other);
+                self.mend(other, node);
+            }
+        }
+    }
+
+    /// Tells all nodes who the members are.
+    pub(crate) fn members(&self, members: &[Member]) {
+        for node in self.up() {
+            if let Some((store, _)) = self.store(node) {
+                store.members(members.to_vec());
+            }
+        }
+    }
+
+    fn wire_of(&self, from: u64, to: u64) -> Option<UnboundedSender<Bytes>> {
+        self.state.lock().unwrap().wires.get(&(from, to)).cloned()
+    }
+
+    fn is_open(&self, from: u64, to: u64) -> bool {
+        !self.state.lock().unwrap().cut.contains(&(from, to))
+    }
+}
+
+impl Peers for Plug {
+    fn send(&self, to: u64, message: Bytes) {
+        let wire = self.hub.upgrade().and_then(|hub| hub.wire_of(self.node, to));
+        if let Some(wire) = wire {
+            let _ = wire.send(message);
+        }
+    }
+}
+
+impl Network for Plug {
+    fn call(
+        &self,
+        node: u64,
+        group: u64,
+        _: bool,
+        request: Bytes,
+        timeout: Duration,
+    ) -> BoxFuture<'static, Result<Bytes, Unreachable>> {
+        let (hub, from) = (self.hub.clone(), self.node);
+        let nobody = || Unreachable("cut".to_owned());
+        Box::pin(async move {
+            let hub = hub.upgrade().ok_or_else(nobody)?;
+            if !hub.is_open(from, node) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                return Err(nobody());
+            }
+            let (store, _) = hub.store(node).ok_or_else(nobody)?;
+            let answer = hub.runtime.spawn(async move { store.handle(group, request).await });
+            let answer = tokio::time::timeout(timeout, answer).await;
+            let answer = answer.ok().and_then(Result::ok).flatten();
+            answer.filter(|_| hub.is_open(node, from)).ok_or_else(nobody)
+        })
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hub")
+    }
+}
+
+pub(crate) fn member(node: &Node) -> Member {
+    Member {
+        node: node.store.node(),
+        incarnation: node.store.incarnation(),
+        is_up: true,
+        takes_shards: true,
+        last_heard_ms: node.told.now_ms(),
+    }
+}
