@@ -293,6 +293,9 @@ fn config(id: u64, options: &GroupOptions) -> Result<Config, openraft::ConfigErr
         election_timeout_max: milliseconds(options.election.1),
         enable_tick: false,
         enable_pre_vote: Some(true),
+        // A leader that comes back may have lost entries that others have: in the same term it would put
+        // different ones in their place, and nobody would notice.
+        enable_leader_restore: Some(false),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: options.keep,
         backoff: "100ms 200ms ..500ms".to_owned(),

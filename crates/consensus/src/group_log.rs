@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
@@ -17,6 +18,7 @@ use futures_util::stream;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::Command;
 use crate::encoding::{Reader, put_log_id, put_vote};
@@ -36,6 +38,8 @@ pub(crate) struct GroupLog<C: Command> {
     wal: Arc<Wal>,
     positions: Arc<Positions>,
     state: Arc<Mutex<State<C>>>,
+    /// Told of each write.
+    written: Arc<Notify>,
 }
 
 struct State<C: Command> {
@@ -51,6 +55,8 @@ struct State<C: Command> {
     /// How often the log was truncated. Entries queued before a truncation that are written after it
     /// say nothing of those that replaced them.
     truncations: u64,
+    /// A write has failed: there will be no other.
+    has_failed: bool,
 }
 
 impl<C: Command> GroupLog<C> {
@@ -85,7 +91,9 @@ impl<C: Command> GroupLog<C> {
                 tail: Tail::new(next_index(last), tail_bytes),
                 appended_bytes: 0,
                 truncations: 0,
+                has_failed: false,
             })),
+            written: Arc::default(),
         };
         if begins_anew || log.holds_only_purged() {
             let afresh = log.state.lock().afresh(group);
@@ -108,6 +116,25 @@ impl<C: Command> GroupLog<C> {
     /// Bytes of the entries that were appended since the start, about.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.state.lock().appended_bytes
+    }
+
+    /// Waits until a committed entry is on this disk too. openraft applies what others have written; tables
+    /// that hold it would be ahead of the log after a crash.
+    pub(crate) async fn wait_written(&self, index: u64) -> io::Result<()> {
+        loop {
+            let mut written = pin!(self.written.notified());
+            written.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if state.tail.is_written(index) {
+                    return Ok(());
+                }
+                if state.has_failed {
+                    return Err(io::Error::other("an entry was not written"));
+                }
+            }
+            written.await;
+        }
     }
 
     /// Writes down that the tables will reach to `end`, wherever the log ends: a snapshot will bring them
@@ -185,6 +212,7 @@ impl<C: Command> Clone for GroupLog<C> {
             wal: self.wal.clone(),
             positions: self.positions.clone(),
             state: self.state.clone(),
+            written: self.written.clone(),
         }
     }
 }
@@ -313,9 +341,9 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
         let mut state = self.state.lock();
         let leaves_hole = state.tail.next() <= upto.index;
         state.purged = Some(upto);
-        state.last = state.last.max(Some(upto));
         state.tail.purge(upto.index + 1);
         let change = if leaves_hole {
+            state.last = Some(upto);
             state.committed = state.committed.max(Some(upto));
             state.committed_queued = state.committed;
             state.afresh(self.group)
@@ -365,15 +393,17 @@ impl<C: Command> Append for Appended<C> {
     }
 
     fn complete(self: Box<Self>, outcome: io::Result<()>) {
-        if outcome.is_ok()
-            && let Some(last) = self.entries.last()
-        {
-            let unapplied = self.log.positions.applied.lock().next_index();
-            let mut state = self.log.state.lock();
-            if state.truncations == self.truncations {
+        let unapplied = self.log.positions.applied.lock().next_index();
+        let mut state = self.log.state.lock();
+        match (&outcome, self.entries.last()) {
+            (Ok(()), Some(last)) if state.truncations == self.truncations => {
                 state.tail.written(last.log_id.index + 1, unapplied);
             }
+            (Ok(()), _) => {}
+            (Err(_), _) => state.has_failed = true,
         }
+        drop(state);
+        self.log.written.notify_waiters();
         self.flushed.io_completed(outcome);
     }
 }

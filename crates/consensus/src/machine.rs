@@ -109,6 +109,7 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
     {
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
+            self.log.wait_written(entry.log_id.index).await?;
             self.apply_entry(&entry);
             if let Some(responder) = responder {
                 responder.send(());

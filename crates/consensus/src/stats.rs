@@ -20,6 +20,8 @@ pub struct LogStats {
     pub waiting_entries: u64,
     /// Their bytes, about.
     pub waiting_bytes: u64,
+    /// Requests that are not yet answered: the appends with these entries, votes and what else is changed.
+    pub waiting_requests: u64,
     /// Bytes of all log files, in whole files.
     pub disk_bytes: u64,
 }
@@ -34,6 +36,7 @@ pub(crate) struct Counters {
     sync_nanoseconds: AtomicU64,
     waiting_entries: AtomicU64,
     waiting_bytes: AtomicU64,
+    waiting_requests: AtomicU64,
 }
 
 impl Counters {
@@ -50,6 +53,14 @@ impl Counters {
     pub(crate) fn queued(&self, entries: usize, bytes: usize) {
         self.waiting_entries.fetch_add(entries as u64, Relaxed);
         self.waiting_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn asked(&self) {
+        self.waiting_requests.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn answered(&self) {
+        self.waiting_requests.fetch_sub(1, Relaxed);
     }
 
     /// Entries that were queued wait no more.
@@ -72,6 +83,7 @@ impl Counters {
             sync_time: Duration::from_nanos(self.sync_nanoseconds.load(Relaxed)),
             waiting_entries: self.waiting_entries.load(Relaxed),
             waiting_bytes: self.waiting_bytes.load(Relaxed),
+            waiting_requests: self.waiting_requests.load(Relaxed),
             disk_bytes: 0,
         }
     }

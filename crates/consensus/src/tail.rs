@@ -48,6 +48,11 @@ impl<C: Command> Tail<C> {
         self.first + self.entries.len() as u64
     }
 
+    /// Whether this entry, or one after it, is known to be written.
+    pub(crate) fn is_written(&self, index: u64) -> bool {
+        index < self.unwritten
+    }
+
     pub(crate) fn push(&mut self, entry: Entry<C>) {
         assert_eq!(entry.log_id.index, self.next(), "a hole in the log");
         let bytes = record::len_hint(&entry);

@@ -216,6 +216,7 @@ impl Wal {
 
     /// Queues a request. When the log is closed it is answered at once.
     pub(crate) fn push(&self, request: Request) {
+        self.health.counters.asked();
         if let Request::Append(append) = &request {
             let counters = &self.health.counters;
             counters.queued(append.entries(), append.bytes());
@@ -256,6 +257,7 @@ impl Wal {
                 }
             }
         }
+        self.health.counters.answered();
     }
 
     /// What requests hear after a failure or after the end.
