@@ -91,10 +91,14 @@ impl Ledger {
             Some((_, count)) => self.pages().notes[..*count].to_vec(),
             None => Vec::new(),
         };
-        let last_index = checkpoint.as_ref().and_then(|(mark, _)| mark.index());
+        let flushed = match &checkpoint {
+            Some((mark, _)) => mark.clone(),
+            None => Mark::default(),
+        };
         Self(Arc::new(Mutex::new(Pages {
             notes,
-            last_index,
+            last_index: flushed.index(),
+            flushed,
             checkpoint,
             ..Pages::default()
         })))
@@ -199,6 +203,7 @@ impl SnapshotWriter for Received {
         let mut pages = self.ledger.pages();
         pages.installed = self.notes.len();
         pages.checkpoint = Some((mark.clone(), self.notes.len()));
+        pages.flushed = mark.clone();
         pages.last_index = mark.index();
         pages.notes = self.notes;
         Ok(())

@@ -1,9 +1,12 @@
 //! Groups over a log on simulated and on real disks.
 
+mod chaos;
 mod checkpoints;
+mod cluster;
 mod damage;
 mod faults;
 mod folder;
 mod ledger;
 mod power_loss;
 mod proposals;
+mod replicas;

@@ -1,0 +1,299 @@
+//! Groups of several voters, and what they do when something fails.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use consensus::simulation::Loss;
+use consensus::{GroupOptions, LinearizeError, ProposeError};
+use tokio::time::{Duration, sleep};
+
+use crate::cluster::Cluster;
+
+/// Nothing stays behind a checkpoint for others, so that who lags needs a snapshot.
+fn keeping_nothing() -> GroupOptions {
+    GroupOptions {
+        keep: 0,
+        keep_bytes: 0,
+        ..GroupOptions::default()
+    }
+}
+
+fn run<F: Future<Output = ()> + 'static>(nodes: u64, test: impl FnOnce(Rc<Cluster>) -> F) {
+    Cluster::run(nodes, GroupOptions::default(), test);
+}
+
+#[test]
+fn three_voters_agree() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(50).await;
+        cluster.agreed(1..=3).await;
+        for number in 1..=3 {
+            let standing = cluster.standing(number).expect("it runs");
+            assert_eq!(standing.leader, Some(1));
+            assert_eq!(standing.leads, number == 1);
+            assert_eq!(standing.members.voters, [BTreeSet::from([1, 2, 3])]);
+            assert_eq!(standing.stopped, None);
+        }
+        let progress = cluster.group(1).progress().expect("it leads");
+        assert!(progress.next.keys().eq(&[2, 3]));
+        assert_eq!(cluster.group(2).progress(), None);
+    });
+}
+
+#[test]
+fn when_the_leader_dies_another_leads_and_nothing_is_lost() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(20).await;
+        cluster.crash(1).await;
+        let leader = cluster.leader_but(1).await;
+        assert_ne!(leader, 1);
+        cluster.write(20).await;
+        cluster.agreed(2..=3).await;
+        cluster.restart(1, Loss::All, 0).await.expect("it starts");
+        cluster.agreed(1..=3).await;
+    });
+}
+
+#[test]
+fn a_leader_that_is_cut_off_acknowledges_nothing() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(10).await;
+        cluster.isolate(1);
+        let (note, proposal) = cluster.propose(1).await.expect("it does not know yet");
+        cluster.leader_but(1).await;
+        cluster.write(10).await;
+        // By now it knows that it cannot know.
+        let refused = cluster
+            .group(1)
+            .propose(crate::ledger::Note::new(0, 1))
+            .await;
+        let refused = refused.expect("it is taken").await;
+        assert_eq!(refused, Err(ProposeError::NotLeader { leader: None }));
+        let unsure = cluster.group(1).linearize().await;
+        assert!(unsure.is_err(), "{unsure:?}");
+        assert!(!cluster.notes(1).contains(&note));
+        cluster.mend();
+        assert_eq!(proposal.await, Err(ProposeError::Unknown));
+        cluster.write(1).await;
+        cluster.agreed(1..=3).await;
+        assert!(!cluster.notes(2).contains(&note));
+    });
+}
+
+#[test]
+fn who_asks_a_leader_for_everything_gets_it_and_who_asks_another_does_not() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(10).await;
+        cluster.group(1).linearize().await.expect("it leads");
+        assert_eq!(
+            cluster.group(2).linearize().await,
+            Err(LinearizeError::NotLeader { leader: Some(1) })
+        );
+        // It still believes that it leads, and its lease has not ended.
+        cluster.isolate(1);
+        assert!(cluster.standing(1).expect("it runs").leads);
+        let unsure = cluster.group(1).linearize().await;
+        assert!(unsure.is_err(), "{unsure:?}");
+    });
+}
+
+#[test]
+fn who_lags_beyond_the_log_gets_a_snapshot_though_it_is_cut() {
+    Cluster::run(3, keeping_nothing(), |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        cluster.isolate(3);
+        let leader = cluster.leader_but(3).await;
+        cluster.write(60).await;
+        cluster.checkpoint(leader).await;
+        cluster.write(10).await;
+        // A few parts pass; then none for a while; then the node is off in between.
+        cluster.limit_bulk(Some(20));
+        cluster.mend();
+        cluster
+            .until("the transfer stops", || cluster.bulk_seen() > 25)
+            .await;
+        assert_eq!(cluster.nodes[&3].installed(), 0);
+        cluster.limit_bulk(Some(20));
+        cluster
+            .until("it goes on", || cluster.bulk_seen() > 50)
+            .await;
+        cluster.crash(3).await;
+        cluster.restart(3, Loss::All, 0).await.expect("it starts");
+        cluster.limit_bulk(None);
+        cluster.agreed(1..=3).await;
+        assert_eq!(cluster.nodes[&3].installed(), 65);
+        // And on by the log, at once and after a crash.
+        let seen = cluster.bulk_seen();
+        cluster.write(10).await;
+        cluster.agreed(1..=3).await;
+        cluster.crash(3).await;
+        cluster.restart(3, Loss::All, 0).await.expect("it starts");
+        cluster.write(10).await;
+        cluster.agreed(1..=3).await;
+        assert_eq!(cluster.bulk_seen(), seen, "another snapshot");
+    });
+}
+
+#[test]
+fn who_lags_a_little_gets_it_from_the_log_in_spite_of_checkpoints() {
+    let options = GroupOptions {
+        keep: 0,
+        ..GroupOptions::default()
+    };
+    Cluster::run(3, options, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.isolate(3);
+        let leader = cluster.leader_but(3).await;
+        for _ in 0..5 {
+            cluster.write(10).await;
+            cluster.checkpoint(leader).await;
+        }
+        cluster.mend();
+        cluster.agreed(1..=3).await;
+        assert_eq!(cluster.bulk_seen(), 0);
+    });
+}
+
+#[test]
+fn voters_are_replaced_while_notes_are_written() {
+    Cluster::run(4, keeping_nothing(), |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(20).await;
+        for number in 1..=3 {
+            cluster.checkpoint(number).await;
+        }
+        cluster
+            .start(4, consensus::Birth::Invited)
+            .await
+            .expect("it starts");
+        assert!(
+            cluster
+                .standing(4)
+                .expect("it runs")
+                .members
+                .voters
+                .is_empty()
+        );
+        let (ahead, changing) = (cluster.clone(), cluster.clone());
+        let writing = async move { ahead.write(100).await };
+        let replacing = async move {
+            changing
+                .change(async |group| group.add_learner(4).await)
+                .await;
+            changing
+                .until("the learner follows", || changing.notes(4).len() > 20)
+                .await;
+            let voters = BTreeSet::from([2, 3, 4]);
+            changing
+                .change(|group| {
+                    let voters = voters.clone();
+                    async move { group.change_voters(voters).await }
+                })
+                .await;
+        };
+        tokio::join!(writing, replacing);
+        cluster.leader_but(1).await;
+        cluster.stop(1).await;
+        cluster.write(20).await;
+        cluster.agreed(2..=4).await;
+        let members = cluster.standing(4).expect("it runs").members;
+        assert_eq!(members.voters, [BTreeSet::from([2, 3, 4])]);
+        assert!(members.learners.is_empty());
+    });
+}
+
+#[test]
+fn a_group_that_is_alone_again_needs_nobody() {
+    run(2, |cluster| async move {
+        cluster.found(1..=2).await;
+        cluster.write(5).await;
+        cluster.group(1).remove(2).await.expect("it is removed");
+        cluster.stop(2).await;
+        cluster.write(5).await;
+        cluster.group(1).linearize().await.expect("it is alone");
+        let standing = cluster.standing(1).expect("it runs");
+        assert!(standing.members.is_alone(1));
+        cluster.stop(1).await;
+        cluster.restart(1, Loss::All, 0).await.expect("it starts");
+        cluster.write(5).await;
+        cluster.agreed([1]).await;
+    });
+}
+
+#[test]
+fn the_lead_is_handed_over() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster
+            .group(1)
+            .transfer_leader(3)
+            .await
+            .expect("it begins");
+        cluster.until("it leads", || cluster.leading() == [3]).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        let refused = cluster.group(1).transfer_leader(2).await;
+        assert_eq!(
+            refused,
+            Err(consensus::ChangeError::NotLeader { leader: Some(3) })
+        );
+    });
+}
+
+#[test]
+fn a_leader_known_to_be_dead_is_not_waited_for() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        cluster.crash(1).await;
+        let (second, third) = (cluster.group(2), cluster.group(3));
+        tokio::join!(second.presume_dead(1), third.presume_dead(1));
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(cluster.leading(), [2]);
+        cluster.write(5).await;
+        cluster.agreed(2..=3).await;
+    });
+}
+
+#[test]
+fn a_group_without_majority_is_revived_by_hand() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(20).await;
+        cluster.agreed(1..=3).await;
+        cluster.stop(1).await;
+        cluster.stop(2).await;
+        cluster.crash(3).await;
+        cluster.revive(3).await;
+        cluster.until("it leads", || cluster.leading() == [3]).await;
+        cluster.write(5).await;
+        cluster.agreed([3]).await;
+    });
+}
+
+#[test]
+fn a_replica_whose_disk_fails_stops_and_says_so() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.nodes[&2].disk.fail_syncs();
+        cluster.write(5).await;
+        let stopped = || cluster.standing(2).expect("it runs").stopped;
+        cluster.until("it stops", || stopped().is_some()).await;
+        cluster.agreed([1, 3]).await;
+        let answer = cluster
+            .group(2)
+            .handle(Bytes::from_static(b"\x01\x02"))
+            .await;
+        assert!(!answer.is_empty());
+    });
+}
