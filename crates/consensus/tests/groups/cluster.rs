@@ -25,7 +25,7 @@ use crate::ledger::{Ledger, Note, Scratch, open};
 const GROUP: u64 = 1;
 
 /// How far the clock goes at once.
-const STEP: Duration = Duration::from_millis(5);
+const STEP: Duration = Duration::from_millis(10);
 
 /// Nothing here takes that long, by the simulated clock.
 const LONG: Duration = Duration::from_secs(120);
@@ -185,7 +185,7 @@ impl Cluster {
     /// Until no node has anything to do but wait.
     async fn settle(&self) {
         loop {
-            for _ in 0..30 {
+            for _ in 0..15 {
                 yield_now().await;
             }
             let is_busy = |node: &Node| {
@@ -239,7 +239,16 @@ impl Cluster {
         });
         if waited.await.is_err() {
             let standings: Vec<_> = self.nodes.keys().map(|node| self.standing(*node)).collect();
-            panic!("in vain for this: {what}; {standings:#?}");
+            let progress: Vec<_> = self
+                .nodes
+                .values()
+                .map(|node| {
+                    let group = node.group.borrow();
+                    group.as_ref().and_then(|group| group.progress())
+                })
+                .collect();
+            let seen = self.bulk_seen();
+            panic!("in vain for this: {what}; {progress:?}, {seen} chunks, {standings:#?}");
         }
     }
 
