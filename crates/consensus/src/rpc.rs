@@ -376,3 +376,6 @@ fn read_transfer<C: Command>(reader: &mut Reader<'_>) -> Option<TransferLeaderRe
         reader.optional_log_id()?,
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
 use consensus::{
-    Birth, ChangeError, Group, GroupOptions, Log, LogError, LogOptions, Network, Proposal,
-    ProposeError, Standing, StateMachine, Unreachable,
+    Birth, ChangeError, Condition, Group, GroupOptions, Log, LogError, LogOptions, Network,
+    Proposal, ProposeError, Standing, StateMachine, Unreachable,
 };
 use futures_util::future::BoxFuture;
 use tokio::runtime::Builder;
@@ -190,8 +190,11 @@ impl Cluster {
             }
             let is_busy = |node: &Node| {
                 let log = node.log.borrow();
-                log.as_ref()
-                    .is_some_and(|log| log.stats().waiting_requests > 0)
+                log.as_ref().is_some_and(|log| {
+                    // A full disk may stay full.
+                    let works = *log.watch().borrow() == Condition::Working;
+                    works && log.stats().waiting_requests > 0
+                })
             };
             if !self.nodes.values().any(is_busy) {
                 return self.note_leaders();

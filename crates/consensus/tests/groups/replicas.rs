@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use consensus::simulation::Loss;
+use consensus::simulation::{Chance, Loss};
 use consensus::{GroupOptions, LinearizeError, ProposeError};
 use tokio::time::{Duration, sleep};
 
@@ -299,5 +299,47 @@ fn a_replica_whose_disk_fails_stops_and_says_so() {
             .handle(Bytes::from_static(b"\x01\x02"))
             .await;
         assert!(!answer.is_empty());
+    });
+}
+
+#[test]
+fn what_others_have_written_is_not_applied_before_it_is_written_here() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        let disk = &cluster.nodes[&2].disk;
+        disk.set_capacity(Some(0));
+        // More than what is left of its file.
+        cluster.write(150).await;
+        cluster.agreed([1, 3]).await;
+        sleep(Duration::from_secs(1)).await;
+        let applied = cluster.notes(2).len();
+        assert!(applied < 155, "{applied}");
+        disk.set_capacity(None);
+        cluster.agreed([2]).await;
+    });
+}
+
+#[test]
+fn garbage_is_refused_and_changes_nothing() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        let group = cluster.group(2);
+        let mut chance = Chance(7);
+        for _ in 0..2_000 {
+            let len = chance.below(80);
+            let mut garbage: Vec<u8> = (0..len).map(|_| chance.below(256) as u8).collect();
+            // Every second time a known format and kind.
+            if chance.below(2) == 0 {
+                garbage.splice(0..0, [1, 1 + chance.below(5) as u8]);
+            }
+            let answer = group.handle(Bytes::from(garbage)).await;
+            assert_eq!(answer.get(1), Some(&16), "not a refusal");
+        }
+        assert_eq!(cluster.standing(2).expect("it runs").stopped, None);
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
     });
 }
