@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResult;
@@ -228,6 +229,17 @@ impl<C: Command> Group<C> {
             next,
             log_next: metrics.last_log_index.map_or(0, |index| index + 1),
         })
+    }
+
+    /// How long a majority has not answered this leader; `None`: it does not lead, or needs nobody.
+    pub fn majority_silence(&self) -> Option<Duration> {
+        if self.is_sole_voter_and_leads() {
+            return None;
+        }
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let acked = metrics.last_quorum_acked.as_ref()?;
+        Some(acked.elapsed())
     }
 
     /// How far the machine is. In the group's single-threaded runtime, outside of the machine's own

@@ -19,7 +19,7 @@ use crate::kind::Kind;
 use crate::neighbours::Member;
 use crate::node::Stop;
 use crate::placement::{Place, Placed, Situation, Step};
-use crate::shard::{Replica, Shard, Written, checkpoint, write_checkpoint};
+use crate::shard::{Duty, Replica, Shard, Written, checkpoint, write_checkpoint};
 use crate::starting::{Means, OVERHEAD, single, work};
 
 /// Entries of a shard that stay in the log behind its checkpoint, whoever may want them: a thousand entries
@@ -41,6 +41,9 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 /// How long a replica stays that is not a member: whoever says so may not be up to date.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How long a majority may be silent before a leader serves no more.
+const MAJORITY_SILENT: Duration = Duration::from_secs(3);
+
 /// Entries that a learner may lack when it begins to vote.
 const LAG: u64 = 64;
 
@@ -51,6 +54,8 @@ pub(crate) struct Keeper<M: Kind> {
     invited: mpsc::Receiver<()>,
     /// Writes checkpoints of the replica.
     checkpoints: Option<JoinHandle<Written>>,
+    /// Says what the replica is to do.
+    duty: Option<JoinHandle<()>>,
     /// Since when the others have not had the replica as a member.
     left_out_since: Option<Instant>,
 }
@@ -66,6 +71,7 @@ impl<M: Kind> Keeper<M> {
             means,
             invited,
             checkpoints: None,
+            duty: None,
             left_out_since: None,
         }
     }
@@ -136,7 +142,11 @@ impl<M: Kind> Keeper<M> {
         );
         self.checkpoints = Some(tokio::spawn(checkpoints));
         self.left_out_since = None;
-        self.shard.place.group.send_replace(Some(group));
+        self.shard
+            .place
+            .group
+            .send_replace(Some(Arc::clone(&group)));
+        self.duty = Some(tokio::spawn(watch_duty(Arc::clone(&self.shard), group)));
     }
 
     /// Looks after the shard until the node ends.
@@ -358,6 +368,7 @@ impl<M: Kind> Keeper<M> {
 
     /// Ends the replica.
     async fn close(&mut self) {
+        self.end_duty().await;
         let group = self.shard.place.group.send_replace(None);
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.abort();
@@ -365,6 +376,14 @@ impl<M: Kind> Keeper<M> {
         }
         shut_down(group).await;
         self.shard.close();
+    }
+
+    async fn end_duty(&mut self) {
+        if let Some(duty) = self.duty.take() {
+            duty.abort();
+            let _ = duty.await;
+        }
+        self.shard.place.duty.send_replace(Duty::default());
     }
 
     /// Before this node ends: another one leads.
@@ -399,8 +418,37 @@ impl<M: Kind> Keeper<M> {
         {
             write_checkpoint(&self.shard, &group, &self.means.stopping).await;
         }
+        self.end_duty().await;
         self.shard.place.group.send_replace(None);
         shut_down(Some(group)).await;
+    }
+}
+
+/// Says what a replica is to do. A leader that no majority answers lets others say so: what it is asked
+/// may never be done.
+async fn watch_duty<M: Kind>(shard: Arc<Shard<M>>, group: Arc<Group<Command>>) {
+    let mut standing = group.watch();
+    let mut look = interval(LOOK);
+    loop {
+        tokio::select! {
+            changed = standing.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            _ = look.tick() => {}
+        }
+        let Standing { leads, term, .. } = *standing.borrow_and_update();
+        let silence = group.majority_silence();
+        let duty = Duty {
+            leads: leads && silence.is_none_or(|silence| silence < MAJORITY_SILENT),
+            term,
+        };
+        shard.place.duty.send_if_modified(|known| {
+            let is_new = *known != duty;
+            *known = duty;
+            is_new
+        });
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consensus::{Condition, Group, ProposeError, Standing};
+use consensus::{Condition, Group, ProposeError};
 use parking_lot::Mutex;
 use store_state::{Batch, GivenUp, Header, Request, Ticket};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -26,7 +26,7 @@ use crate::kind::Kind;
 use crate::later::{Debt, Debts, Later, Weighed, Weight};
 use crate::node::is_full;
 use crate::retained::PageRequest;
-use crate::shard::{Shard, Work};
+use crate::shard::{Duty, Shard, Work};
 use crate::{Failure, Listener, Read};
 
 /// Requests in one batch at most.
@@ -45,7 +45,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 pub(crate) struct Proposer<M: Kind> {
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
-    standing: watch::Receiver<Standing>,
+    duty: watch::Receiver<Duty>,
     listener: Arc<dyn Listener>,
     condition: watch::Receiver<Condition>,
     permits: Arc<Semaphore>,
@@ -100,8 +100,8 @@ impl<M: Kind> Proposer<M> {
         debts: Debts,
     ) -> Self {
         Self {
+            duty: shard.place.duty.subscribe(),
             shard,
-            standing: group.watch(),
             group,
             listener,
             condition,
@@ -173,7 +173,7 @@ impl<M: Kind> Proposer<M> {
     async fn permit(&mut self) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
         tokio::select! {
             biased;
-            _ = self.standing.wait_for(|standing| !standing.leads) => Err(Interrupted),
+            _ = self.duty.wait_for(|duty| !duty.leads) => Err(Interrupted),
             () = self.in_flight.failed.notified() => Err(Interrupted),
             _ = self.condition.wait_for(is_full) => Ok(None),
             permit = Arc::clone(&self.permits).acquire_owned() => Ok(permit.ok()),
@@ -184,7 +184,7 @@ impl<M: Kind> Proposer<M> {
     async fn settle(&mut self) -> Result<(), Interrupted> {
         tokio::select! {
             biased;
-            _ = self.standing.wait_for(|standing| !standing.leads) => Err(Interrupted),
+            _ = self.duty.wait_for(|duty| !duty.leads) => Err(Interrupted),
             () = self.in_flight.failed.notified() => Err(Interrupted),
             _ = self.condition.wait_for(is_full) => Ok(()),
             _ = self.permits.acquire_many(IN_FLIGHT as u32) => Ok(()),
@@ -216,7 +216,7 @@ impl<M: Kind> Proposer<M> {
         let mut work = Vec::new();
         tokio::select! {
             biased;
-            _ = self.standing.wait_for(|standing| !standing.leads) => return Err(Interrupted),
+            _ = self.duty.wait_for(|duty| !duty.leads) => return Err(Interrupted),
             () = self.in_flight.failed.notified() => return Err(Interrupted),
             _ = self.condition.changed() => {}
             () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Condition, Group, Standing};
+use consensus::{Condition, Group};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, interval, sleep, timeout_at};
 
@@ -13,7 +13,7 @@ use crate::later::Debts;
 use crate::neighbours::Neighbours;
 use crate::node::Stop;
 use crate::proposer::{BATCH, BATCH_BYTES, Ended, Proposer};
-use crate::shard::{Seat, Shard, Work};
+use crate::shard::{Duty, Seat, Shard, Work};
 use crate::starting::Means;
 use crate::{Event, Listener};
 
@@ -43,12 +43,12 @@ pub(crate) struct Server<M: Kind> {
     debts: Debts,
     neighbours: Arc<Neighbours>,
     seat: watch::Receiver<Seat>,
-    group: watch::Receiver<Option<Arc<Group<Command>>>>,
+    duty: watch::Receiver<Duty>,
     stopping: watch::Receiver<Stop>,
 }
 
 enum Role {
-    Lead(Arc<Group<Command>>),
+    Lead(Arc<Group<Command>>, u64),
     Follow(Seat),
     Wait,
 }
@@ -60,7 +60,7 @@ impl<M: Kind> Server<M> {
     pub(crate) fn new(shard: Arc<Shard<M>>, means: &Means) -> Self {
         Self {
             seat: shard.place.seat.subscribe(),
-            group: shard.place.group.subscribe(),
+            duty: shard.place.duty.subscribe(),
             shard,
             listener: Arc::clone(&means.listener),
             condition: means.log.watch(),
@@ -74,7 +74,7 @@ impl<M: Kind> Server<M> {
     pub(crate) async fn run(mut self) {
         let done = loop {
             let done = match self.role() {
-                Role::Lead(group) => self.lead(group).await,
+                Role::Lead(group, term) => self.lead(group, term).await,
                 Role::Follow(seat) => self.follow(seat).await,
                 Role::Wait => self.wait().await,
             };
@@ -87,10 +87,10 @@ impl<M: Kind> Server<M> {
     }
 
     fn role(&mut self) -> Role {
-        if let Some(group) = &*self.group.borrow_and_update()
-            && group.watch().borrow().leads
-        {
-            return Role::Lead(Arc::clone(group));
+        let duty = *self.duty.borrow_and_update();
+        let group = self.shard.place.group.borrow().clone();
+        if let Some(group) = group.filter(|_| duty.leads) {
+            return Role::Lead(group, duty.term);
         }
         let seat = *self.seat.borrow_and_update();
         if seat.is_reachable && seat.leader != self.shard.place.node {
@@ -101,8 +101,7 @@ impl<M: Kind> Server<M> {
     }
 
     /// Serves as long as this node leads.
-    async fn lead(&mut self, group: Arc<Group<Command>>) -> Option<Done> {
-        let term = group.watch().borrow().term;
+    async fn lead(&mut self, group: Arc<Group<Command>>, term: u64) -> Option<Done> {
         let node = self.shard.place.node;
         self.shard.take_back();
         M::led(&*self.listener, self.shard.number, Some(node), term);
@@ -126,7 +125,7 @@ impl<M: Kind> Server<M> {
             );
             match proposer.run().await {
                 Ended::Stopped(done) => break Some(done),
-                Ended::Interrupted if group.watch().borrow().leads => sleep(PROPOSE_AGAIN).await,
+                Ended::Interrupted if self.duty.borrow().leads => sleep(PROPOSE_AGAIN).await,
                 Ended::Interrupted => break None,
             }
         };
@@ -163,7 +162,7 @@ impl<M: Kind> Server<M> {
             let has_room = self.shard.place.sent.lock().bytes() < WINDOW;
             tokio::select! {
                 biased;
-                () = changed(&mut self.seat, &mut self.group) => return None,
+                () = changed(&mut self.seat, &mut self.duty) => return None,
                 _ = look.tick() => self.shard.give_up(&*self.listener, PATIENCE),
                 () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work), if has_room => {}
                 () = sleep(LAST_LOOK), if !has_room => {}
@@ -195,7 +194,7 @@ impl<M: Kind> Server<M> {
         };
         tokio::select! {
             biased;
-            () = changed(&mut self.seat, &mut self.group) => return None,
+            () = changed(&mut self.seat, &mut self.duty) => return None,
             () = patience => {}
         }
         tracing::warn!(
@@ -209,7 +208,7 @@ impl<M: Kind> Server<M> {
             let mut work = Vec::new();
             tokio::select! {
                 biased;
-                () = changed(&mut self.seat, &mut self.group) => break None,
+                () = changed(&mut self.seat, &mut self.duty) => break None,
                 _ = look.tick() => self.shard.give_up(&*self.listener, PATIENCE),
                 () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}
             }
@@ -256,24 +255,10 @@ fn take_stop<O>(work: &mut Vec<(usize, Work<O>)>) -> Option<Done> {
 }
 
 /// Waits until another node leads, the way to it was interrupted, or this one leads.
-async fn changed(
-    seat: &mut watch::Receiver<Seat>,
-    group: &mut watch::Receiver<Option<Arc<Group<Command>>>>,
-) {
-    let standing = group.borrow().as_ref().map(|group| group.watch());
+async fn changed(seat: &mut watch::Receiver<Seat>, duty: &mut watch::Receiver<Duty>) {
     tokio::select! {
         biased;
-        () = leads(standing) => {}
+        _ = duty.wait_for(|duty| duty.leads) => {}
         _ = seat.changed() => {}
-        _ = group.changed() => {}
     }
-}
-
-async fn leads(standing: Option<watch::Receiver<Standing>>) {
-    if let Some(mut standing) = standing
-        && standing.wait_for(|standing| standing.leads).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
 }

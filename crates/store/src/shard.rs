@@ -107,6 +107,17 @@ pub(crate) struct Place<O> {
     pub(crate) sent: Mutex<Outstanding<Work<O>>>,
     /// The replica here.
     pub(crate) group: watch::Sender<Option<Arc<Group<Command>>>>,
+    /// What it is to do.
+    pub(crate) duty: watch::Sender<Duty>,
+}
+
+/// What the replica of this node is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Duty {
+    /// To serve: it leads, and a majority hears it.
+    pub(crate) leads: bool,
+    /// The term that it leads in.
+    pub(crate) term: u64,
 }
 
 /// Who leads a shard.
@@ -129,6 +140,7 @@ impl<O> Place<O> {
             seat: watch::Sender::default(),
             sent: Mutex::new(Outstanding::new()),
             group: watch::Sender::new(None),
+            duty: watch::Sender::default(),
         }
     }
 

@@ -72,12 +72,15 @@ impl Cluster {
         until("the voters", || {
             let leads = self.leads(at);
             !leads.is_empty()
-                && leads.iter().all(|(_, lead)| lead.voters == voters && lead.learners.is_empty())
+                && leads
+                    .iter()
+                    .all(|(_, lead)| lead.voters == voters && lead.learners.is_empty())
         });
     }
 
     /// The node that leads the only inbox shard.
     fn inbox_leader(&self, at: usize) -> usize {
+        until("a leader", || self.node(at).store.inbox_leader(0).is_some());
         let leader = self.node(at).store.inbox_leader(0).unwrap();
         let is = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.store.node() == leader);
         self.nodes.iter().position(is).unwrap()
@@ -98,7 +101,9 @@ impl Cluster {
     }
 
     fn restart(&mut self, at: usize) {
-        let node = self.hub.start(self.folders[at].path(), &self.options, false);
+        let node = self
+            .hub
+            .start(self.folders[at].path(), &self.options, false);
         self.hub.rejoin(node.store.node());
         self.nodes[at] = Some(node);
         self.tell();

@@ -80,7 +80,10 @@ impl Hub {
 
     fn up(&self) -> Vec<u64> {
         let state = self.state.lock().unwrap();
-        let up = state.nodes.iter().filter(|(_, (store, _))| store.strong_count() > 0);
+        let up = state
+            .nodes
+            .iter()
+            .filter(|(_, (store, _))| store.strong_count() > 0);
         up.map(|(node, _)| *node).collect()
     }
 
@@ -166,7 +169,10 @@ impl Hub {
 
 impl Peers for Plug {
     fn send(&self, to: u64, message: Bytes) {
-        let wire = self.hub.upgrade().and_then(|hub| hub.wire_of(self.node, to));
+        let wire = self
+            .hub
+            .upgrade()
+            .and_then(|hub| hub.wire_of(self.node, to));
         if let Some(wire) = wire {
             let _ = wire.send(message);
         }
@@ -191,10 +197,14 @@ impl Network for Plug {
                 return Err(nobody());
             }
             let (store, _) = hub.store(node).ok_or_else(nobody)?;
-            let answer = hub.runtime.spawn(async move { store.handle(group, request).await });
+            let answer = hub
+                .runtime
+                .spawn(async move { store.handle(group, request).await });
             let answer = tokio::time::timeout(timeout, answer).await;
             let answer = answer.ok().and_then(Result::ok).flatten();
-            answer.filter(|_| hub.is_open(node, from)).ok_or_else(nobody)
+            answer
+                .filter(|_| hub.is_open(node, from))
+                .ok_or_else(nobody)
         })
     }
 }
