@@ -1,0 +1,491 @@
+//! A node's part in its cluster, from start to end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{error, fmt, io};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, UdpSocket, lookup_host};
+use transport::TlsFileError;
+
+use crate::calls::Unreachable;
+use crate::connect::Tls;
+use crate::frame::Frame;
+use crate::handler::{Channel, Handler};
+use crate::members::{Members, State};
+use crate::options::Options;
+use crate::record::RecordError;
+use crate::shared::Shared;
+use crate::stats::LinkReading;
+use crate::{gossip, join, listen, membership};
+
+/// Seeds that can be added, at most.
+const MORE_SEEDS_LIMIT: usize = 64;
+
+/// A node's part in its cluster. Ends when it is dropped.
+pub struct Cluster {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Why a node cannot take part.
+#[derive(Debug)]
+pub enum StartError {
+    /// It belongs to no cluster, begins none, and knows nobody to ask.
+    NobodyToAsk,
+    /// It was evicted.
+    Evicted,
+    /// The file `cluster` cannot be used.
+    Record(RecordError),
+    /// A file for TLS cannot be used.
+    Tls(TlsFileError),
+    /// The port cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The name that the others are to reach this node by has no address.
+    Host(String, io::Error),
+    /// [`Handler::welcomed`] has failed.
+    Welcome(String),
+    /// What other nodes are to be told is too long.
+    Info(InfoError),
+    /// The thread cannot be started, or has ended.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NobodyToAsk => f.write_str(
+                "this node belongs to no cluster and knows no member of one: set \
+                 clusterConfig.seedEndpoints or clusterDomainName to join one, or bootstrap on one \
+                 node to begin one",
+            ),
+            Self::Evicted => f.write_str(
+                "this node was evicted from its cluster: empty its data folder to join as a new node",
+            ),
+            Self::Record(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
+            Self::Listen(address, error) => {
+                write!(f, "cannot listen on {address} for other nodes: {error}")
+            }
+            Self::Host(host, error) => write!(f, "clusterConfig.host {host}: {error}"),
+            Self::Welcome(reason) => write!(f, "what a member says cannot be used: {reason}"),
+            Self::Info(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "the thread of the cluster: {error}"),
+        }
+    }
+}
+
+impl error::Error for StartError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Record(error) => Some(error),
+            Self::Tls(error) => Some(error),
+            Self::Listen(_, error) | Self::Host(_, error) | Self::Thread(error) => Some(error),
+            Self::Info(error) => Some(error),
+            Self::NobodyToAsk | Self::Evicted | Self::Welcome(_) => None,
+        }
+    }
+}
+
+impl From<RecordError> for StartError {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+/// Why a node is not evicted.
+#[derive(Debug)]
+pub enum EvictError {
+    /// A node cannot evict itself.
+    Itself,
+    /// Too many were evicted.
+    Full,
+    /// It is evicted, but this node may forget that when it stops.
+    Record(RecordError),
+}
+
+impl fmt::Display for EvictError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Itself => f.write_str("a node cannot evict itself; ask another member"),
+            Self::Full => f.write_str("as many nodes were evicted as can be remembered"),
+            Self::Record(error) => write!(f, "the node is evicted, but not on the disk: {error}"),
+        }
+    }
+}
+
+impl error::Error for EvictError {}
+
+/// A node tells too much: see [`Cluster::INFO_LIMIT`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InfoError;
+
+impl fmt::Display for InfoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = Cluster::INFO_LIMIT;
+        write!(
+            f,
+            "what a node tells the others has more than {limit} bytes"
+        )
+    }
+}
+
+impl error::Error for InfoError {}
+
+impl Cluster {
+    /// What [`Handler::welcome`] may tell, in bytes.
+    pub const WELCOME_LIMIT: usize = 1024 * 1024;
+
+    /// What a node tells the others, in bytes of all keys and values: gossip has to fit into one UDP packet.
+    pub const INFO_LIMIT: usize = 1024;
+
+    /// Forms a cluster or joins one, and returns when this node knows which: its file says so, it begins one,
+    /// or a member has let it join. Waits for a member for ever, and says so in the log.
+    ///
+    /// There are no links, and nobody joins through this node, before [`Cluster::open`].
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(options: Options, handler: Arc<dyn Handler>) -> Result<Self, StartError> {
+        check_info(&options.info).map_err(StartError::Info)?;
+        let tls = options.security.tls.as_ref().map(Tls::load);
+        let tls = tls.transpose().map_err(StartError::Tls)?;
+        let shared = Arc::new(Shared::new(options, handler, tls));
+        check_seeds(&shared)?;
+        let (started, start) = sync_channel(1);
+        let running = shared.clone();
+        let thread = thread::Builder::new()
+            .name("cluster".to_owned())
+            .spawn(move || run(&running, &started))
+            .map_err(StartError::Thread)?;
+        match start.recv() {
+            Ok(Ok(())) => Ok(Self {
+                shared,
+                thread: Mutex::new(Some(thread)),
+            }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StartError::Thread(io::Error::other("it has ended"))),
+        }
+    }
+
+    /// Lets links begin: from now on the handler is called.
+    pub fn open(&self) {
+        self.shared.opened.cancel();
+    }
+
+    /// The identifier of the cluster.
+    #[must_use]
+    pub fn identifier(&self) -> u64 {
+        let membership = self.shared.membership();
+        membership.expect("a cluster has started").cluster
+    }
+
+    /// What this node was told when it joined. `None`: it has begun the cluster.
+    #[must_use]
+    pub fn welcome(&self) -> Option<Bytes> {
+        self.shared.membership()?.welcome.clone()
+    }
+
+    /// The list of members. Empty before [`Cluster::open`].
+    #[must_use]
+    pub fn members(&self) -> Arc<Members> {
+        self.shared.members()
+    }
+
+    /// Gives bytes to the connection to a node, which sends them soon. `false`: there is no connection, or
+    /// its queue is full and it is given up, or the bytes are longer than 64 MiB less 13; they are dropped.
+    /// From any thread.
+    pub fn send(&self, to: u64, channel: Channel, bytes: Bytes) -> bool {
+        self.shared.send(to, channel, Frame::message(bytes))
+    }
+
+    /// Bytes that wait to be sent, out of [`Channel::queue_limit`].
+    #[must_use]
+    pub fn queued_bytes(&self, to: u64, channel: Channel) -> usize {
+        let peer = self.shared.peer(to);
+        peer.map_or(0, |peer| peer.link(channel).outbox.bytes())
+    }
+
+    /// Asks a node. The request is given to the connection at once; the future may be awaited in any
+    /// executor, or dropped. `limit` is kept to a tenth of a second.
+    pub fn call(
+        &self,
+        to: u64,
+        channel: Channel,
+        request: Bytes,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send + use<> {
+        let shared = self.shared.clone();
+        let call = begin_call(&shared, to, channel, request, limit);
+        async move {
+            let (call, outcome) = call?;
+            let _forgotten_when_dropped = Waiting { shared, call };
+            // The sender is dropped only with the cluster.
+            outcome.await.unwrap_or(Err(Unreachable::NotConnected))
+        }
+    }
+
+    /// Milliseconds since the start of the cluster.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.shared.clock.now_ms()
+    }
+
+    /// When anything last came on a node's Data connection, in the milliseconds of [`Cluster::now_ms`]; of a
+    /// node that never was heard, when it was heard of. `None`: it is no member.
+    #[must_use]
+    pub fn last_heard_ms(&self, from: u64) -> Option<u64> {
+        let peer = self.shared.peer(from)?;
+        Some(peer.link(Channel::Data).heard_ms.load(Relaxed))
+    }
+
+    /// The same as an atomic, for those that read it often. It stands still when the node is no member any
+    /// more.
+    #[must_use]
+    pub fn last_heard(&self, from: u64) -> Option<Arc<std::sync::atomic::AtomicU64>> {
+        let peer = self.shared.peer(from)?;
+        Some(peer.link(Channel::Data).heard_ms.clone())
+    }
+
+    /// Tells the others what this node does.
+    pub fn set_state(&self, state: State) {
+        self.shared.details.lock().state = state;
+        self.shared.changed.notify_one();
+    }
+
+    /// Tells the others a small fact.
+    ///
+    /// # Errors
+    /// All facts together are longer than [`Cluster::INFO_LIMIT`]; nothing is told.
+    pub fn set_info(&self, key: &str, value: &str) -> Result<(), InfoError> {
+        let mut details = self.shared.details.lock();
+        let mut info = details.info.clone();
+        info.insert(key.to_owned(), value.to_owned());
+        check_info(&info)?;
+        details.info = info;
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// Another address, `host:port`, to look for members at while some are not in reach. The oldest of more
+    /// than 64 is forgotten.
+    pub fn add_seed(&self, endpoint: &str) {
+        let mut seeds = self.shared.more_seeds.lock();
+        seeds.retain(|seed| seed != endpoint);
+        if seeds.len() >= MORE_SEEDS_LIMIT {
+            seeds.remove(0);
+        }
+        seeds.push(endpoint.to_owned());
+    }
+
+    /// Refuses a node for ever, here and, by gossip, everywhere. Returns when that is on the disk.
+    ///
+    /// # Errors
+    /// See [`EvictError`].
+    pub fn evict(&self, node: u64) -> Result<(), EvictError> {
+        if node == self.shared.options.node {
+            return Err(EvictError::Itself);
+        }
+        let evicted = self.shared.roster.lock().evict(node);
+        evicted.map_err(|_| EvictError::Full)?;
+        self.shared.changed.notify_one();
+        self.shared.keep_record().map_err(EvictError::Record)
+    }
+
+    /// Tells the others that this node leaves, gives them time to hear, and stops.
+    pub fn leave(&self) {
+        self.set_state(State::Leaving);
+        thread::sleep(2 * self.shared.options.timings.gossip);
+        self.stop();
+    }
+
+    /// Ends all links and the thread. The handler is not called any more.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // If it has panicked, that was reported.
+            let _ = thread.join();
+        }
+    }
+
+    /// The counters of all links.
+    #[must_use]
+    pub fn links(&self) -> Vec<LinkReading> {
+        let peers = self.shared.peers();
+        peers.iter().flat_map(|peer| peer.readings()).collect()
+    }
+
+    /// How often connections were refused, by the name of the reason.
+    #[must_use]
+    pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
+        self.shared.refusals()
+    }
+
+    /// Gossip packets that were dropped for a wrong tag.
+    #[must_use]
+    pub fn gossip_dropped(&self) -> u64 {
+        self.shared.gossip_dropped.load(Relaxed)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("node", &self.shared.options.node)
+            .field("cluster", &self.identifier())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn check_info(info: &BTreeMap<String, String>) -> Result<(), InfoError> {
+    let bytes: usize = info
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes > Cluster::INFO_LIMIT {
+        return Err(InfoError);
+    }
+    Ok(())
+}
+
+fn check_seeds(shared: &Shared) -> Result<(), StartError> {
+    let options = &shared.options;
+    let can_ask = !options.seeds.is_empty() || options.domain.is_some();
+    if options.bootstrap || can_ask || shared.read_record()?.is_some() {
+        return Ok(());
+    }
+    Err(StartError::NobodyToAsk)
+}
+
+/// Forgets a call when nobody waits for it any more.
+struct Waiting {
+    shared: Arc<Shared>,
+    call: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.shared.calls.forget(self.call);
+    }
+}
+
+type Begun = (
+    u64,
+    tokio::sync::oneshot::Receiver<Result<Bytes, Unreachable>>,
+);
+
+fn begin_call(
+    shared: &Shared,
+    to: u64,
+    channel: Channel,
+    request: Bytes,
+    limit: Duration,
+) -> Result<Begun, Unreachable> {
+    let peer = shared.peer(to).ok_or(Unreachable::NotConnected)?;
+    // The answer comes on the connection of the other direction.
+    if !peer.link(channel).has_incoming() {
+        return Err(Unreachable::NotConnected);
+    }
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let deadline_ms = shared.clock.now_ms().saturating_add(limit_ms);
+    let (call, outcome) = shared.calls.begin(to, channel, deadline_ms)?;
+    if !shared.send(to, channel, Frame::request(call, request)) {
+        shared.calls.forget(call);
+        return Err(Unreachable::NotConnected);
+    }
+    Ok((call, outcome))
+}
+
+/// The cluster's thread.
+fn run(shared: &Arc<Shared>, started: &SyncSender<Result<(), StartError>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => {
+            runtime.block_on(live(shared, started));
+            // What still looks up names or writes the file is not waited for.
+            runtime.shutdown_background();
+        }
+        Err(error) => {
+            let _ = started.send(Err(StartError::Thread(error)));
+        }
+    }
+}
+
+async fn live(shared: &Arc<Shared>, started: &SyncSender<Result<(), StartError>>) {
+    let sockets = match start(shared).await {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let _ = started.send(Ok(()));
+    let serving = async {
+        shared.opened.cancelled().await;
+        serve(shared, sockets).await;
+        std::future::pending::<()>().await;
+    };
+    shared.stop.run_until_cancelled(serving).await;
+}
+
+/// Where gossip comes in, and where the others send it.
+struct GossipSocket {
+    socket: UdpSocket,
+    address: SocketAddr,
+}
+
+async fn start(shared: &Arc<Shared>) -> Result<GossipSocket, StartError> {
+    let options = &shared.options;
+    let address = SocketAddr::new(options.listen, options.port);
+    let cannot = |error| StartError::Listen(address, error);
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let socket = UdpSocket::bind(address).await.map_err(cannot)?;
+    let address = own_address(options).await?;
+    tokio::spawn(listen::run(shared.clone(), listener));
+    join::belong(shared).await?;
+    Ok(GossipSocket { socket, address })
+}
+
+async fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
+    let Options { host, port, .. } = options;
+    let no = |error| StartError::Host(host.clone(), error);
+    let found = lookup_host((host.as_str(), *port)).await.map_err(no)?;
+    let mut found = found.filter(|found| found.is_ipv4() == options.listen.is_ipv4());
+    let missing = || {
+        no(io::Error::other(
+            "it has no address of the kind that is listened on",
+        ))
+    };
+    found.next().ok_or_else(missing)
+}
+
+async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSocket) {
+    let gossip = match gossip::start(shared, socket, address).await {
+        Ok(gossip) => Arc::new(gossip),
+        Err(error) => {
+            tracing::error!(error, "gossip cannot begin");
+            return;
+        }
+    };
+    shared.refresh();
+    tokio::spawn(membership::run(shared.clone(), gossip.clone()));
+    tokio::spawn(membership::seek(shared.clone(), gossip));
+    tokio::spawn(membership::keep(shared.clone()));
+}

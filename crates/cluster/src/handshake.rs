@@ -1,0 +1,669 @@
+//! How two nodes recognise each other before anything else is said on a connection. No I/O.
+//!
+//! ```text
+//! who dials                              who is dialled
+//! HMQL versions hello, nonce  ─►
+//!                             ◄─  Challenge: who, nonce          or  Refused, if the two do not fit
+//! Proof: HMAC of all that     ─►
+//!                             ◄─  Verdict: welcome or refused, with an HMAC of all that and itself
+//! ```
+//!
+//! Invariants: the secret never travels, and who dials proves first. Only a verdict is believed; a refusal
+//! before it is logged, for anybody can send one. What is proven covers both nonces and both identities.
+//!
+//! Deliberately absent: encryption, which is TLS's part.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::handler::Channel;
+use crate::members::Place;
+use crate::options::Secret;
+
+const MAGIC: &[u8; 4] = b"HMQL";
+
+/// Versions of what is said between nodes: the lowest and the highest that this program knows.
+pub(crate) const VERSIONS: (u16, u16) = (1, 1);
+
+const DIALLER: &[u8] = b"HeraldMQ link, who dials";
+const DIALLED: &[u8] = b"HeraldMQ link, who is dialled";
+
+pub(crate) type Nonce = [u8; 32];
+type Tag = [u8; 32];
+
+/// Who a node says it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) env: String,
+    /// 0: none yet.
+    pub(crate) cluster: u64,
+    pub(crate) place: Place,
+    /// A random number of the process.
+    pub(crate) instance: u64,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Purpose {
+    Join,
+    Carry(Channel),
+}
+
+/// What a node that joins is told.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Admission {
+    pub(crate) gossip_key: [u8; 32],
+    pub(crate) evicted: Vec<u64>,
+    pub(crate) members: Vec<Place>,
+    pub(crate) welcome: Vec<u8>,
+}
+
+/// Why a node is refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Refusal {
+    Versions {
+        ours: (u16, u16),
+        theirs: (u16, u16),
+    },
+    Env {
+        ours: String,
+        theirs: String,
+    },
+    Cluster {
+        ours: u64,
+        theirs: u64,
+    },
+    Secret,
+    /// The one that was dialled belongs to no cluster yet, or is not ready.
+    NotReady,
+    /// A node has dialled itself.
+    Itself,
+    /// Another node was expected at this address.
+    OtherNode {
+        expected: u64,
+        found: u64,
+    },
+    Evicted,
+    /// A later process has its identifier.
+    Replaced {
+        incarnation: u64,
+    },
+    /// Another process with the same identifier and incarnation was there first.
+    Twin,
+    Full,
+}
+
+impl Refusal {
+    /// Its name in metrics.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Versions { .. } => "versions",
+            Self::Env { .. } => "env",
+            Self::Cluster { .. } => "cluster",
+            Self::Secret => "secret",
+            Self::NotReady => "notReady",
+            Self::Itself => "itself",
+            Self::OtherNode { .. } => "otherNode",
+            Self::Evicted => "evicted",
+            Self::Replaced { .. } => "replaced",
+            Self::Twin => "twin",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// "Ours" is the side that refuses.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Versions { ours, theirs } => write!(
+                f,
+                "it speaks the versions {} to {} of the protocol, the one that refuses {} to {}",
+                theirs.0, theirs.1, ours.0, ours.1
+            ),
+            Self::Env { ours, theirs } => write!(
+                f,
+                "its environment is `{theirs}`, that of the one that refuses `{ours}`"
+            ),
+            Self::Cluster { ours, theirs } => write!(
+                f,
+                "it belongs to the cluster {theirs:016x}, the one that refuses to {ours:016x}"
+            ),
+            Self::Secret => f.write_str("it has another secret"),
+            Self::NotReady => f.write_str("the one that refuses is not a member of a cluster yet"),
+            Self::Itself => f.write_str("it is the same node"),
+            Self::OtherNode { expected, found } => write!(
+                f,
+                "the node {expected:016x} was expected at its address, it is {found:016x}"
+            ),
+            Self::Evicted => f.write_str("it was evicted from the cluster"),
+            Self::Replaced { incarnation } => write!(
+                f,
+                "a later process, incarnation {incarnation}, has its node identifier"
+            ),
+            Self::Twin => {
+                f.write_str("another process with its node identifier and incarnation is there")
+            }
+            Self::Full => f.write_str("the cluster has as many members as it may have"),
+        }
+    }
+}
+
+/// Why there is no connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// What was received is not what a node sends.
+    Malformed,
+    /// This side refuses the other.
+    We(Refusal),
+    /// The other side refuses this one. `proven`: it has the secret.
+    They { refusal: Refusal, proven: bool },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("what it sends is not the protocol of nodes"),
+            Self::We(refusal) => write!(f, "refused by this node: {refusal}"),
+            Self::They { refusal, .. } => write!(f, "refused this node: {refusal}"),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Hello {
+    identity: Identity,
+    purpose: Purpose,
+    nonce: Nonce,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Reply {
+    Refused(Refusal),
+    Challenge {
+        identity: Identity,
+        nonce: Nonce,
+    },
+    /// `outcome` is a `Result<Option<Admission>, Refusal>`.
+    Verdict {
+        outcome: Vec<u8>,
+        tag: Tag,
+    },
+}
+
+type Outcome = Result<Option<Admission>, Refusal>;
+
+/// One side of handshakes.
+#[derive(Debug)]
+pub(crate) struct Party {
+    identity: Identity,
+    versions: (u16, u16),
+    key: hmac::Key,
+}
+
+/// Who dials, and has said hello.
+#[derive(Debug)]
+pub(crate) struct Dialling<'a> {
+    party: &'a Party,
+    purpose: Purpose,
+    expected: Option<u64>,
+    hello: Vec<u8>,
+}
+
+/// Who dials, and has proven itself.
+#[derive(Debug)]
+pub(crate) struct Proving {
+    transcript: Transcript,
+    peer: Identity,
+}
+
+/// Who is dialled, and has given a challenge.
+#[derive(Debug)]
+pub(crate) struct Challenging {
+    transcript: Transcript,
+    peer: Identity,
+    purpose: Purpose,
+}
+
+/// Who is dialled, and knows who dials.
+#[derive(Debug)]
+pub(crate) struct Judging {
+    transcript: Transcript,
+    pub(crate) peer: Identity,
+    pub(crate) purpose: Purpose,
+}
+
+/// What both sides have said and prove.
+#[derive(Debug)]
+struct Transcript {
+    key: hmac::Key,
+    said: Vec<u8>,
+}
+
+impl Party {
+    pub(crate) fn new(identity: Identity, secret: Option<&Secret>) -> Self {
+        let key = secret.map_or(&[][..], Secret::bytes);
+        Self {
+            identity,
+            versions: VERSIONS,
+            key: hmac::Key::new(hmac::HMAC_SHA256, key),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_versions(mut self, versions: (u16, u16)) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Begins a handshake: what to send first. `expected`: the node that is to answer.
+    pub(crate) fn dial(
+        &self,
+        purpose: Purpose,
+        expected: Option<u64>,
+        nonce: Nonce,
+    ) -> (Dialling<'_>, Vec<u8>) {
+        let mut hello = MAGIC.to_vec();
+        hello.extend(self.versions.0.to_be_bytes());
+        hello.extend(self.versions.1.to_be_bytes());
+        hello.extend(encode(&Hello {
+            identity: self.identity.clone(),
+            purpose,
+            nonce,
+        }));
+        let dialling = Dialling {
+            party: self,
+            purpose,
+            expected,
+            hello: hello.clone(),
+        };
+        (dialling, hello)
+    }
+
+    /// Takes a hello: what to answer, with the next step or the failure.
+    pub(crate) fn answer(
+        &self,
+        bytes: &[u8],
+        is_ready: bool,
+        nonce: Nonce,
+    ) -> Result<(Challenging, Vec<u8>), (Failure, Vec<u8>)> {
+        let hello = self.read_hello(bytes).map_err(with_answer)?;
+        self.check_hello(&hello, is_ready)
+            .map_err(|refusal| with_answer(Failure::We(refusal)))?;
+        let challenge = encode(&Reply::Challenge {
+            identity: self.identity.clone(),
+            nonce,
+        });
+        let challenging = Challenging {
+            transcript: self.transcript(bytes, &challenge),
+            peer: hello.identity,
+            purpose: hello.purpose,
+        };
+        Ok((challenging, challenge))
+    }
+
+    /// The magic number and the versions stay where they are in all versions to come.
+    fn read_hello(&self, bytes: &[u8]) -> Result<Hello, Failure> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(Failure::Malformed)?;
+        let (lowest, rest) = rest.split_first_chunk().ok_or(Failure::Malformed)?;
+        let (highest, rest) = rest.split_first_chunk().ok_or(Failure::Malformed)?;
+        let theirs = (u16::from_be_bytes(*lowest), u16::from_be_bytes(*highest));
+        let ours = self.versions;
+        if theirs.0 > ours.1 || ours.0 > theirs.1 {
+            return Err(Failure::We(Refusal::Versions { ours, theirs }));
+        }
+        decode(rest)
+    }
+
+    fn check_hello(&self, hello: &Hello, is_ready: bool) -> Result<(), Refusal> {
+        let (ours, theirs) = (&self.identity, &hello.identity);
+        if ours.place.node == theirs.place.node && ours.instance == theirs.instance {
+            return Err(Refusal::Itself);
+        }
+        self.check_env(theirs)?;
+        if !is_ready {
+            return Err(Refusal::NotReady);
+        }
+        match hello.purpose {
+            Purpose::Join => Ok(()),
+            Purpose::Carry(_) => self.check_cluster(theirs),
+        }
+    }
+
+    fn check_env(&self, theirs: &Identity) -> Result<(), Refusal> {
+        if self.identity.env == theirs.env {
+            return Ok(());
+        }
+        Err(Refusal::Env {
+            ours: self.identity.env.clone(),
+            theirs: theirs.env.clone(),
+        })
+    }
+
+    fn check_cluster(&self, theirs: &Identity) -> Result<(), Refusal> {
+        let (ours, theirs) = (self.identity.cluster, theirs.cluster);
+        if ours == theirs {
+            return Ok(());
+        }
+        Err(Refusal::Cluster { ours, theirs })
+    }
+
+    fn transcript(&self, hello: &[u8], challenge: &[u8]) -> Transcript {
+        Transcript {
+            key: self.key.clone(),
+            said: encode(&(hello, challenge)),
+        }
+    }
+}
+
+impl Dialling<'_> {
+    /// Takes the answer to the hello: what to send as proof.
+    pub(crate) fn prove(self, bytes: &[u8]) -> Result<(Proving, Vec<u8>), Failure> {
+        let peer = match decode(bytes)? {
+            Reply::Challenge { identity, .. } => identity,
+            Reply::Refused(refusal) => {
+                let proven = false;
+                return Err(Failure::They { refusal, proven });
+            }
+            Reply::Verdict { .. } => return Err(Failure::Malformed),
+        };
+        self.check(&peer).map_err(Failure::We)?;
+        let transcript = self.party.transcript(&self.hello, bytes);
+        let proof = transcript.tag(DIALLER, &[]).to_vec();
+        Ok((Proving { transcript, peer }, proof))
+    }
+
+    fn check(&self, peer: &Identity) -> Result<(), Refusal> {
+        self.party.check_env(peer)?;
+        if let Purpose::Carry(_) = self.purpose {
+            self.party.check_cluster(peer)?;
+        }
+        let found = peer.place.node;
+        match self.expected {
+            Some(expected) if expected != found => Err(Refusal::OtherNode { expected, found }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Proving {
+    /// Takes the verdict: who was dialled, and what it tells.
+    pub(crate) fn conclude(self, bytes: &[u8]) -> Result<(Identity, Option<Admission>), Failure> {
+        let (outcome, tag) = match decode(bytes)? {
+            Reply::Verdict { outcome, tag } => (outcome, tag),
+            Reply::Refused(refusal) => {
+                let proven = false;
+                return Err(Failure::They { refusal, proven });
+            }
+            Reply::Challenge { .. } => return Err(Failure::Malformed),
+        };
+        if !self.transcript.is_tag(DIALLED, &outcome, &tag) {
+            return Err(Failure::We(Refusal::Secret));
+        }
+        match decode::<Outcome>(&outcome)? {
+            Ok(admission) => Ok((self.peer, admission)),
+            Err(refusal) => {
+                let proven = true;
+                Err(Failure::They { refusal, proven })
+            }
+        }
+    }
+}
+
+impl Challenging {
+    /// Takes the proof. On failure: what to answer.
+    pub(crate) fn check(self, proof: &[u8]) -> Result<Judging, (Failure, Vec<u8>)> {
+        if !self.transcript.is_tag(DIALLER, &[], proof) {
+            return Err(with_answer(Failure::We(Refusal::Secret)));
+        }
+        Ok(Judging {
+            transcript: self.transcript,
+            peer: self.peer,
+            purpose: self.purpose,
+        })
+    }
+}
+
+impl Judging {
+    /// What to answer: the last word of the handshake.
+    pub(crate) fn verdict(&self, outcome: Outcome) -> Vec<u8> {
+        let outcome = encode(&outcome);
+        let tag = self.transcript.tag(DIALLED, &outcome);
+        encode(&Reply::Verdict { outcome, tag })
+    }
+}
+
+impl Transcript {
+    fn tag(&self, side: &[u8], outcome: &[u8]) -> Tag {
+        let tag = hmac::sign(&self.key, &self.message(side, outcome));
+        let mut bytes = Tag::default();
+        bytes.copy_from_slice(tag.as_ref());
+        bytes
+    }
+
+    /// In constant time.
+    fn is_tag(&self, side: &[u8], outcome: &[u8], tag: &[u8]) -> bool {
+        hmac::verify(&self.key, &self.message(side, outcome), tag).is_ok()
+    }
+
+    fn message(&self, side: &[u8], outcome: &[u8]) -> Vec<u8> {
+        encode(&(side, &self.said, outcome))
+    }
+}
+
+/// What to tell the other side of a failure; nothing, if it is not a node.
+fn with_answer(failure: Failure) -> (Failure, Vec<u8>) {
+    let answer = match &failure {
+        Failure::We(refusal) => encode(&Reply::Refused(refusal.clone())),
+        _ => Vec::new(),
+    };
+    (failure, answer)
+}
+
+fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    postcard::to_stdvec(message).expect("a message of the handshake can be written")
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    postcard::from_bytes(bytes).map_err(|_| Failure::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn identity(node: u64) -> Identity {
+        Identity {
+            env: "Test".to_owned(),
+            cluster: 7,
+            place: Place {
+                node,
+                incarnation: 1,
+                address: "a:1".to_owned(),
+            },
+            instance: node,
+        }
+    }
+
+    fn party(identity: Identity) -> Party {
+        Party::new(identity, Some(&Secret::new(b"secret".to_vec())))
+    }
+
+    fn admission() -> Admission {
+        Admission {
+            gossip_key: [5; 32],
+            evicted: vec![9],
+            members: Vec::new(),
+            welcome: b"hello".to_vec(),
+        }
+    }
+
+    const DATA: Purpose = Purpose::Carry(Channel::Data);
+
+    /// What both sides come to: who dials, who is dialled.
+    fn shake(
+        dialler: &Party,
+        dialled: &Party,
+        purpose: Purpose,
+        outcome: Outcome,
+    ) -> (
+        Result<(Identity, Option<Admission>), Failure>,
+        Result<Identity, Failure>,
+    ) {
+        let (dialling, hello) = dialler.dial(purpose, Some(2), [1; 32]);
+        let (challenging, challenge) = match dialled.answer(&hello, true, [2; 32]) {
+            Ok(step) => step,
+            Err((failure, answer)) => {
+                return (Err(dialling.prove(&answer).unwrap_err()), Err(failure));
+            }
+        };
+        let (proving, proof) = match dialling.prove(&challenge) {
+            Ok(step) => step,
+            Err(failure) => return (Err(failure), Ok(challenging.peer)),
+        };
+        match challenging.check(&proof) {
+            Ok(judging) => (
+                proving.conclude(&judging.verdict(outcome)),
+                Ok(judging.peer),
+            ),
+            Err((failure, answer)) => (proving.conclude(&answer), Err(failure)),
+        }
+    }
+
+    /// Both sides come to know that the dialled side refuses.
+    fn is_refused(dialler: &Party, refusal: &Refusal) {
+        let (dialling, accepting) = shake(dialler, &party(identity(2)), DATA, Ok(None));
+        let they = Failure::They {
+            refusal: refusal.clone(),
+            proven: false,
+        };
+        assert_eq!(dialling.err(), Some(they));
+        assert_eq!(accepting, Err(Failure::We(refusal.clone())));
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_come_to_know_each_other() {
+        let (one, two) = (party(identity(1)), party(identity(2)));
+        let (dialling, accepting) = shake(&one, &two, DATA, Ok(None));
+        assert!(dialling == Ok((identity(2), None)));
+        assert_eq!(accepting, Ok(identity(1)));
+    }
+
+    #[test]
+    fn a_node_without_a_cluster_is_admitted() {
+        let mut newcomer = identity(1);
+        newcomer.cluster = 0;
+        let (one, two) = (party(newcomer), party(identity(2)));
+        let (dialling, _) = shake(&one, &two, Purpose::Join, Ok(Some(admission())));
+        assert!(dialling == Ok((identity(2), Some(admission()))));
+    }
+
+    #[test]
+    fn another_secret_or_none_is_refused() {
+        let other = Secret::new(b"other".to_vec());
+        for secret in [Some(&other), None] {
+            is_refused(&Party::new(identity(1), secret), &Refusal::Secret);
+        }
+    }
+
+    #[test]
+    fn a_node_that_does_not_fit_is_refused() {
+        let mut other = identity(1);
+        other.env = "Prod".to_owned();
+        let env = Refusal::Env {
+            ours: "Test".to_owned(),
+            theirs: "Prod".to_owned(),
+        };
+        is_refused(&party(other), &env);
+        let mut other = identity(1);
+        other.cluster = 8;
+        let (ours, theirs) = (7, 8);
+        is_refused(&party(other), &Refusal::Cluster { ours, theirs });
+        let (ours, theirs) = (VERSIONS, (2, 9));
+        let later = party(identity(1)).with_versions(theirs);
+        is_refused(&later, &Refusal::Versions { ours, theirs });
+        is_refused(&party(identity(2)), &Refusal::Itself);
+    }
+
+    #[test]
+    fn who_dials_checks_whom_it_has_reached() {
+        let (one, three) = (party(identity(1)), party(identity(3)));
+        let (dialling, _) = shake(&one, &three, DATA, Ok(None));
+        let (expected, found) = (2, 3);
+        let refusal = Refusal::OtherNode { expected, found };
+        assert_eq!(dialling.err(), Some(Failure::We(refusal)));
+    }
+
+    #[test]
+    fn a_verdict_is_believed_only_of_who_has_the_secret() {
+        let (one, two) = (party(identity(1)), party(identity(2)));
+        let (dialling, _) = shake(&one, &two, DATA, Err(Refusal::Evicted));
+        let (refusal, proven) = (Refusal::Evicted, true);
+        assert_eq!(dialling.err(), Some(Failure::They { refusal, proven }));
+
+        let (dialling, hello) = one.dial(DATA, None, [1; 32]);
+        let impostor = Party::new(identity(2), None);
+        let (challenging, challenge) = impostor.answer(&hello, true, [2; 32]).unwrap();
+        let (proving, _) = dialling.prove(&challenge).unwrap();
+        let judging = Judging {
+            transcript: challenging.transcript,
+            peer: challenging.peer,
+            purpose: challenging.purpose,
+        };
+        let concluded = proving.conclude(&judging.verdict(Err(Refusal::Evicted)));
+        assert_eq!(concluded.err(), Some(Failure::We(Refusal::Secret)));
+    }
+
+    #[test]
+    fn a_proof_is_good_for_one_handshake() {
+        let (one, two) = (party(identity(1)), party(identity(2)));
+        let (dialling, hello) = one.dial(DATA, None, [1; 32]);
+        let (_, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+        let (_, proof) = dialling.prove(&challenge).unwrap();
+        let (again, _) = two.answer(&hello, true, [3; 32]).unwrap();
+        let (failure, _) = again.check(&proof).unwrap_err();
+        assert_eq!(failure, Failure::We(Refusal::Secret));
+    }
+
+    #[test]
+    fn an_altered_admission_is_not_believed() {
+        let (one, two) = (party(identity(1)), party(identity(2)));
+        let (dialling, hello) = one.dial(Purpose::Join, None, [1; 32]);
+        let (challenging, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+        let (proving, proof) = dialling.prove(&challenge).unwrap();
+        let judging = challenging.check(&proof).unwrap();
+        let mut verdict = judging.verdict(Ok(Some(admission())));
+        let welcome = verdict.windows(5).position(|bytes| bytes == b"hello");
+        verdict[welcome.unwrap()] = b'j';
+        let concluded = proving.conclude(&verdict);
+        assert_eq!(concluded.err(), Some(Failure::We(Refusal::Secret)));
+    }
+
+    #[test]
+    fn who_is_not_ready_says_so() {
+        let (one, two) = (party(identity(1)), party(identity(2)));
+        let (_, hello) = one.dial(Purpose::Join, None, [1; 32]);
+        let (failure, _) = two.answer(&hello, false, [2; 32]).unwrap_err();
+        assert_eq!(failure, Failure::We(Refusal::NotReady));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..128)) {
+            let (one, two) = (party(identity(1)), party(identity(2)));
+            let (dialling, hello) = one.dial(DATA, None, [1; 32]);
+            let _ = two.answer(&bytes, true, [2; 32]);
+            let mut cut = hello.clone();
+            cut.truncate(8);
+            cut.extend(&bytes);
+            let _ = two.answer(&cut, true, [2; 32]);
+            let (challenging, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+            prop_assert!(challenging.check(&bytes).is_err());
+            let (proving, _) = dialling.prove(&challenge).unwrap();
+            prop_assert!(proving.conclude(&bytes).is_err());
+        }
+    }
+}

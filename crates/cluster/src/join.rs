@@ -1,0 +1,138 @@
+//! How a node comes to its cluster: from its file, by beginning one, or by asking a member.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::StartError;
+use crate::connect::{ConnectError, dial};
+use crate::handshake::{Admission, Failure, Identity, Purpose, Refusal};
+use crate::record::Record;
+use crate::shared::Shared;
+
+/// Between two rounds of asking all seeds.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// Between two lines in the log that say what is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Returns when this node knows its cluster.
+pub(crate) async fn belong(shared: &Shared) -> Result<(), StartError> {
+    if let Some(record) = shared.read_record()? {
+        if record.evicted.contains(&shared.options.node) {
+            return Err(StartError::Evicted);
+        }
+        shared.belong(record);
+        return Ok(());
+    }
+    let record = match shared.options.bootstrap {
+        true => begin(shared),
+        false => join(shared).await?,
+    };
+    shared.write_record(&record)?;
+    shared.belong(record);
+    Ok(())
+}
+
+fn begin(shared: &Shared) -> Record {
+    let record = Record {
+        // 0 means none.
+        cluster: rand::random_range(1..=u64::MAX),
+        env: shared.options.env.clone(),
+        node: shared.options.node,
+        gossip_key: rand::random(),
+        evicted: Default::default(),
+        members: Vec::new(),
+        welcome: None,
+    };
+    tracing::info!(
+        cluster = format_args!("{:016x}", record.cluster),
+        "a new cluster begins"
+    );
+    record
+}
+
+async fn join(shared: &Shared) -> Result<Record, StartError> {
+    let (peer, admission) = find_member(shared).await?;
+    let welcome = admission.welcome.into();
+    let welcomed = shared.handler.welcomed(&welcome);
+    welcomed.map_err(StartError::Welcome)?;
+    tracing::info!(
+        cluster = format_args!("{:016x}", peer.cluster),
+        member = peer.place.address,
+        "joined a cluster"
+    );
+    Ok(Record {
+        cluster: peer.cluster,
+        env: peer.env,
+        node: shared.options.node,
+        gossip_key: admission.gossip_key,
+        evicted: admission.evicted.into_iter().collect(),
+        members: admission.members,
+        welcome: Some(welcome.to_vec()),
+    })
+}
+
+/// Asks all seeds, again and again.
+async fn find_member(shared: &Shared) -> Result<(Identity, Admission), StartError> {
+    let mut said: Option<Instant> = None;
+    loop {
+        let mut problems = Vec::new();
+        for (address, host) in resolve(shared, &mut problems).await {
+            match dial(shared, address, &host, Purpose::Join, None).await {
+                Ok(dialled) => match dialled.admission {
+                    Some(admission) => return Ok((dialled.peer, admission)),
+                    None => problems.push(format!("{address}: it tells nothing")),
+                },
+                Err(ConnectError::Failure(failure)) => match failure {
+                    Failure::They {
+                        refusal: Refusal::Itself,
+                        ..
+                    } => {}
+                    Failure::They {
+                        refusal: Refusal::Evicted,
+                        proven: true,
+                    } => return Err(StartError::Evicted),
+                    failure => problems.push(format!("{address}: {failure}")),
+                },
+                Err(error) => problems.push(format!("{address}: {error}")),
+            }
+        }
+        if said.is_none_or(|said| said.elapsed() >= PATIENCE) {
+            let env = &shared.options.env;
+            let tried = problems.join("; ");
+            tracing::warn!(env, tried, "waits for a member of the cluster to join");
+            said = Some(Instant::now());
+        }
+        sleep(ROUND).await;
+    }
+}
+
+/// The addresses of all seeds, with the names that their certificates must have.
+pub(crate) async fn resolve(
+    shared: &Shared,
+    problems: &mut Vec<String>,
+) -> Vec<(SocketAddr, String)> {
+    let mut found = Vec::new();
+    for endpoint in endpoints(shared) {
+        match lookup_host(&endpoint).await {
+            Ok(addresses) => {
+                let host = crate::connect::host_of(&endpoint);
+                found.extend(addresses.map(|address| (address, host.to_owned())));
+            }
+            Err(error) => problems.push(format!("{endpoint}: {error}")),
+        }
+    }
+    found
+}
+
+fn endpoints(shared: &Shared) -> Vec<String> {
+    let options = &shared.options;
+    let mut endpoints = options.seeds.clone();
+    let domain = options.domain.as_ref();
+    endpoints.extend(domain.map(|domain| format!("{domain}:{}", options.port)));
+    endpoints.extend(shared.more_seeds.lock().iter().cloned());
+    endpoints
+}

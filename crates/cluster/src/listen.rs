@@ -1,0 +1,243 @@
+//! Connections of other nodes to this one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::Unreachable;
+use crate::connect::{Accepted, ConnectError, Stream, accept, write as write_handshake};
+use crate::frame::{FRAME_LIMIT, Frame, KEEP_ALIVE, Kind};
+use crate::handler::{Channel, Reply};
+use crate::handshake::{Admission, Failure, Identity, Judging, Purpose, Refusal};
+use crate::link::{Heard, renewed, silence, write};
+use crate::options::Timings;
+use crate::peer::Peer;
+use crate::shared::Shared;
+
+/// Connections that have not shown who they are. Further ones are closed.
+const STRANGERS_LIMIT: usize = 128;
+
+/// What is read at once, in bytes.
+const READ: usize = 64 * 1024;
+
+/// How long to wait when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+    let strangers = Arc::new(Semaphore::new(STRANGERS_LIMIT));
+    loop {
+        match listener.accept().await {
+            Ok((tcp, address)) => match strangers.clone().try_acquire_owned() {
+                Ok(stranger) => {
+                    tokio::spawn(serve(shared.clone(), tcp, address, stranger));
+                }
+                Err(_) => shared.complain(
+                    &address.ip().to_string(),
+                    "strangers",
+                    "too many connections have not shown who they are",
+                ),
+            },
+            Err(error) => {
+                shared.complain("this node", "accept", &error);
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpStream,
+    address: SocketAddr,
+    stranger: OwnedSemaphorePermit,
+) {
+    let result = async {
+        let Accepted {
+            mut stream,
+            judging,
+        } = accept(&shared, tcp).await?;
+        let purpose = judging.purpose;
+        match purpose {
+            Purpose::Join => admit(&shared, &mut stream, &judging).await.map(|()| None),
+            Purpose::Carry(channel) => {
+                let peer = introduce(&shared, &mut stream, &judging).await?;
+                Ok(Some((stream, peer, channel, judging.peer)))
+            }
+        }
+    };
+    match result.await {
+        Ok(None) => {}
+        Ok(Some((stream, peer, channel, identity))) => {
+            drop(stranger);
+            carry(&shared, &peer, channel, stream, &identity).await;
+        }
+        Err(error) => shared.refused(address, &error),
+    }
+}
+
+/// Tells a node that joins what it has to know.
+async fn admit(
+    shared: &Shared,
+    stream: &mut Stream,
+    judging: &Judging,
+) -> Result<(), ConnectError> {
+    let outcome = shared.judge(&judging.peer);
+    let outcome = outcome.map(|()| Some(shared.admission()));
+    conclude(shared, stream, judging, outcome).await
+}
+
+/// Lets a member know that it is heard.
+async fn introduce(
+    shared: &Arc<Shared>,
+    stream: &mut Stream,
+    judging: &Judging,
+) -> Result<Arc<Peer>, ConnectError> {
+    match shared.meet(&judging.peer) {
+        Ok(peer) => {
+            conclude(shared, stream, judging, Ok(None)).await?;
+            Ok(peer)
+        }
+        Err(refusal) => {
+            conclude(shared, stream, judging, Err(refusal.clone())).await?;
+            Err(Failure::We(refusal).into())
+        }
+    }
+}
+
+async fn conclude(
+    shared: &Shared,
+    stream: &mut Stream,
+    judging: &Judging,
+    outcome: Result<Option<Admission>, Refusal>,
+) -> Result<(), ConnectError> {
+    let refusal = outcome.as_ref().err().cloned();
+    let verdict = judging.verdict(outcome);
+    timeout(
+        shared.options.timings.handshake,
+        write_handshake(stream, &verdict),
+    )
+    .await
+    .map_err(|_| ConnectError::TimedOut)??;
+    match refusal {
+        None => Ok(()),
+        Some(refusal) => Err(Failure::We(refusal).into()),
+    }
+}
+
+/// Serves the connection until it is lost, or the peer has another.
+async fn carry(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    channel: Channel,
+    stream: Stream,
+    identity: &Identity,
+) {
+    let link = peer.link(channel);
+    let end = CancellationToken::new();
+    link.heard_ms.store(shared.clock.now_ms(), Relaxed);
+    if link.begin_incoming(end.clone()) {
+        lose(shared, peer, channel);
+    }
+    shared.handler.incoming(peer.node, channel, true);
+    link.retry.notify_one();
+    shared.changed.notify_one();
+    let reason = tokio::select! {
+        biased;
+        () = end.cancelled() => io::Error::other("the node has connected again"),
+        () = peer.gone.cancelled() => io::Error::other("the node is a member no longer"),
+        reason = renewed(peer, identity.place.incarnation) => reason,
+        reason = exchange(shared, peer, channel, stream) => reason,
+    };
+    tracing::info!(
+        node = format_args!("{:016x}", peer.node),
+        channel = channel.name(),
+        %reason,
+        "a node's connection is lost"
+    );
+    if link.end_incoming(&end) {
+        lose(shared, peer, channel);
+    }
+}
+
+fn lose(shared: &Shared, peer: &Peer, channel: Channel) {
+    shared.calls.fail(peer.node, channel);
+    shared.handler.incoming(peer.node, channel, false);
+    shared.changed.notify_one();
+}
+
+async fn exchange(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    channel: Channel,
+    stream: Stream,
+) -> io::Error {
+    let (reader, writer) = tokio::io::split(stream);
+    let heard_ms = &*peer.link(channel).heard_ms;
+    let reader = Heard::new(reader, heard_ms, &shared.clock);
+    let codec = LengthDelimitedCodec::builder()
+        .max_frame_length(FRAME_LIMIT)
+        .new_codec();
+    let timings = &shared.options.timings;
+    tokio::select! {
+        reason = silence(heard_ms, &shared.clock, timings.silence) => reason,
+        reason = receive(shared, peer, channel, FramedRead::with_capacity(reader, codec, READ)) => reason,
+        reason = keep_alive(writer, timings) => reason,
+    }
+}
+
+async fn receive(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    channel: Channel,
+    mut frames: FramedRead<impl AsyncRead + Unpin, LengthDelimitedCodec>,
+) -> io::Error {
+    loop {
+        let bytes = match frames.next().await {
+            Some(Ok(bytes)) => bytes.freeze(),
+            Some(Err(error)) => return error,
+            None => return io::Error::other("the node has closed it"),
+        };
+        if !bytes.is_empty() && !dispatch(shared, peer, channel, bytes) {
+            return io::Error::other("the node does not keep to the protocol");
+        }
+    }
+}
+
+/// Whether it was a frame of ours.
+fn dispatch(shared: &Arc<Shared>, peer: &Peer, channel: Channel, bytes: Bytes) -> bool {
+    peer.link(channel).counters.count_received(bytes.len());
+    let Some(Frame { kind, payload }) = Frame::decode(bytes) else {
+        return false;
+    };
+    let from = peer.node;
+    match kind {
+        Kind::Message => shared.handler.message(from, channel, payload),
+        Kind::Request(call) => {
+            let reply = Reply::new(shared.clone(), from, channel, call);
+            shared.handler.request(from, channel, payload, reply);
+        }
+        Kind::Answer(call) => shared.calls.end(call, from, Ok(payload)),
+        Kind::NoAnswer(call) => shared.calls.end(call, from, Err(Unreachable::NoAnswer)),
+    }
+    true
+}
+
+async fn keep_alive(mut writer: impl AsyncWrite + Unpin, timings: &Timings) -> io::Error {
+    loop {
+        sleep(timings.keep_alive).await;
+        if let Err(error) = write(&mut writer, &KEEP_ALIVE, timings.stall).await {
+            return error;
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The list of members, merged from what gossip, handshakes and the file `cluster` say.
+//!
+//! Invariants: of two processes with one identifier the one of the higher incarnation counts. Who was evicted
+//! never comes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::reach::Reach;
+
+/// Members of a cluster at most.
+pub(crate) const MEMBERS_LIMIT: usize = 64;
+
+/// Evicted nodes at most. All nodes remember all of them for ever.
+pub(crate) const EVICTED_LIMIT: usize = 4096;
+
+/// Who belongs to the cluster, as this node sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Members {
+    /// All members, this node among them, by their identifier.
+    pub nodes: BTreeMap<u64, Member>,
+    /// Nodes that are refused for ever.
+    pub evicted: BTreeSet<u64>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its identifier.
+    pub node: u64,
+    /// How often it was started.
+    pub incarnation: u64,
+    /// Where its links and its gossip are, `host:port`.
+    pub address: String,
+    /// What it says it does.
+    pub state: State,
+    /// The version of its program; empty while unknown.
+    pub version: String,
+    /// Whether this node reaches it.
+    pub reach: Reach,
+    /// Small facts that it tells.
+    pub info: BTreeMap<String, String>,
+}
+
+/// What a member says it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum State {
+    /// It starts.
+    #[default]
+    Joining,
+    /// It serves.
+    Up,
+    /// It serves, and gives its duties to others.
+    Draining,
+    /// It is about to stop.
+    Leaving,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::Joining, Self::Up, Self::Draining, Self::Leaving];
+
+    /// Its name in gossip, logs and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Leaving => "leaving",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Where a node is. Kept in the file `cluster`, and told to nodes that join.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) node: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) address: String,
+}
+
+/// What only gossip tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Details {
+    pub(crate) state: State,
+    pub(crate) version: String,
+    pub(crate) info: BTreeMap<String, String>,
+}
+
+/// Everything this node knows of the others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Roster {
+    me: u64,
+    others: BTreeMap<u64, Known>,
+    evicted: BTreeSet<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub(crate) place: Place,
+    pub(crate) details: Details,
+}
+
+/// There are too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Full;
+
+impl Roster {
+    pub(crate) fn new(me: u64, places: Vec<Place>, evicted: BTreeSet<u64>) -> Self {
+        let mut roster = Self {
+            me,
+            others: BTreeMap::new(),
+            evicted,
+        };
+        for place in places {
+            // The list was bounded when it was kept.
+            let _ = roster.learn(place, None);
+        }
+        roster
+    }
+
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Known> {
+        self.others.values()
+    }
+
+    pub(crate) fn place(&self, node: u64) -> Option<&Place> {
+        Some(&self.others.get(&node)?.place)
+    }
+
+    pub(crate) fn evicted(&self) -> &BTreeSet<u64> {
+        &self.evicted
+    }
+
+    pub(crate) fn has_room_for(&self, node: u64) -> bool {
+        self.others.contains_key(&node) || self.others.len() + 1 < MEMBERS_LIMIT
+    }
+
+    /// A node was heard of. What an earlier incarnation said is forgotten, and so is what is said of an
+    /// earlier one.
+    pub(crate) fn learn(&mut self, place: Place, details: Option<Details>) -> Result<(), Full> {
+        if place.node == self.me || self.evicted.contains(&place.node) {
+            return Ok(());
+        }
+        if !self.has_room_for(place.node) {
+            return Err(Full);
+        }
+        let known = self.others.entry(place.node).or_insert_with(|| Known {
+            place: place.clone(),
+            details: Details::default(),
+        });
+        if place.incarnation < known.place.incarnation {
+            return Ok(());
+        }
+        if place.incarnation > known.place.incarnation {
+            known.details = Details::default();
+        }
+        known.place = place;
+        if let Some(details) = details {
+            known.details = details;
+        }
+        Ok(())
+    }
+
+    /// Whether this is news.
+    pub(crate) fn evict(&mut self, node: u64) -> Result<bool, Full> {
+        if self.evicted.contains(&node) {
+            return Ok(false);
+        }
+        if self.evicted.len() >= EVICTED_LIMIT {
+            return Err(Full);
+        }
+        self.others.remove(&node);
+        Ok(self.evicted.insert(node))
+    }
+
+    /// Where the others are, for the file and for nodes that join.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.others().map(|known| known.place.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(node: u64, incarnation: u64, address: &str) -> Place {
+        Place {
+            node,
+            incarnation,
+            address: address.to_owned(),
+        }
+    }
+
+    fn up() -> Option<Details> {
+        let state = State::Up;
+        Some(Details {
+            state,
+            ..Details::default()
+        })
+    }
+
+    fn roster() -> Roster {
+        Roster::new(1, Vec::new(), BTreeSet::new())
+    }
+
+    #[test]
+    fn the_higher_incarnation_counts() {
+        let mut roster = roster();
+        roster.learn(place(2, 5, "a:1"), up()).unwrap();
+        roster.learn(place(2, 4, "old:1"), up()).unwrap();
+        assert_eq!(roster.place(2).unwrap().address, "a:1");
+        roster.learn(place(2, 6, "b:1"), None).unwrap();
+        let known = roster.others().next().unwrap();
+        assert_eq!(known.place, place(2, 6, "b:1"));
+        assert_eq!(known.details.state, State::Joining);
+    }
+
+    #[test]
+    fn the_same_incarnation_may_move_and_keeps_what_it_told() {
+        let mut roster = roster();
+        roster.learn(place(2, 5, "a:1"), up()).unwrap();
+        roster.learn(place(2, 5, "b:1"), None).unwrap();
+        let known = roster.others().next().unwrap();
+        assert_eq!(known.place.address, "b:1");
+        assert_eq!(known.details.state, State::Up);
+    }
+
+    #[test]
+    fn who_was_evicted_never_comes_back() {
+        let mut roster = roster();
+        roster.learn(place(2, 5, "a:1"), up()).unwrap();
+        assert_eq!(roster.evict(2), Ok(true));
+        assert_eq!(roster.evict(2), Ok(false));
+        roster.learn(place(2, 6, "a:1"), up()).unwrap();
+        assert_eq!(roster.others().count(), 0);
+    }
+
+    #[test]
+    fn a_node_is_not_among_the_others() {
+        let mut roster = roster();
+        roster.learn(place(1, 9, "a:1"), up()).unwrap();
+        assert_eq!(roster.others().count(), 0);
+    }
+
+    #[test]
+    fn members_and_evicted_are_bounded() {
+        let mut roster = roster();
+        for node in 2..=MEMBERS_LIMIT as u64 {
+            roster.learn(place(node, 1, "a:1"), None).unwrap();
+        }
+        assert_eq!(roster.learn(place(1000, 1, "a:1"), None), Err(Full));
+        assert_eq!(roster.learn(place(2, 2, "b:1"), None), Ok(()));
+        for node in 0..EVICTED_LIMIT as u64 {
+            roster.evict(node).unwrap();
+        }
+        assert_eq!(roster.evict(u64::MAX), Err(Full));
+    }
+}

@@ -1,0 +1,100 @@
+//! The task that keeps the list of members: takes what gossip says, tells what this node is, and finds the
+//! others again when they are lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chitchat::ChitchatHandle;
+use tokio::net::lookup_host;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::gossip::{Rumour, listen, tell};
+use crate::handler::ShutOut;
+use crate::join::resolve;
+use crate::reach::Reach;
+use crate::shared::Shared;
+
+/// How often the list is looked at, if nothing is known to have changed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often nodes that are not in reach are looked for.
+const SEEK: Duration = Duration::from_secs(1);
+
+/// Runs until the cluster stops.
+pub(crate) async fn run(shared: Arc<Shared>, gossip: Arc<ChitchatHandle>) {
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = look.tick() => {}
+            () = shared.changed.notified() => {}
+        }
+        shared.calls.expire(shared.clock.now_ms());
+        tell(&gossip, &shared).await;
+        for rumour in listen(&gossip).await {
+            believe(&shared, rumour);
+        }
+        shared.reconcile();
+        shared.refresh();
+    }
+}
+
+fn believe(shared: &Shared, rumour: Rumour) {
+    if rumour.evicted.contains(&shared.options.node) {
+        shared.shut_out(ShutOut::Evicted);
+    }
+    let mut roster = shared.roster.lock();
+    let mut result = roster.learn(rumour.place, Some(rumour.details));
+    for node in rumour.evicted {
+        if node != shared.options.node {
+            result = result.and(roster.evict(node).map(|_| ()));
+        }
+    }
+    drop(roster);
+    if result.is_err() {
+        shared.complain(
+            "gossip",
+            "full",
+            "there are more members or evicted nodes than there may be",
+        );
+    }
+}
+
+/// Keeps the file `cluster` as the list is. Runs until the cluster stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut look = interval(SEEK);
+    loop {
+        look.tick().await;
+        let keeping = shared.clone();
+        let kept = tokio::task::spawn_blocking(move || keeping.keep_record()).await;
+        if let Ok(Err(error)) = kept {
+            shared.complain("this node", "record", &error);
+        }
+    }
+}
+
+/// While this node is alone or some are not in reach, gossips to all addresses that are known of them. Runs
+/// until the cluster stops.
+pub(crate) async fn seek(shared: Arc<Shared>, gossip: Arc<ChitchatHandle>) {
+    loop {
+        let members = shared.members();
+        let lost: Vec<_> = members
+            .nodes
+            .values()
+            .filter(|member| member.reach != Reach::Up)
+            .collect();
+        if !lost.is_empty() || members.nodes.len() <= 1 {
+            let mut addresses = resolve(&shared, &mut Vec::new()).await;
+            for member in lost {
+                if let Ok(found) = lookup_host(&member.address).await {
+                    addresses.extend(found.map(|address| (address, String::new())));
+                }
+            }
+            for (address, _) in addresses {
+                // It fails only when gossip has ended.
+                let _ = gossip.gossip(address);
+            }
+        }
+        sleep(SEEK).await;
+    }
+}

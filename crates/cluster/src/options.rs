@@ -1,0 +1,124 @@
+//! What a node is told about its cluster when it starts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+/// How a node takes part in its cluster.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This node's identifier: made with its data folder, never reused.
+    pub node: u64,
+    /// How often the node was started; grows with each start.
+    pub incarnation: u64,
+    /// The name of the cluster's environment. Nodes of different ones never meet.
+    pub env: String,
+    /// The address or name that other nodes reach this one by.
+    pub host: String,
+    /// The address to listen on.
+    pub listen: IpAddr,
+    /// The port of links (TCP) and gossip (UDP), here and in `domain`.
+    pub port: u16,
+    /// Other nodes, `host:port`.
+    pub seeds: Vec<String>,
+    /// A name that resolves to the addresses of other nodes.
+    pub domain: Option<String>,
+    /// Whether this node begins a new cluster, if it belongs to none.
+    pub bootstrap: bool,
+    /// The data folder: the file `cluster` is kept there.
+    pub folder: PathBuf,
+    /// How nodes recognise each other.
+    pub security: Security,
+    /// The version of this program, for the other nodes to see.
+    pub version: String,
+    /// Small facts for the other nodes; see [`Cluster::set_info`](crate::Cluster::set_info).
+    pub info: BTreeMap<String, String>,
+    /// Intervals and time limits.
+    pub timings: Timings,
+}
+
+/// How nodes recognise each other. Both can be used together.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// What all nodes of the cluster know. It never travels; without TLS, what links carry can be read and
+    /// changed on its way all the same.
+    pub secret: Option<Secret>,
+    /// Links are encrypted, and both sides show a certificate. Gossip is only signed.
+    pub tls: Option<TlsFiles>,
+}
+
+/// The PEM files of mutual TLS.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The node's certificate chain, its own first. It must be good for the host that the others dial.
+    pub certificate: PathBuf,
+    /// The certificate's private key.
+    pub key: PathBuf,
+    /// Authorities that sign the certificates of nodes.
+    pub authorities: PathBuf,
+}
+
+/// Bytes that are not printed, and wiped when they are dropped.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes over the bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Intervals and time limits. The defaults fit a network whose round trips take less than 100 ms.
+#[derive(Clone, Debug)]
+pub struct Timings {
+    /// What is sent at least this often on each connection, both ways.
+    pub keep_alive: Duration,
+    /// A connection on which nothing came for this long is closed.
+    pub silence: Duration,
+    /// A peer that takes no bytes for this long is closed.
+    pub stall: Duration,
+    /// A member that was not heard for this long is suspect.
+    pub suspect: Duration,
+    /// A member that was not heard for this long is down.
+    pub down: Duration,
+    /// Between two rounds of gossip.
+    pub gossip: Duration,
+    /// Between the first two attempts to connect.
+    pub backoff_min: Duration,
+    /// Between two attempts to connect, at most.
+    pub backoff_max: Duration,
+    /// For connecting, and for shaking hands.
+    pub handshake: Duration,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self {
+            keep_alive: Duration::from_millis(300),
+            silence: Duration::from_secs(2),
+            stall: Duration::from_secs(5),
+            suspect: Duration::from_millis(1500),
+            down: Duration::from_secs(3),
+            gossip: Duration::from_millis(200),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(1),
+            handshake: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The file `cluster` in the data folder: which cluster this node belongs to, and what it knows of it.
+//!
+//! ```text
+//! "HMQCLUST"   format (4, big-endian)   CRC-32 of the rest (4)   Record, as postcard writes it
+//! ```
+//!
+//! Invariant: it is replaced as a whole and synced, so there is always an old one or a new one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::{error, fmt};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use crate::members::Place;
+
+const NAME: &str = "cluster";
+const MAGIC: &[u8; 8] = b"HMQCLUST";
+const FORMAT: u32 = 1;
+
+/// What a member keeps.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) cluster: u64,
+    pub(crate) env: String,
+    /// Whose record it is.
+    pub(crate) node: u64,
+    /// Signs gossip, together with the secret. All members have it, nobody else.
+    pub(crate) gossip_key: [u8; 32],
+    pub(crate) evicted: BTreeSet<u64>,
+    pub(crate) members: Vec<Place>,
+    /// What this node was told when it joined. `None`: it has begun the cluster.
+    pub(crate) welcome: Option<Vec<u8>>,
+}
+
+/// Why the file `cluster` cannot be used.
+#[derive(Debug)]
+pub enum RecordError {
+    /// It cannot be read or written.
+    Io(PathBuf, io::Error),
+    /// It holds something else than was written.
+    Damaged(PathBuf),
+    /// It was written by a later version, in this format.
+    Newer(PathBuf, u32),
+    /// It belongs to a cluster of this other environment.
+    OtherEnv(PathBuf, String),
+    /// It belongs to this other node: it was copied.
+    OtherNode(PathBuf, u64),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Damaged(path) => write!(
+                f,
+                "{} is damaged: put it back from a copy, or empty the data folder to join as a new node",
+                path.display()
+            ),
+            Self::Newer(path, format) => write!(
+                f,
+                "{} has format {format}; this version knows {FORMAT} and older ones",
+                path.display()
+            ),
+            Self::OtherEnv(path, env) => write!(
+                f,
+                "{} belongs to a cluster of the environment `{env}`; an environment cannot be changed",
+                path.display()
+            ),
+            Self::OtherNode(path, node) => write!(
+                f,
+                "{} belongs to the node {node:016x}: it was copied from another data folder",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl error::Error for RecordError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct RecordFile {
+    path: PathBuf,
+}
+
+impl RecordFile {
+    pub(crate) fn new(folder: &Path) -> Self {
+        let path = folder.join(NAME);
+        Self { path }
+    }
+
+    /// `None`: there is no file.
+    pub(crate) fn read(&self, node: u64, env: &str) -> Result<Option<Record>, RecordError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(RecordError::Io(self.path.clone(), error)),
+        };
+        let record = self.decode(&bytes)?;
+        if record.env != env {
+            return Err(RecordError::OtherEnv(self.path.clone(), record.env));
+        }
+        if record.node != node {
+            return Err(RecordError::OtherNode(self.path.clone(), record.node));
+        }
+        Ok(Some(record))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Record, RecordError> {
+        let damaged = || RecordError::Damaged(self.path.clone());
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
+        let (format, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (sum, body) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let format = u32::from_be_bytes(*format);
+        if format > FORMAT {
+            return Err(RecordError::Newer(self.path.clone(), format));
+        }
+        if format == 0 || crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+            return Err(damaged());
+        }
+        postcard::from_bytes(body).map_err(|_| damaged())
+    }
+
+    /// Replaces the file, and returns when that is on the disk.
+    pub(crate) fn write(&self, record: &Record) -> Result<(), RecordError> {
+        self.replace(&encode(record))
+            .map_err(|error| RecordError::Io(self.path.clone(), error))
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+fn encode(record: &Record) -> Vec<u8> {
+    let body = postcard::to_stdvec(record).expect("a record can be written");
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(FORMAT.to_be_bytes());
+    bytes.extend(crc32fast::hash(&body).to_be_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            cluster: 7,
+            env: "Test".to_owned(),
+            node: 1,
+            gossip_key: [3; 32],
+            evicted: BTreeSet::from([9]),
+            members: vec![Place {
+                node: 2,
+                incarnation: 4,
+                address: "a:1".to_owned(),
+            }],
+            welcome: Some(b"hello".to_vec()),
+        }
+    }
+
+    fn file() -> (tempfile::TempDir, RecordFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RecordFile::new(folder.path());
+        (folder, file)
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_replaced() {
+        let (folder, file) = file();
+        assert!(file.read(1, "Test").unwrap().is_none());
+        let mut record = record();
+        for cluster in [7, 8] {
+            record.cluster = cluster;
+            file.write(&record).unwrap();
+            assert!(file.read(1, "Test").unwrap() == Some(record.clone()));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn every_damaged_byte_is_noticed() {
+        let (_folder, file) = file();
+        let bytes = encode(&record());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            for bytes in [&damaged[..], &bytes[..at]] {
+                fs::write(&file.path, bytes).unwrap();
+                assert!(file.read(1, "Test").is_err(), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_others_are_errors_that_say_so() {
+        let (_folder, file) = file();
+        file.write(&record()).unwrap();
+        let error = file.read(1, "Prod").err().unwrap().to_string();
+        assert!(error.contains("environment `Test`"), "{error}");
+        let error = file.read(2, "Test").err().unwrap().to_string();
+        assert!(error.contains("node 0000000000000001"), "{error}");
+        let mut newer = encode(&record());
+        newer[11] = 2;
+        fs::write(&file.path, newer).unwrap();
+        let error = file.read(1, "Test").err().unwrap().to_string();
+        assert!(error.contains("format 2"), "{error}");
+    }
+}

@@ -1,0 +1,391 @@
+//! What all tasks of a cluster's thread, and the threads that use it, share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::Calls;
+use crate::complaints::Complaints;
+use crate::connect::{ConnectError, Tls};
+use crate::frame::{FRAME_LIMIT, Frame};
+use crate::handler::{Channel, Handler, ShutOut};
+use crate::handshake::{Admission, Failure, Identity, Party, Refusal};
+use crate::link;
+use crate::members::{Details, Member, Members, Place, Roster};
+use crate::options::Options;
+use crate::peer::Peer;
+use crate::reach::{Reach, judge};
+use crate::record::{Record, RecordError, RecordFile};
+
+/// Milliseconds since the cluster's start, of tokio's clock.
+#[derive(Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Which cluster this node belongs to. Set once.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(crate) cluster: u64,
+    pub(crate) gossip_key: [u8; 32],
+    pub(crate) welcome: Option<Bytes>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) clock: Clock,
+    instance: u64,
+    membership: OnceLock<Membership>,
+    /// Seeds that were added later.
+    pub(crate) more_seeds: Mutex<Vec<String>>,
+    pub(crate) details: Mutex<Details>,
+    pub(crate) roster: Mutex<Roster>,
+    peers: RwLock<HashMap<u64, Arc<Peer>>>,
+    members: RwLock<Arc<Members>>,
+    pub(crate) calls: Calls,
+    complaints: Complaints,
+    refusals: Mutex<BTreeMap<&'static str, u64>>,
+    pub(crate) gossip_dropped: AtomicU64,
+    sessions: AtomicU64,
+    is_shut_out: AtomicBool,
+    record: Mutex<Option<Record>>,
+    record_file: RecordFile,
+    /// The user is ready: links may begin.
+    pub(crate) opened: CancellationToken,
+    /// The list of members may be out of date.
+    pub(crate) changed: Notify,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options, handler: Arc<dyn Handler>, tls: Option<Tls>) -> Self {
+        let details = Details {
+            version: options.version.clone(),
+            info: options.info.clone(),
+            ..Details::default()
+        };
+        Self {
+            handler,
+            tls,
+            clock: Clock(Instant::now()),
+            instance: rand::random(),
+            membership: OnceLock::new(),
+            more_seeds: Mutex::default(),
+            details: Mutex::new(details),
+            roster: Mutex::default(),
+            peers: RwLock::default(),
+            members: RwLock::default(),
+            calls: Calls::new(rand::random()),
+            complaints: Complaints::default(),
+            refusals: Mutex::default(),
+            gossip_dropped: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
+            is_shut_out: AtomicBool::new(false),
+            record: Mutex::default(),
+            record_file: RecordFile::new(&options.folder),
+            opened: CancellationToken::new(),
+            changed: Notify::new(),
+            stop: CancellationToken::new(),
+            options,
+        }
+    }
+
+    /// Where this node is.
+    pub(crate) fn place(&self) -> Place {
+        let Options { host, port, .. } = &self.options;
+        let address = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        Place {
+            node: self.options.node,
+            incarnation: self.options.incarnation,
+            address,
+        }
+    }
+
+    pub(crate) fn party(&self) -> Party {
+        let identity = Identity {
+            env: self.options.env.clone(),
+            cluster: self.membership().map_or(0, |known| known.cluster),
+            place: self.place(),
+            instance: self.instance,
+        };
+        Party::new(identity, self.options.security.secret.as_ref())
+    }
+
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.get()
+    }
+
+    /// Whether other nodes may join through this one and connect to it.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.membership().is_some() && self.opened.is_cancelled()
+    }
+
+    /// Reads the file `cluster`, if there is one.
+    pub(crate) fn read_record(&self) -> Result<Option<Record>, RecordError> {
+        let Options { node, env, .. } = &self.options;
+        self.record_file.read(*node, env)
+    }
+
+    /// Takes over what is in the file `cluster`.
+    pub(crate) fn belong(&self, record: Record) {
+        let membership = Membership {
+            cluster: record.cluster,
+            gossip_key: record.gossip_key,
+            welcome: record.welcome.clone().map(Bytes::from),
+        };
+        *self.roster.lock() = Roster::new(
+            self.options.node,
+            record.members.clone(),
+            record.evicted.clone(),
+        );
+        *self.record.lock() = Some(record);
+        let is_first = self.membership.set(membership).is_ok();
+        assert!(is_first, "a node belongs to one cluster");
+    }
+
+    /// Writes the first file `cluster`.
+    pub(crate) fn write_record(&self, record: &Record) -> Result<(), RecordError> {
+        self.record_file.write(record)
+    }
+
+    /// Writes the file `cluster` if the members or the evicted have changed. Blocks.
+    pub(crate) fn keep_record(&self) -> Result<(), RecordError> {
+        let mut kept = self.record.lock();
+        let Some(record) = kept.as_mut() else {
+            return Ok(());
+        };
+        let mut next = record.clone();
+        {
+            let roster = self.roster.lock();
+            next.members = roster.places();
+            next.evicted = roster.evicted().clone();
+        }
+        if next != *record {
+            self.record_file.write(&next)?;
+            *record = next;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn peer(&self, node: u64) -> Option<Arc<Peer>> {
+        self.peers.read().get(&node).cloned()
+    }
+
+    pub(crate) fn peers(&self) -> Vec<Arc<Peer>> {
+        self.peers.read().values().cloned().collect()
+    }
+
+    pub(crate) fn address_of(&self, node: u64) -> String {
+        let roster = self.roster.lock();
+        let place = roster.place(node);
+        place.map_or_else(String::new, |place| place.address.clone())
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Relaxed) + 1
+    }
+
+    /// From any thread. `false`: it is not sent.
+    pub(crate) fn send(&self, to: u64, channel: Channel, frame: Frame) -> bool {
+        if frame.size() > FRAME_LIMIT {
+            tracing::error!(
+                bytes = frame.size(),
+                "what is to be sent is longer than any node takes; it is dropped"
+            );
+            return false;
+        }
+        let peers = self.peers.read();
+        peers
+            .get(&to)
+            .is_some_and(|peer| peer.link(channel).outbox.push(frame))
+    }
+
+    /// Whether a node that has proven to be of this cluster may take part.
+    pub(crate) fn judge(&self, identity: &Identity) -> Result<(), Refusal> {
+        let Place {
+            node, incarnation, ..
+        } = identity.place;
+        let roster = self.roster.lock();
+        if roster.evicted().contains(&node) {
+            return Err(Refusal::Evicted);
+        }
+        let known = match node == self.options.node {
+            true => self.options.incarnation,
+            false => roster.place(node).map_or(0, |place| place.incarnation),
+        };
+        if known > incarnation {
+            let incarnation = known;
+            return Err(Refusal::Replaced { incarnation });
+        }
+        if !roster.has_room_for(node) {
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Takes a node that has proven to be of this cluster into the list.
+    pub(crate) fn meet(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Peer>, Refusal> {
+        self.judge(identity)?;
+        let place = &identity.place;
+        let learned = self.roster.lock().learn(place.clone(), None);
+        learned.map_err(|_| Refusal::Full)?;
+        self.reconcile();
+        let peer = self.peer(place.node).ok_or(Refusal::Twin)?;
+        match peer.is_process(place.incarnation, identity.instance) {
+            true => Ok(peer),
+            false => Err(Refusal::Twin),
+        }
+    }
+
+    pub(crate) fn admission(&self) -> Admission {
+        let roster = self.roster.lock();
+        let mut members = roster.places();
+        members.push(self.place());
+        let evicted = roster.evicted().iter().copied().collect();
+        drop(roster);
+        Admission {
+            gossip_key: self.membership().map_or([0; 32], |known| known.gossip_key),
+            evicted,
+            members,
+            welcome: self.handler.welcome().to_vec(),
+        }
+    }
+
+    /// Makes links to nodes that are new in the list, and ends those to nodes that are not there any more.
+    /// On the cluster's thread.
+    pub(crate) fn reconcile(self: &Arc<Self>) {
+        let places = self.roster.lock().places();
+        let mut peers = self.peers.write();
+        peers.retain(|node, peer| {
+            let stays = places.iter().any(|place| place.node == *node);
+            if !stays {
+                peer.gone.cancel();
+            }
+            stays
+        });
+        for place in places {
+            let peer = peers.entry(place.node).or_insert_with(|| {
+                let now_ms = self.clock.now_ms();
+                let peer = Arc::new(Peer::new(place.node, place.incarnation, now_ms));
+                for channel in Channel::ALL {
+                    tokio::spawn(link::run(self.clone(), peer.clone(), channel));
+                }
+                peer
+            });
+            peer.raise_incarnation(place.incarnation);
+        }
+    }
+
+    /// Judges who can be reached, and tells the handler if the list is another than before. On the cluster's
+    /// thread.
+    pub(crate) fn refresh(&self) {
+        let members = Arc::new(self.judged_members());
+        if **self.members.read() == *members {
+            return;
+        }
+        *self.members.write() = members.clone();
+        self.handler.members(&members);
+    }
+
+    fn judged_members(&self) -> Members {
+        let now_ms = self.clock.now_ms();
+        let mut members = Members::default();
+        let me = member(self.place(), self.details.lock().clone(), Reach::Up);
+        members.nodes.insert(me.node, me);
+        let roster = self.roster.lock();
+        members.evicted.clone_from(roster.evicted());
+        for known in roster.others() {
+            let details = known.details.clone();
+            let leaving = details.state == crate::members::State::Leaving;
+            // Without a peer the links are about to begin.
+            let reach = self.peer(known.place.node).map_or(Reach::Suspect, |peer| {
+                judge(peer.contact(leaving), now_ms, &self.options.timings)
+            });
+            let member = member(known.place.clone(), details, reach);
+            members.nodes.insert(member.node, member);
+        }
+        members
+    }
+
+    pub(crate) fn members(&self) -> Arc<Members> {
+        self.members.read().clone()
+    }
+
+    pub(crate) fn shut_out(&self, reason: ShutOut) {
+        if !self.is_shut_out.swap(true, Relaxed) {
+            tracing::error!(?reason, "this node is not wanted in its cluster any more");
+            self.handler.shut_out(reason);
+        }
+    }
+
+    /// A node could not be connected to.
+    pub(crate) fn complain_of_peer(&self, node: u64, channel: Channel, error: &ConnectError) {
+        if let ConnectError::Failure(Failure::They {
+            refusal,
+            proven: true,
+        }) = error
+        {
+            match refusal {
+                Refusal::Evicted => self.shut_out(ShutOut::Evicted),
+                Refusal::Replaced { .. } | Refusal::Twin => self.shut_out(ShutOut::Replaced),
+                _ => {}
+            }
+        }
+        let about = format!("node {node:016x}, {}", channel.name());
+        self.complain(&about, error.name(), error);
+    }
+
+    /// A connection from this address was not taken.
+    pub(crate) fn refused(&self, address: SocketAddr, error: &ConnectError) {
+        *self.refusals.lock().entry(error.name()).or_default() += 1;
+        if !matches!(error, ConnectError::Failure(Failure::We(Refusal::Itself))) {
+            let about = format!("connection from {}", address.ip());
+            self.complain(&about, error.name(), error);
+        }
+    }
+
+    pub(crate) fn refusals(&self) -> BTreeMap<&'static str, u64> {
+        self.refusals.lock().clone()
+    }
+
+    /// Logs what is wrong, once a minute.
+    pub(crate) fn complain(
+        &self,
+        about: &str,
+        name: &'static str,
+        statement: &(impl fmt::Display + ?Sized),
+    ) {
+        if self.complaints.is_due(about, name, self.clock.now_ms()) {
+            tracing::warn!(about, reason = name, "{statement}");
+        }
+    }
+}
+
+fn member(place: Place, details: Details, reach: Reach) -> Member {
+    Member {
+        node: place.node,
+        incarnation: place.incarnation,
+        address: place.address,
+        state: details.state,
+        version: details.version,
+        reach,
+        info: details.info,
+    }
+}

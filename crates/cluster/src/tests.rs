@@ -1,0 +1,1 @@
+//! Clusters of several nodes in one process.
