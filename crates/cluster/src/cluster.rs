@@ -30,7 +30,7 @@ const MORE_SEEDS_LIMIT: usize = 64;
 
 /// A node's part in its cluster. Ends when it is dropped.
 pub struct Cluster {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
