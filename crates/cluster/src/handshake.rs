@@ -503,16 +503,15 @@ mod tests {
 
     const DATA: Purpose = Purpose::Carry(Channel::Data);
 
+    type Dialled = Result<(Identity, Option<Admission>), Failure>;
+
     /// What both sides come to: who dials, who is dialled.
     fn shake(
         dialler: &Party,
         dialled: &Party,
         purpose: Purpose,
         outcome: Outcome,
-    ) -> (
-        Result<(Identity, Option<Admission>), Failure>,
-        Result<Identity, Failure>,
-    ) {
+    ) -> (Dialled, Result<Identity, Failure>) {
         let (dialling, hello) = dialler.dial(purpose, Some(2), [1; 32]);
         let (challenging, challenge) = match dialled.answer(&hello, true, [2; 32]) {
             Ok(step) => step,
