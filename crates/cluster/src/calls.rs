@@ -112,6 +112,11 @@ impl Calls {
         });
     }
 
+    /// All connections are lost.
+    pub(crate) fn fail_all(&self) {
+        self.end_those(Unreachable::ConnectionLost, |_| true);
+    }
+
     pub(crate) fn expire(&self, now_ms: u64) {
         self.end_those(Unreachable::TimedOut, |call| call.deadline_ms <= now_ms);
     }

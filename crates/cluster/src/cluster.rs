@@ -41,6 +41,8 @@ pub enum StartError {
     NobodyToAsk,
     /// It was evicted.
     Evicted,
+    /// [`Options::give_up`] became true before a member was found.
+    GivenUp,
     /// The file `cluster` cannot be used.
     Record(RecordError),
     /// A file for TLS cannot be used.
@@ -68,6 +70,7 @@ impl fmt::Display for StartError {
             Self::Evicted => f.write_str(
                 "this node was evicted from its cluster: empty its data folder to join as a new node",
             ),
+            Self::GivenUp => f.write_str("no member of a cluster was found"),
             Self::Record(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
             Self::Listen(address, error) => {
@@ -88,7 +91,7 @@ impl error::Error for StartError {
             Self::Tls(error) => Some(error),
             Self::Listen(_, error) | Self::Host(_, error) | Self::Thread(error) => Some(error),
             Self::Info(error) => Some(error),
-            Self::NobodyToAsk | Self::Evicted | Self::Welcome(_) => None,
+            Self::NobodyToAsk | Self::Evicted | Self::GivenUp | Self::Welcome(_) => None,
         }
     }
 }
@@ -146,7 +149,7 @@ impl Cluster {
     pub const INFO_LIMIT: usize = 1024;
 
     /// Forms a cluster or joins one, and returns when this node knows which: its file says so, it begins one,
-    /// or a member has let it join. Waits for a member for ever, and says so in the log.
+    /// or a member has let it join. Waits for a member for ever, and says so in the log every 5 seconds.
     ///
     /// There are no links, and nobody joins through this node, before [`Cluster::open`].
     ///
@@ -199,8 +202,8 @@ impl Cluster {
     }
 
     /// Gives bytes to the connection to a node, which sends them soon. `false`: there is no connection, or
-    /// its queue is full and it is given up, or the bytes are longer than 64 MiB less 13; they are dropped.
-    /// From any thread.
+    /// its queue is full and it is given up, or the bytes alone are more than the queue takes or 64 MiB; they
+    /// are dropped. From any thread.
     pub fn send(&self, to: u64, channel: Channel, bytes: Bytes) -> bool {
         self.shared.send(to, channel, Frame::message(bytes))
     }
@@ -305,10 +308,11 @@ impl Cluster {
         self.stop();
     }
 
-    /// Ends all links and the thread. The handler is not called any more.
+    /// Ends all links and the thread, and with them all calls. The handler is not called any more.
     pub fn stop(&self) {
         self.shared.stop.cancel();
         let thread = self.thread.lock().take();
+        // A handler may stop the cluster.
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
         {
@@ -421,6 +425,7 @@ fn run(shared: &Arc<Shared>, started: &SyncSender<Result<(), StartError>>) {
             runtime.block_on(live(shared, started));
             // What still looks up names or writes the file is not waited for.
             runtime.shutdown_background();
+            shared.end();
         }
         Err(error) => {
             let _ = started.send(Err(StartError::Thread(error)));
@@ -477,6 +482,8 @@ async fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
 }
 
 async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSocket) {
+    shared.refresh();
+    shared.is_serving.store(true, Relaxed);
     let gossip = match gossip::start(shared, socket, address).await {
         Ok(gossip) => Arc::new(gossip),
         Err(error) => {
@@ -484,7 +491,6 @@ async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSoc
             return;
         }
     };
-    shared.refresh();
     tokio::spawn(membership::run(shared.clone(), gossip.clone()));
     tokio::spawn(membership::seek(shared.clone(), gossip));
     tokio::spawn(membership::keep(shared.clone()));

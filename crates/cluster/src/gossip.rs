@@ -21,6 +21,7 @@ use chitchat::{
 };
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
+use tokio::time::sleep;
 
 use crate::members::{Details, Place, State};
 use crate::shared::Shared;
@@ -30,6 +31,9 @@ const TAG: usize = 32;
 
 /// The longest UDP packet.
 const PACKET: usize = 65_507;
+
+/// After an error of receiving.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 const PURPOSE: &[u8] = b"HeraldMQ gossip";
 
@@ -190,9 +194,9 @@ impl Socket for SealedSocket {
 
     async fn recv(&mut self) -> anyhow::Result<(SocketAddr, ChitchatMessage)> {
         loop {
-            // Errors are those of packets that were sent.
+            // Errors are those of packets that were sent, or there is no memory for a moment.
             let Ok((length, from)) = self.socket.recv_from(&mut self.packet).await else {
-                tokio::task::yield_now().await;
+                sleep(RECEIVE_PAUSE).await;
                 continue;
             };
             let packet = self.packet.get(..length).unwrap_or_default();

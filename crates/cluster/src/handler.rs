@@ -47,8 +47,8 @@ impl Channel {
     }
 }
 
-/// The user of a cluster. All methods but [`Handler::welcome`] and [`Handler::welcomed`] are called on the
-/// cluster's own thread, and must not block it.
+/// The user of a cluster. All methods are called on the cluster's own thread, and must not block it; only
+/// [`Handler::welcomed`] may, for there are no links yet.
 pub trait Handler: Send + Sync + 'static {
     /// Bytes that a node has sent with [`Cluster::send`](crate::Cluster::send).
     fn message(&self, from: u64, channel: Channel, bytes: Bytes);
@@ -73,7 +73,7 @@ pub trait Handler: Send + Sync + 'static {
     /// This node is not wanted in the cluster any more. Its links are refused from now on; it should stop.
     fn shut_out(&self, reason: ShutOut);
 
-    /// What to tell a node that joins; at most [1 MiB](crate::Cluster::WELCOME_LIMIT). May block for a moment.
+    /// What to tell a node that joins; at most [1 MiB](crate::Cluster::WELCOME_LIMIT).
     fn welcome(&self) -> Bytes;
 
     /// This node has joined, and was told this. Called once in a node's life, before

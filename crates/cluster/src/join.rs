@@ -1,6 +1,7 @@
 //! How a node comes to its cluster: from its file, by beginning one, or by asking a member.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::net::lookup_host;
@@ -78,7 +79,7 @@ async fn join(shared: &Shared) -> Result<Record, StartError> {
 /// Asks all seeds, again and again.
 async fn find_member(shared: &Shared) -> Result<(Identity, Admission), StartError> {
     let mut said: Option<Instant> = None;
-    loop {
+    while !shared.options.give_up.load(Relaxed) {
         let mut problems = Vec::new();
         for (address, host) in resolve(shared, &mut problems).await {
             match dial(shared, address, &host, Purpose::Join, None).await {
@@ -108,6 +109,7 @@ async fn find_member(shared: &Shared) -> Result<(Identity, Admission), StartErro
         }
         sleep(ROUND).await;
     }
+    Err(StartError::GivenUp)
 }
 
 /// The addresses of all seeds, with the names that their certificates must have.

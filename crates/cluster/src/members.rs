@@ -13,7 +13,7 @@ use crate::reach::Reach;
 pub(crate) const MEMBERS_LIMIT: usize = 64;
 
 /// Evicted nodes at most. All nodes remember all of them for ever.
-pub(crate) const EVICTED_LIMIT: usize = 4096;
+pub(crate) const EVICTED_LIMIT: usize = 256;
 
 /// Who belongs to the cluster, as this node sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -39,6 +41,8 @@ pub struct Options {
     pub info: BTreeMap<String, String>,
     /// Intervals and time limits.
     pub timings: Timings,
+    /// When it becomes true, a node that waits for a member to join gives up within a second.
+    pub give_up: Arc<AtomicBool>,
 }
 
 /// How nodes recognise each other. Both can be used together.

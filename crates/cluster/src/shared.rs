@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
+use crate::cluster::Cluster;
 use crate::complaints::Complaints;
 use crate::connect::{ConnectError, Tls};
 use crate::frame::{FRAME_LIMIT, Frame};
@@ -64,8 +65,10 @@ pub(crate) struct Shared {
     is_shut_out: AtomicBool,
     record: Mutex<Option<Record>>,
     record_file: RecordFile,
-    /// The user is ready: links may begin.
+    /// The user is ready for links.
     pub(crate) opened: CancellationToken,
+    /// Other nodes are let in.
+    pub(crate) is_serving: AtomicBool,
     /// The list of members may be out of date.
     pub(crate) changed: Notify,
     pub(crate) stop: CancellationToken,
@@ -98,6 +101,7 @@ impl Shared {
             record: Mutex::default(),
             record_file: RecordFile::new(&options.folder),
             opened: CancellationToken::new(),
+            is_serving: AtomicBool::new(false),
             changed: Notify::new(),
             stop: CancellationToken::new(),
             options,
@@ -134,7 +138,7 @@ impl Shared {
 
     /// Whether other nodes may join through this one and connect to it.
     pub(crate) fn is_ready(&self) -> bool {
-        self.membership().is_some() && self.opened.is_cancelled()
+        self.is_serving.load(Relaxed)
     }
 
     /// Reads the file `cluster`, if there is one.
@@ -204,10 +208,11 @@ impl Shared {
 
     /// From any thread. `false`: it is not sent.
     pub(crate) fn send(&self, to: u64, channel: Channel, frame: Frame) -> bool {
-        if frame.size() > FRAME_LIMIT {
+        if frame.size() > FRAME_LIMIT.min(channel.queue_limit()) {
             tracing::error!(
                 bytes = frame.size(),
-                "what is to be sent is longer than any node takes; it is dropped"
+                channel = channel.name(),
+                "what is to be sent is too long; it is dropped"
             );
             return false;
         }
@@ -255,6 +260,11 @@ impl Shared {
     }
 
     pub(crate) fn admission(&self) -> Admission {
+        let welcome = self.handler.welcome();
+        assert!(
+            welcome.len() <= Cluster::WELCOME_LIMIT,
+            "what a handler tells nodes that join is bounded"
+        );
         let roster = self.roster.lock();
         let mut members = roster.places();
         members.push(self.place());
@@ -264,7 +274,7 @@ impl Shared {
             gossip_key: self.membership().map_or([0; 32], |known| known.gossip_key),
             evicted,
             members,
-            welcome: self.handler.welcome().to_vec(),
+            welcome: welcome.to_vec(),
         }
     }
 
@@ -322,6 +332,12 @@ impl Shared {
             members.nodes.insert(member.node, member);
         }
         members
+    }
+
+    /// The thread has ended, and with it all links.
+    pub(crate) fn end(&self) {
+        self.peers.write().clear();
+        self.calls.fail_all();
     }
 
     pub(crate) fn members(&self) -> Arc<Members> {

@@ -1,12 +1,13 @@
 //! Forming a cluster, talking in it, leaving it and coming back.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::node::{Net, Node, Told, all_reach_all, cluster, eventually, try_start};
-use crate::{Channel, Reach, State, Unreachable};
+use crate::{Channel, Reach, StartError, State, Unreachable};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -222,9 +223,7 @@ fn keep_alives_are_heard() {
     let nodes = cluster(Net(9), 2);
     let heard = nodes[0].cluster.last_heard(2).unwrap();
     let before = nodes[0].cluster.last_heard_ms(2).unwrap();
-    eventually("a keep-alive", || {
-        heard.load(std::sync::atomic::Ordering::Relaxed) > before
-    });
+    eventually("a keep-alive", || heard.load(Relaxed) > before);
     assert!(nodes[0].cluster.last_heard_ms(2).unwrap() <= nodes[0].cluster.now_ms());
     assert_eq!(nodes[0].cluster.last_heard_ms(9), None);
 }
@@ -236,6 +235,28 @@ fn a_node_that_knows_nobody_says_what_to_set() {
     options.seeds.clear();
     let error = try_start(options, folder).err().unwrap().to_string();
     assert!(error.contains("clusterConfig.seedEndpoints"), "{error}");
+}
+
+#[test]
+fn a_node_that_waits_for_a_member_can_give_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Net(13).options(2, folder.path());
+    let give_up = options.give_up.clone();
+    let waiting = thread::spawn(move || try_start(options, folder).err().unwrap());
+    give_up.store(true, Relaxed);
+    let error = waiting.join().unwrap();
+    assert!(matches!(error, StartError::GivenUp), "{error}");
+}
+
+#[test]
+fn nothing_is_taken_after_the_end() {
+    let nodes = cluster(Net(14), 2);
+    let waits = nodes[0]
+        .cluster
+        .call(2, Channel::Raft, "keep".into(), LIMIT);
+    nodes[0].cluster.stop();
+    assert_eq!(block_on(waits), Err(Unreachable::ConnectionLost));
+    assert!(!nodes[0].cluster.send(2, Channel::Data, "x".into()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -179,7 +180,7 @@ struct Deaf {
 /// A member that takes one connection of the node's, on Raft, and never reads.
 fn deaf(net: Net, node: &Node) -> Deaf {
     let Stranger { shared, runtime } = stranger(net, node.cluster.identifier(), |_| ());
-    shared.opened.cancel();
+    shared.is_serving.store(true, Relaxed);
     let listener = runtime.block_on(TcpListener::bind(net.address(9))).unwrap();
     // The node hears of it, and dials.
     let hello = crate::connect::dial(&shared, net.address(1), "", DATA, None);

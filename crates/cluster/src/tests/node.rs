@@ -155,6 +155,7 @@ impl Net {
                 gossip: Duration::from_millis(50),
                 ..Timings::default()
             },
+            give_up: Arc::default(),
         }
     }
 }
