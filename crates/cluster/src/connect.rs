@@ -69,6 +69,8 @@ impl Tls {
 pub(crate) enum ConnectError {
     Io(io::Error),
     TimedOut,
+    /// Too many connections have not shown who they are.
+    TooMany,
     Failure(Failure),
 }
 
@@ -78,6 +80,7 @@ impl ConnectError {
         match self {
             Self::Io(_) => "io",
             Self::TimedOut => "timedOut",
+            Self::TooMany => "tooMany",
             Self::Failure(Failure::Malformed) => "malformed",
             Self::Failure(Failure::We(refusal) | Failure::They { refusal, .. }) => refusal.name(),
         }
@@ -101,6 +104,7 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::TimedOut => f.write_str("it does not answer in time"),
+            Self::TooMany => f.write_str("too many connections have not shown who they are"),
             Self::Failure(failure) => failure.fmt(f),
         }
     }

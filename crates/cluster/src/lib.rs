@@ -37,6 +37,7 @@ mod shared;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use calls::Unreachable;
 pub use cluster::{Cluster, EvictError, InfoError, StartError};

@@ -7,23 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::connect::{ConnectError, Dialled, Stream, dial_endpoint};
-use crate::frame::{Frame, KEEP_ALIVE};
+use crate::frame::Frame;
 use crate::handler::Channel;
 use crate::handshake::{Failure, Purpose};
 use crate::options::Timings;
-use crate::outbox::{BATCH, Outbox};
+use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::shared::{Clock, Shared};
 use crate::stats::LinkCounters;
-
-/// Payloads from this length on are not copied.
-const COPIED: usize = 32 * 1024;
+use crate::writer::Writer;
 
 /// Keeps up the connection until the peer is gone.
 pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, channel: Channel) {
@@ -124,15 +121,15 @@ async fn exchange(
     clock: &Clock,
     timings: &Timings,
 ) -> io::Error {
-    let (reader, mut writer) = tokio::io::split(stream);
+    let (reader, writer) = tokio::io::split(stream);
+    let writer = Writer::new(writer, timings.stall);
     let heard_ms = AtomicU64::new(clock.now_ms());
     let reader = Heard::new(reader, &heard_ms, clock);
-    let (Err(error) | Ok(error)) = tokio::select! {
-        error = silence(&heard_ms, clock, timings.silence) => Ok(error),
-        error = expect_keep_alives(reader) => Ok(error),
-        error = drain(&mut writer, outbox, counters, timings) => error.map(|never| match never {}),
-    };
-    error
+    tokio::select! {
+        reason = silence(&heard_ms, clock, timings.silence) => reason,
+        reason = expect_keep_alives(reader) => reason,
+        reason = drain(writer, outbox, counters, timings.keep_alive) => reason,
+    }
 }
 
 /// Returns when nothing came for too long.
@@ -162,58 +159,30 @@ async fn expect_keep_alives(reader: impl AsyncRead) -> io::Error {
     }
 }
 
-/// Writes what waits, as much as possible at once, and keep-alives while nothing does.
+/// Writes what waits, and keep-alives while nothing does.
 async fn drain(
-    writer: &mut (impl AsyncWrite + Unpin),
+    mut writer: Writer<impl AsyncWrite + Unpin>,
     outbox: &Outbox,
     counters: &LinkCounters,
-    timings: &Timings,
-) -> io::Result<std::convert::Infallible> {
+    keep_alive: Duration,
+) -> io::Error {
     let mut frames = Vec::new();
-    let mut copied = BytesMut::with_capacity(BATCH);
     loop {
         if outbox.take(&mut frames).is_err() {
-            return Err(io::Error::other("more was to be sent than may wait"));
+            return io::Error::other("more was to be sent than may wait");
         }
-        if frames.is_empty() {
-            if timeout(timings.keep_alive, outbox.changed()).await.is_err() {
-                write(writer, &KEEP_ALIVE, timings.stall).await?;
-            }
-            continue;
+        let result = if !frames.is_empty() {
+            counters.count_sent(frames.len(), frames.iter().map(Frame::size).sum());
+            writer.frames(&mut frames).await
+        } else if timeout(keep_alive, outbox.changed()).await.is_err() {
+            writer.keep_alive().await
+        } else {
+            Ok(())
+        };
+        if let Err(error) = result {
+            return error;
         }
-        counters.count_sent(frames.len(), frames.iter().map(Frame::size).sum());
-        for frame in frames.drain(..) {
-            frame.encode_head(&mut copied);
-            if frame.payload.len() < COPIED {
-                copied.extend_from_slice(&frame.payload);
-            } else {
-                write(writer, &copied, timings.stall).await?;
-                copied.clear();
-                write(writer, &frame.payload, timings.stall).await?;
-            }
-        }
-        write(writer, &copied, timings.stall).await?;
-        copied.clear();
     }
-}
-
-/// Writes all of it, if the peer takes some of it again and again.
-pub(crate) async fn write(
-    writer: &mut (impl AsyncWrite + Unpin),
-    mut bytes: &[u8],
-    stall: Duration,
-) -> io::Result<()> {
-    let stalled = |_| io::Error::other("the node takes no bytes");
-    while !bytes.is_empty() {
-        let written = timeout(stall, writer.write(bytes))
-            .await
-            .map_err(stalled)??;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        bytes = bytes.get(written..).unwrap_or_default();
-    }
-    timeout(stall, writer.flush()).await.map_err(stalled)?
 }
 
 /// Notes when bytes come.
@@ -245,5 +214,32 @@ impl<R: AsyncRead + Unpin> AsyncRead for Heard<'_, R> {
             self.heard_ms.store(self.clock.now_ms(), Relaxed);
         }
         polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_byte() {
+        let clock = Clock::new();
+        let limit = Duration::from_secs(2);
+        let heard_ms = AtomicU64::new(0);
+        let hearing = async {
+            for _ in 0..5 {
+                sleep(limit - Duration::from_millis(1)).await;
+                heard_ms.store(clock.now_ms(), Relaxed);
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = hearing => {}
+            error = silence(&heard_ms, &clock, limit) => {
+                assert_eq!(error.to_string(), "nothing was heard for too long");
+            }
+        }
+        assert_eq!(heard_ms.load(Relaxed), 5 * 1999);
+        assert_eq!(clock.now_ms(), 5 * 1999 + 2000);
     }
 }

@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::Unreachable;
 use crate::connect::{Accepted, ConnectError, Stream, accept, write as write_handshake};
-use crate::frame::{FRAME_LIMIT, Frame, KEEP_ALIVE, Kind};
+use crate::frame::{FRAME_LIMIT, Frame, Kind};
 use crate::handler::{Channel, Reply};
 use crate::handshake::{Admission, Failure, Identity, Judging, Purpose, Refusal};
-use crate::link::{Heard, renewed, silence, write};
-use crate::options::Timings;
+use crate::link::{Heard, renewed, silence};
 use crate::peer::Peer;
 use crate::shared::Shared;
+use crate::writer::Writer;
 
 /// Connections that have not shown who they are. Further ones are closed.
 const STRANGERS_LIMIT: usize = 128;
@@ -42,11 +42,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
                 Ok(stranger) => {
                     tokio::spawn(serve(shared.clone(), tcp, address, stranger));
                 }
-                Err(_) => shared.complain(
-                    &address.ip().to_string(),
-                    "strangers",
-                    "too many connections have not shown who they are",
-                ),
+                Err(_) => shared.refused(address, &ConnectError::TooMany),
             },
             Err(error) => {
                 shared.complain("this node", "accept", &error);
@@ -192,7 +188,7 @@ async fn exchange(
     tokio::select! {
         reason = silence(heard_ms, &shared.clock, timings.silence) => reason,
         reason = receive(shared, peer, channel, FramedRead::with_capacity(reader, codec, READ)) => reason,
-        reason = keep_alive(writer, timings) => reason,
+        reason = keep_alive(Writer::new(writer, timings.stall), timings.keep_alive) => reason,
     }
 }
 
@@ -233,10 +229,10 @@ fn dispatch(shared: &Arc<Shared>, peer: &Peer, channel: Channel, bytes: Bytes) -
     true
 }
 
-async fn keep_alive(mut writer: impl AsyncWrite + Unpin, timings: &Timings) -> io::Error {
+async fn keep_alive(mut writer: Writer<impl AsyncWrite + Unpin>, interval: Duration) -> io::Error {
     loop {
-        sleep(timings.keep_alive).await;
-        if let Err(error) = write(&mut writer, &KEEP_ALIVE, timings.stall).await {
+        sleep(interval).await;
+        if let Err(error) = writer.keep_alive().await {
             return error;
         }
     }

@@ -31,6 +31,10 @@ use crate::record::{Record, RecordError, RecordFile};
 pub(crate) struct Clock(Instant);
 
 impl Clock {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
     pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -84,7 +88,7 @@ impl Shared {
         Self {
             handler,
             tls,
-            clock: Clock(Instant::now()),
+            clock: Clock::new(),
             instance: rand::random(),
             membership: OnceLock::new(),
             more_seeds: Mutex::default(),

@@ -25,10 +25,12 @@ fn an_evicted_node_is_refused_by_all_for_ever() {
             let members = node.cluster.members();
             members.evicted.contains(&3) && !members.nodes.contains_key(&3)
         });
-        assert!(
-            node.recorder
-                .was_told(&Told::Disconnected(3, Channel::Data))
-        );
+        for told in [
+            Told::Disconnected(3, Channel::Data),
+            Told::Incoming(3, Channel::Data, false),
+        ] {
+            eventually("its links end", || node.recorder.was_told(&told));
+        }
         assert!(!node.cluster.send(3, Channel::Data, "x".into()));
     }
     let shut_out = Told::ShutOut(ShutOut::Evicted);
@@ -84,4 +86,11 @@ fn the_higher_incarnation_wins_and_the_other_is_told() {
     let _connection = stranger(2).dial(net.address(1), DATA).ok().unwrap();
     let replaced = Told::ShutOut(ShutOut::Replaced);
     eventually("replaced", || nodes[1].recorder.was_told(&replaced));
+    // The earlier process still keeps its connections up.
+    for told in [
+        Told::Disconnected(2, Channel::Raft),
+        Told::Incoming(2, Channel::Raft, false),
+    ] {
+        eventually("its links end", || nodes[0].recorder.was_told(&told));
+    }
 }

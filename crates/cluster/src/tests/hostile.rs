@@ -9,12 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
 use super::node::{Net, Node, Recorder, Stranger, Told, cluster_with, eventually};
-use crate::connect::{ConnectError, Stream, accept, write};
+use crate::connect::{ConnectError, Stream, accept, dial, write};
 use crate::frame::FRAME_LIMIT;
 use crate::handshake::{Failure, Identity, Party, Purpose, Refusal};
-use crate::{Channel, Options, Secret};
+use crate::{Channel, Options, Secret, Unreachable};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);
 
@@ -110,9 +111,11 @@ fn garbage_and_half_open_connections_do_no_harm() {
     let half_open: Vec<_> = (0..200)
         .map(|_| TcpStream::connect(net.address(1)).unwrap())
         .collect();
-    eventually("given up", || {
-        nodes[0].cluster.refusals().contains_key("timedOut")
-    });
+    for reason in ["tooMany", "timedOut"] {
+        eventually("given up", || {
+            nodes[0].cluster.refusals().contains_key(reason)
+        });
+    }
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0xFF; 64]] {
         let mut stream = TcpStream::connect(net.address(1)).unwrap();
         // It may be closed before all is written.
@@ -150,7 +153,9 @@ fn gossip_without_the_key_is_dropped() {
 #[test]
 fn a_frame_above_the_limit_ends_the_connection() {
     let net = Net(35);
-    let node = Node::start(net, 1);
+    let node = Node::start_with(net, 1, |options| {
+        options.timings.silence = Duration::from_secs(600);
+    });
     for (head, incarnation) in [(FRAME_LIMIT as u32 + 1, 1), (u32::MAX, 2)] {
         let stranger = stranger(net, node.cluster.identifier(), |options| {
             options.incarnation = incarnation;
@@ -173,8 +178,11 @@ fn a_frame_above_the_limit_ends_the_connection() {
 }
 
 struct Deaf {
-    _connection: Stream,
-    _runtime: tokio::runtime::Runtime,
+    /// Its own connection.
+    dialled: Option<Stream>,
+    /// That of the node.
+    _taken: Stream,
+    _runtime: Runtime,
 }
 
 /// A member that takes one connection of the node's, on Raft, and never reads.
@@ -183,15 +191,16 @@ fn deaf(net: Net, node: &Node) -> Deaf {
     shared.is_serving.store(true, Relaxed);
     let listener = runtime.block_on(TcpListener::bind(net.address(9))).unwrap();
     // The node hears of it, and dials.
-    let hello = crate::connect::dial(&shared, net.address(1), "", DATA, None);
-    runtime.block_on(hello).ok().unwrap();
-    let connection = runtime.block_on(async {
+    let raft = Purpose::Carry(Channel::Raft);
+    let dialling = dial(&shared, net.address(1), "", raft, None);
+    let dialled = runtime.block_on(dialling).ok().unwrap();
+    let taken = runtime.block_on(async {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
             let Ok(mut accepted) = accept(&shared, tcp).await else {
                 continue;
             };
-            if accepted.judging.purpose == Purpose::Carry(Channel::Raft) {
+            if accepted.judging.purpose == raft {
                 let verdict = accepted.judging.verdict(Ok(None));
                 write(&mut accepted.stream, &verdict).await.unwrap();
                 return accepted.stream;
@@ -199,7 +208,8 @@ fn deaf(net: Net, node: &Node) -> Deaf {
         }
     });
     Deaf {
-        _connection: connection,
+        dialled: Some(dialled.stream),
+        _taken: taken,
         _runtime: runtime,
     }
 }
@@ -240,6 +250,29 @@ fn a_peer_that_takes_no_bytes_is_given_up() {
     });
     let lost = Told::Disconnected(9, Channel::Raft);
     eventually("given up", || node.recorder.was_told(&lost));
+}
+
+#[test]
+fn a_call_fails_with_the_connection_that_its_answer_would_come_on() {
+    let net = Net(39);
+    let node = Node::start_with(net, 1, |options| {
+        options.timings.silence = Duration::from_secs(600);
+    });
+    let mut deaf = deaf(net, &node);
+    let call = || {
+        let limit = Duration::from_secs(600);
+        node.cluster.call(9, Channel::Raft, Bytes::new(), limit)
+    };
+    let is_connected = |told: &Told| matches!(told, Told::Connected(9, Channel::Raft, _));
+    eventually("connected", || node.recorder.count(is_connected) == 1);
+    let waiting = call();
+    drop(deaf.dialled.take());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    assert_eq!(runtime.block_on(waiting), Err(Unreachable::ConnectionLost));
+    assert_eq!(runtime.block_on(call()), Err(Unreachable::NotConnected));
+    assert!(node.cluster.send(9, Channel::Raft, "x".into()));
 }
 
 #[test]
