@@ -42,6 +42,20 @@ impl Host {
         &self.0
     }
 
+    /// Whether it is a loopback address, 127.0.0.0/8 or `::1`. Names are not.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.0
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+
+    /// Whether it stands for all addresses, as 0.0.0.0 does.
+    pub(crate) fn is_unspecified(&self) -> bool {
+        self.0
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_unspecified())
+    }
+
     /// Whether both name the same address or, letter case aside, the same name.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.0.parse::<IpAddr>(), other.0.parse::<IpAddr>()) {

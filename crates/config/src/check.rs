@@ -1,9 +1,9 @@
 //! What options must satisfy together, and what an operator should be told although it is allowed.
 
 use crate::{
-    address::{Endpoint, Host},
+    address::Host,
     listener::{ListenerView, Place},
-    options::{ClientAuth, Config, ProxyConfig, ProxyVersion, SslConfig},
+    options::{ClientAuth, ClusterConfig, Config, ProxyConfig, ProxyVersion, SslConfig},
 };
 
 /// Contradictions: the path of the option to change, and what must hold.
@@ -31,6 +31,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    conflicts.extend(cluster_conflicts(&config.cluster_config));
     let listeners = server.listeners();
     for (index, listener) in listeners.iter().enumerate() {
         let earlier = listeners.iter().take(index);
@@ -41,6 +42,31 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
         conflicts.extend(problem.map(|problem| (listener.key, problem)));
     }
     conflicts
+}
+
+fn cluster_conflicts(cluster: &ClusterConfig) -> Option<(&'static str, String)> {
+    if cluster.finds_others() && cluster.host.is_none() {
+        return Some((
+            "clusterConfig.host",
+            "required with clusterConfig.seedEndpoints and clusterConfig.clusterDomainName: the address \
+             under which the other nodes reach this one"
+                .to_owned(),
+        ));
+    }
+    if let Some(host) = &cluster.host
+        && host.is_unspecified()
+    {
+        return Some((
+            "clusterConfig.host",
+            format!("expected an address of this node alone, found {host}"),
+        ));
+    }
+    cluster.ssl.is_half_set().then(|| {
+        (
+            "clusterConfig.sslConfig",
+            "certFile, keyFile and caFile are required together".to_owned(),
+        )
+    })
 }
 
 /// What is wrong if a listener wants the place of an earlier one.
@@ -80,17 +106,15 @@ fn relative_path(ws_path: &str) -> Option<String> {
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let cluster = &config.cluster_config;
-    let others: Vec<String> = cluster
-        .seed_endpoints
-        .iter()
-        .filter(|seed| !is_self(seed, cluster.host.as_ref(), cluster.port))
-        .map(Endpoint::to_string)
-        .collect();
-    if !others.is_empty() {
+    if cluster.is_enabled()
+        && cluster.secret_file.is_none()
+        && cluster.ssl.files().is_none()
+        && !cluster.host.as_ref().is_some_and(Host::is_loopback)
+    {
         warnings.push(format!(
-            "clusterConfig.seedEndpoints names other nodes ({}), but clustering is not available \
-             yet: this node runs alone",
-            others.join(", ")
+            "neither clusterConfig.secretFile nor clusterConfig.sslConfig is set: whoever reaches port {} \
+             of this node can become a member of the cluster",
+            cluster.port
         ));
     }
     if config.mqtt_server_config.listeners().is_empty() {
@@ -118,8 +142,4 @@ fn same_host(one: Option<&Host>, two: Option<&Host>) -> bool {
         (Some(one), Some(two)) => one.is_same(two),
         (one, two) => one.is_none() && two.is_none(),
     }
-}
-
-fn is_self(seed: &Endpoint, host: Option<&Host>, port: u16) -> bool {
-    seed.port == port && host.is_some_and(|host| host.is_same(&seed.host))
 }

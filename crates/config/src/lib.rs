@@ -35,12 +35,12 @@ pub use load::{Loaded, MAX_FILE_BYTES};
 pub use network::{Network, Networks};
 pub use options::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
-    ClientAuth, ClusterConfig, Config, ConnectionLimits, DenyPublishV3, HttpAuthenticatorConfig,
-    HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, Limits, LogConfig, LogFormat,
-    MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, Permission, PostgresConfig, ProxyConfig,
-    ProxyVersion, QueueFull, RetainConfig, SessionLimits, SslConfig, StoreConfig, SysConfig,
-    TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
-    WsListenerConfig, WssListenerConfig,
+    ClientAuth, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, DenyPublishV3,
+    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, Limits,
+    LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, Permission,
+    PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig, SessionLimits, SslConfig,
+    StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits,
+    UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;

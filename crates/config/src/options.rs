@@ -7,7 +7,11 @@
 mod listeners;
 mod security;
 
-use std::{num::NonZero, path::PathBuf, time::Duration};
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     address::{Endpoints, Host},
@@ -38,7 +42,7 @@ options! {
     /// Options that belong to the node as a whole.
     pub struct Config {
         /// Whether this node founds a new cluster at its first start.
-        /// A node that runs alone may set it or not.
+        /// Later it has no effect. A node that runs alone may set it or not.
         fixed "bootstrap" => bootstrap: bool = false, example "true";
         /// Folder for durable state. `--data-dir` on the command line wins.
         fixed "dataDir" => data_dir: PathBuf = PathBuf::from("data");
@@ -84,19 +88,38 @@ options! {
         group "sys" => sys: SysConfig;
     }
 
-    /// This node as a member of a cluster. Clustering is not available yet: these keys are read
-    /// and checked, and the node runs alone.
+    /// This node as a member of a cluster. It is one if `host`, `seedEndpoints` or `clusterDomainName` is
+    /// set, and runs alone otherwise. docs/operate/cluster.md tells how to form a cluster.
     pub struct ClusterConfig {
         /// Name of the cluster; nodes of another name are not talked to.
-        fixed "env" => env: String = "default".to_owned(), example "\"Test\"";
-        /// Address under which the other nodes reach this one.
-        fixed "host" => host: Option<Host>, example "127.0.0.1";
-        /// Port under which the other nodes reach this one.
-        fixed "port" => port: u16 = 8899, example "8899";
+        fixed "env" => env: String = "default".to_owned();
+        /// Address under which the other nodes reach this one. Required in a cluster.
+        fixed "host" => host: Option<Host>;
+        /// Port under which the other nodes reach this one: TCP and UDP.
+        fixed "port" => port: u16 = 8899, range 1..=U16;
         /// Name whose addresses are the nodes of the cluster, as an alternative to seed endpoints.
-        fixed "clusterDomainName" => cluster_domain_name: Option<String>, example "";
+        fixed "clusterDomainName" => cluster_domain_name: Option<String>;
         /// Nodes to join the cluster through; this node may be among them.
-        fixed "seedEndpoints" => seed_endpoints: Endpoints, example "127.0.0.1:8899";
+        fixed "seedEndpoints" => seed_endpoints: Endpoints;
+        /// Secret that all nodes share: the content of this file. Unset: none is asked for, and
+        /// whoever reaches the port can become a member.
+        fixed "secretFile" => secret_file: Option<PathBuf>;
+        /// Time after which the shards of a node that is down get another replica elsewhere, if there is
+        /// a node for it. 0: they wait for the node.
+        fixed "replaceAfterSeconds" => replace_after: Option<Duration> = Some(Duration::from_secs(600)), unit Seconds;
+        /// Clients that a node that is drained disconnects per second.
+        fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
+        group "sslConfig" => ssl: ClusterSslConfig;
+    }
+
+    /// TLS between the nodes, with certificates on both sides. Set all three files or none.
+    pub struct ClusterSslConfig {
+        /// Certificate chain of this node, PEM, its own first. It must name `clusterConfig.host`.
+        fixed "certFile" => cert_file: Option<PathBuf>;
+        /// Private key of the certificate, PEM.
+        fixed "keyFile" => key_file: Option<PathBuf>;
+        /// Certificates of the authorities that sign those of the nodes, PEM.
+        fixed "caFile" => ca_file: Option<PathBuf>;
     }
 
     /// The HTTP listener for `/metrics`, `/healthz`, `/readyz` and `/api/v1`.
@@ -309,6 +332,31 @@ impl MaximumQos {
             Self::AtLeastOnce => 1,
             Self::ExactlyOnce => 2,
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Whether this node is, or is to become, a member of a cluster.
+    pub fn is_enabled(&self) -> bool {
+        self.host.is_some() || self.finds_others()
+    }
+
+    /// Whether it says where other nodes are.
+    pub(crate) fn finds_others(&self) -> bool {
+        !self.seed_endpoints.is_empty() || self.cluster_domain_name.is_some()
+    }
+}
+
+impl ClusterSslConfig {
+    /// Certificate, key and authorities, if links between nodes use TLS.
+    pub fn files(&self) -> Option<[&Path; 3]> {
+        let [cert, key, ca] = [&self.cert_file, &self.key_file, &self.ca_file];
+        Some([cert.as_deref()?, key.as_deref()?, ca.as_deref()?])
+    }
+
+    pub(crate) fn is_half_set(&self) -> bool {
+        let files = [&self.cert_file, &self.key_file, &self.ca_file];
+        self.files().is_none() && files.iter().any(|file| file.is_some())
     }
 }
 

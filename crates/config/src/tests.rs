@@ -118,7 +118,7 @@ fn the_reports_minimal_file_works_as_printed() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(seeds, ["192.168.0.11:8899"]);
-    assert_eq!(loaded.warnings, [""; 0]);
+    assert!(cluster.is_enabled());
 }
 
 #[test]
@@ -581,24 +581,21 @@ fn listeners_of_all_kinds_are_checked() {
 // The cluster.
 
 #[test]
-fn seed_endpoints_of_other_nodes_are_warned_of() {
+fn seed_endpoints_are_a_text_or_a_list() {
     let seeds = |value: &str| {
-        file(format!(
-            "clusterConfig: {{host: node1, port: 8899, seedEndpoints: {value}}}"
-        ))
-        .unwrap_or_else(|error| panic!("{value}: {error}"))
-        .warnings
+        let source = format!("clusterConfig: {{host: node1, seedEndpoints: {value}}}");
+        let seeds = config(&source).cluster_config.seed_endpoints;
+        seeds.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(seeds("NODE1:8899"), [""; 0]);
-    assert_eq!(seeds("['node1:8899']"), [""; 0]);
+    assert_eq!(seeds("node1:8899"), ["node1:8899"]);
     assert_eq!(
         seeds("'node1:8899, node2:8899,[fe80::1]:1'"),
-        [
-            "clusterConfig.seedEndpoints names other nodes (node2:8899, [fe80::1]:1), but clustering \
-          is not available yet: this node runs alone"
-        ]
+        ["node1:8899", "node2:8899", "[fe80::1]:1"]
     );
-    assert_eq!(seeds("[node1:8899, node1:8898]").len(), 1);
+    assert_eq!(
+        seeds("[node1:8899, node1:8898]"),
+        ["node1:8899", "node1:8898"]
+    );
     for wrong in [
         "node1",
         "node1:0",
@@ -614,6 +611,71 @@ fn seed_endpoints_of_other_nodes_are_warned_of() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn a_host_or_a_way_to_others_makes_a_cluster() {
+    let enabled = |source: &str| {
+        let source = format!("clusterConfig: {{{source}}}");
+        config(&source).cluster_config.is_enabled()
+    };
+    assert!(!enabled(""));
+    assert!(!enabled(
+        "env: Test, port: 1, clusterDomainName: '', seedEndpoints:"
+    ));
+    assert!(enabled("host: 127.0.0.1"));
+    assert!(enabled("host: 127.0.0.1, seedEndpoints: '127.0.0.2:8899'"));
+    for others in ["seedEndpoints: 'a:1'", "clusterDomainName: nodes.example"] {
+        let message = refused(format!("clusterConfig: {{{others}}}"));
+        assert!(
+            message.contains("clusterConfig.host: required"),
+            "{message}"
+        );
+    }
+    for every in ["0.0.0.0", "'::'"] {
+        let message = refused(format!("clusterConfig: {{host: {every}}}"));
+        assert!(
+            message.contains("an address of this node alone"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_anybody_can_join_is_warned_of() {
+    let warnings = |source: &str| {
+        let loaded = file(format!("clusterConfig: {{{source}}}"));
+        loaded.expect("the file is right").warnings.len()
+    };
+    let ssl = "sslConfig: {certFile: a, keyFile: b, caFile: c}";
+    assert_eq!(warnings("host: node1"), 1);
+    assert_eq!(warnings("host: node1, secretFile: s"), 0);
+    assert_eq!(warnings(&format!("host: node1, {ssl}")), 0);
+    assert_eq!(warnings("host: 127.0.0.2"), 0);
+    assert_eq!(warnings("env: Test"), 0);
+}
+
+#[test]
+fn tls_between_nodes_needs_all_its_files() {
+    let files = "{certFile: a, keyFile: b, caFile: c}";
+    let ssl = config(&format!("clusterConfig: {{host: a, sslConfig: {files}}}"));
+    let expected = ["a", "b", "c"].map(Path::new);
+    assert_eq!(ssl.cluster_config.ssl.files(), Some(expected));
+    for half in ["certFile: a", "keyFile: b, caFile: c"] {
+        let message = refused(format!("clusterConfig: {{host: a, sslConfig: {{{half}}}}}"));
+        assert!(
+            message.contains("clusterConfig.sslConfig: certFile, keyFile and caFile"),
+            "{message}"
+        );
+    }
+}
+
+/// One text, so that the file to copy is the one that is tested.
+#[test]
+fn the_file_for_a_cluster_is_the_one_of_the_reports() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/cluster.yml");
+    let source = fs::read_to_string(path).expect("the file is there");
+    assert_eq!(config(&source), config(REPORTS_FILE));
 }
 
 // Environment and command line.
@@ -654,6 +716,7 @@ fn values_outside_the_file_are_scalars() {
         "log.level=info,herald_net=debug",
         "http.host=::",
         "mqtt.serverReference=\"a b\"",
+        "clusterConfig.host=::1",
         "clusterConfig.seedEndpoints=[::1]:8899",
         "mqtt.responseInformation=a=b # c",
     ];
@@ -888,17 +951,17 @@ fn the_example_file_is_up_to_date() {
 }
 
 #[test]
-fn the_example_file_sets_the_reports_keys_and_nothing_else() {
+fn the_example_file_runs_alone_on_the_reports_port() {
     let loaded = file(example()).expect("the example is right");
     assert_eq!(loaded.warnings, [""; 0]);
     let expected = config(
         "
 bootstrap: true
 mqttServerConfig: {tcpListener: {port: 1883}}
-clusterConfig: {env: Test, host: 127.0.0.1, port: 8899, seedEndpoints: '127.0.0.1:8899'}
 ",
     );
     assert_eq!(loaded.config, expected);
+    assert!(!loaded.config.cluster_config.is_enabled());
 }
 
 /// So that each commented default is one that the broker understands, and is the default.
