@@ -12,6 +12,7 @@
 mod access;
 mod ban_file;
 mod client_loop;
+pub mod cluster_control;
 mod drops;
 mod groups;
 mod http;
@@ -210,7 +211,7 @@ impl Broker {
         let http_address = http
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
-        let router = http::router(Arc::clone(&node), ban_file, remote.clone());
+        let router = http::router(Arc::clone(&node), ban_file, remote.clone(), None);
         let side = Side::start(Arc::clone(&node), http, router).map_err(StartError::System)?;
         listeners.announce();
         if let Some(address) = http_address {

@@ -112,7 +112,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(text: &str) -> Option<Self> {
+    /// `None` unless `text` is a host and a port other than 0.
+    pub fn new(text: &str) -> Option<Self> {
         let (host, port) = text.trim().rsplit_once(':')?;
         // Without brackets, `fe80::1:8899` could be cut in more than one way.
         if host.contains(':') && !host.starts_with('[') {

@@ -1,9 +1,10 @@
-//! The HTTP port: metrics, health, the drops that people ask about, and the bans.
+//! The HTTP port: metrics, health, the drops that people ask about, the bans, and the cluster.
 //!
 //! Invariant: a request that changes something needs the token; such routes stand in [`changes`] and nowhere
 //! else. Reading is free; by default the port listens on a loopback address.
 
 mod bans;
+mod cluster;
 mod serve;
 mod token;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +26,8 @@ use crate::ban_file::BanFile;
 use crate::client_loop::ClientLoop;
 use crate::drops::{Drops, Reason};
 use crate::node::Node;
+
+use cluster::Control;
 
 pub(crate) use serve::serve;
 pub(crate) use token::Token;
@@ -41,14 +44,28 @@ struct Api {
     registry: Arc<Registry>,
     ban_file: Arc<BanFile>,
     loops: Remote<ClientLoop>,
+    cluster: Control,
 }
 
-pub(crate) fn router(node: Arc<Node>, ban_file: BanFile, loops: Remote<ClientLoop>) -> Router {
+impl FromRef<Api> for Control {
+    fn from_ref(api: &Api) -> Self {
+        api.cluster.clone()
+    }
+}
+
+/// `cluster`: `None` if this node runs alone.
+pub(crate) fn router(
+    node: Arc<Node>,
+    ban_file: BanFile,
+    loops: Remote<ClientLoop>,
+    cluster: Control,
+) -> Router {
     let api = Api {
         registry: Arc::new(crate::metrics::registry(Arc::clone(&node))),
         node,
         ban_file: Arc::new(ban_file),
         loops,
+        cluster,
     };
     let may_change = middleware::from_fn_with_state(api.clone(), token::authorize);
     reads()
@@ -62,6 +79,7 @@ fn changes() -> Router<Api> {
     Router::new()
         .route("/api/v1/bans", post(bans::add))
         .route("/api/v1/bans/{id}", delete(bans::remove))
+        .merge(cluster::changes())
 }
 
 fn reads() -> Router<Api> {
@@ -72,6 +90,7 @@ fn reads() -> Router<Api> {
         .route("/api/v1/drops", get(drops))
         .route("/api/v1/drops/totals", get(totals))
         .route("/api/v1/bans", get(bans::list))
+        .merge(cluster::reads())
 }
 
 /// Ends a request that takes too long, for example because its body does not come.

@@ -1,0 +1,247 @@
+//! What people and programs ask of a cluster, and what they are told: the JSON of `/api/v1/cluster`, and
+//! the trait by which the HTTP port reaches whoever knows.
+//!
+//! Deliberately absent: how members and shards are managed.
+
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+
+use config::Endpoint;
+use serde::{Deserialize, Serialize};
+
+/// The cluster as this node sees and changes it.
+pub trait ClusterControl: fmt::Debug + Send + Sync + 'static {
+    /// The state now. Must not wait: it is called on the thread that serves HTTP.
+    fn status(&self) -> ClusterStatus;
+
+    /// Begins a change, on a thread that may wait, and returns within 5 s. What takes longer, such as
+    /// draining, has then begun; [`ClusterControl::status`] shows how far it is.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    fn change(&self, change: Change) -> Result<(), Refusal>;
+}
+
+/// What can be asked of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Join the cluster through this node.
+    Join {
+        /// Where a member is.
+        seed: Endpoint,
+    },
+    /// Leave the cluster: drain, move the replicas elsewhere, and be no member any more.
+    Leave,
+    /// Send the clients elsewhere and give up leading shards; the node stays a member.
+    Drain,
+    /// Take a member out that will not come back.
+    Evict {
+        /// Which.
+        node: NodeId,
+    },
+    /// Let another replica of a shard lead it.
+    TransferLeader {
+        /// The store that the shard is of.
+        store: StoreName,
+        /// Its number.
+        shard: u64,
+        /// The node to lead, one of the shard's voters.
+        to: NodeId,
+    },
+}
+
+/// Why a change was not made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// There is no such node or shard.
+    Unknown(String),
+    /// The state of the cluster does not allow it.
+    Conflict(String),
+    /// Nobody who could decide it can be reached now; it can be tried again.
+    Unavailable(String),
+}
+
+/// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have
+/// only 53 bits for numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeId(pub u64);
+
+/// One of the three stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreName {
+    /// Who owns each client identifier.
+    Session,
+    /// Queues and subscriptions of durable sessions.
+    Inbox,
+    /// Retained messages.
+    Retain,
+}
+
+/// `GET /api/v1/cluster`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// The cluster's identifier. `None`: this node has not joined yet.
+    pub cluster: Option<NodeId>,
+    /// `clusterConfig.env`.
+    pub env: String,
+    /// The node that answers.
+    pub node: NodeId,
+    /// All members, this one included.
+    pub nodes: Vec<NodeStatus>,
+    /// All shards that this node knows of.
+    pub shards: Vec<ShardStatus>,
+}
+
+/// A member of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its identifier.
+    pub node: NodeId,
+    /// Host and port for other nodes.
+    pub address: String,
+    /// What it says of itself.
+    pub state: NodeState,
+    /// Whether the node that answers reaches it.
+    pub reach: Reach,
+    /// Version of HeraldMQ.
+    pub version: String,
+    /// Grows with each start of the node.
+    pub incarnation: u64,
+    /// Clients connected to it, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It learns what the cluster knows.
+    Joining,
+    /// It serves.
+    Up,
+    /// It sends its clients elsewhere.
+    Draining,
+    /// It gives up its replicas.
+    Leaving,
+}
+
+/// Whether a node can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// It was heard of just now.
+    Up,
+    /// It has been silent for a while.
+    Suspect,
+    /// It counts as gone until it is heard of again.
+    Down,
+}
+
+/// A shard of a store.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// The store.
+    pub store: StoreName,
+    /// Its number in the store.
+    pub shard: u64,
+    /// The node that leads it. `None`: nobody does, as far as known.
+    pub leader: Option<NodeId>,
+    /// Nodes whose replicas vote.
+    pub voters: Vec<NodeId>,
+    /// Nodes whose replicas only learn.
+    pub learners: Vec<NodeId>,
+    /// The term of the leader.
+    pub term: u64,
+}
+
+/// Text that names none of the stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoSuchStore;
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+impl TryFrom<String> for NodeId {
+    type Error = ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<NodeId> for String {
+    fn from(node: NodeId) -> Self {
+        node.to_string()
+    }
+}
+
+impl fmt::Display for StoreName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Session => "session",
+            Self::Inbox => "inbox",
+            Self::Retain => "retain",
+        })
+    }
+}
+
+impl FromStr for StoreName {
+    type Err = NoSuchStore;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Session, Self::Inbox, Self::Retain]
+            .into_iter()
+            .find(|store| store.to_string() == text)
+            .ok_or(NoSuchStore)
+    }
+}
+
+impl fmt::Display for NoSuchStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the stores are session, inbox and retain")
+    }
+}
+
+impl std::error::Error for NoSuchStore {}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Joining => "joining",
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Leaving => "leaving",
+        })
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Suspect => "suspect",
+            Self::Down => "down",
+        })
+    }
+}
