@@ -2,22 +2,18 @@
 //!
 //! Deliberately absent: what a ban does, and whether one is right; the broker says so.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Subcommand;
 use guard::{Ban, Subject};
 use report::Table;
 use serde_json::json;
-use ureq::Agent;
-use ureq::http::Response;
 
 use crate::failure::Failure;
+use crate::http_port::{HttpPort, parse};
 
-/// How long the broker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BANS: &str = "/api/v1/bans";
 
 /// Say, or change, who a running broker does not let in.
 #[derive(clap::Args)]
@@ -40,7 +36,7 @@ enum Command {
     /// Print the bans.
     List {
         #[command(flatten)]
-        node: Node,
+        node: HttpPort,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -48,7 +44,7 @@ enum Command {
     /// Ban a client identifier, a user name, or addresses. Whoever it concerns is disconnected.
     Add {
         #[command(flatten)]
-        node: Node,
+        node: HttpPort,
         #[command(flatten)]
         subject: Named,
         /// For how long, such as 90s, 1h or 7d. Without it the ban stays until it is removed.
@@ -61,21 +57,10 @@ enum Command {
     /// Take a ban back.
     Remove {
         #[command(flatten)]
-        node: Node,
+        node: HttpPort,
         /// Its number in the list.
         id: u64,
     },
-}
-
-/// A broker, and the right to change something there.
-#[derive(clap::Args)]
-struct Node {
-    /// The broker's HTTP port.
-    #[arg(long, default_value = "http://127.0.0.1:8091")]
-    url: String,
-    /// File with the token that the broker has in `http.tokenFile`.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
 }
 
 /// Whom a ban concerns.
@@ -109,89 +94,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "seconds": time.map(|time| time.as_secs()),
                 "reason": reason,
             });
-            let url = node.url("");
-            let ban = node.ask(|agent| {
-                let request = authorized(agent.post(&url), node.token()?);
-                let request = request.content_type("application/json");
-                request.send(wanted.to_string()).map_err(unanswered(&url))
-            })?;
+            let ban = node.post(BANS, &wanted)?;
             print(&table(&[parse(&ban)?]))
         }
-        Command::Remove { node, id } => {
-            let url = node.url(&format!("/{id}"));
-            node.ask(|agent| {
-                let request = authorized(agent.delete(&url), node.token()?);
-                request.call().map_err(unanswered(&url))
-            })?;
-            Ok(())
-        }
+        Command::Remove { node, id } => node.delete(&format!("{BANS}/{id}")),
     }
 }
 
-fn list(node: &Node, json: bool) -> Result<(), Failure> {
-    let url = node.url("");
-    let text = node.ask(|agent| agent.get(&url).call().map_err(unanswered(&url)))?;
+fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
+    let text = node.get(BANS)?;
     if json {
         return print(&(text + "\n"));
     }
     let bans: Vec<Ban> = parse(&text)?;
     print(&table(&bans))
-}
-
-impl Node {
-    fn url(&self, behind: &str) -> String {
-        format!("{}/api/v1/bans{behind}", self.url.trim_end_matches('/'))
-    }
-
-    /// The header that shows the token, if there is one.
-    fn token(&self) -> Result<Option<String>, Failure> {
-        let Some(path) = &self.token_file else {
-            return Ok(None);
-        };
-        let token = fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
-        Ok(Some(format!("Bearer {}", token.trim())))
-    }
-
-    /// The body of the answer; one that is no success is a failure with the broker's words.
-    fn ask(
-        &self,
-        request: impl FnOnce(&Agent) -> Result<Response<ureq::Body>, Failure>,
-    ) -> Result<String, Failure> {
-        let agent = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
-            .http_status_as_error(false)
-            .build()
-            .new_agent();
-        let mut answer = request(&agent)?;
-        let status = answer.status();
-        let body = answer.body_mut().read_to_string();
-        let body = body.map_err(unanswered(&self.url))?;
-        if !status.is_success() {
-            let words = body.trim();
-            return Err(Failure::Runtime(format!("{}: {status}: {words}", self.url)));
-        }
-        Ok(body)
-    }
-}
-
-fn authorized<B>(
-    request: ureq::RequestBuilder<B>,
-    token: Option<String>,
-) -> ureq::RequestBuilder<B> {
-    match token {
-        Some(token) => request.header("authorization", token),
-        None => request,
-    }
-}
-
-fn unanswered(url: &str) -> impl Fn(ureq::Error) -> Failure {
-    move |error| Failure::Runtime(format!("{url}: {error}"))
-}
-
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::Runtime(format!("the answer is not understood: {error}")))
 }
 
 fn table(bans: &[Ban]) -> String {

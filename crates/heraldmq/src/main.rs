@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its bans, two small clients for a first try, and the load test.
+//! data folder, its file of passwords, its bans, its cluster, two small clients for a first try, and the load test.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -15,7 +15,9 @@ mod ban;
 mod bench;
 mod check_config;
 mod client;
+mod cluster;
 mod failure;
+mod http_port;
 mod passwd;
 mod publish;
 mod serve;
@@ -59,6 +61,8 @@ enum Command {
     Passwd(passwd::Arguments),
     /// Say, or change, who a running broker does not let in.
     Ban(ban::Arguments),
+    /// Say how a cluster is, and change it.
+    Cluster(cluster::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Ban(arguments) => ban::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),

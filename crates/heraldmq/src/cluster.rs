@@ -1,0 +1,184 @@
+//! `heraldmq cluster`: how a cluster is, as one of its nodes sees it, and its change, by the HTTP port of
+//! that node.
+//!
+//! Deliberately absent: whether a change is possible; the node says so.
+
+use std::io::{self, Write};
+
+use broker::cluster_control::{ClusterStatus, NodeId, ShardStatus, StoreName};
+use clap::Subcommand;
+use config::Endpoint;
+use report::Table;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::http_port::{HttpPort, parse};
+
+/// Say how a cluster is, and change it.
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  heraldmq cluster status
+  heraldmq cluster drain --url http://10.0.0.12:8091 --token-file token
+  heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
+  heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
+
+`join`, `leave` and `drain` concern the node at --url; they return when it has begun, and `status` shows
+how far it is. docs/operate/cluster.md says when to use which.
+
+Exit codes: 0 done or begun; 1 the node does not answer, or refuses; 2 wrong command line.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the nodes and the shards.
+    Status {
+        #[command(flatten)]
+        node: HttpPort,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a node that waits for a cluster join it through a member.
+    Join {
+        #[command(flatten)]
+        node: HttpPort,
+        /// Host and port of a member, as in clusterConfig.seedEndpoints.
+        #[arg(value_name = "HOST:PORT", value_parser = endpoint)]
+        seed: Endpoint,
+    },
+    /// Let a node leave for ever: its clients and its replicas go elsewhere.
+    Leave {
+        #[command(flatten)]
+        node: HttpPort,
+    },
+    /// Send the clients of a node elsewhere, before it is stopped for a while.
+    Drain {
+        #[command(flatten)]
+        node: HttpPort,
+    },
+    /// Take a node out that will not come back.
+    Evict {
+        #[command(flatten)]
+        node: HttpPort,
+        /// The node's identifier in `status`.
+        #[arg(value_name = "NODE")]
+        member: NodeId,
+    },
+    /// Let another voter lead a shard.
+    TransferLeader {
+        #[command(flatten)]
+        node: HttpPort,
+        /// session, inbox or retain.
+        store: StoreName,
+        /// The shard's number in `status`.
+        shard: u64,
+        /// The identifier of the node to lead.
+        #[arg(value_name = "NODE")]
+        to: NodeId,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Status { node, json } => status(node, *json),
+        Command::Join { node, seed } => change(node, "join", &json!({ "seed": seed.to_string() })),
+        Command::Leave { node } => change(node, "leave", &json!({})),
+        Command::Drain { node } => change(node, "drain", &json!({})),
+        Command::Evict { node, member } => change(node, "evict", &json!({ "node": member })),
+        Command::TransferLeader {
+            node,
+            store,
+            shard,
+            to,
+        } => {
+            let wanted = json!({ "store": store, "shard": shard, "to": to });
+            change(node, "transfer-leader", &wanted)
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
+    Endpoint::new(text).ok_or("expected host:port")
+}
+
+fn change(node: &HttpPort, what: &str, body: &Value) -> Result<(), Failure> {
+    node.post(&format!("/api/v1/cluster/{what}"), body)
+        .map(drop)
+}
+
+fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {
+    let text = node.get("/api/v1/cluster")?;
+    let text = if json {
+        text + "\n"
+    } else {
+        tables(&parse(&text)?)
+    };
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::Runtime(error.to_string()))
+}
+
+fn tables(status: &ClusterStatus) -> String {
+    let cluster = status
+        .cluster
+        .map_or("not joined yet".to_owned(), |cluster| cluster.to_string());
+    let env = &status.env;
+    let (nodes, shards) = (nodes(status), shards(&status.shards));
+    format!("cluster {cluster}, env {env}\n\n{nodes}\n{shards}")
+}
+
+/// The node that answers is marked.
+fn nodes(status: &ClusterStatus) -> Table {
+    let mut table = Table::new([
+        "node",
+        "address",
+        "state",
+        "reach",
+        "connections",
+        "version",
+        "incarnation",
+    ]);
+    for node in &status.nodes {
+        let mark = if node.node == status.node { " *" } else { "" };
+        let connections = node.connections.map_or("?".to_owned(), |n| n.to_string());
+        table.row([
+            &format!("{}{mark}", node.node),
+            &node.address,
+            &node.state.to_string(),
+            &node.reach.to_string(),
+            &connections,
+            &node.version,
+            &node.incarnation.to_string(),
+        ]);
+    }
+    table
+}
+
+fn shards(shards: &[ShardStatus]) -> Table {
+    let mut table = Table::new(["store", "shard", "leader", "voters", "learners", "term"]);
+    for shard in shards {
+        let leader = shard
+            .leader
+            .map_or("none".to_owned(), |node| node.to_string());
+        table.row([
+            &shard.store.to_string(),
+            &shard.shard.to_string(),
+            &leader,
+            &list(&shard.voters),
+            &list(&shard.learners),
+            &shard.term.to_string(),
+        ]);
+    }
+    table
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    nodes.join(" ")
+}

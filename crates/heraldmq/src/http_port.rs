@@ -1,0 +1,96 @@
+//! The HTTP port of a running broker, as the commands that ask it see it.
+//!
+//! Deliberately absent: what is asked for, and how an answer is shown.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::http::Response;
+use ureq::{Agent, Body, RequestBuilder};
+
+use crate::failure::Failure;
+
+/// How long the broker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A broker, and the right to change something there.
+#[derive(clap::Args)]
+pub(crate) struct HttpPort {
+    /// The broker's HTTP port.
+    #[arg(long, default_value = "http://127.0.0.1:8091")]
+    url: String,
+    /// File with the token that the broker has in `http.tokenFile`.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl HttpPort {
+    /// The body at a path, such as `/api/v1/bans`.
+    pub(crate) fn get(&self, path: &str) -> Result<String, Failure> {
+        let url = self.url(path);
+        self.read(&url, agent().get(&url).call())
+    }
+
+    /// The answer to a JSON body.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<String, Failure> {
+        let url = self.url(path);
+        let request = self.authorized(agent().post(&url))?;
+        let request = request.content_type("application/json");
+        self.read(&url, request.send(body.to_string()))
+    }
+
+    /// Deletes what is at a path.
+    pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
+        let url = self.url(path);
+        let request = self.authorized(agent().delete(&url))?;
+        self.read(&url, request.call()).map(drop)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url.trim_end_matches('/'))
+    }
+
+    /// With the token, if there is one.
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, Failure> {
+        let Some(path) = &self.token_file else {
+            return Ok(request);
+        };
+        let token = fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        Ok(request.header("authorization", format!("Bearer {}", token.trim())))
+    }
+
+    /// The body of an answer; one that is no success is a failure with the broker's words.
+    fn read(
+        &self,
+        url: &str,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<String, Failure> {
+        let unanswered = |error| Failure::Runtime(format!("{url}: {error}"));
+        let mut answer = answer.map_err(unanswered)?;
+        let status = answer.status();
+        let body = answer.body_mut().read_to_string().map_err(unanswered)?;
+        if !status.is_success() {
+            let words = body.trim();
+            return Err(Failure::Runtime(format!("{}: {status}: {words}", self.url)));
+        }
+        Ok(body)
+    }
+}
+
+fn agent() -> Agent {
+    Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .http_status_as_error(false)
+        .build()
+        .new_agent()
+}
+
+/// What an answer says.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::Runtime(format!("the answer is not understood: {error}")))
+}
