@@ -1,7 +1,7 @@
 /*
  * A preloaded library that keeps a journal of what a process does to the files of one folder, so that
  * what was not synced can be taken back after the process was killed, as a loss of power would; and that
- * makes writes and syncs fail on demand.
+ * makes writes and syncs fail, and syncs take long, on demand.
  *
  * Environment: CRASH_SHIM_FOLDER, the absolute path of the folder that is watched; CRASH_SHIM_SIDE, an
  * existing folder outside of it on the same file system, for:
@@ -38,6 +38,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -73,6 +74,7 @@ struct control {
     uint32_t sync_fails;       /* not 0: syncs fail */
     uint32_t refused_writes;   /* counts ENOSPC */
     uint32_t refused_syncs;    /* counts EIO */
+    uint32_t sync_delay_ms;    /* how much longer each sync takes */
 };
 
 static const uint32_t MAGIC = 0x4c525750;
@@ -460,6 +462,13 @@ static int sync_fails(void) {
     return 1;
 }
 
+static void delay_sync(void) {
+    uint32_t ms = __atomic_load_n(&control->sync_delay_ms, __ATOMIC_SEQ_CST);
+    struct timespec left = {ms / 1000, ms % 1000 * 1000000L};
+    while (ms && nanosleep(&left, &left) && errno == EINTR) {
+    }
+}
+
 static int sync_file(int fd, long number) {
     struct stat status;
     if (!is_watched(fd, &status, 1))
@@ -470,6 +479,7 @@ static int sync_file(int fd, long number) {
     pthread_mutex_unlock(&lock);
     if (fails || kernel(number, fd))
         return -1;
+    delay_sync();
     pthread_mutex_lock(&lock);
     note(SYNC, status.st_ino, covered, 0, NULL, 0, NULL, 0);
     pthread_mutex_unlock(&lock);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use crash_test::chance::Chance;
 use crash_test::faults::{
@@ -179,6 +180,15 @@ fn the_nth_sync_and_all_after_it_fail() {
     let said = place.probe("write a 1 sync a sync a sync a");
     assert_eq!(said, "sync: Input/output error\n".repeat(2));
     assert_eq!(place.shim.refused_syncs().unwrap(), 2);
+}
+
+#[test]
+fn syncs_take_longer() {
+    let place = Place::new();
+    place.shim.delay_syncs(200).unwrap();
+    let start = Instant::now();
+    assert_eq!(place.probe("write a 1 sync a sync a"), "");
+    assert!(start.elapsed() >= Duration::from_millis(400));
 }
 
 #[test]

@@ -48,17 +48,31 @@ class Broker:
     """Context manager around one broker process.
 
     `sets` becomes `--set key=value`; `config` replaces `BASE` (a dict, or YAML text);
-    `config=None` with `file=False` starts without any configuration file.
+    `config=None` with `file=False` starts without any configuration file. `host` is where its clients and
+    its HTTP port are reached; `prefix` stands before the command, as `ip netns exec NAME` does.
     """
 
     started: list["Broker"] = []
 
-    def __init__(self, sets=None, *, config=BASE, file=True, args=(), env=None, data_dir=None, ready=True):
+    def __init__(
+        self,
+        sets=None,
+        *,
+        config=BASE,
+        file=True,
+        args=(),
+        env=None,
+        data_dir=None,
+        ready=True,
+        host="127.0.0.1",
+        prefix=(),
+    ):
+        self.host = host
         self._folder = tempfile.TemporaryDirectory(prefix="heraldmq-test-")
         folder = pathlib.Path(self._folder.name)
         self.data_dir = pathlib.Path(data_dir) if data_dir else folder / "data"
         self.config_path = folder / "conf.yml"
-        command = [BINARY, "serve"]
+        command = [*prefix, BINARY, "serve"]
         if file:
             self.write_config(config)
             command += ["--config", str(self.config_path)]
@@ -132,18 +146,18 @@ class Broker:
 
     def raw(self, version=5, **fields) -> Raw:
         """A raw connection, CONNECT not yet sent."""
-        return Raw(self.port, version=version, **fields)
+        return Raw(self.port, version=version, host=self.host, **fields)
 
     def client(self, client_id="", *, version=5, reason=0, session_present=None, **fields) -> Raw:
         """A raw connection that is connected."""
-        client = Raw(self.port, version=version)
+        client = Raw(self.port, version=version, host=self.host)
         client.connack = client.connect(client_id, reason=reason, session_present=session_present, **fields)
         return client
 
     def http(self, path) -> tuple[int, str]:
         """Status and body of a GET."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -24,8 +24,8 @@ CHUNK = 1 << 18
 class Crowd:
     """The selector loop. Connections that are `paused` are not read."""
 
-    def __init__(self, port):
-        self.port = port
+    def __init__(self, port, host="127.0.0.1"):
+        self.place = (host, port)
         self.selector = selectors.DefaultSelector()
         self.peers: set[Peer] = set()
 
@@ -68,12 +68,13 @@ class Session:
 
 
 class Peer:
-    """A connection of the crowd (5.0 unless said otherwise). CONNECT is sent at once."""
+    """A connection of the crowd (5.0 unless said otherwise). CONNECT is sent at once. `place` is host and
+    port, if not those of the crowd."""
 
-    def __init__(self, crowd, client_id, *, session=None, version=5, clean=True, **fields):
+    def __init__(self, crowd, client_id, *, session=None, version=5, clean=True, place=None, **fields):
         self.crowd, self.version = crowd, version
         self.session = session or Session(client_id)
-        self.socket = socket.create_connection(("127.0.0.1", crowd.port), 5)
+        self.socket = socket.create_connection(place or crowd.place, 5)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.connack = self.reason = None  # CONNACK; reason code of a DISCONNECT

@@ -13,7 +13,8 @@ const DISK_IS_FULL: u64 = 0;
 const SYNCS_UNTIL_FAIL: u64 = 4;
 const REFUSED_WRITES: u64 = 12;
 const REFUSED_SYNCS: u64 = 16;
-const CONTROL_BYTES: u64 = 20;
+const SYNC_DELAY_MS: u64 = 20;
+const CONTROL_BYTES: u64 = 24;
 
 /// The library with its side folder.
 #[derive(Debug)]
@@ -89,6 +90,14 @@ impl Shim {
     /// Those of the file system.
     pub fn fail_sync(&self, number: u32) -> io::Result<()> {
         self.set(SYNCS_UNTIL_FAIL, number)
+    }
+
+    /// From now on each sync takes so much longer, in ms.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn delay_syncs(&self, ms: u32) -> io::Result<()> {
+        self.set(SYNC_DELAY_MS, ms)
     }
 
     /// Writes that were refused because the disk was full.
