@@ -1,0 +1,20 @@
+#!/bin/sh
+# Sets up and runs the tests with clusters of real processes; arguments go to pytest. The exit code is
+# pytest's. As root each node has a network of its own, whose links can be cut; otherwise the tests that cut
+# links are skipped.
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/scripts/tools.sh"
+if [ "$(id -u)" = 0 ]; then
+    need ip iproute2
+    need nft nftables
+fi
+need cc build-essential
+"$root/tests/blackbox/setup.sh"
+HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
+[ -x "$HERALDMQ_BIN" ] ||
+    fail "there is no broker at $HERALDMQ_BIN; build it (cargo build --release) or set HERALDMQ_BIN"
+export HERALDMQ_BIN
+cd "$root/tests/cluster"
+# Each test with faults needs its nodes' share of the machine to itself for some seconds: few at a time.
+exec "$root/tests/blackbox/.venv/bin/python" -m pytest -n "${WORKERS:-2}" --dist loadscope "$@"

@@ -1,0 +1,1 @@
+"""A cluster of real processes on this machine, and what can be done to it."""

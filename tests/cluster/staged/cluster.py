@@ -1,0 +1,221 @@
+"""Nodes as processes: the configuration is that of the reports, with what tests need beside it.
+
+Invariant: each process that was started is ended, and none of them has panicked.
+"""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import signal
+import tempfile
+
+from harness.broker import Broker, run
+from harness.raw import Raw
+from harness.wait import until
+
+from .disk import SlowDisk
+from .network import network
+
+MQTT, CLUSTER, HTTP = 1883, 8899, 8091
+STORES = ("session", "inbox", "retain")
+
+# Time for members to find each other, elect leaders, and settle after a fault.
+SETTLE_S = 20
+
+
+class Node:
+    """A place, a data folder, and the process there, if any."""
+
+    def __init__(self, cluster, place, number, sets):
+        self.cluster, self.place, self.sets = cluster, place, sets
+        self.folder = cluster.folder / f"node{number}"
+        self.data_dir = self.folder / "data"
+        self.broker: Broker | None = None
+        self.disk: SlowDisk | None = None
+        self.is_paused = False
+
+    def __repr__(self):
+        return self.place.address
+
+    def config(self, bootstrap, env, seeds) -> dict:
+        listener = {"port": MQTT}
+        http = {"host": self.place.address, "port": HTTP, "tokenFile": str(self.cluster.token)}
+        if not self.place.prefix:
+            # On one machine with the others it cannot have all addresses.
+            listener["host"] = self.place.address
+        return {
+            "bootstrap": bootstrap,
+            "mqttServerConfig": {"tcpListener": listener},
+            "clusterConfig": {
+                "env": env,
+                "host": self.place.address,
+                "port": CLUSTER,
+                "clusterDomainName": None,
+                "seedEndpoints": ",".join(seeds),
+            },
+            "allowAnonymous": True,
+            "http": http,
+        }
+
+    # -- its life
+
+    def start(self, *, bootstrap=False, env="Test", seeds=None, ready=True):
+        """`seeds`: the first node, if not given."""
+        seeds = seeds or [self.cluster.nodes[0].endpoint]
+        self.folder.mkdir(exist_ok=True)
+        self.broker = Broker(
+            self.sets,
+            config=self.config(bootstrap, env, seeds),
+            data_dir=self.data_dir,
+            host=self.place.address,
+            prefix=self.place.prefix + (self.disk.prefix if self.disk else ()),
+            ready=ready,
+        )
+        self.cluster.processes.append(self.broker)
+
+    def slow_disk(self):
+        """Makes the disk of the next process one that can be slow."""
+        self.disk = SlowDisk(self.folder / "shim", self.data_dir)
+
+    def kill(self):
+        self.resume()
+        self.broker.kill()
+
+    def stop(self):
+        self.resume()
+        assert self.broker.stop() == 0
+
+    def wipe(self):
+        """Forgets all; it must not run."""
+        shutil.rmtree(self.data_dir)
+
+    def pause(self):
+        self.is_paused = True
+        self.broker.signal(signal.SIGSTOP)
+
+    def resume(self):
+        if self.is_paused:
+            self.is_paused = False
+            self.broker.signal(signal.SIGCONT)
+
+    # -- asking it
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.place.address}:{CLUSTER}"
+
+    @property
+    def mqtt(self) -> tuple[str, int]:
+        return self.place.address, MQTT
+
+    def client(self, client_id="", **fields) -> Raw:
+        return self.broker.client(client_id, **fields)
+
+    def status(self) -> dict | None:
+        """`None` if there is no answer."""
+        try:
+            status, body = self.broker.http("/api/v1/cluster")
+        except OSError:
+            return None
+        return json.loads(body) if status == 200 else None
+
+    def command(self, what, *args):
+        """`heraldmq cluster …` at this node; it must succeed."""
+        url = f"http://{self.place.address}:{HTTP}"
+        done = run("cluster", what, "--url", url, "--token-file", self.cluster.token, *args)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def id(self) -> str:
+        return self.status()["node"]
+
+
+class Cluster:
+    """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
+    others after it in order."""
+
+    def __init__(self, size=3, sets=None):
+        self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
+        self.folder = pathlib.Path(self._temporary.name)
+        self.token = self.folder / "token"
+        self.token.write_text("for-tests-only")
+        self.sets = sets or {}
+        self.nodes: list[Node] = []
+        self.processes: list[Broker] = []
+        self.network = network()
+        try:
+            for _ in range(size):
+                self.add()
+            for node in self.nodes:
+                node.start(bootstrap=node is self.nodes[0])
+            if size > 1:
+                self.settled()
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self) -> Node:
+        """A place for one more node, which is not started."""
+        node = Node(self, self.network.add(), len(self.nodes) + 1, self.sets)
+        self.nodes.append(node)
+        return node
+
+    def running(self) -> list[Node]:
+        return [n for n in self.nodes if n.broker and n.broker.process.poll() is None and not n.is_paused]
+
+    def settled(self, nodes=None, timeout=SETTLE_S):
+        """Waits until these nodes, or all that run, see each other, and agree on a leader of each shard."""
+        nodes = nodes or self.running()
+        until(lambda: self._is_settled(nodes), timeout, lambda: f"one view of {nodes}: {self.views(nodes)}")
+
+    def _is_settled(self, nodes) -> bool:
+        views = self.views(nodes)
+        if not all(views):
+            return False
+        members = {view["node"] for view in views}
+        up = [{n["node"] for n in view["nodes"] if n["reach"] == "up"} for view in views]
+        leaders = [{(s["store"], s["shard"]): s["leader"] for s in view["shards"]} for view in views]
+        agreed = all(view == leaders[0] for view in leaders) and {store for store, _ in leaders[0]} == set(STORES)
+        return agreed and all(view == members for view in up) and set(leaders[0].values()) <= members
+
+    @staticmethod
+    def views(nodes) -> list[dict | None]:
+        return [node.status() for node in nodes]
+
+    def leader(self, store="inbox", shard=0) -> Node:
+        """The node that leads a shard, as all running nodes agree."""
+        self.settled()
+        view = self.running()[0].status()
+        leads = next(s["leader"] for s in view["shards"] if (s["store"], s["shard"]) == (store, shard))
+        return next(node for node in self.running() if node.id == leads)
+
+    def follower(self, store="inbox", shard=0) -> Node:
+        """A node that does not lead it."""
+        leader = self.leader(store, shard)
+        return next(node for node in self.running() if node is not leader)
+
+    def cut_off(self, node):
+        """No other node hears it or is heard by it."""
+        for other in self.nodes:
+            if other is not node:
+                self.network.cut(node.place, other.place)
+                self.network.cut(other.place, node.place)
+
+    def close(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._temporary.cleanup)
+            stack.callback(self.network.close)
+            for process in self.processes:
+                stack.callback(process.close)
+            for node in self.nodes:
+                node.resume()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        for process in self.processes:
+            assert not any("panicked" in line for line in process.log_text), process.log_text[-40:]

@@ -1,0 +1,119 @@
+"""Places for nodes on this machine: an address for each, the same ports on all, and links that can be cut.
+
+As root each place is a network namespace of its own behind a bridge, and a cut drops packets without a
+word, as a broken network does. Otherwise places are loopback addresses, and nothing can be cut.
+Invariant: connections of clients, which come from outside of the places, are never cut.
+"""
+
+import dataclasses
+import itertools
+import os
+import subprocess
+
+import pytest
+
+# Numbers of bridges, which are also the third bytes of addresses.
+NUMBERS = range(1, 255)
+
+# What a place does not let in.
+CUTS = """
+table inet cuts {
+    set peers { type ipv4_addr; }
+    chain input {
+        type filter hook input priority 0; policy accept;
+        ip saddr @peers drop
+    }
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    address: str
+    # What stands before a command that is to run there.
+    prefix: tuple[str, ...] = ()
+
+
+def _ip(*args):
+    subprocess.run(["ip", *args], check=True, capture_output=True)
+
+
+class Bridged:
+    """Namespaces `hmqNUMBERnN` on the bridge `hmqNUMBER`; this process has the last address of the net."""
+
+    def __init__(self):
+        self.name, self.net = self._claim()
+        self.places: list[Place] = []
+
+    @staticmethod
+    def _claim():
+        """The first number that nobody uses: a bridge is made or not, there is nothing between."""
+        for number in NUMBERS:
+            name, net = f"hmq{number}", f"10.77.{number}"
+            if subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True).returncode:
+                continue
+            _ip("addr", "add", f"{net}.254/24", "dev", name)
+            _ip("link", "set", name, "up")
+            return name, net
+        raise RuntimeError("there is no free network; `ip link` shows who has them: hmq1, hmq2, …")
+
+    def add(self) -> Place:
+        number = len(self.places) + 1
+        namespace, outside = f"{self.name}n{number}", f"{self.name}v{number}"
+        address = f"{self.net}.{number}"
+        place = Place(address, ("ip", "netns", "exec", namespace))
+        _ip("netns", "add", namespace)
+        self.places.append(place)
+        _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        _ip("link", "set", outside, "master", self.name, "up")
+        for command in (
+            ("link", "set", "lo", "up"),
+            ("addr", "add", f"{address}/24", "dev", "eth0"),
+            ("link", "set", "eth0", "up"),
+        ):
+            _ip("-n", namespace, *command)
+        self._nft(place, CUTS)
+        return place
+
+    @staticmethod
+    def _nft(place, script):
+        subprocess.run([*place.prefix, "nft", "-f", "-"], input=script, text=True, check=True)
+
+    def cut(self, sender: Place, receiver: Place):
+        """What `sender` sends does not reach `receiver` any more."""
+        self._nft(receiver, f"add element inet cuts peers {{ {sender.address} }}")
+
+    def heal(self):
+        """All links work again."""
+        for place in self.places:
+            self._nft(place, "flush set inet cuts peers")
+
+    def close(self):
+        for place in self.places:
+            _ip("netns", "del", place.prefix[-1])
+        _ip("link", "del", self.name)
+
+
+class Loopback:
+    """127.NUMBER.0.N, with a number for each process of the test run."""
+
+    def __init__(self):
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+        self.net = f"127.{int(worker) + 1}.0"
+        self.numbers = itertools.count(1)
+
+    def add(self) -> Place:
+        return Place(f"{self.net}.{next(self.numbers)}")
+
+    def cut(self, sender, receiver):
+        pytest.skip("only root can cut links")
+
+    def heal(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def network():
+    return Bridged() if os.geteuid() == 0 else Loopback()

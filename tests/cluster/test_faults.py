@@ -1,0 +1,131 @@
+"""What clients notice when nodes, links and disks fail under load: recovery, and not a broken promise.
+
+P1, P4, P5, P6, P9. Each test forms a cluster, breaks something, repairs it, and judges the whole history.
+"""
+
+import time
+
+import pytest
+from harness.raw import DISCONNECT
+from staged.cluster import Cluster
+from staged.load import Load
+
+# How long a fault lasts, in seconds; longer than it takes to be noticed and acted upon.
+FAULT_S = 10
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def load(cluster, name):
+    with Load(cluster.nodes, name) as load:
+        load.begin()
+        yield load
+
+
+def survives(cluster, load, break_, repair):
+    """Publishing goes on during the fault and after it, and in the end nothing is missing."""
+    fault = time.monotonic()
+    break_()
+    load.go_on()
+    load.tell_recovery(fault)
+    load.run_for(max(0, fault + FAULT_S - time.monotonic()))
+    repaired = time.monotonic()
+    repair()
+    cluster.settled()
+    load.go_on()
+    load.tell_recovery(repaired)
+    load.finish()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_node_is_killed(cluster, load, role):
+    victim = getattr(cluster, role)()
+    survives(cluster, load, victim.kill, victim.start)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_node_stops_for_a_while(cluster, load, role):
+    victim = getattr(cluster, role)()
+    survives(cluster, load, victim.pause, victim.resume)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_node_is_cut_off(cluster, load, role):
+    victim = getattr(cluster, role)()
+    survives(cluster, load, lambda: cluster.cut_off(victim), cluster.network.heal)
+
+
+@pytest.mark.parametrize("direction", ["heard", "hears"])
+def test_a_link_is_cut_in_one_direction(cluster, load, direction):
+    leader, other = cluster.leader(), cluster.follower()
+    sender, receiver = (leader, other) if direction == "heard" else (other, leader)
+    survives(cluster, load, lambda: cluster.network.cut(sender.place, receiver.place), cluster.network.heal)
+
+
+def test_two_followers_do_not_reach_each_other(cluster, load):
+    leader = cluster.leader()
+    one, two = (node for node in cluster.nodes if node is not leader)
+
+    def cut():
+        cluster.network.cut(one.place, two.place)
+        cluster.network.cut(two.place, one.place)
+
+    survives(cluster, load, cut, cluster.network.heal)
+
+
+def test_the_disk_of_a_leader_is_slow(cluster, name):
+    victim = cluster.leader()
+    victim.stop()
+    victim.slow_disk()
+    victim.start()
+    cluster.settled()
+    with Load(cluster.nodes, name) as load:
+        load.begin()
+        survives(cluster, load, lambda: victim.disk.delay(500), lambda: victim.disk.delay(0))
+
+
+def test_all_nodes_are_killed_at_once(cluster, load):
+    fault = time.monotonic()
+    for node in cluster.nodes:
+        node.kill()
+    for node in cluster.nodes:
+        node.start(ready=False)
+    cluster.settled()
+    load.go_on()
+    load.tell_recovery(fault)
+    load.finish()
+
+
+def test_nodes_are_restarted_one_after_another(cluster, load):
+    for node in cluster.nodes:
+        node.stop()
+        load.go_on(5)
+        node.start(ready=False)
+        cluster.settled()
+    load.finish()
+
+
+# ---- without a majority ------------------------------------------------------------------------
+
+
+def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
+    # P10
+    victim, other = cluster.follower(), cluster.leader()
+    cluster.cut_off(victim)
+    with victim.client(f"{name}a") as sender, victim.client(f"{name}b") as receiver:
+        receiver.subscribe(name, qos=2)
+        sender.published(name, b"here", qos=2)
+        assert receiver.message().payload == b"here"
+    # The identifier is owned on both sides, and by the later connection after that.
+    earlier, later = victim.client(name), other.client(name)
+    cluster.network.heal()
+    earlier.timeout = 20
+    earlier.expect(DISCONNECT, reason=0x8E)
+    earlier.expect_closed()
+    later.ping()
+    later.close()

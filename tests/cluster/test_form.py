@@ -1,0 +1,119 @@
+"""How a cluster is formed, comes back, and keeps strangers out."""
+
+import pytest
+from harness.wait import until
+from staged.cluster import STORES, Cluster
+
+DURABLE = {"session_expiry": 3600}
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+def test_the_reports_configuration_forms_a_cluster(cluster):
+    views = Cluster.views(cluster.nodes)
+    assert len({view["cluster"] for view in views}) == 1
+    assert {view["env"] for view in views} == {"Test"}
+    ids = {view["node"] for view in views}
+    assert len(ids) == 3
+
+    def replicas():
+        return {s["store"]: s["voters"] for s in cluster.nodes[0].status()["shards"]}
+
+    # Three voters each, when the last node has caught up.
+    until(lambda: all(set(replicas()[store]) == ids for store in STORES), 20, replicas)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_it_comes_back_in_any_order(cluster, name, order, end):
+    first, _, last = cluster.nodes
+    identifier = first.status()["cluster"]
+    with last.client(name, clean=False, props=DURABLE) as receiver, first.client() as sender:
+        receiver.subscribe(name, qos=1)
+        receiver.disconnect()
+        sender.published(name, b"kept", qos=1, retain=True)
+    for node in cluster.nodes:
+        getattr(node, end)()
+    for n in order:
+        # Without bootstrap. The first has no majority to be ready with.
+        cluster.nodes[n].start(ready=False)
+    cluster.settled()
+    assert first.status()["cluster"] == identifier
+    with first.client(name, clean=False, props=DURABLE, session_present=True) as receiver:
+        assert receiver.message().payload == b"kept"
+    with last.client() as reader:
+        reader.subscribe(name)
+        assert reader.message(retain=True).payload == b"kept"
+
+
+def test_bootstrap_counts_once(cluster):
+    first = cluster.nodes[0]
+    identifier = first.status()["cluster"]
+    first.stop()
+    first.start(bootstrap=True)
+    cluster.settled()
+    assert {view["cluster"] for view in Cluster.views(cluster.nodes)} == {identifier}
+
+
+def test_a_node_waits_for_a_seed_that_comes_later():
+    with Cluster(0) as cluster:
+        one, two = cluster.add(), cluster.add()
+        two.start(ready=False)
+        one.start(bootstrap=True)
+        cluster.settled()
+
+
+def says(node, *words) -> bool:
+    """Whether a line of the node's log has all these words."""
+    return any(all(word in line for word in words) for line in list(node.broker.log_text))
+
+
+def test_a_node_of_another_env_is_refused_and_both_say_so(cluster):
+    member, stranger = cluster.nodes[0], cluster.add()
+    stranger.start(env="Other", ready=False)
+    until(lambda: says(stranger, "Test", "Other"), 20, "the stranger's words")
+    until(lambda: any(says(node, "Other") for node in cluster.nodes[:3]), 20, "a member's words")
+    assert len(member.status()["nodes"]) == 3
+
+
+def test_a_node_of_another_cluster_is_refused_and_both_say_so(cluster):
+    member, stranger = cluster.nodes[0], cluster.add()
+    stranger.start(bootstrap=True, seeds=[stranger.endpoint])
+    other = stranger.status()["cluster"]
+    stranger.stop()
+    stranger.start(ready=False)
+    until(lambda: any(says(node, other) for node in cluster.nodes[:3]), 20, "a member's words")
+    until(lambda: says(stranger, member.status()["cluster"]), 20, "the stranger's words")
+    assert len(member.status()["nodes"]) == 3
+
+
+def test_a_wiped_node_is_a_new_one(cluster):
+    keeper, _, lost = cluster.nodes
+    before = lost.id
+    lost.kill()
+    lost.wipe()
+    lost.start()
+    after = lost.id
+    assert after != before
+    keeper.command("evict", before)
+    cluster.settled()
+
+    def members():
+        status = keeper.status()
+        return {n["node"] for n in status["nodes"]}, {v for s in status["shards"] for v in s["voters"]}
+
+    until(lambda: all(before not in some and after in some for some in members()), 30, members)
+
+
+def test_an_evicted_node_is_refused(cluster):
+    keeper, _, evicted = cluster.nodes
+    identifier = evicted.id
+    evicted.stop()
+    keeper.command("evict", identifier)
+    evicted.start(ready=False)
+    until(lambda: says(evicted, "evicted"), 20, "the evicted node's words")
+    assert identifier not in {n["node"] for n in keeper.status()["nodes"]}

@@ -1,0 +1,206 @@
+"""What clients of different nodes have to do with each other, while nothing fails.
+
+Messages: P3 (SUBACK means effective), P4 (a session resumes completely, also elsewhere), P5 (one owner).
+"""
+
+import pytest
+from harness import raw
+from harness.raw import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from harness.wait import until
+
+DURABLE = {"session_expiry": 3600}
+
+# Subscriptions made and published to at once, from another node.
+AT_ONCE = 200
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_messages_reach_other_nodes_in_order(three, name, version, qos):
+    a, b, c = three
+    with b.client(f"{name}b", version=version) as one, c.client(f"{name}c") as other, a.client(f"{name}a") as sender:
+        one.subscribe(f"{name}/+", qos=qos)
+        other.subscribe(f"{name}/x", qos=2)
+        for n in range(100):
+            sender.published(f"{name}/x", f"{n}".encode(), qos=qos)
+        for receiver in (one, other):
+            got = receiver.take(100)
+            assert [m.payload for m in got] == [f"{n}".encode() for n in range(100)]
+            assert {m.qos for m in got} == {qos}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_message_after_suback_arrives_from_any_node(three, name, durable):
+    a, b, c = three
+    props = DURABLE if durable else None
+    with b.client(f"{name}b", clean=not durable, props=props) as receiver, a.client() as first, c.client() as second:
+        for n in range(AT_ONCE):
+            sender = (first, second)[n % 2]
+            topic = f"{name}/{n}"
+            receiver.subscribe(topic, qos=1)
+            sender.publish(topic, b"now", qos=n // 2 % 2)
+            assert receiver.message(topic=topic).payload == b"now"
+
+
+def test_a_message_after_unsuback_does_not_arrive(three, name):
+    a, b, _ = three
+    with b.client(f"{name}b") as receiver, a.client() as sender:
+        receiver.subscribe(name, f"{name}/end")
+        receiver.unsubscribe(name)
+        sender.publish(name, b"no")
+        sender.publish(f"{name}/end", b"end")
+        assert receiver.until(b"end") == []
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_shared_group_gets_each_message_once(three, name, qos):
+    members = [node.client(f"{name}{n}") for n, node in enumerate(three)]
+    with three[0].client() as sender:
+        for member in members:
+            member.subscribe(f"$share/{name}/{name}", qos=qos)
+            member.subscribe(f"{name}/end", qos=qos)
+        sent = {f"{n}".encode() for n in range(60)}
+        for payload in sent:
+            sender.published(name, payload, qos=qos)
+        sender.published(f"{name}/end", b"end", qos=qos)
+        got = [m.payload for member in members for m in member.until(b"end")]
+    assert sorted(got) == sorted(sent)
+    for member in members:
+        member.close()
+
+
+def test_retained_messages_are_on_all_nodes(three, name):
+    a, *others = three
+    with a.client() as sender:
+        for value in (b"1", b"2"):
+            sender.published(f"{name}/x", value, qos=1, retain=True)
+            for node in others:
+                with node.client() as reader:
+                    reader.subscribe(f"{name}/#")
+                    assert reader.message(retain=True).payload == value
+        sender.published(f"{name}/x", b"", qos=1, retain=True)
+    for node in others:
+        with node.client() as reader:
+            reader.subscribe(f"{name}/#")
+            reader.publish(f"{name}/end", b"end")
+            assert reader.until(b"end") == []
+
+
+def test_a_will_is_heard_on_other_nodes(three, name):
+    a, b, _ = three
+    with b.client(f"{name}b") as watcher:
+        watcher.subscribe(name, qos=1)
+        will = {"topic": name, "payload": b"gone", "qos": 1}
+        with a.client(f"{name}a", will=will):
+            pass  # Closes without DISCONNECT.
+        assert watcher.message().payload == b"gone"
+
+
+# ---- sessions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_connection_elsewhere_takes_over(three, name, durable):
+    fields = {"clean": not durable, "props": DURABLE if durable else None}
+    a, b, c = three
+    held = a.client(name, **fields)
+    for node in (b, c, a):
+        new = node.client(name, session_present=durable, **fields)
+        # Session taken over.
+        held.expect(DISCONNECT, reason=0x8E)
+        held.expect_closed()
+        held = new
+    held.disconnect()
+
+
+def test_many_take_one_identifier_and_one_keeps_it(three, name):
+    clients = [three[n % 3].broker.raw() for n in range(12)]
+    for client in clients:
+        client.send(raw.connect(name, clean=False, props=DURABLE))
+    # Whoever is disconnected was connected before or is refused; one stays, and is served.
+    served = set(clients)
+
+    def one_is_left():
+        for client in list(served):
+            try:
+                got = client.recv(timeout=0.05)
+            except TimeoutError:
+                continue
+            except raw.Closed:
+                served.discard(client)
+                continue
+            assert got.kind == CONNACK or (got.kind == DISCONNECT and got.reason == 0x8E), got
+        return len(served) == 1
+
+    until(one_is_left, what="one connection")
+    served.pop().ping()
+
+
+def test_a_queue_is_read_on_another_node(three, name):
+    a, b, c = three
+    with b.client(name, clean=False, props=DURABLE) as receiver:
+        receiver.subscribe(f"{name}/#", qos=2)
+    with a.client() as sender:
+        for n in range(200):
+            sender.published(f"{name}/x", f"{n}".encode(), qos=1 + n % 2)
+    with c.client(name, clean=False, props=DURABLE, session_present=True) as receiver:
+        assert [m.payload for m in receiver.take(200)] == [f"{n}".encode() for n in range(200)]
+
+
+def test_what_was_in_flight_is_sent_again_on_another_node(three, name):
+    a, b, c = three
+    with b.client(name, clean=False, props=DURABLE) as receiver, a.client() as sender:
+        receiver.subscribe(name, qos=2)
+        for payload in (b"one", b"two", b"three"):
+            sender.published(name, payload, qos=2)
+        one, two, three_ = (receiver.expect(PUBLISH) for _ in range(3))
+        receiver.send(raw.ack(PUBREC, one.pid))
+        receiver.expect(PUBREL, pid=one.pid)
+    with c.client(name, clean=False, props=DURABLE, session_present=True) as receiver:
+        again = [receiver.recv() for _ in range(3)]
+        # [MQTT-4.4.0-1]
+        assert [(p.kind, p.pid) for p in again] == [(PUBREL, one.pid), (PUBLISH, two.pid), (PUBLISH, three_.pid)]
+        assert all(p.dup for p in again[1:])
+        receiver.send(raw.ack(PUBCOMP, one.pid))
+
+
+def test_a_message_of_qos_2_is_released_on_another_node(three, name):
+    a, b, c = three
+    with c.client(f"{name}c") as receiver:
+        receiver.subscribe(name, qos=2)
+        with a.client(name, clean=False, props=DURABLE) as sender:
+            sender.publish(name, b"once", qos=2, pid=7)
+            sender.answer(PUBREC, 7)
+        with b.client(name, clean=False, props=DURABLE, session_present=True) as sender:
+            # Sent again, because PUBREC could have been lost.
+            sender.publish(name, b"once", qos=2, pid=7, dup=True)
+            sender.answer(PUBREC, 7)
+            sender.send(raw.ack(PUBREL, 7))
+            sender.answer(PUBCOMP, 7)
+            sender.published(name, b"end", qos=2)
+        assert [m.payload for m in receiver.until(b"end")] == [b"once"]
+
+
+def test_a_session_that_ends_elsewhere_is_gone_everywhere(three, name):
+    a, b, c = three
+    with a.client(name, clean=False, props=DURABLE) as client:
+        client.subscribe(name, qos=1)
+    with b.client(name, clean=True):
+        pass
+    with c.client() as sender:
+        sender.published(name, b"nobody", qos=1)
+    with c.client(name, clean=False, props=DURABLE, session_present=False) as client:
+        client.subscribe(f"{name}/end")
+        client.publish(f"{name}/end", b"end")
+        assert client.until(b"end") == []
+
+
+def test_a_publisher_of_another_node_is_told_that_nobody_subscribes(three, name):
+    a, b, _ = three
+    with b.client() as receiver, a.client() as sender:
+        sender.publish(name, b"x", qos=1, pid=1)
+        assert sender.answer(PUBACK, 1).reason == 0x10
+        receiver.subscribe(name, qos=1)
+        sender.publish(name, b"x", qos=1, pid=2)
+        assert sender.answer(PUBACK, 2).reason == 0
+        assert receiver.message().payload == b"x"
