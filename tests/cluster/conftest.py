@@ -38,9 +38,9 @@ def _forget_processes():
     yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared():
-    """A cluster for the tests of a module that do nothing to nodes. With HERALD_CLUSTER_SIZE=1 it is one
+    """A cluster for the tests of this worker that do nothing to nodes. With HERALD_CLUSTER_SIZE=1 it is one
     node, to try what these tests say of it."""
     with Cluster(int(os.environ.get("HERALD_CLUSTER_SIZE", "3"))) as cluster:
         yield cluster

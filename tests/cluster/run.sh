@@ -10,6 +10,7 @@ if [ "$(id -u)" = 0 ]; then
     need nft nftables
 fi
 need cc build-essential
+need faketime faketime
 "$root/tests/blackbox/setup.sh"
 HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
 [ -x "$HERALDMQ_BIN" ] ||
@@ -17,4 +18,4 @@ HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
 export HERALDMQ_BIN
 cd "$root/tests/cluster"
 # Each test with faults needs its nodes' share of the machine to itself for some seconds: few at a time.
-exec "$root/tests/blackbox/.venv/bin/python" -m pytest -n "${WORKERS:-2}" --dist loadscope "$@"
+exec "$root/tests/blackbox/.venv/bin/python" -m pytest -n "${WORKERS:-2}" --dist worksteal "$@"

@@ -1,5 +1,6 @@
 """The harness itself, at a single node: the load finds nothing wrong where nothing is, and finds what is."""
 
+import datetime
 import time
 
 import pytest
@@ -65,6 +66,23 @@ def test_a_slow_disk_delays_acknowledgements(alone, node, name):
         node.disk.delay(0)
         load.finish()
     assert min(taken) >= 0.3
+
+
+@pytest.mark.parametrize("jump", [-3600, 3600])
+def test_a_clock_jumps(alone, node, name, jump):
+    node.stop()
+    node.false_clock()
+    node.start()
+    with Load(alone.nodes, name) as load:
+        load.begin()
+        before = node.broker.log_lines[-1]["timestamp"]
+        node.clock.jump(jump)
+        load.go_on()
+        load.finish()
+    node.stop()
+    after = node.broker.log_lines[-1]["timestamp"]
+    hours = (datetime.datetime.fromisoformat(after) - datetime.datetime.fromisoformat(before)).total_seconds() / 3600
+    assert round(hours) == jump / 3600
 
 
 def test_what_a_wiped_node_has_lost_is_found(node, load):

@@ -89,6 +89,18 @@ def test_the_disk_of_a_leader_is_slow(cluster, name):
         survives(cluster, load, lambda: victim.disk.delay(500), lambda: victim.disk.delay(0))
 
 
+@pytest.mark.parametrize("jump", [-3600, 3600])
+def test_the_clock_of_a_leader_jumps(cluster, name, jump):
+    victim = cluster.leader()
+    victim.stop()
+    victim.false_clock()
+    victim.start()
+    cluster.settled()
+    with Load(cluster.nodes, name) as load:
+        load.begin()
+        survives(cluster, load, lambda: victim.clock.jump(jump), lambda: victim.clock.jump(0))
+
+
 def test_all_nodes_are_killed_at_once(cluster, load):
     fault = time.monotonic()
     for node in cluster.nodes:

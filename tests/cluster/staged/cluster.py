@@ -14,6 +14,7 @@ from harness.broker import Broker, run
 from harness.raw import Raw
 from harness.wait import until
 
+from .clock import Clock
 from .disk import SlowDisk
 from .network import network
 
@@ -32,7 +33,9 @@ class Node:
         self.folder = cluster.folder / f"node{number}"
         self.data_dir = self.folder / "data"
         self.broker: Broker | None = None
+        # What its next process is started with.
         self.disk: SlowDisk | None = None
+        self.clock: Clock | None = None
         self.is_paused = False
 
     def __repr__(self):
@@ -69,7 +72,7 @@ class Node:
             config=self.config(bootstrap, env, seeds),
             data_dir=self.data_dir,
             host=self.place.address,
-            prefix=self.place.prefix + (self.disk.prefix if self.disk else ()),
+            prefix=sum((f.prefix for f in (self.place, self.disk, self.clock) if f), ()),
             ready=ready,
         )
         self.cluster.processes.append(self.broker)
@@ -77,6 +80,10 @@ class Node:
     def slow_disk(self):
         """Makes the disk of the next process one that can be slow."""
         self.disk = SlowDisk(self.folder / "shim", self.data_dir)
+
+    def false_clock(self):
+        """Makes the clock of the next process one that can jump."""
+        self.clock = Clock(self.folder / "clock")
 
     def kill(self):
         self.resume()
@@ -114,6 +121,8 @@ class Node:
 
     def status(self) -> dict | None:
         """`None` if there is no answer."""
+        if not self.broker.find("listening", kind="http"):
+            return None
         try:
             status, body = self.broker.http("/api/v1/cluster")
         except OSError:
@@ -166,13 +175,14 @@ class Cluster:
         return [n for n in self.nodes if n.broker and n.broker.process.poll() is None and not n.is_paused]
 
     def settled(self, nodes=None, timeout=SETTLE_S):
-        """Waits until these nodes, or all that run, see each other, and agree on a leader of each shard."""
+        """Waits until these nodes, or all that run, are ready, see each other and no other node, and agree on
+        a leader of each shard."""
         nodes = nodes or self.running()
         until(lambda: self._is_settled(nodes), timeout, lambda: f"one view of {nodes}: {self.views(nodes)}")
 
     def _is_settled(self, nodes) -> bool:
         views = self.views(nodes)
-        if not all(views):
+        if not all(views) or not all(node.broker.find("ready") for node in nodes):
             return False
         members = {view["node"] for view in views}
         up = [{n["node"] for n in view["nodes"] if n["reach"] == "up"} for view in views]
