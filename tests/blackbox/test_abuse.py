@@ -393,6 +393,27 @@ def test_changes_need_the_token(name, token_file):
         assert not any(TOKEN in line for line in broker.log_text)
 
 
+@pytest.mark.parametrize("change", ["join", "leave", "drain", "evict", "transfer-leader"])
+def test_changes_of_the_cluster_need_the_token(token_file, change):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        path = f"/api/v1/cluster/{change}"
+        body = {
+            "join": {"seed": "10.0.0.1:8899"},
+            "evict": {"node": "1"},
+            "transfer-leader": {"store": "inbox", "shard": 0, "to": "1"},
+        }.get(change)
+        for token in (None, TOKEN[:-1]):
+            assert request(broker, "POST", path, body, token)[0] == 401
+        # Let through, but this node has no cluster.
+        assert request(broker, "POST", path, body)[0] == 409
+
+
+def test_a_node_that_runs_alone_has_no_cluster(broker):
+    assert broker.http("/api/v1/cluster")[0] == 404
+    told = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}")
+    assert told.returncode == 1 and "runs alone" in told.stderr
+
+
 def test_without_a_token_nothing_changes(name):
     with Broker() as broker:
         status, answer = request(broker, "POST", "/api/v1/bans", {"client": name})
