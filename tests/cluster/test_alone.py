@@ -1,11 +1,15 @@
-"""The harness itself, at a single node: the load finds nothing wrong where nothing is, and finds what is."""
+"""The harness itself: the load finds nothing wrong where nothing is, and finds what is; a cut link is cut."""
 
+import contextlib
 import datetime
+import subprocess
+import sys
 import time
 
 import pytest
 from staged.cluster import Cluster
 from staged.load import Load
+from staged.network import network
 
 
 @pytest.fixture
@@ -93,3 +97,54 @@ def test_what_a_wiped_node_has_lost_is_found(node, load):
     load.run_for(1)
     with pytest.raises(AssertionError, match="is lost"):
         load.finish(timeout=5)
+
+
+# ---- the network -------------------------------------------------------------------------------
+
+PORT = 9000
+RECEIVE = f"""
+import socket, sys
+socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+socket_.bind((sys.argv[1], {PORT}))
+print("bound", flush=True)
+while True:
+    print(socket_.recv(100).decode(), flush=True)
+"""
+SEND = f"""
+import socket, sys
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), (sys.argv[1], {PORT}))
+"""
+
+
+class Ear:
+    """Hears datagrams at a place."""
+
+    def __init__(self, stack, place):
+        self.place = place
+        command = [*place.prefix, sys.executable, "-c", RECEIVE, place.address]
+        self.process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(self.process.kill)
+        assert self.next() == "bound"
+
+    def next(self) -> str:
+        return self.process.stdout.readline().strip()
+
+    def send(self, ear, word):
+        """Sends a word from here to another."""
+        subprocess.run([*self.place.prefix, sys.executable, "-c", SEND, ear.place.address, word], check=True)
+
+
+def test_a_cut_link_is_cut_in_its_direction():
+    with contextlib.ExitStack() as stack:
+        net = network()
+        stack.callback(net.close)
+        one, two = (Ear(stack, net.add()) for _ in range(2))
+        one.send(two, "before")
+        assert two.next() == "before"
+        net.cut(one.place, two.place)
+        one.send(two, "lost")
+        two.send(one, "the other way")
+        assert one.next() == "the other way"
+        net.heal()
+        one.send(two, "after")
+        assert two.next() == "after"

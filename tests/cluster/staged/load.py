@@ -109,6 +109,9 @@ class Person:
             if self.is_known and not connack.session_present:
                 self.load.wrong.append(f"the session of {self.client_id} is lost")
             self.is_known = not self.connect["clean"]
+            if not connack.session_present:
+                # [MQTT-3.2.2-5]
+                self.session.unreleased.clear()
             self.tenure = Tenure(self.client_id, str(self.place), time.monotonic())
             self.history.tenures.append(self.tenure)
             self.connected(connack)
