@@ -107,7 +107,7 @@ class Person:
                 self.line.close()
                 return
             if self.is_known and not connack.session_present:
-                self.load.wrong.append(f"the session of {self.client_id} is lost")
+                self.load.lost_sessions.append(self.client_id)
             self.is_known = not self.connect["clean"]
             if not connack.session_present:
                 # [MQTT-3.2.2-5]
@@ -339,7 +339,7 @@ class Load:
     def __init__(self, nodes, name, *, publishers=4, subscribers=4, rate=50, contenders=1, mourned=4, registers=2):
         self.nodes, self.name = nodes, name
         self.crowd = Crowd(None)
-        self.history, self.wrong, self.people = History(), [], []
+        self.history, self.lost_sessions, self.people = History(), [], []
         self.is_publishing = False
         self._rotation = itertools.count()
         self.subscribers = [Subscriber(self, f"{name}s{n}", f"{name}/#", qos=1 + n % 2) for n in range(subscribers)]
@@ -408,8 +408,11 @@ class Load:
             self.until(arrived, timeout)
         except AssertionError:
             pass  # What is missing is told below.
-        violations = self.wrong + checks.violations(self.history)
-        assert not violations, f"{len(violations)} violations\n" + "\n".join(violations[:20])
+        found = checks.violations(self.history)
+        if self.lost_sessions:
+            found["sessions"] = [f"the session of {client} is lost" for client in self.lost_sessions]
+        told = [f"{kind}: {len(sentences)}, such as\n  {sentences[0]}" for kind, sentences in found.items()]
+        assert not found, "\n".join(told)
 
     def tell_recovery(self, fault):
         """Prints how long publishers had to wait after a fault."""

@@ -7,10 +7,11 @@ from .history import NEVER, History
 from .register import is_linearizable
 
 
-def violations(history: History) -> list[str]:
-    """All that is wrong with a history whose messages have all had time to arrive."""
+def violations(history: History) -> dict[str, list[str]]:
+    """All that is wrong with a history whose messages have all had time to arrive, by check."""
     checks = (lost, doubled, unordered, owned_twice, wills, retained)
-    return [violation for check in checks for violation in check(history)]
+    found = {check.__name__: list(check(history)) for check in checks}
+    return {name: sentences for name, sentences in found.items() if sentences}
 
 
 def matches(filter: str, topic: str) -> bool:

@@ -4,11 +4,14 @@ The algorithm of Wing and Gong with Lowe's memory of states seen: which operatio
 Exponential at worst, so histories are to be short: some hundred operations, few at the same time.
 """
 
+from .history import NEVER
+
 
 def is_linearizable(operations, initial=None) -> bool:
     """Operations have `kind` (read, write), `value`, `start` and `end`; see `history.Operation`."""
-    operations = sorted(operations, key=lambda o: o.start)
-    # A write without answer can come last, when nobody sees it.
+    read = {o.value for o in operations if o.kind == "read"}
+    # A write without answer that nobody has seen can come last; so can the others after what is to be explained.
+    operations = sorted((o for o in operations if o.end != NEVER or o.value in read), key=lambda o: o.start)
     everything = (1 << len(operations)) - 1
     seen, waiting = set(), [(0, initial)]
     while waiting:
