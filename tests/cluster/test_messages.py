@@ -158,7 +158,7 @@ def test_what_was_in_flight_is_sent_again_on_another_node(three, name):
         receiver.expect(PUBREL, pid=one.pid)
     with c.client(name, clean=False, props=DURABLE, session_present=True) as receiver:
         again = [receiver.recv() for _ in range(3)]
-        # [MQTT-4.4.0-1]
+        # In the order in which they were sent (§4.4, §4.6).
         assert [(p.kind, p.pid) for p in again] == [(PUBREL, one.pid), (PUBLISH, two.pid), (PUBLISH, three_.pid)]
         assert all(p.dup for p in again[1:])
         receiver.send(raw.ack(PUBCOMP, one.pid))

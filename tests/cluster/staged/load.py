@@ -110,7 +110,7 @@ class Person:
                 self.load.lost_sessions.append(self.client_id)
             self.is_known = not self.connect["clean"]
             if not connack.session_present:
-                # [MQTT-3.2.2-5]
+                # The broker has forgotten it, so this client forgets it as well (§3.2.2.1.1).
                 self.session.unreleased.clear()
             self.tenure = Tenure(self.client_id, str(self.place), time.monotonic())
             self.history.tenures.append(self.tenure)
@@ -248,7 +248,7 @@ class Publisher(Person):
 
 
 class MournedPerson(Person):
-    """Has a will, another for each connection. [MQTT-3.1.2-8]"""
+    """Has a will, another for each connection."""
 
     def __init__(self, load, client_id, topic):
         super().__init__(load, client_id)

@@ -55,7 +55,7 @@ def doubled(history: History):
 
 def unordered(history: History):
     """The first copies of a publisher's messages of one topic and QoS come in the order in which they
-    were sent. [MQTT-4.6.0-5], [MQTT-4.6.0-6]"""
+    were sent (§4.6 of the standard)."""
     last, seen = {}, set()
     for receipt in history.receipts:
         publication = history.publications.get(receipt.payload)
