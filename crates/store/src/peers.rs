@@ -16,8 +16,9 @@ use store_state::session::SessionOp;
 use crate::retained::Wanted;
 use crate::{Event, Read, ShardNumber};
 
-/// The format of messages; the first byte of each.
-const FORMAT: u8 = 1;
+/// The format of messages; the first byte of each. Formats of stores are 16 to 31, so that one connection can
+/// carry other messages as well.
+const FORMAT: u8 = 16;
 
 /// Carries messages between the stores of a cluster's nodes.
 pub trait Peers: Network {
