@@ -26,16 +26,19 @@ pub(crate) enum Reason {
     NoGroupMember,
     /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
     StoreFailed,
+    /// A node with subscribers could not be reached.
+    PeerUnreachable,
     /// Rules deny its publisher to publish it or to have it retained, or its receiver to get it.
     Denied(Action),
 }
 
 impl Reason {
-    const OWN: [Self; 7] = [
+    const OWN: [Self; 8] = [
         Self::RetainedLimit,
         Self::ReservedTopic,
         Self::NoGroupMember,
         Self::StoreFailed,
+        Self::PeerUnreachable,
         Self::Denied(Action::Publish),
         Self::Denied(Action::Retain),
         Self::Denied(Action::Receive),
@@ -56,6 +59,7 @@ impl Reason {
             Self::ReservedTopic => "reserved_topic",
             Self::NoGroupMember => "no_group_member",
             Self::StoreFailed => "store_failed",
+            Self::PeerUnreachable => "peer_unreachable",
             Self::Denied(Action::Publish) => "publish_denied",
             Self::Denied(Action::Retain) => "retain_denied",
             Self::Denied(Action::Receive) => "receive_denied",
@@ -71,9 +75,10 @@ impl Reason {
             Self::ReservedTopic => 1,
             Self::NoGroupMember => 2,
             Self::StoreFailed => 3,
-            Self::Denied(Action::Publish) => 4,
-            Self::Denied(Action::Retain) => 5,
-            Self::Denied(Action::Receive) => 6,
+            Self::PeerUnreachable => 4,
+            Self::Denied(Action::Publish) => 5,
+            Self::Denied(Action::Retain) => 6,
+            Self::Denied(Action::Receive) => 7,
             Self::Denied(Action::Subscribe) => return None,
         };
         Some(DropReason::ALL.len() + own)

@@ -1,7 +1,9 @@
 //! Shared subscriptions: which member of a group gets a message.
 //!
 //! Members take turns; one without room in its window is passed over while another has some, and one
-//! whose client is offline while another's is online. In an ordered group (`$oshare`) the publisher
+//! whose client is offline while another's is online. The members that are connected to another node stand
+//! as one, with the number of those that have room: that node gets a message when no member of this one has
+//! room, and chooses among its own. In an ordered group (`$oshare`) the publisher
 //! decides instead: all its messages go to the same member, and a change of members moves only the
 //! publishers of the member that came or went.
 
@@ -14,7 +16,9 @@ use foldhash::fast::FixedState;
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
 
-use crate::key::SessionKey;
+use route_exchange::NodeId;
+
+use crate::key::{SessionKey, Slot};
 
 /// What a session shows the groups that it is a member of.
 #[derive(Debug, Default)]
@@ -64,12 +68,26 @@ pub(crate) enum Who {
     Session(SessionKey),
     /// A durable session, connected or not, by its client identifier.
     Durable(Arc<str>),
+    /// The members that are connected to another node.
+    Node(NodeId),
+}
+
+impl Who {
+    pub(crate) fn is_session(&self) -> bool {
+        matches!(self, Self::Session(_))
+    }
+
+    pub(crate) fn is_node(&self) -> bool {
+        matches!(self, Self::Node(_))
+    }
 }
 
 /// A session's membership in a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) who: Who,
+    /// The node that says so. While a shard goes from one leader to another, both may.
+    pub(crate) by: Slot,
     pub(crate) wanted: Wanted,
     pub(crate) gauge: Arc<Gauge>,
 }
@@ -117,7 +135,7 @@ impl Group {
     pub(crate) fn join(&self, member: Member) -> bool {
         let mut members = self.members.lock();
         members.shared = None;
-        match members.list.iter_mut().find(|m| m.who == member.who) {
+        match members.list.iter_mut().find(|m| m.who == member.who && m.by == member.by) {
             Some(known) => {
                 *known = member;
                 false
@@ -130,12 +148,21 @@ impl Group {
     }
 
     /// Removes a member. False: it was none.
-    pub(crate) fn leave(&self, who: &Who) -> bool {
+    pub(crate) fn leave(&self, who: &Who, by: Slot) -> bool {
         let mut members = self.members.lock();
         let before = members.list.len();
-        members.list.retain(|m| m.who != *who);
+        members.list.retain(|m| m.who != *who || m.by != by);
         members.shared = None;
         members.list.len() < before
+    }
+
+    /// How many members that are connected to this node have room, rounded down to a power of two: so
+    /// that it does not change with each message.
+    pub(crate) fn room(&self) -> u32 {
+        let members = self.members.lock();
+        let has_room = |m: &&Member| m.who.is_session() && m.gauge.room() > 0;
+        let count = members.list.iter().filter(has_room).count();
+        count.checked_ilog2().map_or(0, |log| 1 << log)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -148,59 +175,82 @@ impl Group {
         Arc::clone(shared.get_or_insert_with(|| list.as_slice().into()))
     }
 
-    /// Chooses among the members (as [`Group::members`] gave them), passing over `except`.
+    /// Chooses among those of the members (as [`Group::members`] gave them) that are admitted.
     pub(crate) fn choose<'m>(
         &self,
         members: &'m [Member],
         publisher: u64,
-        except: Option<&Who>,
+        admits: impl Fn(&Who) -> bool,
     ) -> Option<&'m Member> {
-        let chosen = if self.ordered {
-            by_publisher(members, publisher, except)
-        } else {
-            self.by_turn(members, except)
-        }?;
-        // Until the member's loop shows its room anew, the next choice must know of this one.
-        chosen.gauge.room.fetch_sub(1, Ordering::Relaxed);
+        let admitted = || members.iter().filter(|member| admits(&member.who));
+        if self.ordered {
+            return by_publisher(admitted(), publisher);
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let chosen = by_turn(members, turn, &admits)
+            .or_else(|| by_room_of_nodes(admitted(), turn))
+            .or_else(|| best(admitted(), members.len(), turn))?;
+        if !chosen.who.is_node() {
+            // Until the member's loop shows its room anew, the next choice must know of this one.
+            chosen.gauge.room.fetch_sub(1, Ordering::Relaxed);
+        }
         Some(chosen)
     }
+}
 
-    fn by_turn<'m>(&self, members: &'m [Member], except: Option<&Who>) -> Option<&'m Member> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut best: Option<(&Member, (bool, i64))> = None;
-        for member in members
-            .iter()
-            .cycle()
-            .skip(turn % members.len().max(1))
-            .take(members.len())
-        {
-            if Some(&member.who) == except {
-                continue;
-            }
-            let standing = (member.gauge.is_online(), member.gauge.room());
-            if standing.0 && standing.1 > 0 {
-                return Some(member);
-            }
-            if best.is_none_or(|(_, best)| standing > best) {
-                best = Some((member, standing));
-            }
-        }
-        best.map(|(member, _)| member)
-    }
+/// The next member of this node that is online and has room.
+fn by_turn<'m>(
+    members: &'m [Member],
+    turn: usize,
+    admits: &impl Fn(&Who) -> bool,
+) -> Option<&'m Member> {
+    members
+        .iter()
+        .cycle()
+        .skip(turn % members.len().max(1))
+        .take(members.len())
+        .find(|m| !m.who.is_node() && admits(&m.who) && m.gauge.is_online() && m.gauge.room() > 0)
+}
+
+/// One of the other nodes, each as often as it has members with room.
+fn by_room_of_nodes<'m>(
+    members: impl Iterator<Item = &'m Member> + Clone,
+    turn: usize,
+) -> Option<&'m Member> {
+    let nodes = members.filter(|m| m.who.is_node());
+    let room = |m: &Member| usize::try_from(m.gauge.room()).unwrap_or(0);
+    let all: usize = nodes.clone().map(room).sum();
+    let mut place = turn.checked_rem(all)?;
+    nodes.into_iter().find(|m| {
+        let found = place < room(m);
+        place = place.saturating_sub(room(m));
+        found
+    })
+}
+
+/// When nobody has room: the one that lacks least, of those that are equal the next.
+fn best<'m>(
+    members: impl Iterator<Item = &'m Member> + Clone,
+    len: usize,
+    turn: usize,
+) -> Option<&'m Member> {
+    let next = turn % len.max(1);
+    let (before, from) = (members.clone().take(next), members.skip(next));
+    let standing = |m: &&Member| (m.gauge.is_online(), m.gauge.room(), !m.who.is_node());
+    // Of equal ones the last is taken.
+    let mut in_turn: Vec<&Member> = from.chain(before).collect();
+    in_turn.reverse();
+    in_turn.into_iter().max_by_key(standing)
 }
 
 /// Highest random weight: each member draws a number for the publisher, the highest wins; those online
 /// before those that are not.
 fn by_publisher<'m>(
-    members: &'m [Member],
+    members: impl Iterator<Item = &'m Member>,
     publisher: u64,
-    except: Option<&Who>,
 ) -> Option<&'m Member> {
     let draw = FixedState::with_seed(publisher);
-    members
-        .iter()
-        .filter(|member| Some(&member.who) != except)
-        .max_by_key(|member| (member.gauge.is_online(), draw.hash_one(&member.who)))
+    members.max_by_key(|member| (member.gauge.is_online(), draw.hash_one(&member.who)))
 }
 
 #[cfg(test)]
@@ -225,6 +275,7 @@ mod tests {
         };
         Member {
             who: Who::Session(SessionKey::new(0, key)),
+            by: Slot::OWN,
             wanted: Wanted::new(options, 0),
             gauge,
         }
@@ -234,9 +285,10 @@ mod tests {
         let members = group.members();
         (0..times)
             .filter_map(|_| {
-                group.choose(&members, 9, None).map(|m| match m.who {
+                group.choose(&members, 9, |_| true).map(|m| match m.who {
                     Who::Session(key) => key.key().slot,
                     Who::Durable(_) => u32::MAX,
+                    Who::Node(node) => 1_000 + node as u32,
                 })
             })
             .collect()
@@ -260,8 +312,55 @@ mod tests {
         assert!(!group.join(member(1, 0, false)));
         assert_eq!(chosen(&group, 2), [1, 1]);
         let only = member(1, 0, false).who;
-        assert!(group.choose(&group.members(), 9, Some(&only)).is_none());
-        assert!(group.leave(&only));
+        let members = group.members();
+        assert!(group.choose(&members, 9, |who| *who != only).is_none());
+        assert!(group.leave(&only, Slot::OWN));
+        assert!(group.is_empty());
+    }
+
+    fn node(node: NodeId, room: i64) -> Member {
+        Member {
+            who: Who::Node(node),
+            by: Slot(1),
+            ..member(0, room, true)
+        }
+    }
+
+    #[test]
+    fn other_nodes_get_what_members_here_have_no_room_for() {
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
+        group.join(member(1, 2, true));
+        group.join(node(7, 1));
+        group.join(node(8, 3));
+        group.join(node(9, 0));
+        let mut got = chosen(&group, 42);
+        got.sort_unstable();
+        assert_eq!(got[..2], [1, 1]);
+        let of = |node| got.iter().filter(|slot| **slot == 1_000 + node).count();
+        assert_eq!((of(7), of(8), of(9)), (10, 30, 0));
+        assert_eq!(group.room(), 0, "no member here has room");
+    }
+
+    #[test]
+    fn members_here_get_what_nobody_has_room_for() {
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
+        group.join(node(7, 0));
+        group.join(member(1, 0, true));
+        assert_eq!(chosen(&group, 1), [1]);
+        group.leave(&member(1, 0, true).who, Slot::OWN);
+        assert_eq!(chosen(&group, 1), [1_007]);
+    }
+
+    #[test]
+    fn a_member_by_two_leaders_stays_until_both_say_otherwise() {
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
+        let who = Who::Durable("client".into());
+        for by in [Slot(1), Slot(2)] {
+            group.join(Member { who: who.clone(), by, ..member(0, 0, false) });
+        }
+        assert!(group.leave(&who, Slot(1)));
+        assert!(!group.is_empty());
+        assert!(group.leave(&who, Slot(2)));
         assert!(group.is_empty());
     }
 
@@ -274,17 +373,17 @@ mod tests {
         let members = group.members();
         let of = |publisher| {
             group
-                .choose(&members, publisher, None)
+                .choose(&members, publisher, |_| true)
                 .map(|m| m.who.clone())
         };
         let before: Vec<_> = (0..100).map(of).collect();
         assert_eq!(before, (0..100).map(of).collect::<Vec<_>>());
         let gone = members[2].who.clone();
-        group.leave(&gone);
+        group.leave(&gone, Slot::OWN);
         let members = group.members();
         for (publisher, was) in before.iter().enumerate() {
             let is = group
-                .choose(&members, publisher as u64, None)
+                .choose(&members, publisher as u64, |_| true)
                 .map(|m| m.who.clone());
             assert!(is == *was || *was == Some(gone.clone()));
         }

@@ -51,6 +51,19 @@ pub(crate) enum Kind {
     Shard(u16),
     /// An inbox shard with sessions that subscribe and are not connected.
     Detached(u16),
+    /// Another node with connected sessions that get messages of each QoS.
+    Node(Slot),
+    /// Another node with connected sessions that get messages of QoS 0 only: inboxes get the others.
+    Qos0Node(Slot),
+}
+
+/// The place of a node in the route index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Slot(pub(crate) u16);
+
+impl Slot {
+    /// This node's.
+    pub(crate) const OWN: Self = Self(0);
 }
 
 /// Marks what is no session.
@@ -59,27 +72,46 @@ const OTHER: u64 = 1 << 63;
 /// Bits of a number within a kind; the kind stands above.
 const NUMBER_BITS: u32 = 32;
 
+/// Bits of a slot. The same shard is another receiver by the word of each node.
+const SLOT_BITS: u32 = 16;
+
 impl Receiver {
     pub(crate) fn group(number: u32) -> Self {
         Self(OTHER | u64::from(number))
     }
 
-    pub(crate) fn shard(number: u16) -> Self {
-        Self(OTHER | 1 << NUMBER_BITS | u64::from(number))
+    pub(crate) fn shard(number: u16, by: Slot) -> Self {
+        Self::numbered(1, number, by)
     }
 
-    pub(crate) fn detached(number: u16) -> Self {
-        Self(OTHER | 2 << NUMBER_BITS | u64::from(number))
+    pub(crate) fn detached(number: u16, by: Slot) -> Self {
+        Self::numbered(2, number, by)
+    }
+
+    pub(crate) fn node(slot: Slot) -> Self {
+        Self::numbered(3, 0, slot)
+    }
+
+    pub(crate) fn qos0_node(slot: Slot) -> Self {
+        Self::numbered(4, 0, slot)
+    }
+
+    fn numbered(kind: u64, number: u16, slot: Slot) -> Self {
+        let number = u64::from(number) << SLOT_BITS | u64::from(slot.0);
+        Self(OTHER | kind << NUMBER_BITS | number)
     }
 
     pub(crate) fn kind(self) -> Kind {
         if self.0 & OTHER == 0 {
             return Kind::Session(SessionKey(self.0));
         }
+        let (number, slot) = ((self.0 >> SLOT_BITS) as u16, Slot(self.0 as u16));
         match (self.0 & !OTHER) >> NUMBER_BITS {
             0 => Kind::Group(self.0 as u32),
-            1 => Kind::Shard(self.0 as u16),
-            _ => Kind::Detached(self.0 as u16),
+            1 => Kind::Shard(number),
+            2 => Kind::Detached(number),
+            3 => Kind::Node(slot),
+            _ => Kind::Qos0Node(slot),
         }
     }
 }
@@ -107,8 +139,17 @@ mod tests {
             assert_eq!(SessionKey::from_bits(key.to_bits()), Some(key));
         }
         assert_eq!(Receiver::group(u32::MAX).kind(), Kind::Group(u32::MAX));
-        assert_eq!(Receiver::shard(u16::MAX).kind(), Kind::Shard(u16::MAX));
-        assert_eq!(Receiver::detached(7).kind(), Kind::Detached(7));
+        for slot in [Slot::OWN, Slot(1), Slot(u16::MAX)] {
+            let shard = Receiver::shard(u16::MAX, slot);
+            assert_eq!(shard.kind(), Kind::Shard(u16::MAX));
+            assert_eq!(Receiver::detached(7, slot).kind(), Kind::Detached(7));
+            assert_eq!(Receiver::node(slot).kind(), Kind::Node(slot));
+            assert_eq!(Receiver::qos0_node(slot).kind(), Kind::Qos0Node(slot));
+        }
+        assert_ne!(
+            Receiver::shard(1, Slot::OWN),
+            Receiver::shard(1, Slot(1))
+        );
         assert_eq!(SessionKey::from_bits(0), None);
     }
 }

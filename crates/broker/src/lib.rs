@@ -21,6 +21,7 @@ mod listeners;
 mod memory;
 mod metrics;
 mod node;
+mod peers;
 mod registry;
 mod retained;
 mod routes;

@@ -19,6 +19,7 @@ use store::{ShardStats, Store, StoreStats};
 
 use crate::drops::Reason;
 use crate::node::Node;
+use crate::peers::Peers;
 use crate::stats::{BrokerStats, sum, sum_net};
 
 /// The registry of a node, for the text format of Prometheus (OpenMetrics).
@@ -62,7 +63,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 19] = [
+const BROKER: [Described<BrokerStats>; 23] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -136,6 +137,26 @@ const BROKER: [Described<BrokerStats>; 19] = [
         |s| &s.store_pauses,
     ),
     (
+        "peer_pauses",
+        "Reads put off because too much is on its way to another node",
+        |s| &s.peer_pauses,
+    ),
+    (
+        "messages_forwarded",
+        "Messages sent to other nodes, one for each node",
+        |s| &s.forwarded,
+    ),
+    (
+        "messages_from_peers",
+        "Messages that came from other nodes",
+        |s| &s.from_peers,
+    ),
+    (
+        "subscribe_route_waits",
+        "SUBSCRIBE packets whose answer waited until all nodes knew their routes",
+        |s| &s.route_waits,
+    ),
+    (
         "match_cache_misses",
         "Topics looked up in the route index",
         |s| &s.cache_misses,
@@ -193,6 +214,20 @@ impl Collector for NodeCollector {
             bytes,
             sum_net(&node.net, |s| &s.bytes_out),
         )?;
+        counter(
+            &mut encoder,
+            "forwarded",
+            "Bytes of messages sent to other nodes",
+            bytes,
+            sum(&node.stats, |s| &s.forwarded_bytes),
+        )?;
+        counter(
+            &mut encoder,
+            "from_peers",
+            "Bytes of messages that came from other nodes",
+            bytes,
+            sum(&node.stats, |s| &s.from_peers_bytes),
+        )?;
         let payload = sum(&node.stats, |s| &s.publish_bytes_in);
         counter(
             &mut encoder,
@@ -233,6 +268,7 @@ impl Collector for NodeCollector {
         }
 
         encode_guard(&mut encoder, node)?;
+        encode_peers(&mut encoder, node)?;
         let stored = node.opened_store().map(Store::stats).unwrap_or_default();
         encode_store(&mut encoder, &stored)?;
         let sessions = node.sessions();
@@ -389,6 +425,54 @@ fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>
 /// Sums one counter of one kind of listener over all loops.
 fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &Counter) -> u64 {
     loops.iter().map(|s| pick(s.of(kind)).get()).sum()
+}
+
+/// What is known of other nodes, and what they know.
+fn encode_peers(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let exported = node.routes.exports().map_or(0, |exports| exports.lock().len());
+    let (nodes, shards) = node.routes.unsure();
+    let [imported, waiting, copied] = node.peers().map_or([0; 3], Peers::figures);
+    for (name, help, unit, value) in [
+        (
+            "routes_exported",
+            "Routes that other nodes are told",
+            None,
+            exported as u64,
+        ),
+        (
+            "routes_imported",
+            "Routes that other nodes have told",
+            None,
+            imported,
+        ),
+        (
+            "peers_unknown",
+            "Nodes whose routes are not known: they get all messages, if they are connected",
+            None,
+            nodes as u64,
+        ),
+        (
+            "inbox_shards_unknown",
+            "Inbox shards whose routes are not known: they get all messages",
+            None,
+            shards as u64,
+        ),
+        (
+            "route_barriers",
+            "SUBSCRIBE packets that wait until all nodes know their routes",
+            None,
+            waiting,
+        ),
+        (
+            "group_copies",
+            "Messages kept until members of shared groups on other nodes have them",
+            Some(&Unit::Bytes),
+            copied,
+        ),
+    ] {
+        gauge(encoder, name, help, unit, value)?;
+    }
+    Ok(())
 }
 
 /// Who was not let in, and what is remembered for that.

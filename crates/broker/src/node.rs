@@ -16,6 +16,7 @@ use store::Store;
 use crate::client_loop::ClientLoop;
 use crate::drops::Drops;
 use crate::http::Token;
+use crate::peers::Peers;
 use crate::registry::Registry;
 use crate::retained::Retained;
 use crate::routes::Routes;
@@ -47,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) http_token: RwLock<Option<Token>>,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
+    /// The other nodes; only in a cluster.
+    peers: OnceLock<Peers>,
     /// They start after the store.
     loops: OnceLock<Remote<ClientLoop>>,
     /// Clients connected, in all loops.
@@ -130,6 +133,7 @@ impl Node {
             refusal_lines: Quota::new(REFUSAL_LINES),
             http_token: RwLock::new(None),
             store: OnceLock::new(),
+            peers: OnceLock::new(),
             loops: OnceLock::new(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
@@ -166,6 +170,23 @@ impl Node {
     /// The same, for those who may look before.
     pub(crate) fn opened_store(&self) -> Option<&Store> {
         self.store.get()
+    }
+
+    /// The node is one of several. Before the store is opened and loops start.
+    pub(crate) fn set_peers(&self, peers: Peers) {
+        // A second time changes nothing.
+        let _ = self.peers.set(peers);
+    }
+
+    /// The other nodes; `None`: this node is alone for good.
+    #[inline]
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.get()
+    }
+
+    /// The loops, for those who do not wait until they have started.
+    pub(crate) fn started_loops(&self) -> Option<&Remote<ClientLoop>> {
+        self.loops.get()
     }
 
     /// The loops have started.

@@ -4,24 +4,31 @@
 //! whichever loop it comes in by (P3 within a node).
 //!
 //! A loop looks up a topic in its own [`MatchCache`] without touching anything that another core
-//! writes, except to read three change counters. Only a miss goes to the index, whose read lock is
+//! writes, except to read four change counters. Only a miss goes to the index, whose read lock is
 //! divided per core.
+//!
+//! In a cluster the index holds what other nodes have told as well ([`Routes::import`]), and what this node
+//! wants is told them ([`Routes::export`]). Nodes and shards of which it is not known what they want match
+//! everything.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::sync::ShardedLock;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use mqtt_proto::{QoS, SharedKind, SubscriptionFilter};
+use mqtt_proto::{ProtocolVersion, QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
 use mqtt_session::Wanted;
+use parking_lot::Mutex;
+use route_exchange::{Change, Exports, Key, NodeId, Receivers, Value};
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
 use crate::groups::{Gauge, Group, Member, Who};
-use crate::key::{Kind, Receiver, SessionKey};
+use crate::key::{Kind, Receiver, SessionKey, Slot};
+use crate::sys;
 
 /// What receivers stand with that have their own idea of it.
 const NOTHING: Wanted = Wanted {
@@ -52,11 +59,26 @@ pub(crate) struct MatchSet {
     pub(crate) shards: Box<[u16]>,
     /// Inbox shards with sessions that match and are not connected.
     pub(crate) detached: Box<[u16]>,
+    /// Other nodes with sessions that match, or that may have some.
+    pub(crate) nodes: Box<[NodeTarget]>,
+}
+
+/// Another node that gets a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct NodeTarget {
+    pub(crate) node: NodeId,
+    /// Only if the message is of QoS 0: inboxes get the others.
+    pub(crate) qos0_only: bool,
+    /// It has said that it wants the message; else it is not known what it wants.
+    pub(crate) known: bool,
 }
 
 impl MatchSet {
     pub(crate) fn is_empty(&self) -> bool {
-        self.targets.is_empty() && self.groups.is_empty() && self.shards.is_empty()
+        self.targets.is_empty()
+            && self.groups.is_empty()
+            && self.shards.is_empty()
+            && self.nodes.is_empty()
     }
 
     /// Estimated bytes, for the limit of the cache.
@@ -65,6 +87,7 @@ impl MatchSet {
             + self.targets.len() * size_of::<Target>()
             + self.loops.len() * size_of::<(usize, Range<usize>)>()
             + (self.shards.len() + self.detached.len()) * size_of::<u16>()
+            + self.nodes.len() * size_of::<NodeTarget>()
             + self
                 .groups
                 .iter()
@@ -78,6 +101,10 @@ impl MatchSet {
 pub(crate) struct Routes {
     index: ShardedLock<Index>,
     changes: Box<[AtomicU32]>,
+    /// Changes that concern all topics.
+    sweeping_changes: AtomicU32,
+    /// What this node wants from others; only in a cluster.
+    exports: OnceLock<Mutex<Exports>>,
     /// Subscriptions, those in shared groups included.
     subscriptions: AtomicUsize,
 }
@@ -91,6 +118,17 @@ struct Index {
     group_numbers: HashMap<GroupName, u32, RandomState>,
     /// Durable sessions that are in groups: of how many, and what they show these.
     durable_members: HashMap<Arc<str>, (u32, Arc<Gauge>), RandomState>,
+    /// Other nodes, by their slot less one.
+    nodes: Vec<Option<NodeId>>,
+    unsure: Unsure,
+}
+
+/// Nodes and shards of which it is not known what they want.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Unsure {
+    /// With whether there is a connection to each.
+    pub(crate) nodes: Vec<(NodeId, bool)>,
+    pub(crate) shards: Vec<u16>,
 }
 
 /// Groups are told apart by kind, name and filter.
@@ -141,7 +179,11 @@ impl Routes {
                 last_group: 0,
                 group_numbers: HashMap::default(),
                 durable_members: HashMap::default(),
+                nodes: Vec::new(),
+                unsure: Unsure::default(),
             }),
+            sweeping_changes: AtomicU32::new(0),
+            exports: OnceLock::new(),
             changes: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
             subscriptions: AtomicUsize::new(0),
         }
@@ -155,6 +197,17 @@ impl Routes {
         self.read().groups.len()
     }
 
+    /// From now on others are told what this node wants. Before the first subscription.
+    pub(crate) fn export(&self, exports: Exports) {
+        // A second time changes nothing.
+        let _ = self.exports.set(Mutex::new(exports));
+    }
+
+    /// What this node wants from others; only in a cluster.
+    pub(crate) fn exports(&self) -> Option<&Mutex<Exports>> {
+        self.exports.get()
+    }
+
     /// Adds or replaces a session's subscription. `gauge` shows shared groups the session's room.
     pub(crate) fn subscribe(
         &self,
@@ -164,11 +217,16 @@ impl Routes {
         gauge: impl FnOnce() -> Arc<Gauge>,
     ) -> Subscribed {
         let mut index = self.write();
+        let mut group_name = None;
+        let mut replaced = None;
         let subscribed = match filter.shared {
             None => {
                 let inserted = index.router.insert(filter.filter, session.into(), wanted);
+                if let Inserted::Replaced(before) = inserted {
+                    replaced = Some(before);
+                }
                 Subscribed {
-                    new: matches!(inserted, Inserted::New),
+                    new: replaced.is_none(),
                     group: None,
                 }
             }
@@ -176,9 +234,11 @@ impl Routes {
                 let (number, group) = index.group(kind, name, filter.filter, wanted);
                 let new = group.join(Member {
                     who: Who::Session(session),
+                    by: Slot::OWN,
                     wanted,
                     gauge: gauge(),
                 });
+                group_name = Some(group);
                 Subscribed {
                     new,
                     group: Some(number),
@@ -190,90 +250,213 @@ impl Routes {
         if subscribed.new {
             self.subscriptions.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(exports) = self.exports().filter(|_| is_exported(filter.filter)) {
+            let mut exports = exports.lock();
+            match group_name {
+                Some(group) if subscribed.new => exports.join(group.filter()),
+                Some(_) => {}
+                None => {
+                    exports.subscribe(filter.filter, receivers(&wanted));
+                    if let Some(before) = replaced {
+                        exports.unsubscribe(filter.filter, receivers(&before));
+                    }
+                }
+            }
+        }
         subscribed
     }
 
     /// Removes a session's subscription, if it has it.
     pub(crate) fn unsubscribe(&self, session: SessionKey, filter: SubscriptionFilter<'_>) -> bool {
         let mut index = self.write();
+        let mut wanted = None;
         let removed = match filter.shared {
-            None => index
-                .router
-                .remove(filter.filter, &session.into())
-                .is_some(),
-            Some((kind, name)) => index.leave(&Who::Session(session), kind, name, filter.filter),
-        };
-        if removed {
-            self.changed(filter.filter);
-            self.subscriptions.fetch_sub(1, Ordering::Relaxed);
-        }
-        removed
-    }
-
-    /// Whether any session of an inbox shard subscribes to a filter, and whether any such is not
-    /// connected.
-    pub(crate) fn set_shard(&self, shard: u16, filter: &str, any: bool, detached: bool) {
-        let mut index = self.write();
-        for (receiver, is) in [
-            (Receiver::shard(shard), any),
-            (Receiver::detached(shard), detached),
-        ] {
-            if is {
-                index.router.insert(filter, receiver, NOTHING);
-            } else {
-                index.router.remove(filter, &receiver);
+            None => {
+                wanted = index.router.remove(filter.filter, &session.into());
+                wanted.is_some()
             }
-        }
-        self.changed(filter);
-    }
-
-    /// A durable session joins a shared group, or changes its options.
-    pub(crate) fn join_durable(
-        &self,
-        client: &str,
-        filter: SubscriptionFilter<'_>,
-        wanted: Wanted,
-    ) {
-        let Some((kind, name)) = filter.shared else {
-            return;
-        };
-        let mut index = self.write();
-        let (_, group) = index.group(kind, name, filter.filter, wanted);
-        let (client, gauge) = match index.durable_members.get_key_value(client) {
-            Some((client, (_, gauge))) => (Arc::clone(client), Arc::clone(gauge)),
-            None => (client.into(), Arc::default()),
-        };
-        let new = group.join(Member {
-            who: Who::Durable(Arc::clone(&client)),
-            wanted,
-            gauge: Arc::clone(&gauge),
-        });
-        let groups = &mut index.durable_members.entry(client).or_insert((0, gauge)).0;
-        *groups += u32::from(new);
-        self.changed(filter.filter);
-        drop(index);
-        self.subscriptions
-            .fetch_add(usize::from(new), Ordering::Relaxed);
-    }
-
-    /// A durable session leaves a shared group.
-    pub(crate) fn leave_durable(&self, client: &str, filter: SubscriptionFilter<'_>) {
-        let Some((kind, name)) = filter.shared else {
-            return;
-        };
-        let mut index = self.write();
-        if !index.leave(&Who::Durable(client.into()), kind, name, filter.filter) {
-            return;
-        }
-        if let Some((groups, _)) = index.durable_members.get_mut(client) {
-            *groups -= 1;
-            if *groups == 0 {
-                index.durable_members.remove(client);
+            Some((kind, name)) => {
+                let who = Who::Session(session);
+                index.leave(&who, Slot::OWN, &GroupName::new(kind, name, filter.filter))
             }
+        };
+        if !removed {
+            return false;
         }
         self.changed(filter.filter);
         drop(index);
         self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        if let Some(exports) = self.exports().filter(|_| is_exported(filter.filter)) {
+            let mut exports = exports.lock();
+            match (filter.shared, wanted) {
+                (Some((kind, name)), _) => {
+                    exports.leave(&GroupName::new(kind, name, filter.filter).as_subscribed());
+                }
+                (None, Some(wanted)) => exports.unsubscribe(filter.filter, receivers(&wanted)),
+                (None, None) => {}
+            }
+        }
+        true
+    }
+
+    /// Whether any session of an inbox shard that this node leads subscribes to a filter, and whether any
+    /// such is not connected.
+    pub(crate) fn set_shard(&self, shard: u16, filter: &str, any: bool, detached: bool) {
+        if let Some(exports) = self.exports() {
+            let key = Key::ShardFilter(shard, filter.into());
+            let value = any.then_some(Value::Shard { detached });
+            if !exports.lock().set_of_shard(key, value) {
+                // Its leader says.
+                return;
+            }
+        }
+        let mut index = self.write();
+        index.set_shard(shard, Slot::OWN, filter, any, detached);
+        self.changed(filter);
+    }
+
+    /// A session of a shard that this node leads is a member of a shared group, or none any more.
+    pub(crate) fn set_member(
+        &self,
+        shard: u16,
+        client: &str,
+        filter: &str,
+        subscription: Option<(SubscriptionOptions, u32)>,
+    ) {
+        if let Some(exports) = self.exports() {
+            let key = Key::Member(shard, client.into(), filter.into());
+            let value = subscription.map(|(options, id)| Value::Member {
+                options: options.to_byte(),
+                id,
+            });
+            if !exports.lock().set_of_shard(key, value) {
+                // Its leader says.
+                return;
+            }
+        }
+        let wanted = subscription.map(|(options, id)| Wanted::new(options, id));
+        self.member_changed(&mut self.write(), Slot::OWN, client, filter, wanted);
+    }
+
+    fn member_changed(
+        &self,
+        index: &mut Index,
+        by: Slot,
+        client: &str,
+        filter: &str,
+        wanted: Option<Wanted>,
+    ) {
+        let Ok(filter) = SubscriptionFilter::parse(filter) else {
+            return;
+        };
+        let changed = match wanted {
+            Some(wanted) => index.join_durable(by, client, filter, wanted),
+            None => index.leave_durable(by, client, filter),
+        };
+        self.changed(filter.filter);
+        match (changed, wanted) {
+            (true, Some(_)) => self.subscriptions.fetch_add(1, Ordering::Relaxed),
+            (true, None) => self.subscriptions.fetch_sub(1, Ordering::Relaxed),
+            (false, _) => 0,
+        };
+    }
+
+    /// Takes out routes that this node told as the leader of a shard.
+    pub(crate) fn forget_own(&self, routes: &[Key]) {
+        let mut index = self.write();
+        for key in routes {
+            self.import_one(&mut index, 0, Slot::OWN, key, None);
+        }
+    }
+
+    /// Takes in what another node has told.
+    pub(crate) fn import(&self, node: NodeId, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut index = self.write();
+        let by = index.slot_of(node);
+        for (key, value) in changes {
+            self.import_one(&mut index, node, by, key, *value);
+        }
+    }
+
+    fn import_one(
+        &self,
+        index: &mut Index,
+        node: NodeId,
+        by: Slot,
+        key: &Key,
+        value: Option<Value>,
+    ) {
+        match key {
+            Key::Filter(filter) => {
+                let all = value.map(|value| matches!(value, Value::Sessions { all: true }));
+                index.set(filter, Receiver::node(by), all == Some(true));
+                index.set(filter, Receiver::qos0_node(by), all == Some(false));
+                self.changed(filter);
+            }
+            Key::Group(name) => {
+                let Ok(filter) = SubscriptionFilter::parse(name) else {
+                    return;
+                };
+                let room = value.map(|value| match value {
+                    Value::Group { room } => room,
+                    _ => 0,
+                });
+                index.set_node_of_group(node, by, filter, room);
+                self.changed(filter.filter);
+            }
+            Key::ShardFilter(shard, filter) => {
+                let detached = matches!(value, Some(Value::Shard { detached: true }));
+                index.set_shard(*shard, by, filter, value.is_some(), detached);
+                self.changed(filter);
+            }
+            Key::Member(_, client, filter) => {
+                let wanted = value.and_then(|value| match value {
+                    Value::Member { options, id } => {
+                        let options = SubscriptionOptions::from_byte(options, ProtocolVersion::V5);
+                        Some(Wanted::new(options.ok()?, id))
+                    }
+                    _ => None,
+                });
+                self.member_changed(index, by, client, filter, wanted);
+            }
+            Key::Lead(_) => {}
+        }
+    }
+
+    /// A node is gone for good, and so are its routes.
+    pub(crate) fn forget_node(&self, node: NodeId) {
+        let mut index = self.write();
+        for slot in &mut index.nodes {
+            slot.take_if(|known| *known == node);
+        }
+    }
+
+    /// Nodes and shards that may want any message from now on; all others want what they have told.
+    pub(crate) fn set_unsure(&self, unsure: Unsure) {
+        if self.read().unsure == unsure {
+            return;
+        }
+        self.write().unsure = unsure;
+        self.sweeping_changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many nodes and shards may want any message.
+    pub(crate) fn unsure(&self) -> (usize, usize) {
+        let index = self.read();
+        (index.unsure.nodes.len(), index.unsure.shards.len())
+    }
+
+    /// The members of a group that can be given messages now.
+    pub(crate) fn members(&self, group: &Group) -> Arc<[Member]> {
+        self.read().members(group)
+    }
+
+    /// The shared groups that sessions connected to this node may be in.
+    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+        self.read().groups.values().cloned().collect()
     }
 
     /// What a durable session shows the groups that it is in.
@@ -306,19 +489,35 @@ impl Routes {
         let mut groups = Vec::new();
         let mut shards = Vec::new();
         let mut detached = Vec::new();
+        let mut nodes = Vec::new();
         index
             .router
             .for_each_match(topic, |receiver, wanted| match receiver.kind() {
                 Kind::Session(session) => found.push((session, *wanted)),
                 Kind::Group(number) => {
                     if let Some(group) = index.groups.get(&number) {
-                        groups.push((Arc::clone(group), group.members()));
+                        groups.push((Arc::clone(group), index.members(group)));
                     }
                 }
                 Kind::Shard(number) => shards.push(number),
                 Kind::Detached(number) => detached.push(number),
+                Kind::Node(slot) => nodes.extend(index.target(slot, false)),
+                Kind::Qos0Node(slot) => nodes.extend(index.target(slot, true)),
             });
+        if is_exported(topic) {
+            shards.extend_from_slice(&index.unsure.shards);
+            detached.extend_from_slice(&index.unsure.shards);
+            let connected = index.unsure.nodes.iter().filter(|(_, up)| *up);
+            nodes.extend(connected.map(|(node, _)| NodeTarget {
+                node: *node,
+                qos0_only: false,
+                known: false,
+            }));
+        }
         drop(index);
+        // Of one node, the target that gets more comes first.
+        nodes.sort_unstable();
+        nodes.dedup_by_key(|target| target.node);
         for numbers in [&mut shards, &mut detached] {
             numbers.sort_unstable();
             numbers.dedup();
@@ -338,6 +537,7 @@ impl Routes {
             groups: groups.into(),
             shards: shards.into(),
             detached: detached.into(),
+            nodes: nodes.into(),
         }
     }
 
@@ -346,6 +546,7 @@ impl Routes {
         buckets
             .iter()
             .filter_map(|&bucket| self.changes.get(usize::from(bucket)))
+            .chain([&self.sweeping_changes])
             .fold(0, |sum, change| {
                 sum.wrapping_add(change.load(Ordering::Acquire))
             })
@@ -404,21 +605,154 @@ impl Index {
         (number, group)
     }
 
-    fn leave(&mut self, who: &Who, kind: SharedKind, name: &str, filter: &str) -> bool {
-        let full_name = GroupName::new(kind, name, filter);
-        let Some(number) = self.group_numbers.get(&full_name).copied() else {
+    fn leave(&mut self, who: &Who, by: Slot, name: &GroupName) -> bool {
+        let Some(number) = self.group_numbers.get(name).copied() else {
             return false;
         };
         let Some(group) = self.groups.get(&number) else {
             return false;
         };
-        let left = group.leave(who);
+        let left = group.leave(who, by);
         if group.is_empty() {
-            self.router.remove(filter, &Receiver::group(number));
-            self.group_numbers.remove(&full_name);
+            self.router.remove(&name.filter, &Receiver::group(number));
+            self.group_numbers.remove(name);
             self.groups.remove(&number);
         }
         left
+    }
+
+    fn set(&mut self, filter: &str, receiver: Receiver, is: bool) {
+        if is {
+            self.router.insert(filter, receiver, NOTHING);
+        } else {
+            self.router.remove(filter, &receiver);
+        }
+    }
+
+    fn set_shard(&mut self, shard: u16, by: Slot, filter: &str, any: bool, detached: bool) {
+        self.set(filter, Receiver::shard(shard, by), any);
+        self.set(filter, Receiver::detached(shard, by), any && detached);
+    }
+
+    /// The members of a group that are connected to another node; `room`: how many of them have some, or
+    /// `None`: there are none.
+    fn set_node_of_group(
+        &mut self,
+        node: NodeId,
+        by: Slot,
+        filter: SubscriptionFilter<'_>,
+        room: Option<u32>,
+    ) {
+        let Some((kind, name)) = filter.shared else {
+            return;
+        };
+        let who = Who::Node(node);
+        let Some(room) = room else {
+            self.leave(&who, by, &GroupName::new(kind, name, filter.filter));
+            return;
+        };
+        let gauge = Arc::new(Gauge::default());
+        gauge.show(room.into(), true);
+        let (_, group) = self.group(kind, name, filter.filter, NOTHING);
+        group.join(Member {
+            who,
+            by,
+            wanted: NOTHING,
+            gauge,
+        });
+    }
+
+    /// A durable session joins a shared group, or changes its options. True: it was not in it, by the word
+    /// of this node.
+    fn join_durable(
+        &mut self,
+        by: Slot,
+        client: &str,
+        filter: SubscriptionFilter<'_>,
+        wanted: Wanted,
+    ) -> bool {
+        let Some((kind, name)) = filter.shared else {
+            return false;
+        };
+        let (_, group) = self.group(kind, name, filter.filter, wanted);
+        let (client, gauge) = match self.durable_members.get_key_value(client) {
+            Some((client, (_, gauge))) => (Arc::clone(client), Arc::clone(gauge)),
+            None => (client.into(), Arc::default()),
+        };
+        let new = group.join(Member {
+            who: Who::Durable(Arc::clone(&client)),
+            by,
+            wanted,
+            gauge: Arc::clone(&gauge),
+        });
+        let groups = &mut self.durable_members.entry(client).or_insert((0, gauge)).0;
+        *groups += u32::from(new);
+        new
+    }
+
+    /// A durable session leaves a shared group. True: it was in it, by the word of this node.
+    fn leave_durable(&mut self, by: Slot, client: &str, filter: SubscriptionFilter<'_>) -> bool {
+        let Some((kind, name)) = filter.shared else {
+            return false;
+        };
+        let name = GroupName::new(kind, name, filter.filter);
+        if !self.leave(&Who::Durable(client.into()), by, &name) {
+            return false;
+        }
+        if let Some((groups, _)) = self.durable_members.get_mut(client) {
+            *groups -= 1;
+            if *groups == 0 {
+                self.durable_members.remove(client);
+            }
+        }
+        true
+    }
+
+    /// The place of another node. Nodes are fewer than slots: each is a machine.
+    fn slot_of(&mut self, node: NodeId) -> Slot {
+        let is = |known: Option<NodeId>| self.nodes.iter().position(|slot| *slot == known);
+        let index = is(Some(node)).or_else(|| is(None)).unwrap_or(self.nodes.len());
+        match self.nodes.get_mut(index) {
+            Some(slot) => *slot = Some(node),
+            None => self.nodes.push(Some(node)),
+        }
+        Slot(u16::try_from(index + 1).expect("a cluster has fewer than 65,535 nodes"))
+    }
+
+    /// Those of which it is known that they are members.
+    fn members(&self, group: &Group) -> Arc<[Member]> {
+        let is_sure = |member: &Member| match member.who {
+            Who::Node(node) => self.unsure.nodes.iter().all(|(unsure, _)| *unsure != node),
+            _ => true,
+        };
+        let all = group.members();
+        if all.iter().all(is_sure) {
+            return all;
+        }
+        all.iter().filter(|m| is_sure(m)).cloned().collect()
+    }
+
+    fn target(&self, slot: Slot, qos0_only: bool) -> Option<NodeTarget> {
+        let index = usize::from(slot.0).checked_sub(1)?;
+        Some(NodeTarget {
+            node: (*self.nodes.get(index)?)?,
+            qos0_only,
+            known: true,
+        })
+    }
+}
+
+/// What begins with `$SYS` is said by each node for itself.
+fn is_exported(topic_or_filter: &str) -> bool {
+    !topic_or_filter.starts_with(sys::ROOT)
+}
+
+/// Which messages a session gets directly: not those that its inbox gives it.
+fn receivers(wanted: &Wanted) -> Receivers {
+    if wanted.durable && wanted.qos > QoS::AtMostOnce {
+        Receivers::Qos0
+    } else {
+        Receivers::All
     }
 }
 

@@ -49,6 +49,18 @@ pub(crate) struct BrokerStats {
     pub(crate) pressure_pauses: Counter,
     /// Reads put off because the store has enough to do.
     pub(crate) store_pauses: Counter,
+    /// Reads put off because too much is on its way to another node.
+    pub(crate) peer_pauses: Counter,
+    /// Messages sent to other nodes.
+    pub(crate) forwarded: Counter,
+    /// Their bytes.
+    pub(crate) forwarded_bytes: Counter,
+    /// Messages that came from other nodes.
+    pub(crate) from_peers: Counter,
+    /// Their bytes.
+    pub(crate) from_peers_bytes: Counter,
+    /// SUBSCRIBE packets that waited for other nodes.
+    pub(crate) route_waits: Counter,
     /// Questions to the store that are not answered.
     pub(crate) pending: Counter,
     /// Sessions of this loop that the store has no record of.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::SubscriptionFilter;
-use mqtt_session::{ApplicationMessage, Wanted};
+use mqtt_session::ApplicationMessage;
 use store::{Event, Listener, ShardNumber};
 use store_state::Limits;
 use store_state::inbox::{InboxDrop, StoredSubscription};
@@ -51,21 +50,15 @@ impl Listener for StoreListener {
 
     fn member(
         &self,
-        _: ShardNumber,
+        shard: ShardNumber,
         client: &str,
         filter: &str,
         subscription: Option<&StoredSubscription>,
     ) {
-        let Ok(filter) = SubscriptionFilter::parse(filter) else {
-            return;
-        };
-        match subscription {
-            Some(subscription) => {
-                let wanted = Wanted::new(subscription.options, subscription.id);
-                self.node.routes.join_durable(client, filter, wanted);
-            }
-            None => self.node.routes.leave_durable(client, filter),
-        }
+        let subscription = subscription.map(|s| (s.options, s.id));
+        self.node
+            .routes
+            .set_member(shard, client, filter, subscription);
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {

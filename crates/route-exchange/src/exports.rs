@@ -210,6 +210,19 @@ impl Exports {
         }
     }
 
+    /// The peers.
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.keys().copied()
+    }
+
+    /// Whether a peer has not been heard of for so long that nobody waits for it.
+    #[must_use]
+    pub fn is_silent(&self, peer: NodeId, now_ms: u64) -> bool {
+        let silence = self.times.silence_ms;
+        let peer = self.peers.get(&peer);
+        peer.is_none_or(|peer| now_ms >= peer.heard_ms + silence)
+    }
+
     /// There is no connection to a peer.
     pub fn disconnected(&mut self, peer: NodeId) {
         if let Some(peer) = self.peers.get_mut(&peer) {
@@ -323,11 +336,10 @@ impl Exports {
     /// The number up to which each peer that is heard has all changes, or knows that it has not.
     #[must_use]
     pub fn passed(&self, now_ms: u64) -> u64 {
-        let silence = self.times.silence_ms;
         self.peers
-            .values()
-            .filter(|peer| now_ms < peer.heard_ms + silence)
-            .map(|peer| peer.covered(self.number))
+            .iter()
+            .filter(|(node, _)| !self.is_silent(**node, now_ms))
+            .map(|(_, peer)| peer.covered(self.number))
             .min()
             .unwrap_or(self.number)
     }

@@ -77,6 +77,9 @@ impl Imports {
         if batch.sequence == 1 && batch.stream != view.stream {
             view.stream = batch.stream;
             view.complete = false;
+        } else if view.stream == 0 {
+            // The rest of a stream that was lost.
+            return Ok(Vec::new());
         } else if batch.stream != view.stream || batch.sequence != view.sequence + 1 {
             return Err(Malformed::Sequence);
         }

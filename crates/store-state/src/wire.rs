@@ -1,4 +1,4 @@
-//! How types of other crates are written into batches and tables.
+//! How types of other crates are written into batches and tables, and sent to other nodes.
 //!
 //! Invariant: what is written here stands on disks. A change of it is a new format number.
 

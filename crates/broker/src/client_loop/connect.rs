@@ -290,6 +290,7 @@ impl ClientLoop {
             login: None,
             joining,
             waits: false,
+            crowds: false,
             counted: false,
         })
     }

@@ -8,11 +8,12 @@
 //! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
 //! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
-//! queues that slow their publishers down. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the
+//! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the
 //! store keeps, and what the loop asks of it.
 
 mod authorize;
 mod connect;
+mod forward;
 mod guarded;
 mod hold;
 mod joining;
@@ -36,20 +37,23 @@ use net::{
     Arena, Arrival, Closed, ConnectionId, Io, Key, Next, PeerAddress, RateBucket, Received,
     Service, Transmit,
 };
+use route_exchange::NodeId;
 
 use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
 use crate::groups::Gauge;
 use crate::key::SessionKey;
 use crate::node::{Node, Pressure};
+use crate::peers::frame::Forwarded;
 use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
+use forward::Forwarding;
 use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
-use pending::Pending;
+use pending::{Answer, Pending};
 use subscribe::Replay;
 use unheard::Unheard;
 
@@ -75,6 +79,9 @@ const STORED_NAME: usize = 60_000;
 /// How soon connections that wait for the store look again.
 const STORE_RETRY_MS: u64 = 2;
 
+/// How soon connections that wait for other nodes look again.
+const PEERS_RETRY_MS: u64 = 2;
+
 /// How often connections that wait for memory look again.
 const PRESSURE_RETRY_MS: u64 = 100;
 
@@ -98,6 +105,21 @@ pub(crate) enum Mail {
     Admitted(Box<Admission>),
     /// Events of the store.
     Store(Vec<store::Event>),
+    /// Messages of clients of another node, and the length of their frame.
+    FromPeer {
+        from: NodeId,
+        messages: Vec<Forwarded>,
+        bytes: usize,
+    },
+    /// Messages for shared groups that a node that is gone may not have given to its members.
+    Undelivered {
+        gone: NodeId,
+        copies: Vec<Forwarded>,
+    },
+    /// At the end of a turn: what is for other nodes is to be sent.
+    FlushPeers,
+    /// All live nodes know the routes that this question is about.
+    RoutesKnown(u64),
     /// There are new bans: clients that they concern are to be disconnected.
     Bans,
     /// The configuration has been read again.
@@ -134,8 +156,10 @@ struct Client {
     login: Option<Box<LoggedIn>>,
     /// The CONNECT still waits for the store.
     joining: Option<Box<Joining>>,
-    /// A SUBSCRIBE or UNSUBSCRIBE waits for the store: nothing more is read meanwhile.
+    /// A SUBSCRIBE or UNSUBSCRIBE waits for the store or for other nodes: nothing more is read meanwhile.
     waits: bool,
+    /// It publishes to a node to which too much is on its way.
+    crowds: bool,
     /// It is among the loop's sessions; the others are counted by the store.
     counted: bool,
 }
@@ -163,6 +187,8 @@ enum Timer {
     Pressure,
     /// See whether the store can take more again.
     Store,
+    /// See whether other nodes can take more again.
+    Peers,
     /// See whether there are fewer logins under way.
     Login,
     /// A login may have expired.
@@ -189,6 +215,7 @@ impl Timer {
             Self::Login => (9, 0),
             Self::LoginExpiry(key) => (10, key.to_bits()),
             Self::Bans => (11, 0),
+            Self::Peers => (12, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -207,6 +234,7 @@ impl Timer {
             9 => Self::Login,
             10 => Self::LoginExpiry(key),
             11 => Self::Bans,
+            12 => Self::Peers,
             _ => return None,
         })
     }
@@ -236,6 +264,8 @@ pub(crate) struct ClientLoop {
     waiting_for_login: Vec<ConnectionId>,
     /// Connections that are not read because the store has enough to do.
     waiting_for_store: Vec<ConnectionId>,
+    /// What goes to other nodes.
+    forwarding: Forwarding,
     /// What the store was asked.
     pending: Arena<Pending>,
     /// Connections that have sent no CONNECT yet.
@@ -274,6 +304,7 @@ impl ClientLoop {
             logins: HashMap::default(),
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
+            forwarding: Forwarding::default(),
             pending: Arena::default(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
@@ -528,6 +559,13 @@ impl ClientLoop {
             self.waiting_for_store.push(connection);
             return Wait::Pause;
         }
+        if client.crowds {
+            client.crowds = self.forwarding.wait(io, &self.node, connection);
+            if client.crowds {
+                self.stats.peer_pauses.add(1);
+                return Wait::Pause;
+            }
+        }
         let rate = self.settings.publishes_per_s;
         if rate != 0 {
             if client.publish_rate.available(rate, io.now_ms()) == 0 {
@@ -658,6 +696,12 @@ fn record(drops: &Drops, now_ms: u64, client_id: &str, dropped: &Dropped) {
         message.qos,
         length,
     );
+}
+
+/// Records a message that was dropped on its way to nobody in particular.
+fn record_drop(drops: &Drops, now_ms: u64, message: &ApplicationMessage, reason: Reason) {
+    let (topic, length) = (message.body.topic(), message.body.payload().len());
+    drops.record(now_ms, "", topic, reason, message.qos, length);
 }
 
 impl Service for ClientLoop {
@@ -829,6 +873,7 @@ impl Service for ClientLoop {
                     }
                 }
             }
+            Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
@@ -851,6 +896,14 @@ impl Service for ClientLoop {
             // Comes with its connection only.
             Mail::Admitted(_) => {}
             Mail::Store(events) => self.store_events(io, events),
+            Mail::FromPeer {
+                from,
+                messages,
+                bytes,
+            } => self.receive_from_peer(io, from, messages, bytes),
+            Mail::Undelivered { gone, copies } => self.give_to_others(io, gone, copies),
+            Mail::FlushPeers => self.flush_peers(io),
+            Mail::RoutesKnown(token) => self.answered(io, token, Answer::Passed),
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::Bans => self.check_bans(io),

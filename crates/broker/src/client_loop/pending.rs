@@ -42,13 +42,15 @@ pub(super) enum Pending {
     },
     /// Retained messages for a durable session.
     Replay(Key),
-    /// A SUBSCRIBE waits for retained messages that are on their way to the store: so many shards still
-    /// have some.
+    /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
+    /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
         key: Key,
         packet_id: PacketId,
         reasons: Vec<ReasonCode>,
         left: u16,
+        /// The replay of retained messages waits as well.
+        replays: bool,
     },
     /// The inbox of a session that has ended.
     Removal { client: Box<str>, epoch: u64 },
@@ -187,8 +189,9 @@ impl ClientLoop {
                 key,
                 packet_id,
                 reasons,
+                replays,
                 ..
-            } => self.barrier_passed(io, key, packet_id, &reasons),
+            } => self.barrier_passed(io, key, packet_id, &reasons, replays),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(item, publication) => {

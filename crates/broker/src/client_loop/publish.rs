@@ -11,8 +11,9 @@ use net::Key;
 use store_state::Ticket;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
+use super::forward::item_for;
 use super::pending::{Awaiting, Pending, Publication};
-use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record};
+use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
 use crate::key::SessionKey;
@@ -138,11 +139,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         source: Source,
     ) -> Option<ReasonCode> {
-        let set = self
-            .cache
-            .find(message.body.topic_bytes(), &self.node.routes);
-        self.stats.cached_topics.set(self.cache.len() as u64);
-        self.stats.cache_misses.set(self.cache.misses());
+        let set = self.find(message, io.now_ms());
         let mut keepers = Keepers {
             shards: self.matching_shards(&set, message).to_vec(),
             members: Vec::new(),
@@ -167,7 +164,20 @@ impl ClientLoop {
         None
     }
 
-    /// Gives a message to sessions that are connected, and chooses members of shared groups.
+    /// Who gets a message, as of now.
+    pub(super) fn find(&mut self, message: &ApplicationMessage, now_ms: u64) -> Arc<MatchSet> {
+        if let Some(peers) = self.node.peers() {
+            peers.check_leases(&self.node, now_ms);
+        }
+        let topic = message.body.topic_bytes();
+        let set = self.cache.find(topic, &self.node.routes);
+        self.stats.cached_topics.set(self.cache.len() as u64);
+        self.stats.cache_misses.set(self.cache.misses());
+        set
+    }
+
+    /// Gives a message to sessions that are connected, here and to other nodes, and chooses members of
+    /// shared groups.
     fn deliver_now(
         &mut self,
         io: &mut LoopIo,
@@ -179,6 +189,17 @@ impl ClientLoop {
         for (group, members) in &set.groups {
             self.deliver_to_group(io, group, members, message, publisher, keepers);
         }
+        self.deliver_to_sessions(io, message, set);
+        self.forward(io, message, set, publisher);
+    }
+
+    /// Gives a message to the sessions of a match that are connected to this node.
+    pub(super) fn deliver_to_sessions(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &Arc<MatchSet>,
+    ) {
         for (loop_index, range) in &set.loops {
             if *loop_index == self.index {
                 self.deliver_range(io, message, set, range.clone());
@@ -300,7 +321,7 @@ impl ClientLoop {
 
     /// Gives a message to the inbox of a member of a shared group. `publication`: whose acknowledgement
     /// waits for it.
-    fn give_to_inbox(
+    pub(super) fn give_to_inbox(
         &mut self,
         client: &str,
         item: Item,
@@ -387,17 +408,11 @@ impl ClientLoop {
         publisher: u64,
         keepers: &mut Keepers,
     ) {
-        let Some(member) = group.choose(members, publisher, None) else {
+        let Some(member) = group.choose(members, publisher, |_| true) else {
             self.nobody_in_group(io, message);
             return;
         };
-        let item = Item {
-            message: Arc::clone(message),
-            qos: effective(message.qos, member.wanted.qos),
-            retain: message.retain && member.wanted.retain_as_published,
-            subscription_ids: member.wanted.ids(),
-            group: Some(group.filter().into()),
-        };
+        let item = item_for(group, member, message);
         if let Some((client, item)) = self.give_directly(io, group, member, item) {
             keepers.members.push((client, item));
         }
@@ -405,7 +420,7 @@ impl ClientLoop {
 
     /// Gives a message to a member's connection, unless its inbox has to store it: then it is handed
     /// back.
-    fn give_directly(
+    pub(super) fn give_directly(
         &mut self,
         io: &mut LoopIo,
         group: &Group,
@@ -414,6 +429,10 @@ impl ClientLoop {
     ) -> Option<(Arc<str>, Item)> {
         let session = match &member.who {
             Who::Session(session) => *session,
+            Who::Node(node) => {
+                self.forward_to_group(io, *node, group, &item.message, 0);
+                return None;
+            }
             Who::Durable(client) => {
                 let qos0 = self.settings.policy.qos0_inbox;
                 let stored = item.qos > QoS::AtMostOnce || qos0 == Qos0Inbox::Always;
@@ -459,11 +478,8 @@ impl ClientLoop {
         );
     }
 
-    fn nobody_in_group(&self, io: &LoopIo, message: &ApplicationMessage) {
-        let (topic, length) = (message.body.topic(), message.body.payload().len());
-        let reason = Reason::NoGroupMember;
-        self.drops
-            .record(io.now_ms(), "", topic, reason, message.qos, length);
+    pub(super) fn nobody_in_group(&self, io: &LoopIo, message: &ApplicationMessage) {
+        record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
     }
 
     /// Gives what one member of a shared group did not acknowledge to others.
@@ -518,8 +534,9 @@ impl ClientLoop {
         except: Option<&Who>,
         publication: Option<Key>,
     ) {
-        let members = group.members();
-        let Some(member) = group.choose(&members, item.message.publisher, except) else {
+        let members = self.node.routes.members(group);
+        let others = |who: &Who| Some(who) != except;
+        let Some(member) = group.choose(&members, item.message.publisher, others) else {
             self.nobody_in_group(io, &item.message);
             return;
         };

@@ -49,6 +49,15 @@ impl Replay {
     }
 }
 
+/// Who tells other nodes of a subscription.
+#[derive(Clone, Copy, Debug)]
+enum RouteOwner {
+    /// This node: of its connected sessions.
+    ThisNode,
+    /// The leader of an inbox shard: of durable sessions.
+    LeaderOf(u16),
+}
+
 #[derive(Debug)]
 struct Owed {
     filter: Box<str>,
@@ -230,7 +239,8 @@ impl ClientLoop {
     }
 
     /// Makes subscriptions effective and answers. `stored`: what the store said to those admitted, for
-    /// each whether it is new. True: the answer waits for retained messages on their way to the store.
+    /// each whether it is new. True: the answer waits for retained messages on their way to the store, or for
+    /// other nodes.
     fn subscribed(
         &mut self,
         io: &mut LoopIo,
@@ -259,7 +269,8 @@ impl ClientLoop {
                 }
             });
         }
-        let waits = !owed.is_empty() && !self.node.store().is_retain_idle();
+        let replays = !owed.is_empty() && !self.node.store().is_retain_idle();
+        let routes = self.awaited_routes(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
@@ -270,18 +281,26 @@ impl ClientLoop {
                 .filters
                 .retain(|old| owed.iter().all(|new| new.filter != old.filter));
             replay.filters.append(&mut owed);
-            replay.blocked += u32::from(waits);
+            replay.blocked += u32::from(replays);
         }
-        if waits {
+        if replays || !routes.is_empty() {
             client.waits = true;
-            let pending = Pending::Barrier {
+            let shards = if replays {
+                self.node.store().retain_shards()
+            } else {
+                0
+            };
+            let ticket = self.ask(Pending::Barrier {
                 key,
                 packet_id,
                 reasons,
-                left: self.node.store().retain_shards(),
-            };
-            let ticket = self.ask(pending);
-            self.node.store().retain_barrier(ticket);
+                left: shards + routes.len() as u16,
+                replays,
+            });
+            if replays {
+                self.node.store().retain_barrier(ticket);
+            }
+            self.await_routes(io, &routes, ticket.token);
             return true;
         }
         client.session.complete_subscribe(packet_id, &reasons);
@@ -294,21 +313,63 @@ impl ClientLoop {
         false
     }
 
-    /// Retained messages that were on their way when a client subscribed are in the store: they come
-    /// with the first page, which follows SUBACK.
+    /// Whose routes other nodes may lack that a SUBSCRIBE of a client has changed.
+    fn awaited_routes(&self, io: &LoopIo, key: Key) -> Vec<RouteOwner> {
+        let Some(peers) = self.node.peers() else {
+            return Vec::new();
+        };
+        let mut owners = Vec::new();
+        if peers.lacks_routes(&self.node, io.now_ms()) {
+            owners.push(RouteOwner::ThisNode);
+        }
+        let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
+        if let Some(inbox) = stored.and_then(|stored| stored.inbox.as_ref())
+            && peers.is_led_elsewhere(&self.node, inbox.shard)
+        {
+            owners.push(RouteOwner::LeaderOf(inbox.shard));
+        }
+        owners
+    }
+
+    /// A question is answered once for each owner, when all live nodes know its routes.
+    fn await_routes(&mut self, io: &mut LoopIo, owners: &[RouteOwner], token: u64) {
+        let node = Arc::clone(&self.node);
+        let Some(peers) = node.peers().filter(|_| !owners.is_empty()) else {
+            return;
+        };
+        self.stats.route_waits.add(1);
+        for owner in owners {
+            match owner {
+                RouteOwner::ThisNode => peers.await_routes(&node, self.index, token),
+                RouteOwner::LeaderOf(shard) => {
+                    peers.await_shard(&node, *shard, self.index, token);
+                }
+            }
+        }
+        self.flush_peers_soon(io);
+    }
+
+    /// Other nodes know the routes of a subscription, and retained messages that were on their way when the
+    /// client subscribed are in the store: they come with the first page, which follows SUBACK.
     pub(super) fn barrier_passed(
         &mut self,
         io: &mut LoopIo,
         key: Key,
         packet_id: PacketId,
         reasons: &[ReasonCode],
+        replays: bool,
     ) {
         if let Some(client) = self.clients.get_mut(key) {
             client.session.complete_subscribe(packet_id, reasons);
         }
-        self.replay_goes_on(io, key);
+        if replays {
+            self.replay_goes_on(io, key);
+        }
         self.replay_page(io, key);
         self.show_room(key);
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
+            io.touch(connection);
+        }
         self.stop_waiting(io, key);
     }
 

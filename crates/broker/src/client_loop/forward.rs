@@ -1,0 +1,379 @@
+//! Messages to other nodes, and from them.
+//!
+//! A message goes once to each node with sessions that match, encoded once; a turn's messages for a node go
+//! in one frame. The node that gets it matches it for its own connected sessions only: inboxes, retained
+//! messages, and shared groups are the business of the node of the publisher.
+//!
+//! Invariant: messages of one publisher reach the sessions of a node in their order: a loop's frames are
+//! sent in their order, and handled by one loop there.
+
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::{ApplicationMessage, Qos0Inbox};
+use net::ConnectionId;
+use route_exchange::NodeId;
+use store_state::inbox::Item;
+
+use super::{ClientLoop, LoopIo, Mail, PEERS_RETRY_MS, Timer, effective, record_drop};
+use crate::drops::Reason;
+use crate::groups::{Group, Member, Who};
+use crate::key::SessionKey;
+use crate::node::Node;
+use crate::peers::frame::{ForGroup, Forwarded, Whom, begin_messages};
+use crate::routes::{MatchSet, NodeTarget};
+
+/// Bytes of a frame at which it is sent within the turn.
+const FRAME_BYTES: usize = 256 * 1024;
+
+/// How many nodes a message for a shared group is sent to, one after the other, before it is dropped.
+const HOPS: u8 = 2;
+
+/// What a loop sends to other nodes.
+#[derive(Debug, Default)]
+pub(super) struct Forwarding {
+    frames: Vec<Outgoing>,
+    /// A message that is being encoded; empty between calls.
+    encoded: Vec<u8>,
+    /// The mail that ends the turn is on its way.
+    flushes: bool,
+    /// Nodes that too much is on its way to.
+    crowded: Vec<NodeId>,
+    /// Connections that are not read because of that.
+    waiting: Vec<ConnectionId>,
+}
+
+/// A frame for a node.
+#[derive(Debug)]
+struct Outgoing {
+    to: NodeId,
+    bytes: Vec<u8>,
+    /// Messages in it that the node wants, and that nobody keeps a copy of.
+    lost_with_it: Vec<Arc<ApplicationMessage>>,
+}
+
+impl Forwarding {
+    fn frame(&mut self, to: NodeId, from_loop: usize) -> &mut Outgoing {
+        let at = self.frames.iter().position(|frame| frame.to == to);
+        let at = at.unwrap_or_else(|| {
+            self.frames.push(Outgoing {
+                to,
+                bytes: begin_messages(from_loop),
+                lost_with_it: Vec::new(),
+            });
+            self.frames.len() - 1
+        });
+        &mut self.frames[at]
+    }
+
+    /// Whether a node is crowded still.
+    fn is_crowded(&mut self, node: &Node) -> bool {
+        self.crowded
+            .retain(|to| node.peers().is_some_and(|peers| peers.is_crowded(*to)));
+        !self.crowded.is_empty()
+    }
+
+    /// Whether a connection has to wait for other nodes; it is resumed when it need not any more.
+    pub(super) fn wait(
+        &mut self,
+        io: &mut LoopIo,
+        node: &Node,
+        connection: ConnectionId,
+    ) -> bool {
+        if !self.is_crowded(node) {
+            return false;
+        }
+        if self.waiting.is_empty() {
+            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
+        }
+        self.waiting.push(connection);
+        true
+    }
+
+    /// Connections that waited go on, if other nodes can take more.
+    pub(super) fn resume(&mut self, io: &mut LoopIo, node: &Node) {
+        if self.is_crowded(node) {
+            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
+            return;
+        }
+        for connection in std::mem::take(&mut self.waiting) {
+            io.resume(connection);
+        }
+    }
+}
+
+impl ClientLoop {
+    /// Sends a message to the other nodes of a match.
+    pub(super) fn forward(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &MatchSet,
+        publisher: u64,
+    ) {
+        if set.nodes.is_empty() {
+            return;
+        }
+        let (known, unknown): (Vec<NodeTarget>, Vec<NodeTarget>) = set
+            .nodes
+            .iter()
+            .filter(|target| self.wants(target, message))
+            .partition(|target| target.known);
+        self.forward_to(io, message, &known, publisher, || Whom::Sessions);
+        let served = || set.groups.iter().map(|(group, _)| group.filter().into());
+        self.forward_to(io, message, &unknown, publisher, || Whom::Anybody {
+            served: served().collect(),
+        });
+    }
+
+    fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
+        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        !target.qos0_only || (message.qos == QoS::AtMostOnce && !always)
+    }
+
+    fn forward_to(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        targets: &[NodeTarget],
+        publisher: u64,
+        whom: impl FnOnce() -> Whom,
+    ) {
+        if targets.is_empty() {
+            return;
+        }
+        let forwarded = Forwarded {
+            message: Arc::clone(message),
+            publisher: self.publisher_elsewhere(publisher),
+            whom: whom(),
+        };
+        let encoded = forwarded.append(std::mem::take(&mut self.forwarding.encoded));
+        for target in targets {
+            let lost = target.known.then_some(message);
+            self.put(io, target.node, &encoded, lost);
+            self.mark_crowding(target.node, publisher);
+        }
+        self.forwarding.encoded = encoded;
+        self.forwarding.encoded.clear();
+    }
+
+    /// Sends a message to a node, for one member of a group there. `hops`: nodes that it was sent to before.
+    pub(super) fn forward_to_group(
+        &mut self,
+        io: &mut LoopIo,
+        node: NodeId,
+        group: &Group,
+        message: &Arc<ApplicationMessage>,
+        hops: u8,
+    ) {
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        let mut forwarded = Forwarded {
+            message: Arc::clone(message),
+            publisher: self.publisher_elsewhere(message.publisher),
+            whom: Whom::Group(ForGroup {
+                filter: group.filter().into(),
+                hops: hops + 1,
+                copy: 0,
+            }),
+        };
+        if message.qos > QoS::AtMostOnce {
+            peers.keep_copy(node, &mut forwarded);
+        }
+        let lost = forwarded.copy().is_none().then_some(message);
+        let encoded = forwarded.append(Vec::new());
+        self.put(io, node, &encoded, lost);
+        self.mark_crowding(node, message.publisher);
+    }
+
+    /// A number for a publisher that other nodes tell from those of all nodes.
+    fn publisher_elsewhere(&self, publisher: u64) -> u64 {
+        let own = self.node.peers().map_or(0, |peers| peers.own());
+        own.rotate_left(32) ^ publisher
+    }
+
+    /// Adds a message to the frame of a node. `lost`: what is dropped if it does not get there.
+    fn put(
+        &mut self,
+        io: &mut LoopIo,
+        to: NodeId,
+        encoded: &[u8],
+        lost: Option<&Arc<ApplicationMessage>>,
+    ) {
+        self.stats.forwarded.add(1);
+        self.stats.forwarded_bytes.add(encoded.len() as u64);
+        let frame = self.forwarding.frame(to, self.index);
+        frame.bytes.extend_from_slice(encoded);
+        frame.lost_with_it.extend(lost.cloned());
+        if frame.bytes.len() >= FRAME_BYTES {
+            self.send_frames(io);
+        } else {
+            self.flush_peers_soon(io);
+        }
+    }
+
+    /// Who publishes to a crowded node is not read before that can take more.
+    fn mark_crowding(&mut self, node: NodeId, publisher: u64) {
+        if self.forwarding.crowded.contains(&node)
+            && let Some(publisher) = SessionKey::from_bits(publisher)
+            && publisher.loop_index() == self.index
+            && let Some(client) = self.clients.get_mut(publisher.key())
+        {
+            client.crowds = true;
+        }
+    }
+
+    /// At the end of the turn, what is for other nodes is sent.
+    pub(super) fn flush_peers_soon(&mut self, io: &mut LoopIo) {
+        if !self.forwarding.flushes {
+            self.forwarding.flushes = true;
+            io.send(self.index, Mail::FlushPeers);
+        }
+    }
+
+    pub(super) fn flush_peers(&mut self, io: &mut LoopIo) {
+        self.forwarding.flushes = false;
+        self.send_frames(io);
+        if let Some(peers) = self.node.peers() {
+            peers.tell_routes(&self.node);
+        }
+    }
+
+    fn send_frames(&mut self, io: &LoopIo) {
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        for Outgoing {
+            to,
+            bytes,
+            lost_with_it,
+        } in self.forwarding.frames.drain(..)
+        {
+            if !peers.send(to, bytes) {
+                for message in &lost_with_it {
+                    record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+                }
+            } else if peers.is_crowded(to) && !self.forwarding.crowded.contains(&to) {
+                self.forwarding.crowded.push(to);
+            }
+        }
+    }
+
+    /// Messages of clients of another node.
+    pub(super) fn receive_from_peer(
+        &mut self,
+        io: &mut LoopIo,
+        from: NodeId,
+        messages: Vec<Forwarded>,
+        bytes: usize,
+    ) {
+        self.stats.from_peers.add(messages.len() as u64);
+        self.stats.from_peers_bytes.add(bytes as u64);
+        for Forwarded { message, whom, .. } in messages {
+            match whom {
+                Whom::Group(group) => self.receive_for_group(io, from, &message, &group),
+                Whom::Sessions => {
+                    let set = self.find(&message, io.now_ms());
+                    self.deliver_to_sessions(io, &message, &set);
+                }
+                Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served),
+            }
+        }
+    }
+
+    fn receive_for_anybody(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        served: &[Box<str>],
+    ) {
+        let set = self.find(message, io.now_ms());
+        self.deliver_to_sessions(io, message, &set);
+        let others = |group: &Group| !served.iter().any(|filter| **filter == *group.filter());
+        for (group, members) in set.groups.iter().filter(|(group, _)| others(group)) {
+            let chosen = group.choose(members, message.publisher, |who| !who.is_node());
+            if let Some(member) = chosen {
+                self.give_to_member(io, group, member, message, 0);
+            }
+        }
+    }
+
+    /// A message for one member of a group here; if there are none any more, for one elsewhere.
+    fn receive_for_group(
+        &mut self,
+        io: &mut LoopIo,
+        from: NodeId,
+        message: &Arc<ApplicationMessage>,
+        to: &ForGroup,
+    ) {
+        let Some(group) = self.node.routes.group_of(&to.filter) else {
+            self.nobody_in_group(io, message);
+            return;
+        };
+        let members = self.node.routes.members(&group);
+        let choose = |admits: &dyn Fn(&Who) -> bool| {
+            group.choose(&members, message.publisher, admits)
+        };
+        let elsewhere = |who: &Who| {
+            !who.is_node() || (to.hops < HOPS && *who != Who::Node(from))
+        };
+        match choose(&Who::is_session).or_else(|| choose(&elsewhere)) {
+            Some(member) => self.give_to_member(io, &group, member, message, to.hops),
+            None => self.nobody_in_group(io, message),
+        }
+    }
+
+    /// Gives messages that were on their way to members on a node that is gone to others.
+    pub(super) fn give_to_others(
+        &mut self,
+        io: &mut LoopIo,
+        gone: NodeId,
+        copies: Vec<Forwarded>,
+    ) {
+        for Forwarded { message, whom, .. } in copies {
+            let Whom::Group(to) = whom else { continue };
+            let group = self.node.routes.group_of(&to.filter);
+            let members = group.as_ref().map(|group| self.node.routes.members(group));
+            let (Some(group), Some(members)) = (group, members) else {
+                self.nobody_in_group(io, &message);
+                continue;
+            };
+            let others = |who: &Who| *who != Who::Node(gone);
+            match group.choose(&members, message.publisher, others) {
+                Some(member) => self.give_to_member(io, &group, member, &message, 0),
+                None => self.nobody_in_group(io, &message),
+            }
+        }
+    }
+
+    /// Gives a message whose publisher does not wait for it to a member of a group.
+    fn give_to_member(
+        &mut self,
+        io: &mut LoopIo,
+        group: &Group,
+        member: &Member,
+        message: &Arc<ApplicationMessage>,
+        hops: u8,
+    ) {
+        if let Who::Node(node) = member.who {
+            self.forward_to_group(io, node, group, message, hops);
+            return;
+        }
+        let item = item_for(group, member, message);
+        if let Some((client, item)) = self.give_directly(io, group, member, item) {
+            self.give_to_inbox(&client, item, None, None);
+        }
+    }
+}
+
+/// A message as a member of a group gets it.
+pub(super) fn item_for(group: &Group, member: &Member, message: &Arc<ApplicationMessage>) -> Item {
+    Item {
+        message: Arc::clone(message),
+        qos: effective(message.qos, member.wanted.qos),
+        retain: message.retain && member.wanted.retain_as_published,
+        subscription_ids: member.wanted.ids(),
+        group: Some(group.filter().into()),
+    }
+}

@@ -1,0 +1,211 @@
+//! What nodes send each other about routes and messages.
+//!
+//! Invariant: bytes of a peer never panic; what makes no sense is [`Malformed`], and the connection with the
+//! peer is to be broken.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mqtt_session::ApplicationMessage;
+use route_exchange::{Malformed, Message, ShardNumber};
+use serde::{Deserialize, Serialize};
+
+/// Frames of these formats begin with their number. A change is a new one.
+const ROUTES: u8 = 1;
+const MESSAGES: u8 = 2;
+const CONTROL: u8 = 3;
+
+/// What comes from a peer.
+#[derive(Debug)]
+pub(crate) enum Frame {
+    Routes(Message),
+    Messages(Messages),
+    Control(Control),
+}
+
+/// Messages of one event loop of a peer, in the order of their publishers.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    /// The event loop.
+    pub(crate) from_loop: u8,
+    pub(crate) messages: Vec<Forwarded>,
+}
+
+/// A message of a client of another node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Forwarded {
+    #[serde(with = "store_state::wire::message")]
+    pub(crate) message: Arc<ApplicationMessage>,
+    /// See [`foreign`].
+    pub(crate) publisher: u64,
+    pub(crate) whom: Whom,
+}
+
+/// Whom a message of another node is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Whom {
+    /// All connected sessions that match.
+    Sessions,
+    /// These, and one member of each shared group that matches, but for those that got it already: the sender
+    /// does not know what this node wants.
+    Anybody { served: Vec<Box<str>> },
+    /// One member of a group.
+    Group(ForGroup),
+}
+
+/// A message for one member of a shared group.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ForGroup {
+    /// The group, as in SUBSCRIBE.
+    pub(crate) filter: Box<str>,
+    /// Nodes that it was sent to so far, this one included.
+    pub(crate) hops: u8,
+    /// The sender's number for it; 0: it does not wait to hear what becomes of it.
+    pub(crate) copy: u64,
+}
+
+/// What is neither routes nor messages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Control {
+    /// Tell me when all live nodes know the routes of this inbox shard, which you lead.
+    Await { shard: ShardNumber, token: u64 },
+    /// They do.
+    Known { token: u64 },
+    /// These messages for groups are acknowledged, dropped with a record, or with somebody else.
+    Settled { copies: Vec<u64> },
+}
+
+impl Frame {
+    pub(crate) fn routes(message: &Message) -> Bytes {
+        message.encode(vec![ROUTES]).into()
+    }
+
+    pub(crate) fn control(control: &Control) -> Bytes {
+        // Writing to memory fails for no value of this type.
+        postcard::to_extend(control, vec![CONTROL])
+            .unwrap_or_default()
+            .into()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        match bytes {
+            [ROUTES, rest @ ..] => Message::decode(rest).map(Self::Routes),
+            [MESSAGES, from_loop, rest @ ..] => decode_messages(*from_loop, rest),
+            [CONTROL, rest @ ..] => match postcard::take_from_bytes(rest) {
+                Ok((control, [])) => Ok(Self::Control(control)),
+                _ => Err(Malformed::Bytes),
+            },
+            _ => Err(Malformed::Bytes),
+        }
+    }
+}
+
+/// Begins a frame of messages, which [`Forwarded::append`] fills.
+pub(crate) fn begin_messages(from_loop: usize) -> Vec<u8> {
+    vec![MESSAGES, from_loop as u8]
+}
+
+fn decode_messages(from_loop: u8, mut rest: &[u8]) -> Result<Frame, Malformed> {
+    let mut messages = Vec::new();
+    while !rest.is_empty() {
+        let (forwarded, after): (Forwarded, _) =
+            postcard::take_from_bytes(rest).map_err(|_| Malformed::Bytes)?;
+        messages.push(forwarded.published());
+        rest = after;
+    }
+    Ok(Frame::Messages(Messages {
+        from_loop,
+        messages,
+    }))
+}
+
+impl Forwarded {
+    /// The sender's number, if it waits to hear what becomes of the message.
+    pub(crate) fn copy(&self) -> Option<u64> {
+        match &self.whom {
+            Whom::Group(group) => Some(group.copy).filter(|copy| *copy != 0),
+            _ => None,
+        }
+    }
+
+    /// Appends it to bytes.
+    pub(crate) fn append(&self, to: Vec<u8>) -> Vec<u8> {
+        // Writing to memory fails for no value of this type.
+        postcard::to_extend(self, to).unwrap_or_default()
+    }
+
+    /// With the publisher in the message, where it was not written.
+    fn published(mut self) -> Self {
+        if let Some(message) = Arc::get_mut(&mut self.message) {
+            message.publisher = foreign(self.publisher);
+        }
+        self
+    }
+}
+
+/// What a publisher of another node is known by: no session of this node, which have something in the upper
+/// byte. So No Local never takes it for one, and nobody tries to hold it back.
+pub(crate) fn foreign(publisher: u64) -> u64 {
+    publisher & (u64::MAX >> 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::{MessageBody, QoS};
+
+    use super::*;
+    use crate::key::SessionKey;
+
+    fn forwarded(whom: Whom) -> Forwarded {
+        Forwarded {
+            message: Arc::new(ApplicationMessage {
+                body: MessageBody::new("a/b", b"payload"),
+                qos: QoS::AtLeastOnce,
+                retain: true,
+                publisher: 5,
+                expires_at: None,
+            }),
+            publisher: u64::MAX,
+            whom,
+        }
+    }
+
+    #[test]
+    fn messages_come_back_in_their_order() {
+        let group = Whom::Group(ForGroup {
+            filter: "$share/g/a/b".into(),
+            hops: 1,
+            copy: 7,
+        });
+        let frame = forwarded(Whom::Sessions).append(begin_messages(3));
+        let frame = forwarded(group.clone()).append(frame);
+        let Ok(Frame::Messages(read)) = Frame::decode(&frame) else {
+            panic!("a frame is read as it was written");
+        };
+        assert_eq!(read.from_loop, 3);
+        let whom: Vec<_> = read.messages.iter().map(|m| m.whom.clone()).collect();
+        assert_eq!(whom, [Whom::Sessions, group]);
+        let message = &read.messages[0].message;
+        assert_eq!(message.body.topic(), "a/b");
+        assert_eq!((message.qos, message.retain), (QoS::AtLeastOnce, true));
+        assert_eq!(SessionKey::from_bits(message.publisher), None);
+        assert_ne!(message.publisher, 0);
+        for cut in 3..frame.len() {
+            // A cut between the two messages is none.
+            if let Ok(Frame::Messages(read)) = Frame::decode(&frame[..cut]) {
+                assert_eq!(read.messages.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        for bytes in [&[][..], &[0], &[ROUTES], &[MESSAGES, 0, 1], &[CONTROL, 9], &[4, 4]] {
+            assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
+        }
+        let control = Control::Settled { copies: vec![1, 2] };
+        let bytes = Frame::control(&control);
+        assert!(matches!(Frame::decode(&bytes), Ok(Frame::Control(read)) if read == control));
+        assert!(Frame::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+}

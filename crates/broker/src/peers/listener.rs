@@ -1,0 +1,343 @@
+//! What the cluster tells the broker: members, connections, and what comes over these.
+
+use std::sync::Arc;
+
+use route_exchange::{Malformed, Message, NodeId, ShardNumber};
+
+use super::barriers::Waiter;
+use super::frame::{Control, Forwarded, Frame, Messages, begin_messages};
+use super::{Inbound, Peers};
+use crate::client_loop::Mail;
+use crate::node::Node;
+
+/// How often [`PeerListener::tick`] is to be called, in ms.
+pub(crate) const TICK_MS: u64 = 250;
+
+/// Bytes of a frame of messages that are sent again.
+const FRAME_BYTES: usize = 256 * 1024;
+
+/// The broker, as the cluster sees it. Nothing here blocks but for the length of a loop's turn, and only when
+/// that loop has too much mail.
+pub(crate) struct PeerListener {
+    node: Arc<Node>,
+}
+
+impl PeerListener {
+    /// For a node that [`Peers::join`] was called for; for others, nothing is done.
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    /// The other members of the cluster, without those that have left or were evicted. They have to be known
+    /// before the first client is let in: who is not known is not waited for, and gets nothing.
+    pub(crate) fn members(&self, others: &[NodeId]) {
+        self.with_peers(|node, peers| {
+            let now_ms = node.clock.now_ms();
+            let mut inbound = peers.inbound.lock();
+            let known: Vec<NodeId> = node
+                .routes
+                .exports()
+                .map_or_else(Vec::new, |exports| exports.lock().peers().collect());
+            for gone in known.iter().filter(|peer| !others.contains(peer)) {
+                peers.remove(node, &mut inbound, *gone);
+            }
+            for new in others.iter().filter(|peer| !known.contains(peer)) {
+                inbound.imports.add_peer(*new);
+                if let Some(exports) = node.routes.exports() {
+                    exports.lock().add_peer(*new, now_ms);
+                }
+            }
+            peers.refresh(node, &inbound, now_ms);
+            drop(inbound);
+            peers.pass_barriers(node, now_ms);
+            for gone in known.iter().filter(|peer| !others.contains(peer)) {
+                peers.give_copies_to_others(node, *gone);
+            }
+        });
+    }
+
+    /// There is a connection to a member, perhaps anew: what was sent before may be lost. Nothing is to be
+    /// sent over it before this returns.
+    pub(crate) fn connected(&self, to: NodeId) {
+        self.with_peers(|node, peers| {
+            let now_ms = node.clock.now_ms();
+            let mut inbound = peers.inbound.lock();
+            inbound.connected.insert(to);
+            peers.refresh(node, &inbound, now_ms);
+            peers.beat(&inbound, to, now_ms);
+            drop(inbound);
+            if let Some(exports) = node.routes.exports() {
+                let mut exports = exports.lock();
+                exports.connected(to);
+                peers.tell(&mut exports, to);
+            }
+            peers.send_copies(to);
+        });
+    }
+
+    /// The connection to a member is gone.
+    pub(crate) fn disconnected(&self, to: NodeId) {
+        self.with_peers(|node, peers| {
+            let mut inbound = peers.inbound.lock();
+            inbound.connected.remove(&to);
+            peers.refresh(node, &inbound, node.clock.now_ms());
+            if let Some(exports) = node.routes.exports() {
+                exports.lock().disconnected(to);
+            }
+        });
+    }
+
+    /// The connection from a member is gone. What came over it was told before; what comes over the next one
+    /// is told after this.
+    pub(crate) fn lost(&self, from: NodeId) {
+        self.with_peers(|node, peers| {
+            let mut inbound = peers.inbound.lock();
+            inbound.imports.lost(from);
+            peers.refresh(node, &inbound, node.clock.now_ms());
+        });
+    }
+
+    /// A member has been started again: nothing that it had is left.
+    pub(crate) fn restarted(&self, peer: NodeId) {
+        self.lost(peer);
+        self.with_peers(|node, peers| {
+            peers.arrivals.lock().forget(peer);
+            peers.give_copies_to_others(node, peer);
+        });
+    }
+
+    /// Bytes of a member, in their order.
+    ///
+    /// # Errors
+    /// They make no sense: the connection is to be broken.
+    pub(crate) fn message(&self, from: NodeId, bytes: &[u8]) -> Result<(), Malformed> {
+        let Some(peers) = self.node.peers() else {
+            return Ok(());
+        };
+        let node = &*self.node;
+        match Frame::decode(bytes)? {
+            Frame::Routes(Message::Batch(batch)) => {
+                let mut inbound = peers.inbound.lock();
+                let changes = inbound.imports.apply(from, batch)?;
+                node.routes.import(from, &changes);
+                peers.refresh(node, &inbound, node.clock.now_ms());
+                let state = inbound.imports.state(from, None);
+                let frame = Frame::routes(&Message::State(state));
+                peers.links.send(from, frame);
+            }
+            Frame::Routes(Message::State(state)) => {
+                let now_ms = node.clock.now_ms();
+                if let Some(exports) = node.routes.exports() {
+                    let mut exports = exports.lock();
+                    exports.handle_state(from, &state, now_ms)?;
+                    peers.tell(&mut exports, from);
+                }
+                peers.pass_barriers(node, now_ms);
+            }
+            Frame::Messages(messages) => peers.take_in(node, from, messages, bytes.len()),
+            Frame::Control(Control::Await { shard, token }) => {
+                let exports = node.routes.exports();
+                let leads = exports.is_some_and(|e| e.lock().led(shard).is_some());
+                // Else it asks again, or another node.
+                if leads {
+                    peers.wait(node, Waiter::Node { node: from, token });
+                    peers.tell_routes(node);
+                    peers.pass_barriers(node, node.clock.now_ms());
+                }
+            }
+            Frame::Control(Control::Known { token }) => {
+                let waiter = peers.barriers.lock().answered(from, token);
+                if let Some(waiter) = waiter {
+                    peers.go_on(node, waiter);
+                }
+            }
+            Frame::Control(Control::Settled { copies }) => {
+                peers.copies.lock().settle(from, &copies);
+            }
+        }
+        Ok(())
+    }
+
+    /// This node leads an inbox shard. All of its routes follow, by [`store::Listener`], and then
+    /// [`PeerListener::complete`].
+    pub(crate) fn lead(&self, shard: ShardNumber, term: u64) {
+        self.with_peers(|node, peers| {
+            let Some(exports) = node.routes.exports() else {
+                return;
+            };
+            if exports.lock().led(shard).is_some_and(|(led, _)| led == term) {
+                return;
+            }
+            peers.forget_shard(node, shard);
+            exports.lock().lead(shard, term);
+            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+        });
+    }
+
+    /// All routes of a shard that this node leads have been told.
+    pub(crate) fn complete(&self, shard: ShardNumber) {
+        self.with_peers(|node, peers| {
+            if let Some(exports) = node.routes.exports() {
+                exports.lock().complete(shard);
+            }
+            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+            peers.tell_routes(node);
+        });
+    }
+
+    /// This node leads an inbox shard no longer.
+    pub(crate) fn resign(&self, shard: ShardNumber) {
+        self.with_peers(|node, peers| {
+            peers.forget_shard(node, shard);
+            if let Some(exports) = node.routes.exports() {
+                exports.lock().resign(shard);
+            }
+            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+            peers.tell_routes(node);
+        });
+    }
+
+    /// What has to be done now and then: each [`TICK_MS`].
+    pub(crate) fn tick(&self) {
+        self.with_peers(|node, peers| {
+            let now_ms = node.clock.now_ms();
+            peers.show_rooms(node);
+            peers.tell_routes(node);
+            let inbound = peers.inbound.lock();
+            peers.refresh(node, &inbound, now_ms);
+            let connected: Vec<NodeId> = inbound.connected.iter().copied().collect();
+            for peer in connected {
+                peers.beat(&inbound, peer, now_ms);
+            }
+            drop(inbound);
+            peers.pass_barriers(node, now_ms);
+            peers.ask_again(node, now_ms);
+            peers.settle_arrivals();
+            for silent in peers.silent(node, now_ms) {
+                peers.give_copies_to_others(node, silent);
+            }
+        });
+    }
+
+    fn with_peers(&self, f: impl FnOnce(&Node, &Peers)) {
+        if let Some(peers) = self.node.peers() {
+            f(&self.node, peers);
+        }
+    }
+}
+
+impl Peers {
+    /// Tells a peer what has been applied, and that this node lives.
+    fn beat(&self, inbound: &Inbound, peer: NodeId, now_ms: u64) {
+        let state = inbound.imports.state(peer, Some(now_ms));
+        self.links.send(peer, Frame::routes(&Message::State(state)));
+    }
+
+    /// Messages of a peer go to one loop for each of its loops, so that they stay in their order.
+    fn take_in(&self, node: &Node, from: NodeId, mut messages: Messages, bytes: usize) {
+        let Some(loops) = node.started_loops() else {
+            // There are no sessions yet.
+            return;
+        };
+        let mut arrivals = self.arrivals.lock();
+        let is_new = |forwarded: &Forwarded| {
+            let copy = forwarded.copy();
+            copy.is_none_or(|copy| arrivals.note(from, copy, &forwarded.message))
+        };
+        messages.messages.retain(is_new);
+        drop(arrivals);
+        let to = usize::from(messages.from_loop) % loops.loops();
+        let messages = messages.messages;
+        loops.send(
+            to,
+            Mail::FromPeer {
+                from,
+                messages,
+                bytes,
+            },
+        );
+    }
+
+    /// A member is none any more.
+    fn remove(&self, node: &Node, inbound: &mut Inbound, peer: NodeId) {
+        let ends = inbound.imports.remove_peer(peer);
+        node.routes.import(peer, &ends);
+        node.routes.forget_node(peer);
+        inbound.connected.remove(&peer);
+        if let Some(exports) = node.routes.exports() {
+            exports.lock().remove_peer(peer);
+        }
+        self.arrivals.lock().forget(peer);
+    }
+
+    /// What this node said of a shard as its leader is taken out of its index.
+    fn forget_shard(&self, node: &Node, shard: ShardNumber) {
+        let Some(exports) = node.routes.exports() else {
+            return;
+        };
+        let routes: Vec<_> = exports.lock().of_shard(shard).cloned().collect();
+        node.routes.forget_own(&routes);
+    }
+
+    /// Tells others how many members of groups have room.
+    fn show_rooms(&self, node: &Node) {
+        let groups = node.routes.groups();
+        if let Some(exports) = node.routes.exports() {
+            let mut exports = exports.lock();
+            for group in groups {
+                exports.show_room(group.filter(), group.room());
+            }
+        }
+    }
+
+    fn ask_again(&self, node: &Node, now_ms: u64) {
+        let Some(store) = node.opened_store() else {
+            return;
+        };
+        let leader = |shard| store.inbox_leader(shard);
+        let unanswered = self.barriers.lock().take_unanswered(leader, now_ms);
+        for asked in unanswered {
+            self.ask(node, asked.shard, asked.waiter);
+        }
+    }
+
+    /// Tells others which messages of theirs need no copy any more.
+    fn settle_arrivals(&self) {
+        self.arrivals.lock().settle(|origin, copies| {
+            let frame = Frame::control(&Control::Settled { copies });
+            self.links.send(origin, frame)
+        });
+    }
+
+    fn silent(&self, node: &Node, now_ms: u64) -> Vec<NodeId> {
+        node.routes.exports().map_or_else(Vec::new, |exports| {
+            let exports = exports.lock();
+            let silent = |peer: &NodeId| exports.is_silent(*peer, now_ms);
+            exports.peers().filter(silent).collect()
+        })
+    }
+
+    /// A new connection: what was on its way to members there may be lost.
+    fn send_copies(&self, to: NodeId) {
+        let copies = self.copies.lock().of(to);
+        let mut frame = begin_messages(0);
+        for copy in &copies {
+            frame = copy.append(frame);
+            if frame.len() >= FRAME_BYTES {
+                self.send(to, std::mem::replace(&mut frame, begin_messages(0)));
+            }
+        }
+        if !copies.is_empty() {
+            self.send(to, frame);
+        }
+    }
+
+    /// A node is gone: other members get what was on its way to members there. No lock may be held: mail may
+    /// be worked off on the spot, by this thread.
+    fn give_copies_to_others(&self, node: &Node, gone: NodeId) {
+        let copies = self.copies.lock().take(gone);
+        if let Some(loops) = node.started_loops().filter(|_| !copies.is_empty()) {
+            loops.send(0, Mail::Undelivered { gone, copies });
+        }
+    }
+}
