@@ -135,7 +135,11 @@ impl Group {
     pub(crate) fn join(&self, member: Member) -> bool {
         let mut members = self.members.lock();
         members.shared = None;
-        match members.list.iter_mut().find(|m| m.who == member.who && m.by == member.by) {
+        match members
+            .list
+            .iter_mut()
+            .find(|m| m.who == member.who && m.by == member.by)
+        {
             Some(known) => {
                 *known = member;
                 false
@@ -336,7 +340,7 @@ mod tests {
         let mut got = chosen(&group, 42);
         got.sort_unstable();
         assert_eq!(got[..2], [1, 1]);
-        let of = |node| got.iter().filter(|slot| **slot == 1_000 + node).count();
+        let of = |node: u32| got.iter().filter(|slot| **slot == 1_000 + node).count();
         assert_eq!((of(7), of(8), of(9)), (10, 30, 0));
         assert_eq!(group.room(), 0, "no member here has room");
     }
@@ -356,7 +360,11 @@ mod tests {
         let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
         let who = Who::Durable("client".into());
         for by in [Slot(1), Slot(2)] {
-            group.join(Member { who: who.clone(), by, ..member(0, 0, false) });
+            group.join(Member {
+                who: who.clone(),
+                by,
+                ..member(0, 0, false)
+            });
         }
         assert!(group.leave(&who, Slot(1)));
         assert!(!group.is_empty());

@@ -146,10 +146,7 @@ mod tests {
             assert_eq!(Receiver::node(slot).kind(), Kind::Node(slot));
             assert_eq!(Receiver::qos0_node(slot).kind(), Kind::Qos0Node(slot));
         }
-        assert_ne!(
-            Receiver::shard(1, Slot::OWN),
-            Receiver::shard(1, Slot(1))
-        );
+        assert_ne!(Receiver::shard(1, Slot::OWN), Receiver::shard(1, Slot(1)));
         assert_eq!(SessionKey::from_bits(0), None);
     }
 }

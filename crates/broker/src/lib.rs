@@ -4,7 +4,8 @@
 //! order.
 //!
 //! Where to read next: `client_loop/mod.rs` for what happens to a packet, `routes.rs` for who gets a
-//! message, `registry.rs` for who owns a client identifier, `store_listener.rs` for what the store tells.
+//! message, `registry.rs` for who owns a client identifier, `store_listener.rs` for what the store tells,
+//! `peers/mod.rs` for what other nodes are told and tell.
 //!
 //! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
 //! topics (`topic-router`).
@@ -47,6 +48,7 @@ use guard::{Bans, Guard};
 use net::{Clock, EventLoops, Remote};
 
 pub use access::{RuleFile, RuleFileError};
+pub use peers::{Links, PeerListener, Place};
 
 use ban_file::BanFile;
 use client_loop::{ClientLoop, Mail};
@@ -54,6 +56,7 @@ use http::Token;
 use key::SessionKey;
 use listeners::Listeners;
 use node::{Gate, Node};
+use peers::Peers;
 use settings::Settings;
 use store::Store;
 use store_listener::StoreListener;
@@ -173,6 +176,27 @@ impl Broker {
     /// A file that cannot be used, a listener that cannot be opened, or a system that gives no threads or
     /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_node(config, |_| {})
+    }
+
+    /// The same for a node of a cluster. `connect` is called before the store is opened: it has the listener
+    /// told of members and of what comes from them from then on, and of the members that are known before it
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn start_among(
+        config: &Config,
+        place: Place,
+        connect: impl FnOnce(PeerListener),
+    ) -> Result<Self, StartError> {
+        Self::start_node(config, |node| {
+            Peers::join(node, place);
+            connect(PeerListener::new(Arc::clone(node)));
+        })
+    }
+
+    fn start_node(config: &Config, join: impl FnOnce(&Arc<Node>)) -> Result<Self, StartError> {
         let clock = Clock::start();
         let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
         let authentication =
@@ -196,6 +220,7 @@ impl Broker {
         let node = Node::new(Arc::clone(&settings), gate, loops, recent_drops, clock);
         *node.http_token.write() = http_token(&config.http)?;
         let node = Arc::new(node);
+        join(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
@@ -407,6 +432,7 @@ impl Side {
                     tokio::select! {
                         _ = stopped => {}
                         () = watch_memory(&node) => {}
+                        () = tick_peers(&node) => {}
                         () = serve_http(http, router) => {}
                     }
                 });
@@ -420,6 +446,19 @@ async fn watch_memory(node: &Arc<Node>) {
     loop {
         interval.tick().await;
         memory::check(node);
+    }
+}
+
+/// Other nodes are told now and then that this one lives.
+async fn tick_peers(node: &Arc<Node>) {
+    if node.peers().is_none() {
+        return std::future::pending().await;
+    }
+    let listener = PeerListener::new(Arc::clone(node));
+    let mut interval = tokio::time::interval(Duration::from_millis(peers::TICK_MS));
+    loop {
+        interval.tick().await;
+        listener.tick();
     }
 }
 

@@ -429,7 +429,10 @@ fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &
 
 /// What is known of other nodes, and what they know.
 fn encode_peers(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
-    let exported = node.routes.exports().map_or(0, |exports| exports.lock().len());
+    let exported = node
+        .routes
+        .exports()
+        .map_or(0, |exports| exports.lock().len());
     let (nodes, shards) = node.routes.unsure();
     let [imported, waiting, copied] = node.peers().map_or([0; 3], Peers::figures);
     for (name, help, unit, value) in [

@@ -711,7 +711,9 @@ impl Index {
     /// The place of another node. Nodes are fewer than slots: each is a machine.
     fn slot_of(&mut self, node: NodeId) -> Slot {
         let is = |known: Option<NodeId>| self.nodes.iter().position(|slot| *slot == known);
-        let index = is(Some(node)).or_else(|| is(None)).unwrap_or(self.nodes.len());
+        let index = is(Some(node))
+            .or_else(|| is(None))
+            .unwrap_or(self.nodes.len());
         match self.nodes.get_mut(index) {
             Some(slot) => *slot = Some(node),
             None => self.nodes.push(Some(node)),

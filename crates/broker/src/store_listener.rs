@@ -10,6 +10,7 @@ use store_state::inbox::{InboxDrop, StoredSubscription};
 use crate::client_loop::Mail;
 use crate::drops::Reason;
 use crate::node::Node;
+use crate::peers::PeerListener;
 
 /// The broker, as the store sees it.
 pub(crate) struct StoreListener {
@@ -59,6 +60,13 @@ impl Listener for StoreListener {
         self.node
             .routes
             .set_member(shard, client, filter, subscription);
+    }
+
+    fn inbox_leader(&self, shard: ShardNumber, leader: Option<u64>) {
+        let own = self.node.peers().map(|peers| peers.own());
+        if leader != own {
+            PeerListener::new(Arc::clone(&self.node)).resign(shard);
+        }
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {

@@ -74,12 +74,7 @@ impl Forwarding {
     }
 
     /// Whether a connection has to wait for other nodes; it is resumed when it need not any more.
-    pub(super) fn wait(
-        &mut self,
-        io: &mut LoopIo,
-        node: &Node,
-        connection: ConnectionId,
-    ) -> bool {
+    pub(super) fn wait(&mut self, io: &mut LoopIo, node: &Node, connection: ConnectionId) -> bool {
         if !self.is_crowded(node) {
             return false;
         }
@@ -312,12 +307,9 @@ impl ClientLoop {
             return;
         };
         let members = self.node.routes.members(&group);
-        let choose = |admits: &dyn Fn(&Who) -> bool| {
-            group.choose(&members, message.publisher, admits)
-        };
-        let elsewhere = |who: &Who| {
-            !who.is_node() || (to.hops < HOPS && *who != Who::Node(from))
-        };
+        let choose =
+            |admits: &dyn Fn(&Who) -> bool| group.choose(&members, message.publisher, admits);
+        let elsewhere = |who: &Who| !who.is_node() || (to.hops < HOPS && *who != Who::Node(from));
         match choose(&Who::is_session).or_else(|| choose(&elsewhere)) {
             Some(member) => self.give_to_member(io, &group, member, message, to.hops),
             None => self.nobody_in_group(io, message),
@@ -325,12 +317,7 @@ impl ClientLoop {
     }
 
     /// Gives messages that were on their way to members on a node that is gone to others.
-    pub(super) fn give_to_others(
-        &mut self,
-        io: &mut LoopIo,
-        gone: NodeId,
-        copies: Vec<Forwarded>,
-    ) {
+    pub(super) fn give_to_others(&mut self, io: &mut LoopIo, gone: NodeId, copies: Vec<Forwarded>) {
         for Forwarded { message, whom, .. } in copies {
             let Whom::Group(to) = whom else { continue };
             let group = self.node.routes.group_of(&to.filter);

@@ -130,11 +130,20 @@ mod tests {
     fn a_question_is_asked_again_when_another_leads_or_it_has_waited() {
         let mut barriers = Barriers::default();
         let question = barriers.ask(4, waiter(1), Some(7), 0);
-        assert!(barriers.take_unanswered(|_| Some(7), ASK_AGAIN_MS - 1).is_empty());
+        assert!(
+            barriers
+                .take_unanswered(|_| Some(7), ASK_AGAIN_MS - 1)
+                .is_empty()
+        );
         assert_eq!(barriers.take_unanswered(|_| Some(8), 1).len(), 1);
         assert_eq!(barriers.answered(7, question), None);
         barriers.ask(4, waiter(1), Some(8), 1);
-        assert_eq!(barriers.take_unanswered(|_| Some(8), 1 + ASK_AGAIN_MS).len(), 1);
+        assert_eq!(
+            barriers
+                .take_unanswered(|_| Some(8), 1 + ASK_AGAIN_MS)
+                .len(),
+            1
+        );
         assert_eq!(barriers.len(), 0);
     }
 }

@@ -200,7 +200,14 @@ mod tests {
 
     #[test]
     fn garbage_is_refused() {
-        for bytes in [&[][..], &[0], &[ROUTES], &[MESSAGES, 0, 1], &[CONTROL, 9], &[4, 4]] {
+        for bytes in [
+            &[][..],
+            &[0],
+            &[ROUTES],
+            &[MESSAGES, 0, 1],
+            &[CONTROL, 9],
+            &[4, 4],
+        ] {
             assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
         }
         let control = Control::Settled { copies: vec![1, 2] };

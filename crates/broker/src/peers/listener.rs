@@ -10,7 +10,7 @@ use super::{Inbound, Peers};
 use crate::client_loop::Mail;
 use crate::node::Node;
 
-/// How often [`PeerListener::tick`] is to be called, in ms.
+/// How often [`PeerListener::tick`] is called, in ms.
 pub(crate) const TICK_MS: u64 = 250;
 
 /// Bytes of a frame of messages that are sent again.
@@ -18,7 +18,8 @@ const FRAME_BYTES: usize = 256 * 1024;
 
 /// The broker, as the cluster sees it. Nothing here blocks but for the length of a loop's turn, and only when
 /// that loop has too much mail.
-pub(crate) struct PeerListener {
+#[derive(Clone, Debug)]
+pub struct PeerListener {
     node: Arc<Node>,
 }
 
@@ -30,7 +31,7 @@ impl PeerListener {
 
     /// The other members of the cluster, without those that have left or were evicted. They have to be known
     /// before the first client is let in: who is not known is not waited for, and gets nothing.
-    pub(crate) fn members(&self, others: &[NodeId]) {
+    pub fn members(&self, others: &[NodeId]) {
         self.with_peers(|node, peers| {
             let now_ms = node.clock.now_ms();
             let mut inbound = peers.inbound.lock();
@@ -58,7 +59,7 @@ impl PeerListener {
 
     /// There is a connection to a member, perhaps anew: what was sent before may be lost. Nothing is to be
     /// sent over it before this returns.
-    pub(crate) fn connected(&self, to: NodeId) {
+    pub fn connected(&self, to: NodeId) {
         self.with_peers(|node, peers| {
             let now_ms = node.clock.now_ms();
             let mut inbound = peers.inbound.lock();
@@ -76,7 +77,7 @@ impl PeerListener {
     }
 
     /// The connection to a member is gone.
-    pub(crate) fn disconnected(&self, to: NodeId) {
+    pub fn disconnected(&self, to: NodeId) {
         self.with_peers(|node, peers| {
             let mut inbound = peers.inbound.lock();
             inbound.connected.remove(&to);
@@ -89,7 +90,7 @@ impl PeerListener {
 
     /// The connection from a member is gone. What came over it was told before; what comes over the next one
     /// is told after this.
-    pub(crate) fn lost(&self, from: NodeId) {
+    pub fn lost(&self, from: NodeId) {
         self.with_peers(|node, peers| {
             let mut inbound = peers.inbound.lock();
             inbound.imports.lost(from);
@@ -98,7 +99,7 @@ impl PeerListener {
     }
 
     /// A member has been started again: nothing that it had is left.
-    pub(crate) fn restarted(&self, peer: NodeId) {
+    pub fn restarted(&self, peer: NodeId) {
         self.lost(peer);
         self.with_peers(|node, peers| {
             peers.arrivals.lock().forget(peer);
@@ -110,7 +111,7 @@ impl PeerListener {
     ///
     /// # Errors
     /// They make no sense: the connection is to be broken.
-    pub(crate) fn message(&self, from: NodeId, bytes: &[u8]) -> Result<(), Malformed> {
+    pub fn message(&self, from: NodeId, bytes: &[u8]) -> Result<(), Malformed> {
         let Some(peers) = self.node.peers() else {
             return Ok(());
         };
@@ -160,12 +161,16 @@ impl PeerListener {
 
     /// This node leads an inbox shard. All of its routes follow, by [`store::Listener`], and then
     /// [`PeerListener::complete`].
-    pub(crate) fn lead(&self, shard: ShardNumber, term: u64) {
+    pub fn lead(&self, shard: ShardNumber, term: u64) {
         self.with_peers(|node, peers| {
             let Some(exports) = node.routes.exports() else {
                 return;
             };
-            if exports.lock().led(shard).is_some_and(|(led, _)| led == term) {
+            if exports
+                .lock()
+                .led(shard)
+                .is_some_and(|(led, _)| led == term)
+            {
                 return;
             }
             peers.forget_shard(node, shard);
@@ -175,7 +180,7 @@ impl PeerListener {
     }
 
     /// All routes of a shard that this node leads have been told.
-    pub(crate) fn complete(&self, shard: ShardNumber) {
+    pub fn complete(&self, shard: ShardNumber) {
         self.with_peers(|node, peers| {
             if let Some(exports) = node.routes.exports() {
                 exports.lock().complete(shard);
@@ -186,7 +191,7 @@ impl PeerListener {
     }
 
     /// This node leads an inbox shard no longer.
-    pub(crate) fn resign(&self, shard: ShardNumber) {
+    pub fn resign(&self, shard: ShardNumber) {
         self.with_peers(|node, peers| {
             peers.forget_shard(node, shard);
             if let Some(exports) = node.routes.exports() {
@@ -197,7 +202,7 @@ impl PeerListener {
         });
     }
 
-    /// What has to be done now and then: each [`TICK_MS`].
+    /// What has to be done now and then.
     pub(crate) fn tick(&self) {
         self.with_peers(|node, peers| {
             let now_ms = node.clock.now_ms();

@@ -31,19 +31,30 @@ use barriers::{Barriers, Waiter};
 use copies::{Arrivals, Copies};
 use frame::{Control, Forwarded, Frame};
 
-pub(crate) use listener::PeerListener;
+pub use listener::PeerListener;
+pub(crate) use listener::TICK_MS;
 
 /// Bytes on their way to a peer at which publishers whose messages go there are not read.
 pub(crate) const CROWDED: usize = 8 << 20;
 
 /// How the broker reaches other nodes.
-pub(crate) trait Links: Send + Sync + 'static {
+pub trait Links: Send + Sync + 'static {
     /// Queues bytes for a node, behind all that went before. False: there is no connection, and they are
     /// lost; they may also be lost later, when the connection breaks.
     fn send(&self, to: NodeId, bytes: Bytes) -> bool;
 
     /// Bytes that wait to be sent to a node.
     fn queued_bytes(&self, to: NodeId) -> usize;
+}
+
+/// A node's place in its cluster.
+pub struct Place {
+    /// Which node it is.
+    pub node: NodeId,
+    /// Grows with each start of it; below 2³².
+    pub incarnation: u64,
+    /// How it reaches the others.
+    pub links: Box<dyn Links>,
 }
 
 /// The other nodes.
@@ -73,12 +84,12 @@ impl fmt::Debug for Peers {
 
 impl Peers {
     /// Makes a node one of several. Before its store is opened and its loops start.
-    pub(crate) fn join(node: &Node, own: NodeId, incarnation: u64, links: Box<dyn Links>) {
+    pub(crate) fn join(node: &Node, place: Place) {
         let times = Times::default();
-        node.routes.export(Exports::new(incarnation, times));
+        node.routes.export(Exports::new(place.incarnation, times));
         node.set_peers(Self {
-            own,
-            links,
+            own: place.node,
+            links: place.links,
             inbound: Mutex::new(Inbound {
                 imports: Imports::new(times),
                 connected: BTreeSet::new(),
@@ -209,7 +220,8 @@ impl Peers {
                 }
             }
             Waiter::Node { node: peer, token } => {
-                self.links.send(peer, Frame::control(&Control::Known { token }));
+                self.links
+                    .send(peer, Frame::control(&Control::Known { token }));
             }
         }
     }

@@ -1,0 +1,581 @@
+//! Three brokers in one process, connected by queues that can be cut, and clients on Unix sockets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use config::{Config, TcpListenerConfig, UnixListenerConfig};
+use mqtt_proto::{PacketType, peek_frame};
+use parking_lot::Mutex;
+use route_exchange::NodeId;
+
+use super::{CROWDED, Links, PeerListener, Place};
+use crate::Broker;
+use crate::drops::{Drops, Reason};
+use crate::stats::{BrokerStats, sum};
+
+const NODES: [NodeId; 3] = [11, 12, 13];
+
+/// More than the silence after which a node is not waited for.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The queues between the nodes.
+#[derive(Default)]
+struct Wires {
+    /// Directions in which nothing gets through, and senders are told so.
+    cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
+    /// What waits in directions that stand still.
+    stalled: Mutex<BTreeMap<(NodeId, NodeId), Vec<Bytes>>>,
+    /// A node to which, as all are told, too much is on its way.
+    crowded: Mutex<Option<NodeId>>,
+}
+
+/// What happens between nodes, in the order in which it does.
+enum Event {
+    Bytes(NodeId, NodeId, Bytes),
+    Listener(NodeId, PeerListener),
+    Connected(NodeId, NodeId),
+    Disconnected(NodeId, NodeId),
+}
+
+struct End {
+    node: NodeId,
+    wires: Arc<Wires>,
+    events: Sender<Event>,
+}
+
+impl Links for End {
+    fn send(&self, to: NodeId, bytes: Bytes) -> bool {
+        if self.wires.cut.lock().contains(&(self.node, to)) {
+            return false;
+        }
+        if let Some(stalled) = self.wires.stalled.lock().get_mut(&(self.node, to)) {
+            stalled.push(bytes);
+            return true;
+        }
+        self.events.send(Event::Bytes(self.node, to, bytes)).is_ok()
+    }
+
+    fn queued_bytes(&self, to: NodeId) -> usize {
+        let crowded = *self.wires.crowded.lock() == Some(to);
+        if crowded { CROWDED + 1 } else { 0 }
+    }
+}
+
+/// Carries events until all senders are gone.
+fn carry(events: &Receiver<Event>) {
+    let mut listeners: BTreeMap<NodeId, PeerListener> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Listener(node, listener) => {
+                listeners.insert(node, listener);
+            }
+            Event::Bytes(from, to, bytes) => {
+                let listener = listeners.get(&to);
+                let read = listener.map_or(Ok(()), |listener| listener.message(from, &bytes));
+                read.expect("nodes understand each other");
+            }
+            Event::Connected(from, to) => {
+                if let Some(listener) = listeners.get(&from) {
+                    listener.connected(to);
+                }
+            }
+            Event::Disconnected(from, to) => {
+                if let Some(listener) = listeners.get(&from) {
+                    listener.disconnected(to);
+                }
+                if let Some(listener) = listeners.get(&to) {
+                    listener.lost(from);
+                }
+            }
+        }
+    }
+}
+
+struct Nodes {
+    brokers: Vec<Broker>,
+    wires: Arc<Wires>,
+    events: Sender<Event>,
+    folder: tempfile::TempDir,
+}
+
+impl Nodes {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let wires = Arc::new(Wires::default());
+        let (events, received) = mpsc::channel();
+        std::thread::spawn(move || carry(&received));
+        let mut brokers = Vec::new();
+        for node in NODES {
+            let place = Place {
+                node,
+                incarnation: 1,
+                links: Box::new(End {
+                    node,
+                    wires: Arc::clone(&wires),
+                    events: events.clone(),
+                }),
+            };
+            let others: Vec<NodeId> = NODES.into_iter().filter(|other| *other != node).collect();
+            let config = config(&folder.path().join(node.to_string()));
+            let connect = |listener: PeerListener| {
+                listener.members(&others);
+                for shard in 0..config.inbox_store_shards {
+                    // Each has a store of its own.
+                    listener.lead(shard, node);
+                    listener.complete(shard);
+                }
+                events.send(Event::Listener(node, listener)).unwrap();
+            };
+            brokers.push(Broker::start_among(&config, place, connect).unwrap());
+        }
+        let nodes = Self {
+            brokers,
+            wires,
+            events,
+            folder,
+        };
+        for from in NODES {
+            for to in NODES.into_iter().filter(|to| *to != from) {
+                nodes.event(Event::Connected(from, to));
+            }
+        }
+        for node in 0..NODES.len() {
+            wait_for("all to be known", || {
+                nodes.broker(node).routes.unsure() == (0, 0)
+            });
+        }
+        nodes
+    }
+
+    fn event(&self, event: Event) {
+        self.events.send(event).unwrap();
+    }
+
+    fn broker(&self, node: usize) -> &crate::node::Node {
+        &self.brokers[node].node
+    }
+
+    fn client(&self, node: usize, id: &str) -> Client {
+        Client::connect(&self.folder.path().join(NODES[node].to_string()), id)
+    }
+
+    fn count(&self, node: usize, pick: fn(&BrokerStats) -> &net::Counter) -> u64 {
+        sum(&self.broker(node).stats, pick)
+    }
+
+    /// Nothing arrives from one node at another, and nobody is told.
+    fn stall(&self, from: usize, to: usize) {
+        let direction = (NODES[from], NODES[to]);
+        self.wires.stalled.lock().insert(direction, Vec::new());
+    }
+
+    fn go_on(&self, from: usize, to: usize) {
+        let mut stalled = self.wires.stalled.lock();
+        let (from, to) = (NODES[from], NODES[to]);
+        for bytes in stalled.remove(&(from, to)).unwrap_or_default() {
+            self.event(Event::Bytes(from, to, bytes));
+        }
+    }
+
+    /// A node is not reached any more, and reaches nobody.
+    fn cut_off(&self, node: usize) {
+        let gone = NODES[node];
+        for other in NODES.into_iter().filter(|other| *other != gone) {
+            for (from, to) in [(gone, other), (other, gone)] {
+                self.wires.cut.lock().insert((from, to));
+                self.event(Event::Disconnected(from, to));
+            }
+        }
+    }
+}
+
+fn config(folder: &std::path::Path) -> Config {
+    std::fs::create_dir_all(folder).unwrap();
+    let mut config = Config::default();
+    config.data_dir = folder.join("data");
+    config.event_loops = std::num::NonZeroU8::new(2).map(Into::into);
+    config.http.enable = false;
+    config.mqtt_server_config.tcp_listeners = Vec::<TcpListenerConfig>::new();
+    let unix = UnixListenerConfig {
+        path: socket(folder),
+        ..UnixListenerConfig::default()
+    };
+    config.mqtt_server_config.unix_listeners = vec![unix];
+    config
+}
+
+fn socket(folder: &std::path::Path) -> PathBuf {
+    folder.join("mqtt")
+}
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A client of MQTT 3.1.1 with a clean session.
+struct Client {
+    stream: UnixStream,
+    read: Vec<u8>,
+    last_packet_id: u16,
+}
+
+impl Client {
+    fn connect(folder: &std::path::Path, id: &str) -> Self {
+        let stream = UnixStream::connect(socket(folder)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut client = Self {
+            stream,
+            read: Vec::new(),
+            last_packet_id: 0,
+        };
+        let mut body = b"\x00\x04MQTT\x04\x02\x00\x00".to_vec();
+        body.extend(text(id));
+        client.send(0x10, &body);
+        assert_eq!(client.next(PacketType::ConnAck), [0, 0]);
+        client
+    }
+
+    fn send(&mut self, first: u8, body: &[u8]) {
+        let mut packet = vec![first];
+        let mut left = body.len();
+        loop {
+            let more = if left > 127 { 128 } else { 0 };
+            packet.push((left % 128) as u8 | more);
+            left /= 128;
+            if left == 0 {
+                break;
+            }
+        }
+        packet.extend_from_slice(body);
+        self.stream.write_all(&packet).unwrap();
+    }
+
+    fn packet_id(&mut self) -> [u8; 2] {
+        self.last_packet_id += 1;
+        self.last_packet_id.to_be_bytes()
+    }
+
+    fn ask_for(&mut self, filter: &str, qos: u8) {
+        let body = [&self.packet_id()[..], &text(filter), &[qos]].concat();
+        self.send(0x82, &body);
+    }
+
+    fn subscribe(&mut self, filter: &str, qos: u8) {
+        self.ask_for(filter, qos);
+        assert_eq!(self.next(PacketType::SubAck)[2], qos);
+    }
+
+    /// Publishes, without waiting for the acknowledgement.
+    fn send_message(&mut self, topic: &str, payload: &str, qos: u8) {
+        let mut body = text(topic);
+        if qos > 0 {
+            body.extend(self.packet_id());
+        }
+        body.extend(payload.as_bytes());
+        self.send(0x30 | qos << 1, &body);
+    }
+
+    fn publish(&mut self, topic: &str, payload: &str, qos: u8) {
+        self.send_message(topic, payload, qos);
+        if qos > 0 {
+            self.next(PacketType::PubAck);
+        }
+    }
+
+    /// The body of the next packet, which must be of this type.
+    fn next(&mut self, wanted: PacketType) -> Vec<u8> {
+        let (packet, _, body) = self.packet().expect("a packet comes in time");
+        assert_eq!(packet, wanted, "{body:?}");
+        body
+    }
+
+    /// The payload of the next message, and its packet identifier.
+    fn message(&mut self) -> (String, Vec<u8>) {
+        let (packet, flags, body) = self.packet().expect("a message comes in time");
+        assert_eq!(packet, PacketType::Publish);
+        let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
+        let id = if flags & 0b110 == 0 { 0 } else { 2 };
+        let (id, payload) = body[2 + topic..].split_at(id);
+        (String::from_utf8(payload.to_vec()).unwrap(), id.to_vec())
+    }
+
+    fn acknowledge(&mut self, packet_id: &[u8]) {
+        self.send(0x40, packet_id);
+    }
+
+    /// `None`: nothing came in time.
+    fn packet(&mut self) -> Option<(PacketType, u8, Vec<u8>)> {
+        loop {
+            if let Some(frame) = peek_frame(&self.read, None).unwrap()
+                && self.read.len() >= frame.len()
+            {
+                let packet: Vec<u8> = self.read.drain(..frame.len()).collect();
+                let header = 1 + packet[1..].iter().position(|byte| *byte < 128).unwrap() + 1;
+                return Some((frame.packet_type, frame.flags, packet[header..].to_vec()));
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(n) if n > 0 => self.read.extend_from_slice(&buffer[..n]),
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+#[test]
+fn messages_reach_subscribers_of_other_nodes_in_order_and_go_once_to_each_node() {
+    let nodes = Nodes::start();
+    let mut publisher = nodes.client(0, "publisher");
+    let mut subscribers: Vec<Client> = (0..4)
+        .map(|n| nodes.client(1, &format!("subscriber {n}")))
+        .collect();
+    for (n, subscriber) in subscribers.iter_mut().enumerate() {
+        subscriber.subscribe("a/+", (n % 2) as u8);
+    }
+    let qos_of = |n: u8| n % 2;
+    for n in 0..200 {
+        publisher.publish("a/b", &n.to_string(), qos_of(n));
+    }
+    for (qos, subscriber) in subscribers.iter_mut().enumerate() {
+        for n in 0..200u8 {
+            let (payload, id) = subscriber.message();
+            assert_eq!(payload, n.to_string());
+            assert_eq!(id.is_empty(), qos_of(n).min((qos % 2) as u8) == 0);
+            if !id.is_empty() {
+                subscriber.acknowledge(&id);
+            }
+        }
+    }
+    assert_eq!(nodes.count(0, |s| &s.forwarded), 200);
+    assert_eq!(nodes.count(1, |s| &s.from_peers), 200);
+    assert_eq!(nodes.count(2, |s| &s.from_peers), 0);
+}
+
+#[test]
+fn what_is_published_anywhere_after_suback_reaches_the_subscriber() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    let mut publishers = [nodes.client(0, "publisher"), nodes.client(2, "publisher")];
+    for round in 0..50 {
+        let topic = format!("topic/{round}");
+        subscriber.subscribe(&topic, 0);
+        for publisher in &mut publishers {
+            publisher.publish(&topic, &topic, 0);
+            assert_eq!(subscriber.message().0, topic);
+        }
+    }
+}
+
+#[test]
+fn suback_waits_for_a_node_that_does_not_answer_until_that_knows_nothing() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    let mut publisher = nodes.client(0, "publisher");
+    nodes.stall(1, 0);
+    subscriber.ask_for("a", 0);
+    let peers = nodes.broker(1).peers().unwrap();
+    wait_for("SUBACK to wait", || peers.figures()[1] == 1);
+    nodes.go_on(1, 0);
+    subscriber.next(PacketType::SubAck);
+    // From now on node 0 hears nothing of node 1: it knows its routes no longer when SUBACK comes, and sends
+    // it everything.
+    nodes.stall(1, 0);
+    nodes.stall(0, 1);
+    subscriber.subscribe("b", 0);
+    nodes.go_on(0, 1);
+    publisher.publish("b", "1", 0);
+    assert_eq!(subscriber.message().0, "1");
+    assert_eq!(nodes.count(1, |s| &s.route_waits), 2);
+}
+
+#[test]
+fn a_group_with_members_on_several_nodes_gets_each_message_once() {
+    let nodes = Nodes::start();
+    let mut publisher = nodes.client(0, "publisher");
+    let mut members = [nodes.client(1, "member"), nodes.client(2, "member")];
+    for member in &mut members {
+        member.subscribe("$share/g/t", 1);
+    }
+    for n in 0..40 {
+        publisher.publish("t", &n.to_string(), 1);
+    }
+    let mut got: Vec<u32> = Vec::new();
+    for member in &mut members {
+        for _ in 0..20 {
+            let (payload, id) = member.message();
+            got.push(payload.parse().unwrap());
+            member.acknowledge(&id);
+        }
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..40).collect::<Vec<_>>());
+    let peers = nodes.broker(0).peers().unwrap();
+    wait_for("copies to be settled", || peers.figures()[2] == 0);
+}
+
+#[test]
+fn a_member_here_is_preferred_to_members_elsewhere() {
+    let nodes = Nodes::start();
+    let mut members = [nodes.client(0, "member"), nodes.client(1, "member")];
+    for member in &mut members {
+        member.subscribe("$share/g/t", 1);
+    }
+    let mut publisher = nodes.client(0, "publisher");
+    for n in 0..10 {
+        publisher.publish("t", &n.to_string(), 1);
+        assert_eq!(members[0].message().0, n.to_string());
+    }
+    assert_eq!(nodes.count(0, |s| &s.forwarded), 0);
+}
+
+#[test]
+fn what_the_member_of_a_node_that_died_did_not_acknowledge_goes_to_another() {
+    let nodes = Nodes::start();
+    let mut publisher = nodes.client(0, "publisher");
+    let mut doomed = nodes.client(1, "member");
+    doomed.subscribe("$share/g/t", 1);
+    for n in 0..10 {
+        publisher.publish("t", &n.to_string(), 1);
+    }
+    for n in 0..10 {
+        let (payload, id) = doomed.message();
+        assert_eq!(payload, n.to_string());
+        if n < 3 {
+            doomed.acknowledge(&id);
+        }
+    }
+    let bytes = || nodes.broker(0).peers().unwrap().figures()[2];
+    let all = bytes();
+    wait_for("what is acknowledged to be settled", || {
+        bytes() * 10 <= all * 7
+    });
+    let mut other = nodes.client(2, "member");
+    other.subscribe("$share/g/t", 1);
+    nodes.cut_off(1);
+    for n in 3..10 {
+        let (payload, id) = other.message();
+        assert_eq!(payload, n.to_string());
+        other.acknowledge(&id);
+    }
+    wait_for("all copies to be settled", || bytes() == 0);
+}
+
+#[test]
+fn what_a_broken_connection_lost_on_its_way_to_a_member_is_sent_again() {
+    let nodes = Nodes::start();
+    let mut publisher = nodes.client(0, "publisher");
+    let mut member = nodes.client(1, "member");
+    member.subscribe("$share/g/t", 1);
+    nodes.stall(0, 1);
+    publisher.publish("t", "1", 1);
+    nodes.wires.stalled.lock().clear();
+    nodes.event(Event::Disconnected(NODES[0], NODES[1]));
+    nodes.event(Event::Connected(NODES[0], NODES[1]));
+    let (payload, id) = member.message();
+    assert_eq!(payload, "1");
+    member.acknowledge(&id);
+    let peers = nodes.broker(0).peers().unwrap();
+    wait_for("the copy to be settled", || peers.figures()[2] == 0);
+    assert_eq!(nodes.count(1, |s| &s.from_peers), 1);
+}
+
+#[test]
+fn a_group_whose_members_are_not_known_yet_gets_messages() {
+    let nodes = Nodes::start();
+    let mut member = nodes.client(1, "member");
+    nodes.event(Event::Disconnected(NODES[1], NODES[0]));
+    wait_for("node 1 to be unknown", || {
+        nodes.broker(0).routes.unsure().0 == 1
+    });
+    member.ask_for("$share/g/t", 0);
+    let mut publisher = nodes.client(0, "publisher");
+    let peers = nodes.broker(1).peers().unwrap();
+    wait_for("the member to be there", || peers.figures()[1] == 1);
+    publisher.publish("t", "1", 0);
+    member.next(PacketType::Publish);
+    nodes.event(Event::Connected(NODES[1], NODES[0]));
+    member.next(PacketType::SubAck);
+}
+
+#[test]
+fn publishers_to_a_crowded_node_are_not_read() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    subscriber.subscribe("t", 0);
+    *nodes.wires.crowded.lock() = Some(NODES[1]);
+    let mut publisher = nodes.client(0, "publisher");
+    publisher.publish("t", "0", 0);
+    assert_eq!(subscriber.message().0, "0");
+    for n in 1..=10 {
+        publisher.publish("t", &n.to_string(), 0);
+        // In turns of their own, so that the queue is looked at in between.
+        wait_for("the publisher to be paused, or its message", || {
+            nodes.count(0, |s| &s.peer_pauses) > 0 || nodes.count(0, |s| &s.forwarded) == n + 1
+        });
+    }
+    wait_for("a pause", || nodes.count(0, |s| &s.peer_pauses) > 0);
+    assert!(nodes.count(0, |s| &s.forwarded) < 11);
+    *nodes.wires.crowded.lock() = None;
+    for n in 1..=10 {
+        assert_eq!(subscriber.message().0, n.to_string());
+    }
+}
+
+#[test]
+fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    subscriber.subscribe("t", 0);
+    let mut publisher = nodes.client(0, "publisher");
+    nodes.wires.cut.lock().insert((NODES[0], NODES[1]));
+    publisher.publish("t", "lost", 0);
+    let drops = &nodes.broker(0).drops;
+    wait_for("the drop", || {
+        drops
+            .iter()
+            .map(|d| d.count(Reason::PeerUnreachable))
+            .sum::<u64>()
+            == 1
+    });
+    assert_eq!(Drops::recent(drops, 1)[0].topic, "t");
+}
+
+#[test]
+fn a_node_that_was_removed_is_forgotten() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    subscriber.subscribe("t", 0);
+    subscriber.subscribe("$share/g/t", 0);
+    let node = Arc::clone(&nodes.brokers[0].node);
+    assert!(
+        !node
+            .routes
+            .members(&node.routes.group_of("$share/g/t").unwrap())
+            .is_empty()
+    );
+    PeerListener::new(Arc::clone(&node)).members(&[NODES[2]]);
+    assert_eq!(node.routes.unsure(), (0, 0));
+    assert!(node.routes.group_of("$share/g/t").is_none());
+    let mut publisher = nodes.client(0, "publisher");
+    publisher.publish("t", "1", 1);
+    assert_eq!(nodes.count(0, |s| &s.forwarded), 0);
+    let connected = node.connected.load(Ordering::Relaxed);
+    assert_eq!(connected, 1);
+}
