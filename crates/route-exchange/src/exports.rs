@@ -246,9 +246,16 @@ impl Exports {
         };
         peer.heard_ms = now_ms;
         peer.echo_ms = state.beat_ms.or(peer.echo_ms);
-        let Some(stream) = peer.stream.as_mut().filter(|s| s.number == state.stream) else {
+        let Some(stream) = &mut peer.stream else {
             return Ok(());
         };
+        if state.missed == Some(stream.number) {
+            self.last_stream += 1;
+            *stream = Stream::new(self.last_stream, self.number);
+        }
+        if state.stream != stream.number {
+            return Ok(());
+        }
         if state.sequence > stream.sent || state.number > self.number {
             return Err(Malformed::State);
         }

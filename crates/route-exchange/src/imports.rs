@@ -22,6 +22,8 @@ struct View {
     sequence: u64,
     number: u64,
     complete: bool,
+    /// A stream that came without its beginning.
+    missed: Option<u64>,
     lease_until_ms: u64,
     /// With the stream that each was told by.
     routes: BTreeMap<Key, (Value, u64)>,
@@ -77,8 +79,10 @@ impl Imports {
         if batch.sequence == 1 && batch.stream != view.stream {
             view.stream = batch.stream;
             view.complete = false;
+            view.missed = None;
         } else if view.stream == 0 {
-            // The rest of a stream that was lost.
+            // The rest of a stream that was lost, or said to be.
+            view.missed = Some(batch.stream);
             return Ok(Vec::new());
         } else if batch.stream != view.stream || batch.sequence != view.sequence + 1 {
             return Err(Malformed::Sequence);
@@ -109,6 +113,7 @@ impl Imports {
             stream: of(|view| view.stream),
             sequence: of(|view| view.sequence),
             number: of(|view| view.number),
+            missed: view.and_then(|view| view.missed),
             beat_ms,
         }
     }

@@ -44,6 +44,8 @@ pub struct State {
     pub sequence: u64,
     /// The number in that.
     pub number: u64,
+    /// A stream whose beginning did not come: another is wanted.
+    pub missed: Option<u64>,
     /// The receiver's time, which it wants to get back.
     pub beat_ms: Option<u64>,
 }

@@ -378,6 +378,17 @@ fn a_shard_is_known_by_the_routes_of_its_last_leader() {
 }
 
 #[test]
+fn a_stream_that_is_thought_to_be_lost_begins_anew() {
+    let (mut exports, mut imports) = pair();
+    exchange(&mut exports, &mut imports, 0);
+    imports.lost(OWNER);
+    exports.subscribe("a", Receivers::All);
+    exchange(&mut exports, &mut imports, 0);
+    assert!(imports.knows(OWNER, 0));
+    assert_eq!((imports.len(), exports.passed(0)), (1, 1));
+}
+
+#[test]
 fn what_does_not_follow_is_refused() {
     let (mut exports, mut imports) = pair();
     exports.subscribe("a", Receivers::All);

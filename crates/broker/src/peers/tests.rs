@@ -198,9 +198,11 @@ impl Nodes {
 
 fn config(folder: &std::path::Path) -> Config {
     std::fs::create_dir_all(folder).unwrap();
-    let mut config = Config::default();
-    config.data_dir = folder.join("data");
-    config.event_loops = std::num::NonZeroU8::new(2).map(Into::into);
+    let mut config = Config {
+        data_dir: folder.join("data"),
+        event_loops: std::num::NonZeroU8::new(2).map(Into::into),
+        ..Config::default()
+    };
     config.http.enable = false;
     config.mqtt_server_config.tcp_listeners = Vec::<TcpListenerConfig>::new();
     let unix = UnixListenerConfig {
@@ -555,6 +557,18 @@ fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
             == 1
     });
     assert_eq!(Drops::recent(drops, 1)[0].topic, "t");
+}
+
+#[test]
+fn after_a_standstill_nothing_is_routed_by_old_routes() {
+    let nodes = Nodes::start();
+    let node = nodes.broker(0);
+    let after = node.clock.now_ms() + 10_000;
+    wait_for("all leases to have ended", || {
+        node.peers().unwrap().check_leases(node, after);
+        // A tick in between still has the time before.
+        node.routes.unsure().0 == 2
+    });
 }
 
 #[test]
