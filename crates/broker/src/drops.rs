@@ -26,7 +26,7 @@ pub(crate) enum Reason {
     NoGroupMember,
     /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
     StoreFailed,
-    /// A node with subscribers could not be reached.
+    /// A node with subscribers could not be reached, or not by a message of this size.
     PeerUnreachable,
     /// Rules deny its publisher to publish it or to have it retained, or its receiver to get it.
     Denied(Action),

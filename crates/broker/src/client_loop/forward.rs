@@ -26,6 +26,9 @@ use crate::routes::{MatchSet, NodeTarget};
 /// Bytes of a frame at which it is sent within the turn.
 const FRAME_BYTES: usize = 256 * 1024;
 
+/// Bytes of the largest message that is sent to other nodes: links have a limit for frames.
+const LARGEST: usize = 32 << 20;
+
 /// How many nodes a message for a shared group is sent to, one after the other, before it is dropped.
 const HOPS: u8 = 2;
 
@@ -196,6 +199,12 @@ impl ClientLoop {
         encoded: &[u8],
         lost: Option<&Arc<ApplicationMessage>>,
     ) {
+        if encoded.len() > LARGEST {
+            for message in lost {
+                record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+            }
+            return;
+        }
         self.stats.forwarded.add(1);
         self.stats.forwarded_bytes.add(encoded.len() as u64);
         let frame = self.forwarding.frame(to, self.index);

@@ -394,6 +394,7 @@ impl ClientLoop {
         if let Some(gauge) = &client.gauge {
             gauge.set_home(Some(session_key));
         }
+        let tells_peers = self.node.peers().is_some() && !subscriptions.is_empty();
         let shard = self.node.store().inbox_shard(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),
@@ -430,6 +431,9 @@ impl ClientLoop {
             inbox: Some(inbox),
         }));
         self.node.store().read(shard, open);
+        if tells_peers {
+            self.flush_peers_soon(io);
+        }
         self.has_joined(io, key);
         resume(io, joining.waiters);
     }

@@ -143,13 +143,18 @@ impl ClientLoop {
     /// An answer has come.
     pub(super) fn answered(&mut self, io: &mut LoopIo, token: u64, answer: Answer) {
         let id = Key::from_bits(token);
-        if let Some(Pending::Release { left, .. } | Pending::Barrier { left, .. }) =
-            self.pending.get_mut(id)
-            && *left > 1
-            && !matches!(answer, Answer::Failed(_))
-        {
-            *left -= 1;
-            return;
+        let failed = matches!(answer, Answer::Failed(_));
+        match self.pending.get_mut(id) {
+            Some(Pending::Release { left, .. }) if *left > 1 && !failed => {
+                *left -= 1;
+                return;
+            }
+            // Who has failed is not waited for; the others are.
+            Some(Pending::Barrier { left, .. }) if *left > 1 => {
+                *left -= 1;
+                return;
+            }
+            _ => {}
         }
         if let Some(Pending::Publish(_)) = self.pending.get(id) {
             self.publication_answered(io, id, answer);

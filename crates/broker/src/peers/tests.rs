@@ -15,6 +15,8 @@ use mqtt_proto::{PacketType, peek_frame};
 use parking_lot::Mutex;
 use route_exchange::NodeId;
 
+use super::barriers::Waiter;
+use super::frame::{Control, Frame};
 use super::{CROWDED, Links, PeerListener, Place};
 use crate::Broker;
 use crate::drops::{Drops, Reason};
@@ -557,6 +559,25 @@ fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
             == 1
     });
     assert_eq!(Drops::recent(drops, 1)[0].topic, "t");
+}
+
+#[test]
+fn the_leader_of_a_shard_says_when_all_know_its_routes() {
+    let nodes = Nodes::start();
+    let (leader, asking) = (nodes.broker(0), nodes.broker(1));
+    let peers = asking.peers().unwrap();
+    nodes.stall(0, 2);
+    leader.routes.set_shard(0, "a", true, true);
+    let waiter = Waiter::Loop { index: 0, token: 1 };
+    let now_ms = asking.clock.now_ms();
+    let token = peers.barriers.lock().ask(0, waiter, Some(NODES[0]), now_ms);
+    let control = Frame::control(&Control::Await { shard: 0, token });
+    nodes.event(Event::Bytes(NODES[1], NODES[0], control));
+    let at_leader = || leader.peers().unwrap().figures()[1];
+    wait_for("the leader to wait for node 2", || at_leader() == 1);
+    nodes.go_on(0, 2);
+    wait_for("the answer", || peers.figures()[1] == 0);
+    assert_eq!(at_leader(), 0);
 }
 
 #[test]
