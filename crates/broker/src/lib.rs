@@ -14,6 +14,7 @@ mod access;
 mod ban_file;
 mod client_loop;
 pub mod cluster_control;
+mod clustered;
 mod drops;
 mod groups;
 mod http;
@@ -36,7 +37,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -52,13 +53,14 @@ pub use peers::{Links, PeerListener, Place};
 
 use ban_file::BanFile;
 use client_loop::{ClientLoop, Mail};
+use clustered::{BrokerLinks, Clustered, StorePeers};
 use http::Token;
 use key::SessionKey;
 use listeners::Listeners;
 use node::{Gate, Node};
 use peers::Peers;
 use settings::Settings;
-use store::Store;
+use store::{Folder, Store};
 use store_listener::StoreListener;
 
 /// Where the HTTP port is looked for if the configuration does not say.
@@ -125,6 +127,14 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The data folder cannot be used.
+    Folder(store::FolderError),
+    /// The node cannot take part in its cluster.
+    Cluster(cluster::StartError),
+    /// What the cluster has told this node when it joined is not understood.
+    Welcome(String),
+    /// The data folder has sessions of its own, and the node is to join a cluster that has others.
+    NotEmpty(PathBuf),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -149,6 +159,15 @@ impl fmt::Display for StartError {
             Self::File { kind, path, source } => {
                 write!(f, "cannot use {} ({kind}): {source}", path.display())
             }
+            Self::Folder(source) => write!(f, "cannot open the store: the data folder: {source}"),
+            Self::Cluster(source) => write!(f, "cannot take part in the cluster: {source}"),
+            Self::Welcome(what) => write!(f, "cannot join the cluster: {what}"),
+            Self::NotEmpty(folder) => write!(
+                f,
+                "cannot join the cluster: {} holds the sessions of a node that ran alone; \
+                 `bootstrap: true` founds a cluster with them, an empty folder joins one",
+                folder.display()
+            ),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -164,6 +183,9 @@ impl std::error::Error for StartError {
             Self::Authentication(source) => Some(source),
             Self::Certificate { source, .. } => Some(source),
             Self::Rules(source) => Some(source),
+            Self::Folder(source) => Some(source),
+            Self::Cluster(source) => Some(source),
+            Self::Welcome(_) | Self::NotEmpty(_) => None,
             Self::Store(source) => Some(source),
         }
     }
@@ -176,7 +198,31 @@ impl Broker {
     /// A file that cannot be used, a listener that cannot be opened, or a system that gives no threads or
     /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_node(config, |_| {})
+        Self::start_unless(config, Arc::default())
+    }
+
+    /// As [`Broker::start`]. `give_up`: when it becomes true, a node that waits for its cluster does not start.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn start_unless(config: &Config, give_up: Arc<AtomicBool>) -> Result<Self, StartError> {
+        let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
+        if !config.cluster_config.is_enabled() {
+            return Self::start_node(config, folder, None, |_| {});
+        }
+        let is_member = config.data_dir.join(cluster::RECORD).exists();
+        if folder.has_founded() && !config.bootstrap && !is_member {
+            return Err(StartError::NotEmpty(config.data_dir.clone()));
+        }
+        let clustered = Clustered::join(config, &folder, give_up)?;
+        let place = Place {
+            node: folder.node(),
+            incarnation: folder.incarnation(),
+            links: Box::new(BrokerLinks(Arc::clone(&clustered))),
+        };
+        Self::start_node(config, folder, Some(clustered), |node| {
+            Peers::join(node, place)
+        })
     }
 
     /// The same for a node of a cluster. `connect` is called before the store is opened: it has the listener
@@ -190,13 +236,19 @@ impl Broker {
         place: Place,
         connect: impl FnOnce(PeerListener),
     ) -> Result<Self, StartError> {
-        Self::start_node(config, |node| {
+        let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
+        Self::start_node(config, folder, None, |node| {
             Peers::join(node, place);
             connect(PeerListener::new(Arc::clone(node)));
         })
     }
 
-    fn start_node(config: &Config, join: impl FnOnce(&Arc<Node>)) -> Result<Self, StartError> {
+    fn start_node(
+        config: &Config,
+        folder: Folder,
+        clustered: Option<Arc<Clustered>>,
+        join: impl FnOnce(&Arc<Node>),
+    ) -> Result<Self, StartError> {
         let clock = Clock::start();
         let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
         let authentication =
@@ -223,8 +275,12 @@ impl Broker {
         join(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
-        let store = Store::open(&store_options(config), &told).map_err(StartError::Store)?;
+        let options = store_options(config, clustered.as_ref());
+        let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
         node.set_store(store);
+        if let Some(clustered) = &clustered {
+            node.set_clustered(Arc::clone(clustered));
+        }
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
             .collect();
@@ -233,6 +289,9 @@ impl Broker {
         let remote = loops.remote();
         node.set_loops(loops.remote());
         node.store().begin(&*listener);
+        if let Some(clustered) = &clustered {
+            clustered.open(&node);
+        }
         reload_loops(&remote, &settings);
         let http_address = http
             .as_ref()
@@ -314,6 +373,9 @@ impl Broker {
         }
         // While the loops still take mail: what the clients' ends brought is carried out.
         self.node.store().shutdown();
+        if let Some(clustered) = self.node.clustered() {
+            clustered.leave();
+        }
         self.loops.stop();
         let Side { stop, thread } = self.side;
         let _ = stop.send(());
@@ -348,19 +410,29 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 
-fn store_options(config: &Config) -> store::Options {
+fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::Options {
+    let configured = [
+        config.session_store_shards,
+        config.inbox_store_shards,
+        config.retain_store_shards,
+    ];
     store::Options {
-        folder: config.data_dir.clone(),
         folders: [
             config.session_store_folder.clone(),
             config.inbox_store_folder.clone(),
             config.retain_store_folder.clone(),
         ],
-        shards: [
-            config.session_store_shards,
-            config.inbox_store_shards,
-            config.retain_store_shards,
+        shards: clustered.map_or(configured, |clustered| clustered.shards()),
+        voters: [
+            config.session_store_voters,
+            config.inbox_store_voters,
+            config.retain_store_voters,
         ],
+        replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
+        cluster: clustered.map(|clustered| store::Cluster {
+            founds: clustered.founds(),
+            peers: Arc::new(StorePeers(Arc::clone(clustered))),
+        }),
         threads: config.store.threads.map_or_else(
             || (cores() / CORES_PER_STORE_THREAD).max(1),
             |threads| threads.get().into(),

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
 
 use crate::client_loop::ClientLoop;
+use crate::clustered::Clustered;
 use crate::drops::Drops;
 use crate::http::Token;
 use crate::peers::Peers;
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     store: OnceLock<Store>,
     /// The other nodes; only in a cluster.
     peers: OnceLock<Peers>,
+    /// Its membership; only in a cluster.
+    clustered: OnceLock<Arc<Clustered>>,
     /// They start after the store.
     loops: OnceLock<Remote<ClientLoop>>,
     /// Clients connected, in all loops.
@@ -134,6 +137,7 @@ impl Node {
             http_token: RwLock::new(None),
             store: OnceLock::new(),
             peers: OnceLock::new(),
+            clustered: OnceLock::new(),
             loops: OnceLock::new(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
@@ -182,6 +186,17 @@ impl Node {
     #[inline]
     pub(crate) fn peers(&self) -> Option<&Peers> {
         self.peers.get()
+    }
+
+    /// The node is a member of a cluster.
+    pub(crate) fn set_clustered(&self, clustered: Arc<Clustered>) {
+        // A second time changes nothing.
+        let _ = self.clustered.set(clustered);
+    }
+
+    /// The node's membership in its cluster, if it has one.
+    pub(crate) fn clustered(&self) -> Option<&Arc<Clustered>> {
+        self.clustered.get()
     }
 
     /// The loops, for those who do not wait until they have started.

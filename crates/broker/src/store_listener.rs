@@ -62,11 +62,18 @@ impl Listener for StoreListener {
             .set_member(shard, client, filter, subscription);
     }
 
-    fn inbox_leader(&self, shard: ShardNumber, leader: Option<u64>) {
+    fn inbox_leader(&self, shard: ShardNumber, leader: Option<u64>, term: u64) {
+        let listener = PeerListener::new(Arc::clone(&self.node));
         let own = self.node.peers().map(|peers| peers.own());
-        if leader != own {
-            PeerListener::new(Arc::clone(&self.node)).resign(shard);
+        if leader == own {
+            listener.lead(shard, term);
+        } else {
+            listener.resign(shard);
         }
+    }
+
+    fn inbox_announced(&self, shard: ShardNumber) {
+        PeerListener::new(Arc::clone(&self.node)).complete(shard);
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {

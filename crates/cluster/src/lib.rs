@@ -45,5 +45,5 @@ pub use handler::{Channel, Handler, Reply, ShutOut};
 pub use members::{Member, Members, State};
 pub use options::{Options, Secret, Security, Timings, TlsFiles};
 pub use reach::Reach;
-pub use record::RecordError;
+pub use record::{RECORD, RecordError};
 pub use stats::LinkReading;

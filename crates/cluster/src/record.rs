@@ -17,7 +17,8 @@ use tempfile::NamedTempFile;
 
 use crate::members::Place;
 
-const NAME: &str = "cluster";
+/// The file in a data folder that says which cluster its node belongs to.
+pub const RECORD: &str = "cluster";
 const MAGIC: &[u8; 8] = b"HMQCLUST";
 const FORMAT: u32 = 1;
 
@@ -96,7 +97,7 @@ pub(crate) struct RecordFile {
 
 impl RecordFile {
     pub(crate) fn new(folder: &Path) -> Self {
-        let path = folder.join(NAME);
+        let path = folder.join(RECORD);
         Self { path }
     }
 

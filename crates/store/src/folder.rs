@@ -141,7 +141,8 @@ impl Folder {
     }
 
     /// Whether the shards of this node were made, here or elsewhere.
-    pub(crate) fn has_founded(&self) -> bool {
+    #[must_use]
+    pub fn has_founded(&self) -> bool {
         self.root.join(FOUNDED).exists()
     }
 

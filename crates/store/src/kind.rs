@@ -30,6 +30,9 @@ pub(crate) trait Kind: Machine + Sync {
     /// Another node leads a shard from now on, or none that is known.
     fn led(_listener: &dyn Listener, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
 
+    /// All that a shard has to tell has been told.
+    fn announced(_listener: &dyn Listener, _shard: ShardNumber) {}
+
     /// The log entry of a batch.
     fn command(batch: Arc<Batch<Self::Op>>) -> Command;
 
@@ -238,6 +241,10 @@ impl Kind for InboxMachine {
 
     fn led(listener: &dyn Listener, shard: ShardNumber, node: Option<u64>, term: u64) {
         listener.inbox_leader(shard, node, term);
+    }
+
+    fn announced(listener: &dyn Listener, shard: ShardNumber) {
+        listener.inbox_announced(shard);
     }
 
     fn command(batch: Arc<Batch<InboxOp>>) -> Command {

@@ -84,6 +84,9 @@ pub trait Listener: Send + Sync + 'static {
     /// is this node, all that the shard has to tell of filters and members follows.
     fn inbox_leader(&self, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
 
+    /// All that an inbox shard had to tell when this node began to lead it has been told.
+    fn inbox_announced(&self, _shard: ShardNumber) {}
+
     /// A message was dropped.
     fn dropped(&self, drop: &InboxDrop<'_>);
 

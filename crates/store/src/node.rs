@@ -556,6 +556,12 @@ impl Store {
         }
     }
 
+    /// Whether messages can be sent to a node.
+    #[must_use]
+    pub fn is_linked(&self, node: u64) -> bool {
+        self.neighbours.is_linked(node)
+    }
+
     /// What a node has sent to this one may be lost.
     pub fn interrupted(&self, node: u64) {
         self.way(node, self.neighbours.is_linked(node));

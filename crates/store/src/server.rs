@@ -106,6 +106,7 @@ impl<M: Kind> Server<M> {
         self.shard.take_back();
         M::led(&*self.listener, self.shard.number, Some(node), term);
         self.shard.live(|machine, outlet| machine.announce(outlet));
+        M::announced(&*self.listener, self.shard.number);
         self.shard.place.seat.send_replace(Seat {
             leader: node,
             term,

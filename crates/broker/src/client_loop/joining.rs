@@ -50,6 +50,8 @@ pub(super) struct Inbox {
     pub(super) incarnation: u64,
     /// What is queued below this may have been sent before.
     pub(super) sent: u64,
+    /// The first sequence that it has not been given.
+    pub(super) next: u64,
     /// Messages that the shard may still give.
     pub(super) credit: u32,
     /// Publications that other shards than the session's own know of. `None` for a packet identifier:
@@ -414,6 +416,7 @@ impl ClientLoop {
             number: inbox,
             incarnation,
             sent,
+            next: first,
             credit: CREDIT,
             elsewhere: received.into_iter().map(|id| (id, None)).collect(),
             repeated: self.node.unreleased.take(&client_id),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
 use net::Key;
-use store::Failure;
+use store::{Failure, Retained, RetainedPlace};
 use store_state::Ticket;
 use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
@@ -42,6 +42,8 @@ pub(super) enum Pending {
     },
     /// Retained messages for a durable session.
     Replay(Key),
+    /// A page of retained messages for a session.
+    Page(Key),
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
@@ -108,6 +110,7 @@ pub(super) enum Answer {
     Inbox(InboxReply),
     Retain(RetainReply),
     Passed,
+    Retained(Vec<Retained>, Option<RetainedPlace>),
     Failed(Failure),
 }
 
@@ -190,6 +193,7 @@ impl ClientLoop {
                 });
             }
             Pending::Replay(key) => self.replay_goes_on(io, key),
+            Pending::Page(key) => self.page_has_come(io, key, answer),
             Pending::Barrier {
                 key,
                 packet_id,

@@ -35,6 +35,13 @@ impl ClientLoop {
                     self.answered(io, token, Answer::Failed(failure));
                 }
                 Event::Passed { token } => self.answered(io, token, Answer::Passed),
+                Event::Retained {
+                    token,
+                    messages,
+                    next,
+                } => self.answered(io, token, Answer::Retained(messages, next)),
+                Event::Reopen { shard } => self.reopen(shard),
+                Event::Fenced => self.fence(io),
                 Event::Page { home, epoch, items } => {
                     self.page(io, Key::from_bits(home), epoch, items);
                 }
@@ -62,7 +69,11 @@ impl ClientLoop {
         };
         inbox.credit = inbox.credit.saturating_sub(items.len() as u32);
         let sent = inbox.sent;
-        for (sequence, queued) in items {
+        // A shard that is served elsewhere since may give again what was on its way.
+        let next = inbox.next;
+        inbox.next = items.last().map_or(next, |(last, _)| next.max(last + 1));
+        let new = items.into_iter().filter(|(sequence, _)| *sequence >= next);
+        for (sequence, queued) in new {
             match queued {
                 Queued::Message(item) => {
                     let state = if sequence < sent {
@@ -83,6 +94,47 @@ impl ClientLoop {
             io.touch(connection);
         }
         self.show_room(key);
+    }
+
+    /// Another node serves an inbox shard: sessions read their inboxes there.
+    fn reopen(&mut self, shard: u16) {
+        for key in self.online() {
+            let Some(client) = self.clients.get(key) else {
+                continue;
+            };
+            let Some(stored) = &client.stored else {
+                continue;
+            };
+            if let Some(inbox) = stored.inbox.as_ref().filter(|inbox| inbox.shard == shard) {
+                let open = Read::Open {
+                    loop_index: self.index as u16,
+                    home: key.to_bits(),
+                    inbox: inbox.number,
+                    epoch: stored.epoch,
+                    from: inbox.next,
+                    credit: inbox.credit,
+                };
+                self.node.store().read(shard, open);
+            }
+        }
+    }
+
+    /// The other nodes have taken this one for dead, and with it the connections that the store knows of.
+    fn fence(&mut self, io: &mut LoopIo) {
+        if self.index == 0
+            && let Some(clustered) = self.node.clustered()
+        {
+            clustered.tell_incarnation(self.node.store().incarnation());
+        }
+        for key in self.online() {
+            if self
+                .clients
+                .get(key)
+                .is_some_and(|client| client.stored.is_some())
+            {
+                self.kick(io, key, ReasonCode::ServerBusy);
+            }
+        }
     }
 
     /// Gives a session a message of its inbox, if the client may receive it.

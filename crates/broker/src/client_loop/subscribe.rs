@@ -32,10 +32,15 @@ pub(super) struct Replay {
     filters: VecDeque<Owed>,
     /// Questions to the store that it waits for.
     blocked: u32,
+    /// The page that the store was asked for, and where the next one begins.
+    page: Option<Page>,
     /// Topics of retained messages that came to the session as they were published: what is kept of
     /// these topics is not newer.
     passed: HashSet<Box<[u8]>, RandomState>,
 }
+
+/// Retained messages that have come from another node, and where the next ones begin.
+type Page = (Vec<Arc<ApplicationMessage>>, Option<Place>);
 
 /// Topics of which a replay remembers that they passed it by.
 const PASSED: usize = 4096;
@@ -269,7 +274,9 @@ impl ClientLoop {
                 }
             });
         }
-        let replays = !owed.is_empty() && !self.node.store().is_retain_idle();
+        let store = self.node.store();
+        // A question to other nodes goes behind what is on its way.
+        let replays = !owed.is_empty() && !store.has_neighbours() && !store.is_retain_idle();
         let routes = self.awaited_routes(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return false;
@@ -608,7 +615,18 @@ impl ClientLoop {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         let owed = replay.filters.front_mut()?;
         let wanted = owed.wanted;
-        let (mut messages, next) = owed.page(&self.node, now);
+        let is_own = owed.filter.starts_with(ROOT);
+        let page = match replay.page.take() {
+            Some(page) => page,
+            None if is_own || !self.node.store().has_neighbours() => owed.page(&self.node, now),
+            None => {
+                let (filter, after) = (owed.filter.clone(), owed.after.take());
+                replay.blocked += 1;
+                self.ask_page(key, &filter, after, now);
+                return None;
+            }
+        };
+        let (mut messages, next) = page;
         messages.retain(|message| !replay.passed.contains(message.body.topic_bytes()));
         match next {
             Some(place) => owed.after = Some(place),
@@ -617,6 +635,33 @@ impl ClientLoop {
             }
         }
         Some((messages, wanted))
+    }
+
+    /// Asks the store for a page that other nodes may have.
+    fn ask_page(&mut self, key: Key, filter: &str, after: Option<Place>, now: Timestamp) {
+        let place = match after {
+            Some(Place::Stored(place)) => Some(place),
+            _ => None,
+        };
+        let ticket = self.ask(Pending::Page(key));
+        let store = self.node.store();
+        store.ask_retained(ticket, filter, place, PAGE, now);
+    }
+
+    /// The page that was asked for has come, or is to be asked for again.
+    pub(super) fn page_has_come(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
+        if let Answer::Retained(messages, next) = answer
+            && let Some(client) = self.clients.get_mut(key)
+            && let Some(replay) = &mut client.replay
+        {
+            let messages = messages.into_iter().map(|retained| retained.0).collect();
+            replay.page = Some((messages, next.map(Place::Stored)));
+        }
+        self.replay_goes_on(io, key);
+        self.replay_page(io, key);
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
+            io.touch(connection);
+        }
     }
 
     /// Queues a retained message. One that a durable session has to store first is given back.

@@ -1,0 +1,417 @@
+//! A node among others: joining the cluster, and the way of bytes between its parts and those of other
+//! nodes.
+//!
+//! One connection carries messages of the stores, of the broker's routes, and of takeovers; the first byte
+//! says whose it is. Raft and snapshots have connections of their own.
+//!
+//! Deliberately absent: what is sent (`store`, `peers`, `takeover.rs`), connections (`cluster`), and what
+//! people ask of a cluster (`control.rs`).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use cluster::{
+    Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut,
+};
+use cluster::{State, Timings, TlsFiles};
+use config::{ClusterConfig, Config};
+use consensus::{Network, Unreachable};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use store::Folder;
+
+use crate::StartError;
+use crate::node::Node;
+use crate::peers::{Links, PeerListener};
+use crate::store_listener::StoreListener;
+
+/// What members tell of themselves beside what the cluster does.
+pub(crate) const INCARNATION: &str = "incarnation";
+
+/// The first bytes of what the stores send each other.
+const STORE_FORMATS: std::ops::RangeInclusive<u8> = 16..=31;
+
+/// Bytes of a group's number before a request to its replica.
+const GROUP: usize = 8;
+
+/// How long a start waits for connections to the members that it knows.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// How often is looked for them.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// This node's place in its cluster.
+pub(crate) struct Clustered {
+    cluster: OnceLock<Arc<Cluster>>,
+    node: OnceLock<Arc<Node>>,
+    /// How many shards each store has: as configured, until the cluster says otherwise.
+    shards: OnceLock<[u16; 3]>,
+    configured_shards: [u16; 3],
+    /// The latest starts of the others.
+    incarnations: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl std::fmt::Debug for Clustered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clustered")
+    }
+}
+
+impl Clustered {
+    /// Founds the cluster, or joins it; waits until a member can be reached, or `give_up` becomes true.
+    ///
+    /// # Errors
+    /// The configuration does not say whom to join, the node is not let in, or its files cannot be used.
+    pub(crate) fn join(
+        config: &Config,
+        folder: &Folder,
+        give_up: Arc<AtomicBool>,
+    ) -> Result<Arc<Self>, StartError> {
+        let clustered = Arc::new(Self {
+            cluster: OnceLock::new(),
+            node: OnceLock::new(),
+            shards: OnceLock::new(),
+            configured_shards: [
+                config.session_store_shards,
+                config.inbox_store_shards,
+                config.retain_store_shards,
+            ],
+            incarnations: Mutex::default(),
+        });
+        let options = options(config, folder, give_up)?;
+        let handler = Arc::clone(&clustered) as Arc<dyn Handler>;
+        let cluster = Cluster::start(options, handler).map_err(StartError::Cluster)?;
+        if let Some(welcome) = cluster.welcome()
+            && clustered.shards.get().is_none()
+        {
+            clustered.welcomed(&welcome).map_err(StartError::Welcome)?;
+        }
+        // Nobody else sets it.
+        let _ = clustered.cluster.set(Arc::new(cluster));
+        Ok(clustered)
+    }
+
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        self.cluster.wait()
+    }
+
+    /// Whether this node has founded the cluster.
+    pub(crate) fn founds(&self) -> bool {
+        self.cluster().welcome().is_none()
+    }
+
+    /// How many shards the stores of this cluster have.
+    pub(crate) fn shards(&self) -> [u16; 3] {
+        *self.shards.get().unwrap_or(&self.configured_shards)
+    }
+
+    /// The node's store is open: links are opened, and the members are waited for that can be reached.
+    pub(crate) fn open(&self, node: &Arc<Node>) {
+        let _ = self.node.set(Arc::clone(node));
+        let cluster = self.cluster();
+        cluster.open();
+        let deadline = std::time::Instant::now() + CONNECT;
+        let is_connected = || {
+            let members = cluster.members();
+            let mut others = members
+                .nodes
+                .keys()
+                .filter(|id| **id != node.store().node());
+            !members.nodes.is_empty() && others.all(|id| node.store().is_linked(*id))
+        };
+        while !is_connected() && std::time::Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        cluster.set_state(State::Up);
+    }
+
+    /// The node takes part no more.
+    pub(crate) fn leave(&self) {
+        self.cluster().leave();
+    }
+
+    /// This node goes on under a higher incarnation than it started with.
+    pub(crate) fn tell_incarnation(&self, incarnation: u64) {
+        let told = self
+            .cluster()
+            .set_info(INCARNATION, &incarnation.to_string());
+        if let Err(error) = told {
+            tracing::error!(%error, "the others cannot be told of this node's incarnation");
+        }
+    }
+
+    /// The members as the store knows them.
+    fn store_members(&self, node: &Node, members: &Members) -> Vec<store::Member> {
+        let cluster = self.cluster();
+        let now = node.clock.now_ms();
+        let own = node.store().node();
+        let silent_ms = |id: u64| {
+            let heard = cluster.last_heard_ms(id);
+            heard.map_or(0, |heard| cluster.now_ms().saturating_sub(heard))
+        };
+        let member = |member: &cluster::Member| {
+            let told = member
+                .info
+                .get(INCARNATION)
+                .and_then(|text| text.parse().ok());
+            let is_own = member.node == own;
+            store::Member {
+                node: member.node,
+                incarnation: member.incarnation.max(told.unwrap_or(0)),
+                is_up: is_own || !matches!(member.reach, Reach::Down { .. }),
+                takes_shards: matches!(member.state, State::Up | State::Joining),
+                last_heard_ms: if is_own {
+                    now
+                } else {
+                    now - silent_ms(member.node).min(now)
+                },
+            }
+        };
+        members.nodes.values().map(member).collect()
+    }
+
+    /// Nodes that have been started again since they were last seen.
+    fn restarted(&self, members: &Members) -> Vec<u64> {
+        let mut incarnations = self.incarnations.lock();
+        let mut restarted = Vec::new();
+        for member in members.nodes.values() {
+            let before = incarnations.insert(member.node, member.incarnation);
+            if before.is_some_and(|before| before < member.incarnation) {
+                restarted.push(member.node);
+            }
+        }
+        restarted
+    }
+}
+
+fn options(
+    config: &Config,
+    folder: &Folder,
+    give_up: Arc<AtomicBool>,
+) -> Result<Options, StartError> {
+    let cluster = &config.cluster_config;
+    let host = cluster
+        .host
+        .as_ref()
+        .map_or("127.0.0.1", |host| host.as_str());
+    Ok(Options {
+        node: folder.node(),
+        incarnation: folder.incarnation(),
+        env: cluster.env.clone(),
+        host: host.to_owned(),
+        listen: host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        port: cluster.port,
+        seeds: cluster
+            .seed_endpoints
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        domain: cluster.cluster_domain_name.clone(),
+        bootstrap: config.bootstrap,
+        folder: config.data_dir.clone(),
+        security: security(cluster)?,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        info: BTreeMap::new(),
+        timings: Timings::default(),
+        give_up,
+    })
+}
+
+fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|source| StartError::File {
+            kind: "cluster secret",
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let secret = cluster.secret_file.as_deref().map(read).transpose()?;
+    let tls = cluster
+        .ssl
+        .files()
+        .map(|[certificate, key, authorities]| TlsFiles {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            authorities: authorities.to_owned(),
+        });
+    Ok(Security {
+        secret: secret.map(|bytes| Secret::new(bytes.trim_ascii().to_vec())),
+        tls,
+    })
+}
+
+impl Handler for Clustered {
+    fn message(&self, from: u64, _: Channel, bytes: Bytes) {
+        let Some(node) = self.node.get() else {
+            return;
+        };
+        let outcome = if bytes
+            .first()
+            .is_some_and(|first| STORE_FORMATS.contains(first))
+        {
+            let listener = StoreListener::new(Arc::clone(node));
+            node.store().received(&listener, from, &bytes)
+        } else {
+            let listener = PeerListener::new(Arc::clone(node));
+            listener
+                .message(from, &bytes)
+                .map_err(|error| error.to_string())
+        };
+        if let Err(error) = outcome {
+            tracing::error!(
+                from = format!("{from:016x}"),
+                error,
+                "a message of another node makes no sense"
+            );
+        }
+    }
+
+    fn request(&self, _: u64, _: Channel, bytes: Bytes, reply: Reply) {
+        let Some(node) = self.node.get().cloned() else {
+            return;
+        };
+        let Some(group) = bytes.first_chunk::<GROUP>() else {
+            return;
+        };
+        let group = u64::from_be_bytes(*group);
+        // On the cluster's own runtime, which calls this.
+        tokio::spawn(async move {
+            if let Some(answer) = node.store().handle(group, bytes.slice(GROUP..)).await {
+                reply.send(answer);
+            }
+        });
+    }
+
+    fn connected(&self, to: u64, channel: Channel, _: u64) {
+        if let (Some(node), Channel::Data) = (self.node.get(), channel) {
+            PeerListener::new(Arc::clone(node)).connected(to);
+            node.store().linked(to, true);
+        }
+    }
+
+    fn disconnected(&self, to: u64, channel: Channel) {
+        if let (Some(node), Channel::Data) = (self.node.get(), channel) {
+            PeerListener::new(Arc::clone(node)).disconnected(to);
+            node.store().linked(to, false);
+        }
+    }
+
+    fn incoming(&self, from: u64, channel: Channel, up: bool) {
+        if let (Some(node), Channel::Data) = (self.node.get(), channel) {
+            if !up {
+                PeerListener::new(Arc::clone(node)).lost(from);
+            }
+            node.store().interrupted(from);
+        }
+    }
+
+    fn members(&self, members: &Arc<Members>) {
+        let Some(node) = self.node.get() else {
+            return;
+        };
+        let own = node.store().node();
+        let listener = PeerListener::new(Arc::clone(node));
+        for restarted in self.restarted(members) {
+            listener.restarted(restarted);
+        }
+        let others: Vec<u64> = members
+            .nodes
+            .keys()
+            .copied()
+            .filter(|id| *id != own)
+            .collect();
+        listener.members(&others);
+        node.store().members(self.store_members(node, members));
+    }
+
+    fn shut_out(&self, reason: ShutOut) {
+        let why = match reason {
+            ShutOut::Evicted => "it was evicted",
+            ShutOut::Replaced => "another process with its data folder has taken its place",
+        };
+        tracing::error!(
+            why,
+            "this node is not wanted in its cluster any more; it ends"
+        );
+        std::process::exit(1);
+    }
+
+    fn welcome(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        for shards in self.shards() {
+            out.put_u16(shards);
+        }
+        out.freeze()
+    }
+
+    fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {
+        let mut shards = [0; 3];
+        let (pairs, rest) = welcome.as_chunks::<2>();
+        if pairs.len() != shards.len() || !rest.is_empty() {
+            return Err(format!(
+                "a welcome of {} bytes is not understood",
+                welcome.len()
+            ));
+        }
+        for (shards, pair) in shards.iter_mut().zip(pairs) {
+            *shards = u16::from_be_bytes(*pair);
+        }
+        if shards.contains(&0) {
+            return Err("a store without shards".to_owned());
+        }
+        let _ = self.shards.set(shards);
+        Ok(())
+    }
+}
+
+/// The way to the stores of other nodes.
+pub(crate) struct StorePeers(pub(crate) Arc<Clustered>);
+
+impl store::Peers for StorePeers {
+    fn send(&self, to: u64, message: Bytes) {
+        // Not sent: the store hears that the connection is lost.
+        self.0.cluster().send(to, Channel::Data, message);
+    }
+}
+
+impl Network for StorePeers {
+    fn call(
+        &self,
+        node: u64,
+        group: u64,
+        bulk: bool,
+        request: Bytes,
+        timeout: Duration,
+    ) -> BoxFuture<'static, Result<Bytes, Unreachable>> {
+        let channel = if bulk { Channel::Bulk } else { Channel::Raft };
+        let mut bytes = BytesMut::with_capacity(GROUP + request.len());
+        bytes.put_u64(group);
+        bytes.extend_from_slice(&request);
+        let answer = self
+            .0
+            .cluster()
+            .call(node, channel, bytes.freeze(), timeout);
+        answer
+            .map(|answer| answer.map_err(|error| Unreachable(error.to_string())))
+            .boxed()
+    }
+}
+
+/// The way to the brokers of other nodes.
+pub(crate) struct BrokerLinks(pub(crate) Arc<Clustered>);
+
+impl Links for BrokerLinks {
+    fn send(&self, to: u64, bytes: Bytes) -> bool {
+        self.0.cluster().send(to, Channel::Data, bytes)
+    }
+
+    fn queued_bytes(&self, to: u64) -> usize {
+        self.0.cluster().queued_bytes(to, Channel::Data)
+    }
+}
