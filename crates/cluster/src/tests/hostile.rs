@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::node::{Net, Node, Recorder, Stranger, Told, cluster_with, eventually};
+use super::node::{DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, eventually};
 use crate::connect::{ConnectError, Stream, accept, dial, write};
 use crate::frame::FRAME_LIMIT;
 use crate::handshake::{Failure, Identity, Party, Purpose, Refusal};
@@ -164,7 +164,9 @@ fn a_frame_above_the_limit_ends_the_connection() {
         stranger.runtime.block_on(async {
             stream.write_u32(head).await.unwrap();
             // Keep-alives, then the end.
-            while stream.read_u32().await.is_ok_and(|length| length == 0) {}
+            let keep_alives =
+                async { while stream.read_u32().await.is_ok_and(|length| length == 0) {} };
+            tokio::time::timeout(DEADLINE, keep_alives).await.unwrap();
         });
         let ended = Told::Incoming(9, Channel::Data, false);
         eventually("ended", || node.recorder.was_told(&ended));
@@ -273,6 +275,31 @@ fn a_call_fails_with_the_connection_that_its_answer_would_come_on() {
     assert_eq!(runtime.block_on(waiting), Err(Unreachable::ConnectionLost));
     assert_eq!(runtime.block_on(call()), Err(Unreachable::NotConnected));
     assert!(node.cluster.send(9, Channel::Raft, "x".into()));
+}
+
+#[test]
+fn a_later_connection_takes_the_place_of_the_earlier() {
+    let net = Net(29);
+    let node = Node::start_with(net, 1, |options| {
+        options.timings.silence = Duration::from_secs(600);
+    });
+    let stranger = stranger(net, node.cluster.identifier(), |_| ());
+    let mut earlier = stranger.dial(net.address(1), DATA).ok().unwrap().stream;
+    let _later = stranger.dial(net.address(1), DATA).ok().unwrap().stream;
+    stranger.runtime.block_on(async {
+        let keep_alives = async { while earlier.read_u32().await.is_ok() {} };
+        tokio::time::timeout(DEADLINE, keep_alives).await.unwrap();
+    });
+    let incoming = || {
+        let told = node.recorder.told.lock().clone();
+        let ups = told.into_iter().filter_map(|told| match told {
+            Told::Incoming(9, Channel::Data, up) => Some(up),
+            _ => None,
+        });
+        ups.collect::<Vec<_>>()
+    };
+    eventually("both were told", || incoming().len() >= 3);
+    assert_eq!(incoming(), [true, false, true]);
 }
 
 #[test]

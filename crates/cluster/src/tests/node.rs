@@ -23,7 +23,7 @@ use crate::{
 pub(super) const PORT: u16 = 8899;
 
 /// Longer than anything takes on a slow machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Waits until it is so.
 pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
