@@ -261,10 +261,7 @@ fn a_call_fails_with_the_connection_that_its_answer_would_come_on() {
         options.timings.silence = Duration::from_secs(600);
     });
     let mut deaf = deaf(net, &node);
-    let call = || {
-        let limit = Duration::from_secs(600);
-        node.cluster.call(9, Channel::Raft, Bytes::new(), limit)
-    };
+    let call = || node.cluster.call(9, Channel::Raft, Bytes::new(), DEADLINE);
     let is_connected = |told: &Told| matches!(told, Told::Connected(9, Channel::Raft, _));
     eventually("connected", || node.recorder.count(is_connected) == 1);
     let waiting = call();
