@@ -184,9 +184,9 @@ impl Group {
         &self,
         members: &'m [Member],
         publisher: u64,
-        admits: impl Fn(&Who) -> bool,
+        admits: impl Fn(&Member) -> bool,
     ) -> Option<&'m Member> {
-        let admitted = || members.iter().filter(|member| admits(&member.who));
+        let admitted = || members.iter().filter(|member| admits(member));
         if self.ordered {
             return by_publisher(admitted(), publisher);
         }
@@ -206,14 +206,14 @@ impl Group {
 fn by_turn<'m>(
     members: &'m [Member],
     turn: usize,
-    admits: &impl Fn(&Who) -> bool,
+    admits: &impl Fn(&Member) -> bool,
 ) -> Option<&'m Member> {
     members
         .iter()
         .cycle()
         .skip(turn % members.len().max(1))
         .take(members.len())
-        .find(|m| !m.who.is_node() && admits(&m.who) && m.gauge.is_online() && m.gauge.room() > 0)
+        .find(|m| !m.who.is_node() && admits(m) && m.gauge.is_online() && m.gauge.room() > 0)
 }
 
 /// One of the other nodes, each as often as it has members with room.
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(chosen(&group, 2), [1, 1]);
         let only = member(1, 0, false).who;
         let members = group.members();
-        assert!(group.choose(&members, 9, |who| *who != only).is_none());
+        assert!(group.choose(&members, 9, |m| m.who != only).is_none());
         assert!(group.leave(&only, Slot::OWN));
         assert!(group.is_empty());
     }

@@ -18,7 +18,7 @@ use store_state::inbox::Item;
 use super::{ClientLoop, LoopIo, Mail, PEERS_RETRY_MS, Timer, effective, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
-use crate::key::SessionKey;
+use crate::key::{SessionKey, Slot};
 use crate::node::Node;
 use crate::peers::frame::{ForGroup, Forwarded, Whom, begin_messages};
 use crate::routes::{MatchSet, NodeTarget};
@@ -200,7 +200,7 @@ impl ClientLoop {
         lost: Option<&Arc<ApplicationMessage>>,
     ) {
         if encoded.len() > LARGEST {
-            for message in lost {
+            if let Some(message) = lost {
                 record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
             }
             return;
@@ -296,7 +296,7 @@ impl ClientLoop {
         self.deliver_to_sessions(io, message, &set);
         let others = |group: &Group| !served.iter().any(|filter| **filter == *group.filter());
         for (group, members) in set.groups.iter().filter(|(group, _)| others(group)) {
-            let chosen = group.choose(members, message.publisher, |who| !who.is_node());
+            let chosen = group.choose(members, message.publisher, |m| m.by == Slot::OWN);
             if let Some(member) = chosen {
                 self.give_to_member(io, group, member, message, 0);
             }
@@ -317,9 +317,11 @@ impl ClientLoop {
         };
         let members = self.node.routes.members(&group);
         let choose =
-            |admits: &dyn Fn(&Who) -> bool| group.choose(&members, message.publisher, admits);
-        let elsewhere = |who: &Who| !who.is_node() || (to.hops < HOPS && *who != Who::Node(from));
-        match choose(&Who::is_session).or_else(|| choose(&elsewhere)) {
+            |admits: &dyn Fn(&Member) -> bool| group.choose(&members, message.publisher, admits);
+        let here = |m: &Member| m.who.is_session();
+        let elsewhere =
+            |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
+        match choose(&here).or_else(|| choose(&elsewhere)) {
             Some(member) => self.give_to_member(io, &group, member, message, to.hops),
             None => self.nobody_in_group(io, message),
         }
@@ -335,7 +337,7 @@ impl ClientLoop {
                 self.nobody_in_group(io, &message);
                 continue;
             };
-            let others = |who: &Who| *who != Who::Node(gone);
+            let others = |m: &Member| m.who != Who::Node(gone);
             match group.choose(&members, message.publisher, others) {
                 Some(member) => self.give_to_member(io, &group, member, &message, 0),
                 None => self.nobody_in_group(io, &message),

@@ -535,7 +535,7 @@ impl ClientLoop {
         publication: Option<Key>,
     ) {
         let members = self.node.routes.members(group);
-        let others = |who: &Who| Some(who) != except;
+        let others = |member: &Member| Some(&member.who) != except;
         let Some(member) = group.choose(&members, item.message.publisher, others) else {
             self.nobody_in_group(io, &item.message);
             return;

@@ -15,7 +15,6 @@ use mqtt_proto::{PacketType, peek_frame};
 use parking_lot::Mutex;
 use route_exchange::NodeId;
 
-use super::barriers::Waiter;
 use super::frame::{Control, Frame};
 use super::{CROWDED, Links, PeerListener, Place};
 use crate::Broker;
@@ -420,16 +419,28 @@ fn a_group_with_members_on_several_nodes_gets_each_message_once() {
     for n in 0..40 {
         publisher.publish("t", &n.to_string(), 1);
     }
-    let mut got: Vec<u32> = Vec::new();
-    for member in &mut members {
-        for _ in 0..20 {
-            let (payload, id) = member.message();
-            got.push(payload.parse().unwrap());
-            member.acknowledge(&id);
-        }
+    let (sender, receiver) = mpsc::channel();
+    for (n, mut member) in members.into_iter().enumerate() {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            loop {
+                let (payload, id) = member.message();
+                member.acknowledge(&id);
+                sender.send((payload.parse::<u32>().unwrap(), n)).unwrap();
+            }
+        });
     }
+    let got = || {
+        receiver
+            .recv_timeout(DEADLINE)
+            .expect("a message comes in time")
+    };
+    let mut got: Vec<(u32, usize)> = (0..40).map(|_| got()).collect();
     got.sort_unstable();
-    assert_eq!(got, (0..40).collect::<Vec<_>>());
+    assert!(got.iter().map(|(payload, _)| *payload).eq(0..40));
+    for n in 0..2 {
+        assert!(got.iter().any(|(_, member)| *member == n));
+    }
     let peers = nodes.broker(0).peers().unwrap();
     wait_for("copies to be settled", || peers.figures()[2] == 0);
 }
@@ -564,20 +575,15 @@ fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
 #[test]
 fn the_leader_of_a_shard_says_when_all_know_its_routes() {
     let nodes = Nodes::start();
-    let (leader, asking) = (nodes.broker(0), nodes.broker(1));
-    let peers = asking.peers().unwrap();
+    let leader = nodes.broker(0);
     nodes.stall(0, 2);
     leader.routes.set_shard(0, "a", true, true);
-    let waiter = Waiter::Loop { index: 0, token: 1 };
-    let now_ms = asking.clock.now_ms();
-    let token = peers.barriers.lock().ask(0, waiter, Some(NODES[0]), now_ms);
-    let control = Frame::control(&Control::Await { shard: 0, token });
+    let control = Frame::control(&Control::Await { shard: 0, token: 1 });
     nodes.event(Event::Bytes(NODES[1], NODES[0], control));
-    let at_leader = || leader.peers().unwrap().figures()[1];
-    wait_for("the leader to wait for node 2", || at_leader() == 1);
+    let waiting = || leader.peers().unwrap().figures()[1];
+    wait_for("the leader to wait for node 2", || waiting() == 1);
     nodes.go_on(0, 2);
-    wait_for("the answer", || peers.figures()[1] == 0);
-    assert_eq!(at_leader(), 0);
+    wait_for("the answer", || waiting() == 0);
 }
 
 #[test]
