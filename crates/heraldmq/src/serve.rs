@@ -88,15 +88,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Before the start, so that no signal takes its default course once the broker is ready.
     let watch = |error: std::io::Error| Failure::Runtime(format!("cannot watch signals: {error}"));
     let ending = Arc::new(AtomicBool::new(false));
+    let give_up = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         flag::register_conditional_shutdown(signal, 1, Arc::clone(&ending)).map_err(watch)?;
+        flag::register(signal, Arc::clone(&give_up)).map_err(watch)?;
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(watch)?;
 
-    let broker = Broker::start(&config).map_err(|error| match error {
-        StartError::Rules(mistakes) => Failure::Usage(mistakes.to_string()),
-        other => Failure::Runtime(other.to_string()),
-    })?;
+    let broker = match Broker::start_unless(&config, Arc::clone(&give_up)) {
+        Ok(broker) => broker,
+        Err(_) if give_up.load(Ordering::Relaxed) => return Ok(()),
+        Err(StartError::Rules(mistakes)) => return Err(Failure::Usage(mistakes.to_string())),
+        Err(other) => return Err(Failure::Runtime(other.to_string())),
+    };
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &mut config, &log, &broker);
