@@ -237,7 +237,8 @@ impl<M: Kind> Server<M> {
 
     /// Another replica serves readers from now on: they are to come again.
     fn reopen(&self) {
-        if M::HAS_READERS && self.shard.place.peers.is_some() {
+        // Before event loops take mail there are no readers.
+        if M::HAS_READERS && self.shard.place.peers.is_some() && self.shard.has_begun() {
             for loop_index in 0..self.listener.loops() {
                 let shard = self.shard.number;
                 self.listener

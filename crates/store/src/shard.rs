@@ -345,6 +345,11 @@ impl<M: Kind> Shard<M> {
         self.send_out(listener);
     }
 
+    /// Whether event loops take mail.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
     fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>) {
         let mut state = self.state.write();
         let Some(state) = &mut *state else {
@@ -399,7 +404,7 @@ impl<M: Kind> Shard<M> {
 
     /// Sends out replies and pages.
     pub(crate) fn send_out(&self, listener: &dyn Listener) {
-        if !self.begun.load(Ordering::Acquire) {
+        if !self.has_begun() {
             return;
         }
         let (outbox, unaddressed) = {
