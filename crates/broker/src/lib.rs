@@ -50,6 +50,7 @@ use net::{Clock, EventLoops, Remote};
 
 pub use access::{RuleFile, RuleFileError};
 pub use peers::{Links, PeerListener, Place};
+pub use route_exchange::Times;
 
 use ban_file::BanFile;
 use client_loop::{ClientLoop, Mail};

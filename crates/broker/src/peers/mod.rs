@@ -53,6 +53,8 @@ pub struct Place {
     pub node: NodeId,
     /// Grows with each start of it; below 2³².
     pub incarnation: u64,
+    /// How long others are believed, and waited for.
+    pub times: Times,
     /// How it reaches the others.
     pub links: Box<dyn Links>,
 }
@@ -85,7 +87,7 @@ impl fmt::Debug for Peers {
 impl Peers {
     /// Makes a node one of several. Before its store is opened and its loops start.
     pub(crate) fn join(node: &Node, place: Place) {
-        let times = Times::default();
+        let times = place.times;
         node.routes.export(Exports::new(place.incarnation, times));
         node.set_peers(Self {
             own: place.node,
