@@ -55,7 +55,8 @@ struct Route {
 /// A peer, and where its stream stands.
 #[derive(Debug)]
 struct Peer {
-    heard_ms: u64,
+    /// When one of its beats was last answered. It believes nothing for longer than a lease after that.
+    granted_ms: u64,
     /// `None`: there is no connection to it.
     stream: Option<Stream>,
     /// It has every route up to this number, or knows that it does not.
@@ -189,7 +190,7 @@ impl Exports {
     /// There is a peer. It is waited for from now on.
     pub fn add_peer(&mut self, peer: NodeId, now_ms: u64) {
         self.peers.entry(peer).or_insert(Peer {
-            heard_ms: now_ms,
+            granted_ms: now_ms,
             stream: None,
             held: 0,
             echo_ms: None,
@@ -215,12 +216,12 @@ impl Exports {
         self.peers.keys().copied()
     }
 
-    /// Whether a peer has not been heard of for so long that nobody waits for it.
+    /// Whether no beat of a peer was answered for so long that it believes nothing, and nobody waits for it.
     #[must_use]
     pub fn is_silent(&self, peer: NodeId, now_ms: u64) -> bool {
         let silence = self.times.silence_ms;
         let peer = self.peers.get(&peer);
-        peer.is_none_or(|peer| now_ms >= peer.heard_ms + silence)
+        peer.is_none_or(|peer| now_ms >= peer.granted_ms + silence)
     }
 
     /// There is no connection to a peer.
@@ -235,16 +236,10 @@ impl Exports {
     ///
     /// # Errors
     /// It says more than it can have.
-    pub fn handle_state(
-        &mut self,
-        peer: NodeId,
-        state: &State,
-        now_ms: u64,
-    ) -> Result<(), Malformed> {
+    pub fn handle_state(&mut self, peer: NodeId, state: &State) -> Result<(), Malformed> {
         let Some(peer) = self.peers.get_mut(&peer) else {
             return Ok(());
         };
-        peer.heard_ms = now_ms;
         peer.echo_ms = state.beat_ms.or(peer.echo_ms);
         let Some(stream) = &mut peer.stream else {
             return Ok(());
@@ -272,7 +267,8 @@ impl Exports {
     }
 
     /// The next batch for a peer; `None`: there is nothing to send, or enough is on its way.
-    pub fn poll(&mut self, peer: NodeId) -> Option<Batch> {
+    /// `now_ms`: not earlier than the last beat that was handled.
+    pub fn poll(&mut self, peer: NodeId, now_ms: u64) -> Option<Batch> {
         let first = self.first();
         let peer = self.peers.get_mut(&peer)?;
         let stream = peer.stream.as_mut()?;
@@ -299,6 +295,9 @@ impl Exports {
                 matches!(stream.snapshot, Snapshot::CatchingUp(until) if stream.next > until);
             if stream.next > self.number {
                 echo_ms = peer.echo_ms.take();
+                if echo_ms.is_some() {
+                    peer.granted_ms = now_ms;
+                }
             }
         }
         if routes.is_empty() && echo_ms.is_none() && !completes {
@@ -340,7 +339,7 @@ impl Exports {
         self.routes.is_empty()
     }
 
-    /// The number up to which each peer that is heard has all changes, or knows that it has not.
+    /// The number up to which each peer that is not silent has all changes, or knows that it has not.
     #[must_use]
     pub fn passed(&self, now_ms: u64) -> u64 {
         self.peers

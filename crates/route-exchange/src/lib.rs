@@ -15,8 +15,8 @@
 //!
 //! Why that holds: a receiver knows only after a complete snapshot of the present stream, and only for
 //! [`Times::lease_ms`] after a beat that the owner has answered. The owner answers a beat behind all changes
-//! before it, and waits for a receiver until it has not heard of it for [`Times::silence_ms`], which is
-//! longer. No clocks are compared: a beat is a time of the receiver that comes back to it.
+//! before it, and waits for a receiver until it has answered none of its beats for [`Times::silence_ms`],
+//! which is longer. No clocks are compared: a beat is a time of the receiver that comes back to it.
 //!
 //! Deliberately absent: clock, randomness, lock, thread, socket; matching of topics; who the peers are.
 
@@ -39,8 +39,8 @@ pub use route::{Key, NodeId, ShardNumber, Value};
 pub struct Times {
     /// A receiver trusts routes for so many ms after a beat that their owner has answered.
     pub lease_ms: u64,
-    /// An owner waits for a receiver until it has not heard of it for so many ms. Longer than the lease, by
-    /// more than clocks differ in speed.
+    /// An owner waits for a receiver until it has answered none of its beats for so many ms. Longer than the
+    /// lease, by more than clocks differ in speed.
     pub silence_ms: u64,
 }
 

@@ -127,7 +127,7 @@ impl World {
             }
             Step::Poll(to) => {
                 let receiver = self.receivers.get_mut(&node(to)).unwrap();
-                if let Some(batch) = self.exports.poll(node(to))
+                if let Some(batch) = self.exports.poll(node(to), self.now_ms)
                     && receiver.up
                 {
                     let bytes = Message::Batch(batch).encode(Vec::new());
@@ -138,7 +138,7 @@ impl World {
             Step::Acknowledge(to) => {
                 let receiver = self.receivers.get_mut(&node(to)).unwrap();
                 if let Some(state) = receiver.from_it.pop_front() {
-                    let handled = self.exports.handle_state(node(to), &state, self.now_ms);
+                    let handled = self.exports.handle_state(node(to), &state);
                     assert_eq!(handled, Ok(()));
                 }
             }
@@ -245,13 +245,13 @@ proptest! {
 fn exchange(exports: &mut Exports, imports: &mut Imports, now_ms: u64) -> usize {
     let mut batches = 0;
     exports
-        .handle_state(2, &imports.state(OWNER, Some(now_ms)), now_ms)
+        .handle_state(2, &imports.state(OWNER, Some(now_ms)))
         .unwrap();
-    while let Some(batch) = exports.poll(2) {
+    while let Some(batch) = exports.poll(2, now_ms) {
         batches += 1;
         imports.apply(OWNER, batch).unwrap();
         exports
-            .handle_state(2, &imports.state(OWNER, None), now_ms)
+            .handle_state(2, &imports.state(OWNER, None))
             .unwrap();
     }
     batches
@@ -293,6 +293,18 @@ fn a_silent_peer_is_waited_for_until_its_lease_is_long_over() {
 }
 
 #[test]
+fn a_peer_that_is_heard_and_not_reached_is_not_waited_for_any_longer() {
+    let (mut exports, mut imports) = pair();
+    exchange(&mut exports, &mut imports, 0);
+    exports.disconnected(2);
+    exports.subscribe("a", Receivers::All);
+    let beat = imports.state(OWNER, Some(TIMES.silence_ms));
+    assert_eq!(exports.handle_state(2, &beat), Ok(()));
+    assert_eq!(exports.passed(TIMES.silence_ms - 1), 0);
+    assert_eq!(exports.passed(TIMES.silence_ms), 1);
+}
+
+#[test]
 fn a_beat_is_answered_behind_all_changes_before_it() {
     let (mut exports, mut imports) = pair();
     exchange(&mut exports, &mut imports, 0);
@@ -302,9 +314,9 @@ fn a_beat_is_answered_behind_all_changes_before_it() {
     assert_eq!(exports.passed(TIMES.silence_ms), 1_000);
     let now_ms = TIMES.silence_ms + 1;
     exports
-        .handle_state(2, &imports.state(OWNER, Some(now_ms)), now_ms)
+        .handle_state(2, &imports.state(OWNER, Some(now_ms)))
         .unwrap();
-    while let Some(batch) = exports.poll(2) {
+    while let Some(batch) = exports.poll(2, 0) {
         imports.apply(OWNER, batch).unwrap();
         assert_eq!(imports.knows(OWNER, now_ms), imports.len() == 1_000);
     }
@@ -317,7 +329,7 @@ fn a_snapshot_comes_in_pages_and_changes_go_on_meanwhile() {
     for n in 0..10_000 {
         exports.subscribe(&format!("f/{n}"), Receivers::All);
     }
-    let first = exports.poll(2).unwrap();
+    let first = exports.poll(2, 0).unwrap();
     assert!(first.routes.len() < 1_000 && !first.complete);
     imports.apply(OWNER, first).unwrap();
     exports.unsubscribe("f/0", Receivers::All);
@@ -340,7 +352,7 @@ fn a_peer_that_takes_nothing_gets_a_snapshot_instead_of_old_changes() {
         exports.unsubscribe(&format!("{n}/{long}"), Receivers::All);
     }
     exports.subscribe("a", Receivers::All);
-    imports.apply(OWNER, exports.poll(2).unwrap()).unwrap();
+    imports.apply(OWNER, exports.poll(2, 0).unwrap()).unwrap();
     assert!(!imports.knows(OWNER, 0), "a snapshot has begun");
     assert!(exchange(&mut exports, &mut imports, 0) < 10);
     assert_eq!(imports.len(), 1);
@@ -392,8 +404,8 @@ fn a_stream_that_is_thought_to_be_lost_begins_anew() {
 fn what_does_not_follow_is_refused() {
     let (mut exports, mut imports) = pair();
     exports.subscribe("a", Receivers::All);
-    let first = exports.poll(2).unwrap();
-    let second = exports.poll(2).unwrap();
+    let first = exports.poll(2, 0).unwrap();
+    let second = exports.poll(2, 0).unwrap();
     assert_eq!(imports.apply(OWNER, second.clone()), Ok(Vec::new()));
     assert!(!imports.knows(OWNER, 0));
     assert!(imports.apply(OWNER, first.clone()).is_ok());
@@ -407,5 +419,5 @@ fn what_does_not_follow_is_refused() {
         sequence: 9,
         ..imports.state(OWNER, None)
     };
-    assert_eq!(exports.handle_state(2, &state, 0), Err(Malformed::State));
+    assert_eq!(exports.handle_state(2, &state), Err(Malformed::State));
 }

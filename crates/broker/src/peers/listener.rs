@@ -70,7 +70,7 @@ impl PeerListener {
             if let Some(exports) = node.routes.exports() {
                 let mut exports = exports.lock();
                 exports.connected(to);
-                peers.tell(&mut exports, to);
+                peers.tell(node, &mut exports, to);
             }
             peers.send_copies(to);
         });
@@ -130,8 +130,8 @@ impl PeerListener {
                 let now_ms = node.clock.now_ms();
                 if let Some(exports) = node.routes.exports() {
                     let mut exports = exports.lock();
-                    exports.handle_state(from, &state, now_ms)?;
-                    peers.tell(&mut exports, from);
+                    exports.handle_state(from, &state)?;
+                    peers.tell(node, &mut exports, from);
                 }
                 peers.pass_barriers(node, now_ms);
             }

@@ -190,14 +190,15 @@ impl Peers {
             let mut exports = exports.lock();
             let peers: Vec<NodeId> = exports.peers().collect();
             for peer in peers {
-                self.tell(&mut exports, peer);
+                self.tell(node, &mut exports, peer);
             }
         }
     }
 
-    /// Under the lock of the exports, so that batches go in their order.
-    fn tell(&self, exports: &mut Exports, peer: NodeId) {
-        while let Some(batch) = exports.poll(peer) {
+    /// Under the lock of the exports, so that batches go in their order, and no beat that is answered is later
+    /// than the time.
+    fn tell(&self, node: &Node, exports: &mut Exports, peer: NodeId) {
+        while let Some(batch) = exports.poll(peer, node.clock.now_ms()) {
             self.links.send(peer, Frame::routes(&Message::Batch(batch)));
         }
     }
