@@ -114,15 +114,24 @@ impl Log {
         self.wal.overdue()
     }
 
-    /// Forgets everything of a group. It must have been shut down here; its tables are its owner's to remove.
+    /// Whether this node has a replica of a group, and not only its vote from a time when it had.
+    pub fn has_replica(&self, group: u64) -> bool {
+        self.wal.span(group).is_some() || self.wal.get(group, key::PURGED).is_some()
+    }
+
+    /// Forgets everything of a group but the vote: if the node becomes a member again, it must not vote for
+    /// another one in the same term, nor follow the leader of an earlier one. The group must have been shut
+    /// down here; its tables are its owner's to remove.
     ///
     /// # Errors
     /// The log has failed or is closed.
     pub async fn delete_group(&self, group: u64) -> io::Result<()> {
+        let vote = self.wal.get(group, key::VOTE);
         self.wal
             .change(Change {
                 group,
                 clean: true,
+                puts: vote.map(|vote| (key::VOTE, vote)).into_iter().collect(),
                 ..Change::default()
             })
             .await

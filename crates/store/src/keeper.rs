@@ -81,7 +81,7 @@ impl<M: Kind> Keeper<M> {
     /// # Errors
     /// What is here cannot be used.
     pub(crate) async fn begin(&mut self) -> Result<(), String> {
-        let is_here = self.means.log.group_ids().contains(&self.shard.group());
+        let is_here = self.means.log.has_replica(self.shard.group());
         if !is_here && !self.means.founds {
             return Ok(());
         }

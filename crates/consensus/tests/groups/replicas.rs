@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss};
-use consensus::{GroupOptions, LinearizeError, ProposeError};
+use consensus::{Birth, ChangeError, GroupOptions, LinearizeError, Log, ProposeError};
+use tokio::runtime::Handle;
 use tokio::time::{Duration, sleep};
 
 use crate::cluster::Cluster;
+use crate::ledger::{Ledger, Note, Scratch, start, write};
 
 /// Nothing stays behind a checkpoint for others, so that who lags needs a snapshot.
 fn keeping_nothing() -> GroupOptions {
@@ -67,10 +69,7 @@ fn a_leader_that_is_cut_off_acknowledges_nothing() {
         cluster.leader_but(1).await;
         cluster.write(10).await;
         // By now it knows that it cannot know.
-        let refused = cluster
-            .group(1)
-            .propose(crate::ledger::Note::new(0, 1))
-            .await;
+        let refused = cluster.group(1).propose(Note::new(0, 1)).await;
         let refused = refused.expect("it is taken").await;
         assert_eq!(refused, Err(ProposeError::NotLeader { leader: None }));
         let unsure = cluster.group(1).linearize().await;
@@ -146,6 +145,31 @@ fn who_lags_beyond_the_log_gets_a_snapshot_though_it_is_cut() {
 }
 
 #[test]
+fn a_power_loss_while_a_snapshot_is_taken_up_does_no_harm() {
+    for operations in 0..24 {
+        Cluster::run(3, keeping_nothing(), move |cluster| async move {
+            cluster.found(1..=3).await;
+            cluster.write(5).await;
+            cluster.isolate(3);
+            let leader = cluster.leader_but(3).await;
+            for _ in 0..2 {
+                cluster.write(5).await;
+                cluster.checkpoint(leader).await;
+                sleep(Duration::from_secs(3)).await;
+            }
+            cluster.nodes[&3].disk.fail_power_after(operations);
+            cluster.mend();
+            sleep(Duration::from_secs(2)).await;
+            cluster.crash(3).await;
+            let restarted = cluster.restart(3, Loss::All, operations).await;
+            restarted.expect("it starts");
+            cluster.write(5).await;
+            cluster.agreed(1..=3).await;
+        });
+    }
+}
+
+#[test]
 fn who_lags_a_little_gets_it_from_the_log_in_spite_of_checkpoints() {
     let options = GroupOptions {
         keep: 0,
@@ -173,10 +197,7 @@ fn voters_are_replaced_while_notes_are_written() {
         for number in 1..=3 {
             cluster.checkpoint(number).await;
         }
-        cluster
-            .start(4, consensus::Birth::Invited)
-            .await
-            .expect("it starts");
+        cluster.start(4, Birth::Invited).await.expect("it starts");
         assert!(
             cluster
                 .standing(4)
@@ -232,6 +253,24 @@ fn a_group_that_is_alone_again_needs_nobody() {
 }
 
 #[test]
+fn a_group_that_is_alone_has_no_timer() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let (scratch, ledger) = (Scratch::new(), Ledger::default());
+        let log = Log::open(&scratch.options()).expect("the log opens");
+        let group = start(&log, &ledger).await;
+        write(&group, 0..10, 10).await;
+        let rests = || Handle::current().metrics().worker_park_count(0);
+        let before = rests();
+        sleep(Duration::from_secs(3_600)).await;
+        let woken = rests() - before;
+        assert!(woken < 100, "woken {woken} times in an hour");
+        group.shutdown().await;
+    });
+}
+
+#[test]
 fn the_lead_is_handed_over() {
     run(3, |cluster| async move {
         cluster.found(1..=3).await;
@@ -245,10 +284,7 @@ fn the_lead_is_handed_over() {
         cluster.write(5).await;
         cluster.agreed(1..=3).await;
         let refused = cluster.group(1).transfer_leader(2).await;
-        assert_eq!(
-            refused,
-            Err(consensus::ChangeError::NotLeader { leader: Some(3) })
-        );
+        assert_eq!(refused, Err(ChangeError::NotLeader { leader: Some(3) }));
     });
 }
 
