@@ -17,7 +17,7 @@ use crate::group_log::append_sole_voter;
 use crate::mark::Mark;
 use crate::stats::LogStats;
 use crate::tail_check;
-use crate::wal::{Change, Condition, Wal, Writer};
+use crate::wal::{Change, Condition, Wal, Writer, key};
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]

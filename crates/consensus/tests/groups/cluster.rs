@@ -351,6 +351,19 @@ impl Cluster {
         started.expect("it starts");
     }
 
+    /// Removes the replica of a node that runs, and starts it without.
+    pub(crate) async fn forget(&self, number: u64) {
+        self.stop(number).await;
+        let node = &self.nodes[&number];
+        let log = open(&self.log_options(number), &node.disk).expect("it opens");
+        log.delete_group(GROUP).await.expect("it is deleted");
+        assert!(!log.has_replica(GROUP));
+        drop(log);
+        node.ledger.replace(Ledger::default());
+        let started = self.start(number, Birth::Invited).await;
+        started.expect("it starts");
+    }
+
     /// Starts nodes as one group: the first founds it, the others become voters.
     pub(crate) async fn found(&self, numbers: impl IntoIterator<Item = u64>) {
         let numbers: Vec<u64> = numbers.into_iter().collect();

@@ -235,6 +235,37 @@ fn voters_are_replaced_while_notes_are_written() {
 }
 
 #[test]
+fn a_removed_replica_does_not_help_a_leader_of_the_past() {
+    run(4, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        cluster.isolate(1);
+        let leader = cluster.leader_but(1).await;
+        let removed = 5 - leader;
+        cluster.start(4, Birth::Invited).await.expect("it starts");
+        let group = cluster.group(leader);
+        group.add_learner(4).await.expect("it is added");
+        // Node 1 is a voter still, and does not know of all this.
+        let voters = BTreeSet::from([1, leader, 4]);
+        group.change_voters(voters).await.expect("they vote");
+        drop(group);
+        cluster.forget(removed).await;
+        cluster.mend();
+        for (stays, past) in [(leader, 1), (leader, removed), (4, 1), (4, removed)] {
+            cluster.cut(stays, past);
+            cluster.cut(past, stays);
+        }
+        cluster
+            .until("node 1 hears of a later term", || {
+                cluster.standing(1).is_some_and(|standing| standing.term > 1)
+            })
+            .await;
+        assert_eq!(cluster.notes(removed), [0; 0]);
+    });
+}
+
+#[test]
 fn a_group_that_is_alone_again_needs_nobody() {
     run(2, |cluster| async move {
         cluster.found(1..=2).await;
