@@ -98,7 +98,7 @@ impl From<FolderError> for OpenError {
     }
 }
 
-fn because<E: fmt::Display>(what: &str) -> impl Fn(E) -> OpenError {
+pub(crate) fn because<E: fmt::Display>(what: &str) -> impl Fn(E) -> OpenError {
     move |error| OpenError(format!("{what}: {error}"))
 }
 

@@ -258,7 +258,9 @@ fn a_removed_replica_does_not_help_a_leader_of_the_past() {
         }
         cluster
             .until("node 1 hears of a later term", || {
-                cluster.standing(1).is_some_and(|standing| standing.term > 1)
+                cluster
+                    .standing(1)
+                    .is_some_and(|standing| standing.term > 1)
             })
             .await;
         assert_eq!(cluster.notes(removed), [0; 0]);

@@ -1,8 +1,10 @@
-//! `heraldmq store`: what the data folder of a broker holds, and whether all of it can be read.
+//! `heraldmq store`: what the data folder of a broker holds, whether all of it can be read, and how its node
+//! goes on when the others are gone.
 //!
-//! Invariants: nothing in the folder is changed; a folder that a broker uses is refused.
+//! Invariants: only `recover` changes anything in the folder; a folder that a broker uses is refused.
 //!
-//! Deliberately absent: reading and judging, which is `store::survey`.
+//! Deliberately absent: reading and judging, which is `store::survey`; what `recover` does, which is
+//! `store::recover`.
 
 mod text;
 
@@ -10,14 +12,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use store::NodeSurvey;
+use store::{Folder, NodeSurvey};
 
 use crate::failure::Failure;
 
 /// Look at the data folder of a broker that does not run.
 ///
-/// Both commands read all of the folder, change nothing in it, and keep a broker from starting on it
-/// meanwhile.
+/// `inspect` and `verify` read all of the folder, change nothing in it, and keep a broker from starting on
+/// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -54,6 +56,18 @@ enum Command {
     /// repairs itself when it starts, a torn end of the log, is only noted.
     #[command(after_help = EXAMPLES)]
     Verify(Place),
+    /// Let the node of a data folder go on alone: the majority of its cluster is gone for good.
+    ///
+    /// Messages that the lost nodes had acknowledged without this one are lost, and the lost nodes must never
+    /// be started with their old folders again. Do this on one node only, evict the lost ones, and let the
+    /// others that are left join with empty folders. docs/operate/cluster.md tells more.
+    Recover {
+        #[command(flatten)]
+        place: Place,
+        /// Yes, the other nodes are gone for good.
+        #[arg(long, required = true)]
+        majority_is_lost: bool,
+    },
 }
 
 /// Where the stores are.
@@ -77,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Inspect { place, json } => inspect(place, *json),
         Command::Verify(place) => verify(place),
+        Command::Recover { place, .. } => recover(place),
     }
 }
 
@@ -106,19 +121,42 @@ fn verify(place: &Place) -> Result<(), Failure> {
     }
 }
 
+fn recover(place: &Place) -> Result<(), Failure> {
+    let failed = |error: String| Failure::Runtime(error);
+    let folder = Folder::open(&place.folder).map_err(|error| failed(error.to_string()))?;
+    let recovered = store::recover(&folder, &place.elsewhere()?);
+    for shard in recovered.map_err(|error| failed(error.to_string()))? {
+        let store::Recovered {
+            store,
+            shard,
+            is_here,
+        } = shard;
+        print(&if is_here {
+            format!("{store} {shard}: this node decides alone\n")
+        } else {
+            format!("{store} {shard}: this node has no replica of it; what it held is lost\n")
+        });
+    }
+    Ok(())
+}
+
 impl Place {
     fn survey(&self) -> Result<NodeSurvey, Failure> {
+        let survey = store::survey(&self.folder, &self.elsewhere()?);
+        survey.map_err(|error| Failure::Runtime(error.to_string()))
+    }
+
+    /// The folders of the three stores that are not in the data folder.
+    fn elsewhere(&self) -> Result<[Option<PathBuf>; 3], Failure> {
         let absolute = |folder: &Option<PathBuf>| {
             let folder = folder.as_deref().map(std::path::absolute).transpose();
             folder.map_err(|error| Failure::Runtime(error.to_string()))
         };
-        let elsewhere = [
+        Ok([
             absolute(&self.session_store)?,
             absolute(&self.inbox_store)?,
             absolute(&self.retain_store)?,
-        ];
-        let survey = store::survey(&self.folder, &elsewhere);
-        survey.map_err(|error| Failure::Runtime(error.to_string()))
+        ])
     }
 }
 

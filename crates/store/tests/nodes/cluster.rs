@@ -148,6 +148,29 @@ fn what_is_asked_of_any_node_is_done_by_the_leader() {
 }
 
 #[test]
+fn one_node_of_three_goes_on_alone_when_the_others_are_gone_for_good() {
+    let mut cluster = Cluster::start(3, 2);
+    cluster.settled(2, &[0, 1, 2]);
+    cluster.node(0).sleeper("a", "t");
+    cluster.kill(0);
+    // The majority that acknowledges it is the other two.
+    assert_eq!(cluster.node(1).publish("t", b"x"), Ok(1));
+    cluster.kill(1);
+    cluster.kill(2);
+    let folder = store::Folder::open(cluster.folders[2].path()).unwrap();
+    let recovered = store::recover(&folder, &[const { None }; 3]).unwrap();
+    assert_eq!(recovered.len(), 6);
+    assert!(recovered.iter().all(|shard| shard.is_here));
+    drop(folder);
+    cluster.restart(2);
+    let node = cluster.node(2);
+    assert_eq!(node.publish("t", b"y"), Ok(1));
+    let attached = node.connect("a");
+    assert_eq!(node.read("a", &attached, 2), [b"x", b"y"]);
+    cluster.stop();
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_when_the_leader_dies() {
     let mut cluster = Cluster::start(3, 1);
     cluster.settled(0, &[0, 1, 2]);
