@@ -42,6 +42,12 @@ impl ClientLoop {
             PacketType::Connect => {}
             PacketType::Auth if login.is_some() => {
                 let progress = self.challenge_answered(io, connection, frame, login);
+                if let Progress::Refused(reason) = progress
+                    && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+                {
+                    let reason = reason.name();
+                    tracing::info!(peer, reason, left_out, "a client fails a challenge");
+                }
                 return self.proceed(io, connection, ProtocolVersion::V5, frame, progress);
             }
             _ => {

@@ -42,9 +42,10 @@ impl ClientLoop {
     /// A connection has arrived whose CONNECT is still to come.
     pub(super) fn await_connect(&mut self, io: &mut LoopIo, connection: ConnectionId) {
         let limit = (self.settings.unheard_connections / io.loops()).max(1);
-        let oldest = self
-            .unheard
-            .push(connection, limit, |waiting| io.tag(waiting) == Some(0));
+        // Who waits for a login has been heard, and is counted there.
+        let logins = &self.logins;
+        let is_unheard = |waiting| io.tag(waiting) == Some(0) && !logins.contains_key(&waiting);
+        let oldest = self.unheard.push(connection, limit, is_unheard);
         self.stats.unheard_closed.add(oldest.len() as u64);
         for connection in oldest {
             io.close(connection);
