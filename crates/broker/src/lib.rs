@@ -219,7 +219,7 @@ impl Broker {
         let place = Place {
             node: folder.node(),
             incarnation: folder.incarnation(),
-            times: route_exchange::Times::default(),
+            times: Times::default(),
             links: Box::new(BrokerLinks(Arc::clone(&clustered))),
         };
         Self::start_node(config, folder, Some(clustered), |node| {

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::retain::{RetainMachine, RetainOp};
-use store_state::session::{SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose};
+use store_state::session::{
+    ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
+};
 use store_state::{Changes, Header, Limits, Machine, SlotRange, Table, TableError};
 
 /// Counts the bytes that are asked for.
@@ -240,14 +242,14 @@ fn client(i: u64) -> Box<str> {
 }
 
 fn claim(i: u64) -> SessionOp {
-    SessionOp::Claim {
+    SessionOp::Claim(ClaimRequest {
         client: client(i),
         node: 1,
         node_incarnation: 1,
         clean_start: false,
         expiry: EXPIRY,
         will: None,
-    }
+    })
 }
 
 fn lost((epoch, i): (u64, u64)) -> SessionOp {

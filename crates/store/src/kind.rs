@@ -149,29 +149,15 @@ impl Kind for SessionMachine {
         match op {
             SessionOp::Disconnect { .. } | SessionOp::Fired { .. } | SessionOp::Gone { .. } => true,
             SessionOp::NodeUp { .. }
-            | SessionOp::Claim { .. }
-            | SessionOp::ClaimAgain { .. }
+            | SessionOp::Claim(_)
+            | SessionOp::ClaimAgain(_)
             | SessionOp::Due => false,
         }
     }
 
     fn again(op: SessionOp) -> SessionOp {
         match op {
-            SessionOp::Claim {
-                client,
-                node,
-                node_incarnation,
-                clean_start,
-                expiry,
-                will,
-            } => SessionOp::ClaimAgain {
-                client,
-                node,
-                node_incarnation,
-                clean_start,
-                expiry,
-                will,
-            },
+            SessionOp::Claim(request) => SessionOp::ClaimAgain(request),
             other => other,
         }
     }

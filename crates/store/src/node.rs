@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use store_state::Ticket;
 use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::{RetainMachine, RetainOp};
-use store_state::session::{SessionMachine, SessionOp};
+use store_state::session::{ClaimRequest, SessionMachine, SessionOp};
 use tokio::sync::{mpsc, watch};
 
 use crate::folder::{Folder, FolderError};
@@ -392,9 +392,9 @@ impl Store {
     /// Gives the session store a request about a client.
     pub fn session(&self, client: &str, ticket: Ticket, op: SessionOp) {
         let bytes = match &op {
-            SessionOp::Claim {
+            SessionOp::Claim(ClaimRequest {
                 will: Some(will), ..
-            } => will.message.body.heap_len(),
+            }) => will.message.body.heap_len(),
             _ => 0,
         };
         self.session

@@ -20,7 +20,9 @@ use mqtt_session::{
 use net::{ConnectionId, Key};
 use store::{Failure, Read};
 use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
-use store_state::session::{Claimed, SessionOp, SessionReply, StoredWill, WillAtClose};
+use store_state::session::{
+    ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
+};
 
 use super::pending::{Answer, Pending};
 use super::{ClientLoop, LoopIo};
@@ -144,14 +146,14 @@ impl ClientLoop {
     /// Asks the store for the identifier of a client that has its place in the loop.
     pub(super) fn join(&mut self, key: Key, connect: &Connect<'_>, client_id: &str) {
         let will = connect.will.as_ref().map(stored_will);
-        let op = SessionOp::Claim {
+        let op = SessionOp::Claim(ClaimRequest {
             client: client_id.into(),
             node: self.node.store().node(),
             node_incarnation: self.node.store().incarnation(),
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
-        };
+        });
         let ticket = self.ask(Pending::Claim(key));
         self.node.store().session(client_id, ticket, op);
     }

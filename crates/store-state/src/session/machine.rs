@@ -7,7 +7,7 @@ use super::record::Owner;
 use super::records::Records;
 use super::rules::Claim;
 use super::tables::Unsaved;
-use super::{SessionOp, SessionOutlet, SessionReply, StoredWill};
+use super::{ClaimRequest, SessionOp, SessionOutlet, SessionReply, StoredWill};
 use crate::{Changes, Header, LoadError, Machine, SlotRange, Survey, Table, TableError, slot_of};
 
 /// The sessions of one shard. All of them are in memory; the tables are read only at the start.
@@ -52,8 +52,8 @@ impl Machine for SessionMachine {
     fn slot(op: &SessionOp) -> Option<u16> {
         match op {
             SessionOp::NodeUp { .. } | SessionOp::Due => None,
-            SessionOp::Claim { client, .. }
-            | SessionOp::ClaimAgain { client, .. }
+            SessionOp::Claim(ClaimRequest { client, .. })
+            | SessionOp::ClaimAgain(ClaimRequest { client, .. })
             | SessionOp::Disconnect { client, .. }
             | SessionOp::Fired { client, .. }
             | SessionOp::Gone { client, .. } => Some(slot_of(client)),
@@ -174,22 +174,15 @@ impl SessionMachine {
                 };
                 self.node_up(process, (*last_alive_ms).min(now), outlet)
             }
-            SessionOp::Claim {
-                client,
-                node,
-                node_incarnation,
-                clean_start,
-                expiry,
-                will,
-            }
-            | SessionOp::ClaimAgain {
-                client,
-                node,
-                node_incarnation,
-                clean_start,
-                expiry,
-                will,
-            } => {
+            SessionOp::Claim(request) | SessionOp::ClaimAgain(request) => {
+                let ClaimRequest {
+                    client,
+                    node,
+                    node_incarnation,
+                    clean_start,
+                    expiry,
+                    will,
+                } = request;
                 let claim = Claim {
                     client,
                     owner: Owner {
@@ -200,7 +193,7 @@ impl SessionMachine {
                     expiry: *expiry,
                     will: will.as_ref(),
                 };
-                let is_again = matches!(op, SessionOp::ClaimAgain { .. });
+                let is_again = matches!(op, SessionOp::ClaimAgain(_));
                 if is_again && let Some(claimed) = self.claimed_before(&claim) {
                     return SessionReply::Claimed(claimed);
                 }

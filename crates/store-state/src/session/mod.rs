@@ -24,4 +24,7 @@ mod tables;
 mod tests;
 
 pub use machine::{SessionCounts, SessionMachine};
-pub use op::{Claimed, SessionOp, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose};
+pub use op::{
+    ClaimRequest, Claimed, SessionOp, SessionOutlet, SessionReply, StoredWill, TakenFrom,
+    WillAtClose,
+};

@@ -21,20 +21,7 @@ pub enum SessionOp {
         last_alive_ms: u64,
     },
     /// A CONNECT: the client identifier is to belong to a new connection.
-    Claim {
-        /// The client.
-        client: Box<str>,
-        /// The node that the client is connected to.
-        node: u64,
-        /// The node's incarnation.
-        node_incarnation: u64,
-        /// Whether what exists is discarded.
-        clean_start: bool,
-        /// The session expiry interval in seconds.
-        expiry: u32,
-        /// The will of the connection.
-        will: Option<StoredWill>,
-    },
+    Claim(ClaimRequest),
     /// The connection is closed.
     Disconnect {
         /// The client.
@@ -66,20 +53,24 @@ pub enum SessionOp {
     Due,
     /// A `Claim` of which the sender does not know whether it was carried out: if the client belongs to
     /// this process, it was.
-    ClaimAgain {
-        /// The client.
-        client: Box<str>,
-        /// The node that the client is connected to.
-        node: u64,
-        /// The node's incarnation.
-        node_incarnation: u64,
-        /// Whether what exists is discarded.
-        clean_start: bool,
-        /// The session expiry interval in seconds.
-        expiry: u32,
-        /// The will of the connection.
-        will: Option<StoredWill>,
-    },
+    ClaimAgain(ClaimRequest),
+}
+
+/// What a CONNECT asks of the session store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    /// The client.
+    pub client: Box<str>,
+    /// The node that the client is connected to.
+    pub node: u64,
+    /// The node's incarnation.
+    pub node_incarnation: u64,
+    /// Whether what exists is discarded.
+    pub clean_start: bool,
+    /// The session expiry interval in seconds.
+    pub expiry: u32,
+    /// The will of the connection.
+    pub will: Option<StoredWill>,
 }
 
 /// A will as the store keeps it.

@@ -9,7 +9,7 @@ use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store::{Event, Folder, Listener, Options, Read, ShardNumber, Store, StoreStats};
 use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
-use store_state::session::{SessionOp, WillAtClose};
+use store_state::session::{ClaimRequest, SessionOp, WillAtClose};
 use store_state::{Limits, Ticket};
 
 /// Bytes of a message's payload.
@@ -122,14 +122,14 @@ impl Node {
     }
 
     pub(crate) fn claim(&self, number: u64, token: u64) {
-        let op = SessionOp::Claim {
+        let op = SessionOp::Claim(ClaimRequest {
             client: client(number).into(),
             node: self.store.node(),
             node_incarnation: self.store.incarnation(),
             clean_start: false,
             expiry: u32::MAX,
             will: None,
-        };
+        });
         self.store.session(&client(number), ticket(token), op);
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use store::{Event, Failure};
 use store_state::Ticket;
 use store_state::inbox::{Done, InboxOp, InboxReply, Origin};
-use store_state::session::{SessionOp, SessionReply, StoredWill, WillAtClose};
+use store_state::session::{ClaimRequest, SessionOp, SessionReply, StoredWill, WillAtClose};
 
 use crate::node::{Node, message, survey, until};
 
@@ -198,7 +198,7 @@ fn a_will_that_is_due_on_a_full_disk_is_published_when_there_is_space() {
 /// A node with a connected client that has a will.
 fn with_will(folder: &Path) -> (Node, u64) {
     let node = Node::start(folder, 1);
-    let op = SessionOp::Claim {
+    let op = SessionOp::Claim(ClaimRequest {
         client: "bob".into(),
         node: node.store.node(),
         node_incarnation: node.store.incarnation(),
@@ -209,7 +209,7 @@ fn with_will(folder: &Path) -> (Node, u64) {
             message_expiry: None,
             delay: 0,
         }),
-    };
+    });
     match node.session("bob", op) {
         Ok(SessionReply::Claimed(claimed)) => (node, claimed.epoch),
         other => panic!("{other:?}"),

@@ -14,7 +14,7 @@ use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
 use store_state::retain::RetainReply;
-use store_state::session::{Claimed, SessionOp, SessionReply};
+use store_state::session::{ClaimRequest, Claimed, SessionOp, SessionReply};
 use store_state::{Limits, Ticket};
 
 /// Nothing here takes that long; a test that hangs fails instead.
@@ -227,14 +227,14 @@ impl Node {
     }
 
     pub(crate) fn claim(&self, client: &str) -> Claimed {
-        let op = SessionOp::Claim {
+        let op = SessionOp::Claim(ClaimRequest {
             client: client.into(),
             node: self.store.node(),
             node_incarnation: self.store.incarnation(),
             clean_start: false,
             expiry: 1_000,
             will: None,
-        };
+        });
         match self.session(client, op) {
             Ok(SessionReply::Claimed(claimed)) => claimed,
             other => panic!("{other:?}"),

@@ -6,7 +6,8 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 
 use crate::session::{
-    Claimed, SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill, WillAtClose,
+    ClaimRequest, Claimed, SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill,
+    WillAtClose,
 };
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, SlotRange, Table};
@@ -132,35 +133,21 @@ impl Connect<'_> {
         will: Option<StoredWill>,
     ) -> SessionOp {
         let Self(client, expiry) = self;
-        SessionOp::Claim {
+        SessionOp::Claim(ClaimRequest {
             client: client.into(),
             node,
             node_incarnation,
             clean_start,
             expiry,
             will,
-        }
+        })
     }
 }
 
 /// The same claim, by a sender that does not know what became of the first one.
 pub(super) fn again(claim: SessionOp) -> SessionOp {
     match claim {
-        SessionOp::Claim {
-            client,
-            node,
-            node_incarnation,
-            clean_start,
-            expiry,
-            will,
-        } => SessionOp::ClaimAgain {
-            client,
-            node,
-            node_incarnation,
-            clean_start,
-            expiry,
-            will,
-        },
+        SessionOp::Claim(request) => SessionOp::ClaimAgain(request),
         other => panic!("{other:?}"),
     }
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use mqtt_session::NEVER_EXPIRES;
 
 use super::driver::describe;
-use crate::session::{Claimed, SessionMachine, SessionOp, SessionReply, TakenFrom, WillAtClose};
+use crate::session::{
+    ClaimRequest, Claimed, SessionMachine, SessionOp, SessionReply, TakenFrom, WillAtClose,
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct Session {
@@ -78,15 +80,15 @@ impl Model {
                 }
                 SessionReply::Done
             }
-            SessionOp::ClaimAgain { .. } => panic!("connections.rs tests it"),
-            SessionOp::Claim {
+            SessionOp::ClaimAgain(_) => panic!("connections.rs tests it"),
+            SessionOp::Claim(ClaimRequest {
                 client,
                 node,
                 node_incarnation,
                 clean_start,
                 expiry,
                 will,
-            } => {
+            }) => {
                 if self
                     .nodes
                     .get(&node)
