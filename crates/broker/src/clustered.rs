@@ -131,6 +131,11 @@ impl Clustered {
         cluster.set_state(State::Up);
     }
 
+    /// The node is about to stop: others are not to let it lead any more.
+    pub(crate) fn tell_end(&self) {
+        self.cluster().set_state(State::Leaving);
+    }
+
     /// The node takes part no more.
     pub(crate) fn leave(&self) {
         self.cluster().leave();
@@ -164,8 +169,11 @@ impl Clustered {
             store::Member {
                 node: member.node,
                 incarnation: member.incarnation.max(told.unwrap_or(0)),
-                is_up: is_own || !matches!(member.reach, Reach::Down { .. }),
-                takes_shards: matches!(member.state, State::Up | State::Joining),
+                is_up: is_own
+                    || member.state != State::Leaving
+                        && !matches!(member.reach, Reach::Down { .. }),
+                // One that stops comes back, and keeps what it has.
+                takes_shards: member.state != State::Draining,
                 last_heard_ms: if is_own {
                     now
                 } else {

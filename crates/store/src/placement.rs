@@ -189,12 +189,27 @@ impl Situation {
 
     /// A voter that should lead instead, because it leads less, or because the leader must not.
     fn other_leader(&self, shard: &Placed) -> Option<u64> {
-        let other = self.least_leading(&shard.voters, shard)?;
         let leader_goes = !self
             .place(shard.leader)
             .is_some_and(|place| place.takes_shards);
-        let is_better = self.led_by(shard.leader) >= self.led_by(other) + 2;
-        (leader_goes || is_better && self.is_its_turn(shard)).then_some(other)
+        if leader_goes {
+            return self.least_leading(&shard.voters, shard);
+        }
+        // One shard of a node at a time: two at once might go to the same one, and back again.
+        let mut before = self
+            .shards
+            .iter()
+            .filter(|other| other.leader == shard.leader && other.shard < shard.shard);
+        if !self.is_its_turn(shard) || before.any(|other| self.better_leader(other).is_some()) {
+            return None;
+        }
+        self.better_leader(shard)
+    }
+
+    /// A voter that leads so much less that it should lead a shard.
+    fn better_leader(&self, shard: &Placed) -> Option<u64> {
+        let other = self.least_leading(&shard.voters, shard)?;
+        (self.led_by(shard.leader) >= self.led_by(other) + 2).then_some(other)
     }
 
     fn least_leading(&self, among: &BTreeSet<u64>, shard: &Placed) -> Option<u64> {

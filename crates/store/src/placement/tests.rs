@@ -107,6 +107,29 @@ fn three_nodes_make_three_voters_and_two_do_not() {
 }
 
 #[test]
+fn leaders_that_look_at_the_same_time_do_not_pass_shards_to_and_fro() {
+    let mut together = situation(
+        vec![up(1), up(2), up(3)],
+        (0..3)
+            .map(|n| placed(n, 1 + u64::from(n) / 2, &[1, 2, 3]))
+            .collect(),
+    );
+    for _ in 0..10 {
+        let steps: Vec<_> = together
+            .shards
+            .iter()
+            .map(|shard| together.next_step(shard, None))
+            .collect();
+        for (shard, step) in together.shards.iter_mut().zip(steps) {
+            if let Some(Step::Transfer(node)) = step {
+                shard.leader = node;
+            }
+        }
+    }
+    assert_eq!(together.settle(None), 0, "{together:?}");
+}
+
+#[test]
 fn single_voters_are_spread_over_the_nodes() {
     let shards = (0..6).map(|number| placed(number, 1, &[1])).collect();
     let mut spread = situation(vec![up(1), up(2), up(3)], shards);
