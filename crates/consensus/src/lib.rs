@@ -4,8 +4,8 @@
 //! [`StateMachine`]. All groups of a node append to one [`Log`], whose single thread merges what they
 //! want to write into one synced write (group commit).
 //!
-//! Invariant: a proposal resolves, and a command is applied, only after it is on the disk of a majority.
-//! After a failed write or sync the log acknowledges nothing, ever again.
+//! Invariant: a proposal resolves, and a command is applied, only after it is on the disks of a majority
+//! and on this one. After a failed write or sync the log acknowledges nothing, ever again.
 //!
 //! Deliberately absent: what the commands mean; the tables that state machines keep (they say with a
 //! [`Mark`] how far those reach, and read and write them for snapshots); how other nodes are reached, which

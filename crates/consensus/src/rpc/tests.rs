@@ -117,6 +117,9 @@ fn answers() -> Vec<Answer> {
     answers
 }
 
+/// Makes an append one that no leader sends.
+type Lie = fn(&mut AppendEntriesRequest<Types<Text>>);
+
 fn decode(bytes: &[u8]) -> Result<Request<Text>, String> {
     Request::decode(bytes, OWN)
 }
@@ -137,7 +140,6 @@ fn requests_and_answers_are_the_same_after_encoding() {
 fn what_is_cut_or_longer_or_of_another_format_is_refused() {
     for bytes in requests().iter().map(Request::encode) {
         for end in 0..bytes.len() {
-            // The last entry's command has no end of its own, but its length stands before it.
             assert!(decode(&bytes[..end]).is_err(), "{end} of {bytes:?}");
         }
         assert!(decode(&[&bytes[..], b"x"].concat()).is_err());
@@ -168,16 +170,16 @@ fn no_changed_byte_makes_a_panic() {
 
 #[test]
 fn appends_that_no_leader_sends_are_refused() {
-    let lie = |lie: fn(&mut AppendEntriesRequest<Types<Text>>)| {
+    let outcome = |lie: Lie| {
         let mut append = append();
         lie(&mut append.request);
         decode(&Request::Append(append).encode()).err()
     };
-    assert_eq!(lie(|_| {}), None);
+    assert_eq!(outcome(|_| {}), None);
     let follow = "entries that do not follow each other";
     let possible = "an entry that cannot be";
     let vote = "a vote that cannot be";
-    let lies: [(&str, fn(&mut AppendEntriesRequest<Types<Text>>)); 9] = [
+    let lies: [(&str, Lie); 9] = [
         (follow, |request| request.prev_log_id = None),
         (follow, |request| drop(request.entries.remove(1))),
         (follow, |request| request.entries[1].log_id = log_id(3, 11)),
@@ -199,8 +201,8 @@ fn appends_that_no_leader_sends_are_refused() {
             request.vote = Vote::new_committed(u64::MAX, 1)
         }),
     ];
-    for (why, told) in lies {
-        assert_eq!(lie(told).as_deref(), Some(why));
+    for (why, lie) in lies {
+        assert_eq!(outcome(lie).as_deref(), Some(why));
     }
 }
 

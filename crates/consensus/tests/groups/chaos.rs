@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::rc::Rc;
 
 use consensus::GroupOptions;
@@ -12,7 +13,7 @@ use tokio::time::{Duration, sleep, timeout};
 
 use crate::cluster::Cluster;
 
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 12;
 const NODES: u64 = 4;
 const EVENTS: usize = 25;
 const CLIENTS: u64 = 3;
@@ -22,14 +23,26 @@ fn number_from(variable: &str, default: u64) -> u64 {
     given.map_or(default, |given| given.parse().expect("a number"))
 }
 
+/// Says at a panic which history it was.
+struct Shown(u64);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut out = std::io::stderr().lock();
+            // Without it the seed is not known, and nothing else is lost.
+            drop(writeln!(out, "seed {}", self.0));
+        }
+    }
+}
+
 #[test]
 fn loses_nothing_that_was_acknowledged() {
     let first = number_from("HERALD_CHAOS_FIRST", 0);
     let seeds = number_from("HERALD_CHAOS_SEEDS", SEEDS);
     let (acknowledged, chunks) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     for seed in first..first + seeds {
-        // What a failed test shows.
-        println!("seed {seed}");
+        let shown = Shown(seed);
         let (acknowledged, chunks) = (acknowledged.clone(), chunks.clone());
         let options = GroupOptions {
             keep: 3,
@@ -43,11 +56,15 @@ fn loses_nothing_that_was_acknowledged() {
             acknowledged.set(acknowledged.get() + cluster.acknowledged.borrow().len());
             chunks.set(chunks.get() + cluster.bulk_seen());
         });
+        drop(shown);
     }
     // Otherwise this tests nothing.
     let (acknowledged, chunks) = (acknowledged.get(), chunks.get());
-    println!("{acknowledged} notes acknowledged, {chunks} chunks of snapshots");
-    assert!(acknowledged > 20 * seeds as usize && chunks > seeds as usize);
+    assert!(
+        acknowledged > 20 * seeds as usize,
+        "only {acknowledged} notes"
+    );
+    assert!(chunks > seeds as usize, "only {chunks} parts of snapshots");
 }
 
 async fn live(cluster: Rc<Cluster>, seed: u64) {

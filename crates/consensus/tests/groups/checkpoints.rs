@@ -88,3 +88,26 @@ fn a_node_that_is_no_member_does_not_start() {
         assert!(matches!(other, Err(StartError::NotAMember)));
     });
 }
+
+#[test]
+fn a_deleted_group_leaves_nothing() {
+    let (scratch, disk) = (Scratch::new(), SimulatedDisk::new());
+    let log = open(&scratch.options(), &disk).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &Ledger::default()).await;
+        write(&group, 0..10, 8).await;
+        group.shutdown().await;
+        log.delete_group(1).await.expect("it is deleted");
+    });
+    assert_eq!(log.group_ids(), []);
+    drop(log);
+    disk.restart(Loss::All, 0);
+    let log = open(&scratch.options(), &disk).expect("the log opens again");
+    let anew = Ledger::default();
+    runtime().block_on(async {
+        let group = start(&log, &anew).await;
+        write(&group, 20..25, 8).await;
+        assert!(anew.pages().numbers().into_iter().eq(20..25));
+        group.shutdown().await;
+    });
+}

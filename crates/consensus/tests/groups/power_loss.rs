@@ -53,6 +53,7 @@ fn the_test_finds_what_is_lost_when_syncs_do_nothing() {
     let lost = (0..SEEDS).any(|seed| {
         let mut node = Node::new(seed);
         node.live_and_crash();
+        assert_eq!(node.restart(), Ok(()), "seed {seed}");
         node.disk.lie_about_syncs();
         node.live_and_crash();
         node.restart().is_err()
@@ -179,6 +180,9 @@ async fn work(id: u64, log: &Log, shard: Rc<RefCell<Shard>>, mut chance: Chance)
     let Ok(group) = start(id, log, &ledger).await else {
         return;
     };
+    if group.recovered().await.is_err() {
+        return;
+    }
     let group = Rc::new(group);
     for number in 0..CLIENTS {
         let client = client(

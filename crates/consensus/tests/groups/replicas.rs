@@ -383,9 +383,12 @@ fn what_others_have_written_is_not_applied_before_it_is_written_here() {
         cluster.write(150).await;
         cluster.agreed([1, 3]).await;
         sleep(Duration::from_secs(1)).await;
-        let applied = cluster.notes(2).len();
-        assert!(applied < 155, "{applied}");
+        // Tables ahead of the log would not fit to it after a crash.
+        cluster.checkpoint(2).await;
+        cluster.crash(2).await;
         disk.set_capacity(None);
+        let restarted = cluster.restart(2, Loss::All, 0).await;
+        restarted.expect("it starts");
         cluster.agreed([2]).await;
     });
 }
