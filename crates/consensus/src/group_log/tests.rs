@@ -261,3 +261,19 @@ fn purged_entries_that_come_back_leave_no_hole() {
         assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
     });
 }
+
+#[test]
+fn a_vote_is_not_saved_before_it_is_on_the_disk() {
+    run(async {
+        let mut node = Node::new();
+        let mut log = node.group().await;
+        log.save_vote(&Vote::new(3, 1)).await.expect("saved");
+        node.disk.fail_power_after(0);
+        let saved = log.save_vote(&Vote::new(4, 2)).await;
+        assert!(saved.is_err(), "{saved:?}");
+        drop(log);
+        node.lose_power();
+        let mut log = node.group().await;
+        assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
+    });
+}
