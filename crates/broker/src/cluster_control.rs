@@ -26,12 +26,12 @@ pub trait ClusterControl: fmt::Debug + Send + Sync + 'static {
 /// What can be asked of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Join the cluster through this node.
+    /// Look for members at another address, too.
     Join {
         /// Where a member is.
         seed: Endpoint,
     },
-    /// Leave the cluster: drain, move the replicas elsewhere, and be no member any more.
+    /// Leave the cluster: drain, move the replicas elsewhere, be no member any more, and end.
     Leave,
     /// Send the clients elsewhere and give up leading shards; the node stays a member.
     Drain,
@@ -52,7 +52,7 @@ pub enum Change {
 }
 
 /// Why a change was not made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
     /// There is no such node or shard.
     Unknown(String),
@@ -125,8 +125,10 @@ pub enum NodeState {
     Up,
     /// It sends its clients elsewhere.
     Draining,
-    /// It gives up its replicas.
+    /// It gives up its replicas, for ever.
     Leaving,
+    /// It is about to stop, and may come back.
+    Stopping,
 }
 
 /// Whether a node can be reached.
@@ -232,6 +234,7 @@ impl fmt::Display for NodeState {
             Self::Up => "up",
             Self::Draining => "draining",
             Self::Leaving => "leaving",
+            Self::Stopping => "stopping",
         })
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,9 +24,10 @@ use consensus::{Network, Unreachable};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use store::Folder;
+use store::{Folder, Role};
 
 use crate::StartError;
+use crate::control;
 use crate::node::Node;
 use crate::peers::{Links, PeerListener};
 use crate::store_listener::StoreListener;
@@ -34,11 +35,20 @@ use crate::store_listener::StoreListener;
 /// What members tell of themselves beside what the cluster does.
 pub(crate) const INCARNATION: &str = "incarnation";
 
+/// Host and port of the listener that clients without TLS and WebSocket are sent to.
+pub(crate) const MQTT: &str = "mqtt";
+
+/// How many clients are connected.
+pub(crate) const CONNECTIONS: &str = "connections";
+
 /// The first bytes of what the stores send each other.
 const STORE_FORMATS: std::ops::RangeInclusive<u8> = 16..=31;
 
 /// Bytes of a group's number before a request to its replica.
 const GROUP: usize = 8;
+
+/// Of a node that was evicted: what any of its starts had connected is closed.
+const LAST_INCARNATION: u64 = u64::MAX - 1;
 
 /// How long a start waits for connections to the members that it knows.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -55,6 +65,10 @@ pub(crate) struct Clustered {
     configured_shards: [u16; 3],
     /// The latest starts of the others.
     incarnations: Mutex<BTreeMap<u64, u64>>,
+    /// Counts how often clients were sent elsewhere.
+    turns: AtomicUsize,
+    /// This node has left: that it is evicted is as it should be.
+    has_left: AtomicBool,
 }
 
 impl std::fmt::Debug for Clustered {
@@ -83,6 +97,8 @@ impl Clustered {
                 config.retain_store_shards,
             ],
             incarnations: Mutex::default(),
+            turns: AtomicUsize::default(),
+            has_left: AtomicBool::default(),
         });
         let options = options(config, folder, give_up)?;
         let handler = Arc::clone(&clustered) as Arc<dyn Handler>;
@@ -137,17 +153,26 @@ impl Clustered {
     }
 
     /// The node takes part no more.
-    pub(crate) fn leave(&self) {
-        self.cluster().leave();
+    pub(crate) fn stop(&self) {
+        self.cluster().stop_in_order();
     }
 
-    /// This node goes on under a higher incarnation than it started with.
-    pub(crate) fn tell_incarnation(&self, incarnation: u64) {
-        let told = self
-            .cluster()
-            .set_info(INCARNATION, &incarnation.to_string());
-        if let Err(error) = told {
-            tracing::error!(%error, "the others cannot be told of this node's incarnation");
+    /// The others are asked to evict this node.
+    pub(crate) fn expect_to_be_shut_out(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Each time another one of the same.
+    pub(crate) fn next_of(&self, mut choice: Vec<String>) -> Option<String> {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let turn = turn.checked_rem(choice.len())?;
+        Some(choice.swap_remove(turn))
+    }
+
+    /// Tells the others a fact of this node.
+    pub(crate) fn tell(&self, key: &str, value: &str) {
+        if let Err(error) = self.cluster().set_info(key, value) {
+            tracing::error!(key, %error, "the others cannot be told");
         }
     }
 
@@ -169,11 +194,12 @@ impl Clustered {
             store::Member {
                 node: member.node,
                 incarnation: member.incarnation.max(told.unwrap_or(0)),
-                is_up: is_own
-                    || member.state != State::Leaving
-                        && !matches!(member.reach, Reach::Down { .. }),
-                // One that stops comes back, and keeps what it has.
-                takes_shards: member.state != State::Draining,
+                is_up: is_own || !matches!(member.reach, Reach::Down { .. }),
+                role: match member.state {
+                    State::Joining | State::Up => Role::Serves,
+                    State::Draining | State::Stopping => Role::Rests,
+                    State::Leaving => Role::Leaves,
+                },
                 last_heard_ms: if is_own {
                     now
                 } else {
@@ -181,7 +207,14 @@ impl Clustered {
                 },
             }
         };
-        members.nodes.values().map(member).collect()
+        let evicted = members.evicted.iter().map(|node| store::Member {
+            node: *node,
+            incarnation: LAST_INCARNATION,
+            is_up: false,
+            role: Role::Leaves,
+            last_heard_ms: now,
+        });
+        members.nodes.values().map(member).chain(evicted).collect()
     }
 
     /// Nodes that have been started again since they were last seen.
@@ -198,16 +231,19 @@ impl Clustered {
     }
 }
 
+/// By what other nodes reach this one.
+pub(crate) fn host(config: &Config) -> &str {
+    let host = config.cluster_config.host.as_ref();
+    host.map_or("127.0.0.1", |host| host.as_str())
+}
+
 fn options(
     config: &Config,
     folder: &Folder,
     give_up: Arc<AtomicBool>,
 ) -> Result<Options, StartError> {
     let cluster = &config.cluster_config;
-    let host = cluster
-        .host
-        .as_ref()
-        .map_or("127.0.0.1", |host| host.as_str());
+    let host = host(config);
     Ok(Options {
         node: folder.node(),
         incarnation: folder.incarnation(),
@@ -280,15 +316,19 @@ impl Handler for Clustered {
         }
     }
 
-    fn request(&self, _: u64, _: Channel, bytes: Bytes, reply: Reply) {
+    fn request(&self, from: u64, channel: Channel, bytes: Bytes, reply: Reply) {
         let Some(node) = self.node.get().cloned() else {
             return;
         };
+        if channel == Channel::Data {
+            // On the cluster's own runtime, which calls this.
+            tokio::spawn(async move { control::answer(&node, from, &bytes, reply).await });
+            return;
+        }
         let Some(group) = bytes.first_chunk::<GROUP>() else {
             return;
         };
         let group = u64::from_be_bytes(*group);
-        // On the cluster's own runtime, which calls this.
         tokio::spawn(async move {
             if let Some(answer) = node.store().handle(group, bytes.slice(GROUP..)).await {
                 reply.send(answer);
@@ -339,6 +379,9 @@ impl Handler for Clustered {
     }
 
     fn shut_out(&self, reason: ShutOut) {
+        if self.has_left.load(Ordering::Relaxed) {
+            return;
+        }
         let why = match reason {
             ShutOut::Evicted => "it was evicted",
             ShutOut::Replaced => "another process with its data folder has taken its place",

@@ -5,7 +5,7 @@
 //!
 //! Where to read next: `client_loop/mod.rs` for what happens to a packet, `routes.rs` for who gets a
 //! message, `registry.rs` for who owns a client identifier, `store_listener.rs` for what the store tells,
-//! `peers/mod.rs` for what other nodes are told and tell.
+//! `peers/mod.rs` for what other nodes are told and tell, `control.rs` for what people ask of a cluster.
 //!
 //! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
 //! topics (`topic-router`).
@@ -15,6 +15,7 @@ mod ban_file;
 mod client_loop;
 pub mod cluster_control;
 mod clustered;
+mod control;
 mod drops;
 mod groups;
 mod http;
@@ -23,6 +24,7 @@ mod listeners;
 mod memory;
 mod metrics;
 mod node;
+mod parting;
 mod peers;
 mod registry;
 mod retained;
@@ -54,11 +56,14 @@ pub use route_exchange::Times;
 
 use ban_file::BanFile;
 use client_loop::{ClientLoop, Mail};
-use clustered::{BrokerLinks, Clustered, StorePeers};
+use cluster_control::ClusterControl;
+use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
+use control::Control;
 use http::Token;
 use key::SessionKey;
 use listeners::Listeners;
 use node::{Gate, Node};
+use parting::Parting;
 use peers::Peers;
 use settings::Settings;
 use store::{Folder, Store};
@@ -76,6 +81,9 @@ const CORES_PER_STORE_THREAD: usize = 4;
 /// How long clients are still read after the signal to shut down.
 const SHUTDOWN_READ: Duration = Duration::from_millis(100);
 
+/// How often other nodes are told how many clients are connected.
+const TELL_CONNECTIONS: Duration = Duration::from_secs(1);
+
 /// How often the memory is looked at.
 const MEMORY_CHECK: Duration = Duration::from_millis(500);
 
@@ -86,6 +94,29 @@ pub struct Broker {
     side: Side,
     listeners: Listeners,
     http_address: Option<SocketAddr>,
+}
+
+/// How a process ends before, or without, [`Broker::shutdown`] being called for.
+pub struct Ends {
+    /// When it becomes true, a node that waits for its cluster does not start.
+    pub give_up: Arc<AtomicBool>,
+    /// Called when the node has left its cluster: it is to be shut down.
+    pub left: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self {
+            give_up: Arc::default(),
+            left: Box::new(|| {}),
+        }
+    }
+}
+
+impl fmt::Debug for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ends")
+    }
 }
 
 /// The thread beside the loops: HTTP and the watch over memory.
@@ -199,17 +230,19 @@ impl Broker {
     /// A file that cannot be used, a listener that cannot be opened, or a system that gives no threads or
     /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_unless(config, Arc::default())
+        Self::start_until(config, Ends::default())
     }
 
-    /// As [`Broker::start`]. `give_up`: when it becomes true, a node that waits for its cluster does not start.
+    /// As [`Broker::start`], for a process that can end before the start is done, or because the node has left
+    /// its cluster.
     ///
     /// # Errors
     /// As [`Broker::start`].
-    pub fn start_unless(config: &Config, give_up: Arc<AtomicBool>) -> Result<Self, StartError> {
+    pub fn start_until(config: &Config, ends: Ends) -> Result<Self, StartError> {
+        let Ends { give_up, left } = ends;
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         if !config.cluster_config.is_enabled() {
-            return Self::start_node(config, folder, None, |_| {});
+            return Self::start_node(config, folder, None, left, |_| {});
         }
         let is_member = config.data_dir.join(cluster::RECORD).exists();
         if folder.has_founded() && !config.bootstrap && !is_member {
@@ -222,7 +255,7 @@ impl Broker {
             times: Times::default(),
             links: Box::new(BrokerLinks(Arc::clone(&clustered))),
         };
-        Self::start_node(config, folder, Some(clustered), |node| {
+        Self::start_node(config, folder, Some(clustered), left, |node| {
             Peers::join(node, place)
         })
     }
@@ -239,7 +272,7 @@ impl Broker {
         connect: impl FnOnce(PeerListener),
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
-        Self::start_node(config, folder, None, |node| {
+        Self::start_node(config, folder, None, Ends::default().left, |node| {
             Peers::join(node, place);
             connect(PeerListener::new(Arc::clone(node)));
         })
@@ -249,6 +282,7 @@ impl Broker {
         config: &Config,
         folder: Folder,
         clustered: Option<Arc<Clustered>>,
+        left: Box<dyn Fn() + Send + Sync>,
         join: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
@@ -270,6 +304,7 @@ impl Broker {
             authentication,
             guard: Arc::new(guard),
             trusted_peers,
+            listener_kinds: listeners::kinds(&config.mqtt_server_config),
         };
         let node = Node::new(Arc::clone(&settings), gate, loops, recent_drops, clock);
         *node.http_token.write() = http_token(&config.http)?;
@@ -298,7 +333,13 @@ impl Broker {
         let http_address = http
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
-        let router = http::router(Arc::clone(&node), ban_file, remote.clone(), None);
+        let control = clustered.map(|clustered| {
+            if let Some(reference) = listeners.reference(clustered::host(config)) {
+                clustered.tell(MQTT, &reference);
+            }
+            control(config, &node, clustered, left)
+        });
+        let router = http::router(Arc::clone(&node), ban_file, remote.clone(), control);
         let side = Side::start(Arc::clone(&node), http, router).map_err(StartError::System)?;
         listeners.announce();
         if let Some(address) = http_address {
@@ -354,6 +395,9 @@ impl Broker {
         self.node.ready.store(false, Ordering::Relaxed);
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
+        if let Some(clustered) = self.node.clustered() {
+            parting::hand_over(&self.node, clustered);
+        }
         let remote = self.loops.remote();
         all_loops(&remote, Mail::LetNobodyIn);
         // Who has said goodbye before the signal is heard: its will must not be published.
@@ -379,7 +423,7 @@ impl Broker {
         // While the loops still take mail: what the clients' ends brought is carried out.
         self.node.store().shutdown();
         if let Some(clustered) = self.node.clustered() {
-            clustered.leave();
+            clustered.stop();
         }
         self.loops.stop();
         let Side { stop, thread } = self.side;
@@ -443,6 +487,28 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             |threads| threads.get().into(),
         ),
     }
+}
+
+/// What people ask of a node's cluster.
+fn control(
+    config: &Config,
+    node: &Arc<Node>,
+    clustered: Arc<Clustered>,
+    left: Box<dyn Fn() + Send + Sync>,
+) -> Arc<dyn ClusterControl> {
+    let parting = Parting::new(
+        Arc::clone(node),
+        Arc::clone(&clustered),
+        config.cluster_config.drain_clients_per_second.get(),
+        left,
+    );
+    let env = config.cluster_config.env.clone();
+    Arc::new(Control::new(
+        Arc::clone(node),
+        clustered,
+        Arc::new(parting),
+        env,
+    ))
 }
 
 fn ban_file(config: &Config) -> Result<(BanFile, Bans), StartError> {
@@ -510,6 +576,7 @@ impl Side {
                         _ = stopped => {}
                         () = watch_memory(&node) => {}
                         () = tick_peers(&node) => {}
+                        () = tell_connections(&node) => {}
                         () = serve_http(http, router) => {}
                     }
                 });
@@ -536,6 +603,19 @@ async fn tick_peers(node: &Arc<Node>) {
     loop {
         interval.tick().await;
         listener.tick();
+    }
+}
+
+/// Other nodes are told now and then how many clients this one has.
+async fn tell_connections(node: &Arc<Node>) {
+    let Some(clustered) = node.clustered() else {
+        return std::future::pending().await;
+    };
+    let mut interval = tokio::time::interval(TELL_CONNECTIONS);
+    loop {
+        interval.tick().await;
+        let connected = node.connected.load(Ordering::Relaxed);
+        clustered.tell(CONNECTIONS, &connected.to_string());
     }
 }
 

@@ -4,6 +4,7 @@
 //! connections that are open keep what they have.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,6 +109,26 @@ impl Listeners {
         }
     }
 
+    /// Where clients without TLS and WebSocket can connect that are sent here. `host`: by what other nodes
+    /// reach this one; a listener on all addresses is there.
+    pub(crate) fn reference(&self, host: &str) -> Option<String> {
+        let is_tcp = |opened: &&Opened| opened.profile.kind == Kind::Tcp;
+        let mut addresses = self
+            .opened
+            .iter()
+            .filter(is_tcp)
+            .map(|opened| &opened.address);
+        let address: SocketAddr = addresses.next()?.parse().ok()?;
+        if !address.ip().is_unspecified() {
+            return Some(address.to_string());
+        }
+        let port = address.port();
+        Some(match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        })
+    }
+
     /// Reads certificates, keys and revocation lists again. Where one is broken, the old ones stay.
     pub(crate) fn reload(&self) {
         for opened in self.opened.iter().filter(|o| o.layers.tls.is_some()) {
@@ -138,6 +159,11 @@ pub(crate) fn trusted_peers(config: &MqttServerConfig) -> Box<[Option<Networks>]
         (proxy.version != ProxyVersion::Off).then(|| proxy.trusted_peers.clone())
     };
     config.listeners().into_iter().map(trusted).collect()
+}
+
+/// The kind of each listener, by its number.
+pub(crate) fn kinds(config: &MqttServerConfig) -> Box<[Kind]> {
+    config.listeners().iter().map(kind).collect()
 }
 
 impl LayerSettings {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use authorization::Action;
+use cluster::{Channel, LinkReading, Members};
 use guard::{Refusal, Remembered};
 use host::Process;
 use net::{Counter, HandshakeFailure, Kind, KindStats, LoopStats};
@@ -17,6 +18,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use store::{ShardStats, Store, StoreStats};
 
+use crate::cluster_control::Reach;
+use crate::control::reach;
 use crate::drops::Reason;
 use crate::node::Node;
 use crate::peers::Peers;
@@ -268,6 +271,7 @@ impl Collector for NodeCollector {
         }
 
         encode_guard(&mut encoder, node)?;
+        encode_cluster(&mut encoder, node)?;
         encode_peers(&mut encoder, node)?;
         let stored = node.opened_store().map(Store::stats).unwrap_or_default();
         encode_store(&mut encoder, &stored)?;
@@ -427,6 +431,110 @@ fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &
     loops.iter().map(|s| pick(s.of(kind)).get()).sum()
 }
 
+/// Members of the cluster, the links to them, and shards whose voters are not all there. On a node that runs
+/// alone these are 0.
+fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let clustered = node.clustered();
+    let members = clustered.map(|clustered| clustered.cluster().members());
+    let name = "cluster_members";
+    let help = "Members of the cluster, this node included, by whether it reaches them";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for wanted in [Reach::Up, Reach::Suspect, Reach::Down] {
+        let all = members.iter().flat_map(|members| members.nodes.values());
+        let count = all.filter(|member| reach(member.reach) == wanted).count();
+        let labels = [("reach", wanted.to_string())];
+        ConstGauge::new(count as i64).encode(family.encode_family(&labels)?)?;
+    }
+    let missing = members.map_or(0, |members| voters_missing(node, &members));
+    let help = "Voting replicas of shards led here whose nodes cannot be reached";
+    gauge(encoder, "store_voters_missing", help, None, missing)?;
+    let links = clustered.map_or_else(Vec::new, |clustered| clustered.cluster().links());
+    type Pick = fn(&LinkReading) -> u64;
+    let counters: [(&str, &str, Option<&Unit>, Pick); 5] = [
+        (
+            "link_connects",
+            "Connections to other nodes that came up, by channel",
+            None,
+            |link| link.connects,
+        ),
+        (
+            "link_frames_sent",
+            "Messages, requests and answers sent to other nodes, by channel",
+            None,
+            |link| link.sent_frames,
+        ),
+        (
+            "link_frames_received",
+            "Messages, requests and answers that came from other nodes, by channel",
+            None,
+            |link| link.received_frames,
+        ),
+        (
+            "link_sent",
+            "Bytes sent to other nodes, by channel",
+            Some(&Unit::Bytes),
+            |link| link.sent_bytes,
+        ),
+        (
+            "link_received",
+            "Bytes that came from other nodes, by channel",
+            Some(&Unit::Bytes),
+            |link| link.received_bytes,
+        ),
+    ];
+    for (name, help, unit, pick) in counters {
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for channel in Channel::ALL {
+            let labels = [("channel", channel.name())];
+            ConstCounter::new(sum_links(&links, channel, pick))
+                .encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let gauges: [(&str, &str, Option<&Unit>, Pick); 2] = [
+        (
+            "links_connected",
+            "Connections to other nodes that are up, by channel",
+            None,
+            |link| link.connected.into(),
+        ),
+        (
+            "link_queued",
+            "Bytes that wait to be sent to other nodes, by channel",
+            Some(&Unit::Bytes),
+            |link| link.queued_bytes,
+        ),
+    ];
+    for (name, help, unit, pick) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for channel in Channel::ALL {
+            let labels = [("channel", channel.name())];
+            let value = i64::try_from(sum_links(&links, channel, pick)).unwrap_or(i64::MAX);
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn sum_links(links: &[LinkReading], channel: Channel, pick: fn(&LinkReading) -> u64) -> u64 {
+    let of_channel = links.iter().filter(|link| link.channel == channel);
+    of_channel.map(pick).sum()
+}
+
+/// Voters of the shards that a node leads, on nodes that it does not reach.
+fn voters_missing(node: &Node, members: &Members) -> u64 {
+    let Some(store) = node.opened_store() else {
+        return 0;
+    };
+    let is_missing = |voter: &&u64| {
+        let member = members.nodes.get(voter);
+        member.is_none_or(|member| reach(member.reach) == Reach::Down)
+    };
+    let leads = store.leads();
+    let led = leads.iter().filter(|(leader, _)| *leader == store.node());
+    let missing = led.map(|(_, lead)| lead.voters.iter().filter(is_missing).count());
+    missing.sum::<usize>() as u64
+}
+
 /// What is known of other nodes, and what they know.
 fn encode_peers(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let exported = node
@@ -540,7 +648,13 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     let metric = encoder.encode_descriptor("store_log_sync", help, unit, MetricType::Counter)?;
     ConstCounter::new(log.sync_time.as_secs_f64()).encode(metric)?;
     type Pick = fn(&ShardStats) -> u64;
-    let counters: [(&str, &str, Option<&Unit>, Pick); 5] = [
+    let counters: [(&str, &str, Option<&Unit>, Pick); 6] = [
+        (
+            "store_forwarded",
+            "Requests sent to the nodes that lead their shards, also again",
+            None,
+            |s| s.forwarded,
+        ),
         ("store_batches", "Batches applied", None, |s| s.batches),
         ("store_requests", "Requests applied", None, |s| s.requests),
         ("store_refused", "Requests refused", None, |s| s.refused),
@@ -560,8 +674,14 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&[("store", *store)])?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 4] = [
+    let gauges: [(&str, &str, Pick); 6] = [
         ("store_shards", "Shards", |s| s.shards),
+        ("store_shards_led", "Shards that this node leads", |s| s.led),
+        (
+            "store_outstanding",
+            "Requests sent to other nodes and not answered yet",
+            |s| s.outstanding,
+        ),
         ("store_shards_stopped", "Shards that do not serve", |s| {
             s.stopped
         }),
@@ -633,6 +753,7 @@ mod tests {
                 authentication,
                 guard: Arc::new(Guard::new(&config.abuse)),
                 trusted_peers: Box::default(),
+                listener_kinds: Box::default(),
             },
             2,
             0,

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use guard::{Guard, Quota};
 use hashbrown::HashMap;
 use mqtt_proto::PacketId;
-use net::{Clock, LoopStats, RateBucket, Remote};
+use net::{Clock, Kind, LoopStats, RateBucket, Remote};
 use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
 
@@ -35,6 +35,8 @@ pub(crate) struct Node {
     pub(crate) settings: RwLock<Arc<Settings>>,
     /// The peers that each listener takes connections of, by its number; `None`: all.
     pub(crate) trusted_peers: Box<[Option<Networks>]>,
+    /// Of each listener, by its number.
+    pub(crate) listener_kinds: Box<[Kind]>,
     pub(crate) registry: Registry,
     pub(crate) routes: Routes,
     /// The broker's own retained messages; those of clients are in the store.
@@ -111,6 +113,8 @@ pub(crate) struct Gate {
     pub(crate) guard: Arc<Guard>,
     /// By the listener's number: the proxies whose word is taken for whom they connect.
     pub(crate) trusted_peers: Box<[Option<Networks>]>,
+    /// By the listener's number as well.
+    pub(crate) listener_kinds: Box<[Kind]>,
 }
 
 impl Node {
@@ -127,6 +131,7 @@ impl Node {
             clock,
             settings: RwLock::new(settings),
             trusted_peers: gate.trusted_peers,
+            listener_kinds: gate.listener_kinds,
             registry: Registry::new(),
             routes: Routes::with_seed(seed),
             retained: Retained::default(),

@@ -182,6 +182,12 @@ impl Cluster {
         self.shared.opened.cancel();
     }
 
+    /// This node's identifier.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.shared.options.node
+    }
+
     /// The identifier of the cluster.
     #[must_use]
     pub fn identifier(&self) -> u64 {
@@ -301,9 +307,9 @@ impl Cluster {
         self.shared.keep_record().map_err(EvictError::Record)
     }
 
-    /// Tells the others that this node leaves, gives them time to hear, and stops.
-    pub fn leave(&self) {
-        self.set_state(State::Leaving);
+    /// Tells the others that this node stops, gives them time to hear, and stops.
+    pub fn stop_in_order(&self) {
+        self.set_state(State::Stopping);
         thread::sleep(2 * self.shared.options.timings.gossip);
         self.stop();
     }

@@ -51,14 +51,22 @@ pub enum State {
     Joining,
     /// It serves.
     Up,
-    /// It serves, and gives its duties to others.
+    /// It sends its clients elsewhere, and leads nothing.
     Draining,
-    /// It is about to stop.
+    /// It gives up all that it has, for ever.
     Leaving,
+    /// It is about to stop, and may come back.
+    Stopping,
 }
 
 impl State {
-    const ALL: [Self; 4] = [Self::Joining, Self::Up, Self::Draining, Self::Leaving];
+    const ALL: [Self; 5] = [
+        Self::Joining,
+        Self::Up,
+        Self::Draining,
+        Self::Leaving,
+        Self::Stopping,
+    ];
 
     /// Its name in gossip, logs and answers.
     #[must_use]
@@ -68,6 +76,7 @@ impl State {
             Self::Up => "up",
             Self::Draining => "draining",
             Self::Leaving => "leaving",
+            Self::Stopping => "stopping",
         }
     }
 

@@ -79,13 +79,13 @@ impl Peer {
         }
     }
 
-    pub(crate) fn contact(&self, leaving: bool) -> Contact {
+    pub(crate) fn contact(&self, stopping: bool) -> Contact {
         let data = self.link(Channel::Data);
         Contact {
             connected: data.outbox.is_open(),
             connected_ms: data.connected_ms.load(Relaxed),
             heard_ms: data.heard_ms.load(Relaxed),
-            leaving,
+            stopping,
         }
     }
 

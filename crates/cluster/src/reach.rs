@@ -9,7 +9,7 @@ pub enum Reach {
     Up,
     /// One of the two is missing, not for long.
     Suspect,
-    /// One of the two was missing for long, or the member has left.
+    /// One of the two was missing for long, or the member has stopped in order.
     Down {
         /// When it last was in reach, in milliseconds of [`Cluster::now_ms`](crate::Cluster::now_ms).
         since_ms: u64,
@@ -25,8 +25,8 @@ pub(crate) struct Contact {
     pub(crate) connected_ms: u64,
     /// When it was last heard.
     pub(crate) heard_ms: u64,
-    /// It has said that it leaves.
-    pub(crate) leaving: bool,
+    /// It has said that it is about to stop.
+    pub(crate) stopping: bool,
 }
 
 pub(crate) fn judge(contact: Contact, now_ms: u64, timings: &Timings) -> Reach {
@@ -35,7 +35,7 @@ pub(crate) fn judge(contact: Contact, now_ms: u64, timings: &Timings) -> Reach {
         false => contact.heard_ms.min(contact.connected_ms),
     };
     let silent = u128::from(now_ms.saturating_sub(since_ms));
-    if silent >= timings.down.as_millis() || (contact.leaving && !contact.connected) {
+    if silent >= timings.down.as_millis() || (contact.stopping && !contact.connected) {
         Reach::Down { since_ms }
     } else if silent >= timings.suspect.as_millis() || !contact.connected {
         Reach::Suspect
@@ -53,7 +53,7 @@ mod tests {
             connected,
             connected_ms,
             heard_ms,
-            leaving: false,
+            stopping: false,
         };
         judge(contact, now_ms, &Timings::default())
     }
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_down_with_its_connection() {
+    fn who_stops_in_order_is_down_with_its_connection() {
         let mut contact = Contact {
             connected: true,
             connected_ms: 5,
             heard_ms: 5,
-            leaving: true,
+            stopping: true,
         };
         assert_eq!(judge(contact, 6, &Timings::default()), Reach::Up);
         contact.connected = false;

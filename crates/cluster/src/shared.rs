@@ -20,7 +20,7 @@ use crate::frame::{FRAME_LIMIT, Frame};
 use crate::handler::{Channel, Handler, ShutOut};
 use crate::handshake::{Admission, Failure, Identity, Party, Refusal};
 use crate::link;
-use crate::members::{Details, Member, Members, Place, Roster};
+use crate::members::{Details, Member, Members, Place, Roster, State};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::reach::{Reach, judge};
@@ -327,10 +327,10 @@ impl Shared {
         members.evicted.clone_from(roster.evicted());
         for known in roster.others() {
             let details = known.details.clone();
-            let leaving = details.state == crate::members::State::Leaving;
+            let stopping = details.state == State::Stopping;
             // Without a peer the links are about to begin.
             let reach = self.peer(known.place.node).map_or(Reach::Suspect, |peer| {
-                judge(peer.contact(leaving), now_ms, &self.options.timings)
+                judge(peer.contact(stopping), now_ms, &self.options.timings)
             });
             let member = member(known.place.clone(), details, reach);
             members.nodes.insert(member.node, member);

@@ -423,7 +423,7 @@ impl std::error::Error for LinearizeError {}
 
 pub(crate) fn not_leader(leader: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match leader {
-        Some(node) => write!(f, "node {node} leads the group"),
+        Some(node) => write!(f, "node {node:016x} leads the group"),
         None => f.write_str("the group has no leader"),
     }
 }

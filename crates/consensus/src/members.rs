@@ -65,7 +65,7 @@ impl<C: Command> Group<C> {
         }
         if to == self.node || !self.newest_members().has_voter(to) {
             return Err(ChangeError::Refused(format!(
-                "node {to} is not another voter"
+                "node {to:016x} is not another voter"
             )));
         }
         let begun = self.raft.trigger().transfer_leader(to).await;

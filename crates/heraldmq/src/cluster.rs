@@ -44,7 +44,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Let a node that waits for a cluster join it through a member.
+    /// Tell a node that does not find the other members where one is.
     Join {
         #[command(flatten)]
         node: HttpPort,
@@ -52,7 +52,7 @@ enum Command {
         #[arg(value_name = "HOST:PORT", value_parser = endpoint)]
         seed: Endpoint,
     },
-    /// Let a node leave for ever: its clients and its replicas go elsewhere.
+    /// Let a node leave for ever: its clients and its replicas go elsewhere, then it ends.
     Leave {
         #[command(flatten)]
         node: HttpPort,

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use broker::{Broker, StartError};
+use broker::{Broker, Ends, StartError};
 use config::{Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -95,7 +95,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(watch)?;
 
-    let broker = match Broker::start_unless(&config, Arc::clone(&give_up)) {
+    let handle = signals.handle();
+    let ends = Ends {
+        give_up: Arc::clone(&give_up),
+        // No more signals are waited for.
+        left: Box::new(move || handle.close()),
+    };
+    let broker = match Broker::start_until(&config, ends) {
         Ok(broker) => broker,
         Err(_) if give_up.load(Ordering::Relaxed) => return Ok(()),
         Err(StartError::Rules(mistakes)) => return Err(Failure::Usage(mistakes.to_string())),
@@ -107,9 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             continue;
         }
         info!(signal = signal_name(signal), "signal received");
-        ending.store(true, Ordering::Relaxed);
         break;
     }
+    ending.store(true, Ordering::Relaxed);
     broker.shutdown();
     Ok(())
 }

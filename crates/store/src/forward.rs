@@ -50,6 +50,8 @@ impl<M: Kind> Shard<M> {
 
     fn send(&self, seat: Seat, work: Vec<ForwardedWork<M::Op>>) {
         if let Some(peers) = &self.place.peers {
+            let requests = work.len() as u64;
+            self.stats.forwarded.fetch_add(requests, Ordering::Relaxed);
             let message = M::message(Forwarded {
                 shard: self.number,
                 term: seat.term,

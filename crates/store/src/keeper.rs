@@ -16,7 +16,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::command::Command;
 use crate::kind::Kind;
-use crate::neighbours::Member;
+use crate::neighbours::{Member, Names};
 use crate::node::Stop;
 use crate::placement::{Place, Placed, Situation, Step};
 use crate::shard::{Duty, Replica, Shard, Written, checkpoint, write_checkpoint};
@@ -226,7 +226,13 @@ impl<M: Kind> Keeper<M> {
             return;
         };
         let wanted = self.means.voters_of::<M>();
-        let Some(step) = self.situation(&own).next_step(&own, wanted) else {
+        let step = if standing.members.voters.len() > 1 {
+            // An earlier leader did not get to the end of it.
+            Some(Step::ChangeVoters(own.voters.clone()))
+        } else {
+            self.situation(&own).next_step(&own, wanted)
+        };
+        let Some(step) = step else {
             return;
         };
         let outcome = timeout(CHANGE, self.take_step(group, standing, &step)).await;
@@ -253,7 +259,7 @@ impl<M: Kind> Keeper<M> {
                 tracing::info!(
                     store = M::NAME,
                     shard = self.shard.number,
-                    node,
+                    node = format_args!("{node:016x}"),
                     "a new replica"
                 );
                 group.add_learner(*node).await
@@ -262,8 +268,12 @@ impl<M: Kind> Keeper<M> {
                 if !has_caught_up(group, voters) {
                     return Ok(());
                 }
-                let shard = self.shard.number;
-                tracing::info!(store = M::NAME, shard, ?voters, "other replicas vote");
+                tracing::info!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    voters = %Names(voters),
+                    "other replicas vote"
+                );
                 group.change_voters(voters.clone()).await
             }
             Step::RemoveLearner(node) if standing.members.contains(*node) => {
@@ -277,7 +287,7 @@ impl<M: Kind> Keeper<M> {
                 tracing::info!(
                     store = M::NAME,
                     shard = self.shard.number,
-                    node,
+                    node = format_args!("{node:016x}"),
                     "another leader"
                 );
                 group.transfer_leader(*node).await
@@ -285,7 +295,7 @@ impl<M: Kind> Keeper<M> {
         }
     }
 
-    /// This shard as it is; `None` while its voters change, and then the change is gone on with.
+    /// This shard as it is, or is about to be; `None`: it has no members yet.
     fn placed(&self, standing: &Standing) -> Option<Placed> {
         let [.., voters] = standing.members.voters.as_slice() else {
             return None;
@@ -305,7 +315,7 @@ impl<M: Kind> Keeper<M> {
         let place = |member: &Member| Place {
             node: member.node,
             is_up: member.is_up,
-            takes_shards: member.takes_shards,
+            role: member.role,
             down_for: Duration::from_millis(now.saturating_sub(member.last_heard_ms)),
         };
         let mut shards: Vec<Placed> = neighbours

@@ -45,7 +45,7 @@ pub use consensus::LogStats;
 pub use event::{Event, Failure, Retained};
 pub use folder::{Folder, FolderError, free_bytes};
 pub use map::ShardNumber;
-pub use neighbours::Member;
+pub use neighbours::{Member, Role};
 pub use node::{Cluster, OpenError, Options, ShardStats, Store, StoreStats};
 pub use peers::{Lead, Peers};
 pub use readers::Read;

@@ -1,6 +1,7 @@
 //! The other nodes of the cluster, as the store sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,10 +20,34 @@ pub struct Member {
     pub incarnation: u64,
     /// It can be reached.
     pub is_up: bool,
-    /// It may be given shards, and lead them: it neither leaves nor is drained.
-    pub takes_shards: bool,
+    /// What may be asked of it.
+    pub role: Role,
     /// When it was last heard, if it cannot be reached; Unix time in ms.
     pub last_heard_ms: u64,
+}
+
+/// What a member does for shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It has replicas, and leads.
+    Serves,
+    /// It keeps the replicas that it has, gets no more, and leads nothing if another voter can.
+    Rests,
+    /// It is to have no replicas.
+    Leaves,
+}
+
+/// Nodes as people see them.
+pub(crate) struct Names<'a>(pub(crate) &'a BTreeSet<u64>);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.0.iter().enumerate() {
+            let before = if index == 0 { "" } else { " " };
+            write!(f, "{before}{node:016x}")?;
+        }
+        Ok(())
+    }
 }
 
 /// A store and one of its shards.

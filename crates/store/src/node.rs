@@ -184,6 +184,12 @@ pub struct ShardStats {
     pub waiting: u64,
     /// Requests that wait for space on the disk.
     pub owed: u64,
+    /// Shards that this node leads.
+    pub led: u64,
+    /// Requests sent to the nodes that lead their shards, also again.
+    pub forwarded: u64,
+    /// Of these, those that are not answered yet.
+    pub outstanding: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.
@@ -240,6 +246,9 @@ impl<M: Kind> ShardSet<M> {
             sum.shards += 1;
             let is_alone = shard.place.peers.is_none();
             sum.stopped += u64::from(is_alone && shard.look(|_| ()).is_none());
+            sum.led += u64::from(shard.place.is_here());
+            sum.forwarded += stats.forwarded.load(Ordering::Relaxed);
+            sum.outstanding += shard.place.sent.lock().len() as u64;
             sum.batches += stats.batches.load(Ordering::Relaxed);
             sum.requests += stats.requests.load(Ordering::Relaxed);
             sum.refused += stats.refused.load(Ordering::Relaxed);
@@ -255,6 +264,11 @@ impl<M: Kind> ShardSet<M> {
     fn sum(&self, look: impl Fn(&M) -> u64) -> u64 {
         let here = self.shards.iter().filter(|shard| shard.place.is_here());
         here.filter_map(|shard| shard.look(&look)).sum()
+    }
+
+    fn leader(&self, number: ShardNumber) -> Option<u64> {
+        let seat = *self.get(number)?.place.seat.borrow();
+        (seat.is_reachable && seat.leader != 0).then_some(seat.leader)
     }
 
     fn get(&self, number: ShardNumber) -> Option<&Shard<M>> {
@@ -675,6 +689,17 @@ impl Store {
     #[must_use]
     pub fn leads(&self) -> Vec<(u64, Lead)> {
         self.neighbours.leads()
+    }
+
+    /// The node that leads a shard (as [`Lead`] names it), if it can be reached from here.
+    #[must_use]
+    pub fn leader(&self, store: u8, shard: ShardNumber) -> Option<u64> {
+        match u64::from(store) {
+            SessionMachine::NUMBER => self.session.leader(shard),
+            InboxMachine::NUMBER => self.inbox.leader(shard),
+            RetainMachine::NUMBER => self.retain.leader(shard),
+            _ => None,
+        }
     }
 
     /// Has another voter lead a shard (as [`Lead`] names it) that this node leads.

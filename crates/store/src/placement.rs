@@ -1,16 +1,18 @@
 //! Which nodes should hold the replicas of a shard, and which of them should lead it. Pure: the leader of a
 //! shard asks now and then what to do next, and does it if it can.
 //!
-//! Rules, the first before the others: a voter that is gone for good, or leaves, is replaced; one that is
-//! down is replaced only by a node that is up, and only after a while; there are as many voters as are
-//! wanted and nodes allow, an odd number of them; replicas are spread over nodes, and so are leaders.
+//! Rules, the first before the others: a voter that is gone for good, or leaves, is replaced; one that rests
+//! is replaced only if there is no other; one that is down is replaced only by a node that is up, and only
+//! after a while; there are as many voters as are wanted and nodes allow, an odd number of them; replicas are
+//! spread over nodes, and so are leaders.
 //!
 //! Invariant: what is asked for changes nothing that is as it should be, so that it ends.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
-use crate::neighbours::ShardId;
+use crate::neighbours::{Names, Role, ShardId};
 
 /// Voters where the settings leave it open, as soon as there are as many nodes.
 const USUAL_VOTERS: usize = 3;
@@ -20,8 +22,7 @@ const USUAL_VOTERS: usize = 3;
 pub(crate) struct Place {
     pub(crate) node: u64,
     pub(crate) is_up: bool,
-    /// It neither leaves nor is drained.
-    pub(crate) takes_shards: bool,
+    pub(crate) role: Role,
     /// How long it has been down.
     pub(crate) down_for: Duration,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Situation {
 }
 
 /// What the leader of a shard should do next.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Let a node follow. When it has everything, it is asked again.
     AddLearner(u64),
@@ -55,6 +56,17 @@ pub(crate) enum Step {
     RemoveLearner(u64),
     /// Another node is to lead.
     Transfer(u64),
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddLearner(node) => write!(f, "AddLearner({node:016x})"),
+            Self::ChangeVoters(voters) => write!(f, "ChangeVoters({})", Names(voters)),
+            Self::RemoveLearner(node) => write!(f, "RemoveLearner({node:016x})"),
+            Self::Transfer(node) => write!(f, "Transfer({node:016x})"),
+        }
+    }
 }
 
 impl Situation {
@@ -99,10 +111,17 @@ impl Situation {
 
     /// Who should vote.
     fn target(&self, shard: &Placed, wanted: Option<usize>) -> BTreeSet<u64> {
-        let stays = |node: &u64| self.place(*node).is_some_and(|place| place.takes_shards);
+        let stays = |node: &u64| {
+            self.place(*node).is_some_and(|place| match place.role {
+                Role::Serves => true,
+                // Without it the shard would stand still.
+                Role::Rests => shard.voters.len() > 1,
+                Role::Leaves => false,
+            })
+        };
         let mut target: BTreeSet<u64> = shard.voters.iter().copied().filter(stays).collect();
         let spare = |target: &BTreeSet<u64>| -> Vec<u64> {
-            let usable = |place: &&Place| place.is_up && place.takes_shards;
+            let usable = |place: &&Place| place.is_up && place.role == Role::Serves;
             let free = |node: &u64| !target.contains(node);
             self.places
                 .iter()
@@ -114,7 +133,7 @@ impl Situation {
         let members = self
             .places
             .iter()
-            .filter(|place| place.takes_shards)
+            .filter(|place| place.role != Role::Leaves)
             .count();
         let usual = if members >= USUAL_VOTERS {
             USUAL_VOTERS
@@ -191,7 +210,7 @@ impl Situation {
     fn other_leader(&self, shard: &Placed) -> Option<u64> {
         let leader_goes = !self
             .place(shard.leader)
-            .is_some_and(|place| place.takes_shards);
+            .is_some_and(|place| place.role == Role::Serves);
         if leader_goes {
             return self.least_leading(&shard.voters, shard);
         }
@@ -215,7 +234,8 @@ impl Situation {
     fn least_leading(&self, among: &BTreeSet<u64>, shard: &Placed) -> Option<u64> {
         let can = |node: &u64| {
             let place = self.place(*node);
-            *node != shard.leader && place.is_some_and(|place| place.is_up && place.takes_shards)
+            let serves = |place: &Place| place.is_up && place.role == Role::Serves;
+            *node != shard.leader && place.is_some_and(serves)
         };
         let voters = among
             .iter()

@@ -173,6 +173,8 @@ pub(crate) struct ShardStats {
     pub(crate) owed: AtomicUsize,
     /// Bytes of these, about.
     pub(crate) owed_bytes: AtomicUsize,
+    /// Requests sent to the node that leads, also again.
+    pub(crate) forwarded: AtomicU64,
     /// Bytes of work that was sent to the leader and is not answered, about.
     pub(crate) sent_bytes: AtomicUsize,
 }

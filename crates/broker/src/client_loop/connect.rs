@@ -7,6 +7,7 @@ use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
 
+use super::drained::last_policy;
 use super::joining::Joining;
 use super::login::{Admission, Login, Progress};
 use super::{Client, ClientLoop, HAS_SESSION, LoopIo, Mail, STORED_NAME};
@@ -198,6 +199,9 @@ impl ClientLoop {
         if self.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }
+        if self.drained.is_some() {
+            return Err(ReasonCode::UseAnotherServer);
+        }
         if self.node.pressure() == Pressure::Refuse {
             return Err(self.full());
         }
@@ -232,7 +236,9 @@ impl ClientLoop {
         self.stats.refused.add(1);
         let mut bytes = Vec::new();
         if let Some((version, reason)) = answer {
-            encode_refusal(version, reason, &self.settings.policy, &mut bytes);
+            let is_plain = self.is_plain(io, connection);
+            let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+            encode_refusal(version, reason, policy, &mut bytes);
         }
         // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
         Self::dismiss(io, connection, bytes);

@@ -4,6 +4,7 @@ use mqtt_proto::ReasonCode;
 use mqtt_session::{ApplicationMessage, Deadline, Detached, Ended, Timestamp};
 use net::Key;
 
+use super::drained::last_policy;
 use super::{ClientLoop, DONE, LoopIo, Timer};
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
@@ -20,13 +21,15 @@ impl ClientLoop {
         }
         let now = Timestamp(io.now_ms());
         self.take_kept(io, key, true);
+        let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
+            return;
+        };
+        let is_plain = self.is_plain(io, connection);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let Some(connection) = client.connection else {
-            return;
-        };
-        client.session.disconnect(reason, &self.settings.policy);
+        let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+        client.session.disconnect(reason, policy);
         let mut bytes = Vec::new();
         // Whatever it asks for, this connection is closed after these bytes.
         let _ = client.session.poll_transmit(
@@ -176,7 +179,7 @@ impl ClientLoop {
 
     /// At shutdown everybody is told, and disconnected.
     pub(super) fn disconnect_all(&mut self, io: &mut LoopIo) {
-        let elsewhere = self.settings.policy.server_reference.is_some();
+        let elsewhere = self.drained.is_some() || self.settings.policy.server_reference.is_some();
         let reason = if elsewhere {
             ReasonCode::UseAnotherServer
         } else {

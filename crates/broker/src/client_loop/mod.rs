@@ -9,10 +9,11 @@
 //! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the
-//! store keeps, and what the loop asks of it.
+//! store keeps, and what the loop asks of it. `drained.rs`: clients that are sent to other nodes.
 
 mod authorize;
 mod connect;
+mod drained;
 mod forward;
 mod guarded;
 mod hold;
@@ -27,6 +28,7 @@ mod unheard;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use authentication::Verdict;
 use foldhash::quality::RandomState;
@@ -49,6 +51,7 @@ use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
+use drained::Drained;
 use forward::Forwarding;
 use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
@@ -124,6 +127,13 @@ pub(crate) enum Mail {
     Bans,
     /// The configuration has been read again.
     Reload(Arc<Settings>, Done),
+    /// The node is drained, or stops: nobody is let in any more, and for each permit one client is
+    /// disconnected. `elsewhere`: host and port of another node's TCP listener.
+    SendAway {
+        permits: Arc<AtomicUsize>,
+        elsewhere: Option<String>,
+        done: Done,
+    },
     /// Shutdown, first step: nobody is let in any more.
     LetNobodyIn(Done),
     /// Shutdown, second step: the wills of all connected clients are published.
@@ -276,6 +286,8 @@ pub(crate) struct ClientLoop {
     dropped: Vec<Dropped>,
     /// The broker shuts down: nobody is let in.
     closing: bool,
+    /// Clients are sent to other nodes.
+    drained: Option<Drained>,
     /// For identifiers that the broker assigns.
     identifiers: RandomState,
     sys: SysTopics,
@@ -310,6 +322,7 @@ impl ClientLoop {
             unchecked: Vec::new(),
             dropped: Vec::new(),
             closing: false,
+            drained: None,
             identifiers: RandomState::default(),
             sys: SysTopics::default(),
             sys_armed: false,
@@ -913,6 +926,14 @@ impl Service for ClientLoop {
                 self.settings = settings;
                 self.decisions.forget();
                 self.start_sys(io);
+                drop(done);
+            }
+            Mail::SendAway {
+                permits,
+                elsewhere,
+                done,
+            } => {
+                self.send_away(io, &permits, elsewhere.as_deref());
                 drop(done);
             }
             Mail::LetNobodyIn(done) => {

@@ -19,6 +19,7 @@ use super::joining::CREDIT;
 use super::pending::{Answer, Awaiting, Pending, Publication};
 use super::publish::Source;
 use super::{Client, ClientLoop, LoopIo};
+use crate::clustered::INCARNATION;
 use crate::drops::Reason;
 
 impl ClientLoop {
@@ -124,7 +125,7 @@ impl ClientLoop {
         if self.index == 0
             && let Some(clustered) = self.node.clustered()
         {
-            clustered.tell_incarnation(self.node.store().incarnation());
+            clustered.tell(INCARNATION, &self.node.store().incarnation().to_string());
         }
         for key in self.online() {
             if self

@@ -184,16 +184,16 @@ fn a_whole_cluster_starts_again_without_seeds() {
 }
 
 #[test]
-fn who_stops_is_down_in_the_end_and_who_leaves_at_once() {
+fn who_dies_is_down_in_the_end_and_who_stops_in_order_at_once() {
     let net = Net(7);
     let nodes = cluster(net, 3);
-    nodes[2].cluster.leave();
+    nodes[2].cluster.stop_in_order();
     let is_down = |node: u64| {
         let member = nodes[0].member(node).unwrap();
         matches!(member.reach, Reach::Down { .. })
     };
     eventually("down", || is_down(3));
-    assert_eq!(nodes[0].member(3).unwrap().state, State::Leaving);
+    assert_eq!(nodes[0].member(3).unwrap().state, State::Stopping);
     nodes[1].cluster.stop();
     eventually("suspect", || {
         nodes[0].member(2).unwrap().reach == Reach::Suspect

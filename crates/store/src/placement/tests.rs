@@ -8,7 +8,7 @@ fn up(node: u64) -> Place {
     Place {
         node,
         is_up: true,
-        takes_shards: true,
+        role: Role::Serves,
         down_for: Duration::ZERO,
     }
 }
@@ -167,8 +167,8 @@ fn an_evicted_node_is_replaced_at_once_or_left_out() {
 }
 
 #[test]
-fn a_node_that_is_drained_hands_everything_over() {
-    let mut drained = situation(
+fn a_node_that_leaves_hands_everything_over() {
+    let mut left = situation(
         vec![up(1), up(2), up(3), up(4)],
         vec![
             placed(0, 1, &[1, 2, 3]),
@@ -176,10 +176,48 @@ fn a_node_that_is_drained_hands_everything_over() {
             placed(2, 2, &[1, 2, 3]),
         ],
     );
-    drained.places[0].takes_shards = false;
-    drained.settle(None);
-    assert_eq!(loads(&drained)[&1], 0, "{drained:?}");
-    assert!(drained.shards.iter().all(|shard| shard.leader != 1));
+    left.places[0].role = Role::Leaves;
+    left.settle(None);
+    assert_eq!(loads(&left)[&1], 0, "{left:?}");
+    assert!(left.shards.iter().all(|shard| shard.leader != 1));
+}
+
+#[test]
+fn of_three_nodes_one_can_leave() {
+    let mut left = situation(
+        vec![up(1), up(2), up(3)],
+        vec![placed(0, 1, &[1, 2, 3]), placed(1, 2, &[1, 2, 3])],
+    );
+    left.places[0].role = Role::Leaves;
+    left.settle(None);
+    assert_eq!(loads(&left)[&1], 0, "{left:?}");
+}
+
+#[test]
+fn a_node_that_rests_leads_nothing_and_keeps_what_others_have_too() {
+    let mut resting = situation(
+        vec![up(1), up(2), up(3), up(4)],
+        vec![placed(0, 1, &[1, 2, 3]), placed(1, 2, &[1, 2, 3])],
+    );
+    resting.places[0].role = Role::Rests;
+    resting.settle(None);
+    assert_eq!(loads(&resting)[&1], 2, "{resting:?}");
+    assert!(resting.shards.iter().all(|shard| shard.leader != 1));
+}
+
+#[test]
+fn the_only_replica_does_not_stay_on_a_node_that_rests() {
+    let mut resting = situation(vec![up(1), up(2)], vec![placed(0, 1, &[1])]);
+    resting.places[0].role = Role::Rests;
+    resting.settle(None);
+    assert_eq!(loads(&resting)[&1], 0, "{resting:?}");
+}
+
+#[test]
+fn the_last_node_that_rests_keeps_everything() {
+    let mut resting = situation(vec![up(1)], vec![placed(0, 1, &[1])]);
+    resting.places[0].role = Role::Rests;
+    assert_eq!(resting.settle(None), 0);
 }
 
 #[test]
@@ -197,20 +235,24 @@ fn a_new_node_is_given_its_share() {
     );
 }
 
+fn role() -> impl Strategy<Value = Role> {
+    prop::sample::select(vec![Role::Serves, Role::Rests, Role::Leaves])
+}
+
 proptest! {
     /// Whatever the situation: it ends, and as many voters are there as there can be.
     #[test]
     fn it_settles(
-        nodes in prop::collection::vec((any::<bool>(), any::<bool>(), 0..1200_u64), 1..7),
+        nodes in prop::collection::vec((any::<bool>(), role(), 0..1200_u64), 1..7),
         voters in prop::collection::vec(prop::collection::btree_set(1..9_u64, 1..6), 1..12),
         wanted in prop::option::of(prop::sample::select(vec![1_usize, 3, 5])),
     ) {
         let places: Vec<Place> = (1..)
             .zip(nodes)
-            .map(|(node, (is_up, takes_shards, seconds))| Place {
+            .map(|(node, (is_up, role, seconds))| Place {
                 node,
                 is_up,
-                takes_shards,
+                role,
                 down_for: if is_up { Duration::ZERO } else { Duration::from_secs(seconds) },
             })
             .collect();
@@ -225,11 +267,11 @@ proptest! {
             .collect();
         let mut before = situation(places, shards);
         before.settle(wanted);
-        let good = before.places.iter().filter(|p| p.is_up && p.takes_shards).count();
+        let good = before.places.iter().filter(|p| p.is_up && p.role == Role::Serves).count();
         for shard in &before.shards {
             prop_assert!(shard.learners.is_empty());
             if good >= 1 {
-                let stays = |n: &u64| before.place(*n).is_some_and(|p| p.takes_shards);
+                let stays = |n: &u64| before.place(*n).is_some_and(|p| p.role != Role::Leaves);
                 prop_assert!(shard.voters.iter().any(stays), "{:?}", shard);
             }
         }

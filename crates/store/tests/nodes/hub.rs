@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
 use futures_util::future::BoxFuture;
-use store::{Cluster, Folder, Listener, Member, Options, Peers, Store};
+use store::{Cluster, Folder, Listener, Member, Options, Peers, Role, Store};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -220,7 +220,7 @@ pub(crate) fn member(node: &Node) -> Member {
         node: node.store.node(),
         incarnation: node.store.incarnation(),
         is_up: true,
-        takes_shards: true,
+        role: Role::Serves,
         last_heard_ms: node.told.now_ms(),
     }
 }

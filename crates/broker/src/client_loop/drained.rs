@@ -1,0 +1,71 @@
+//! A node that is drained, or stops: its clients are sent to other nodes.
+//!
+//! Wills are published as whenever the server closes a connection [MQTT-3.1.2-8]: those of sessions that stay
+//! wait for their delay, and are not published if the client connects elsewhere in time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::Policy;
+use net::{ConnectionId, Kind};
+
+use super::{ClientLoop, LoopIo};
+
+/// What clients of a node that is drained are told.
+#[derive(Debug)]
+pub(super) struct Drained {
+    /// The settings' policy, with a node that clients without TLS and WebSocket can go to. `None`: none is
+    /// known, or the settings name one.
+    elsewhere: Option<Box<Policy>>,
+}
+
+impl Drained {
+    fn new(policy: &Policy, elsewhere: Option<&str>) -> Self {
+        let reference = elsewhere.filter(|_| policy.server_reference.is_none());
+        let elsewhere = reference.map(|reference| {
+            Box::new(Policy {
+                server_reference: Some(reference.into()),
+                ..policy.clone()
+            })
+        });
+        Self { elsewhere }
+    }
+}
+
+impl ClientLoop {
+    /// Lets nobody in any more, and disconnects clients, each for one permit. `elsewhere`: host and port of
+    /// another node's TCP listener.
+    pub(super) fn send_away(
+        &mut self,
+        io: &mut LoopIo,
+        permits: &AtomicUsize,
+        elsewhere: Option<&str>,
+    ) {
+        self.drained = Some(Drained::new(&self.settings.policy, elsewhere));
+        let take = |permits: usize| permits.checked_sub(1);
+        for key in self.online() {
+            let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+            if taken.is_err() {
+                break;
+            }
+            self.kick(io, key, ReasonCode::UseAnotherServer);
+        }
+    }
+
+    /// Whether a connection has neither TLS nor WebSocket, and so another node's TCP listener is as good.
+    pub(super) fn is_plain(&self, io: &LoopIo, connection: ConnectionId) -> bool {
+        let listener = io.listener(connection).map(usize::from);
+        let kind = listener.and_then(|number| self.node.listener_kinds.get(number));
+        kind == Some(&Kind::Tcp)
+    }
+}
+
+/// The policy for the last packet on a connection.
+pub(super) fn last_policy<'a>(
+    drained: Option<&'a Drained>,
+    usual: &'a Policy,
+    is_plain: bool,
+) -> &'a Policy {
+    let elsewhere = drained.and_then(|drained| drained.elsewhere.as_deref());
+    elsewhere.filter(|_| is_plain).unwrap_or(usual)
+}

@@ -1,0 +1,188 @@
+"""What people ask of a cluster: its state, its change, and how its nodes stop."""
+
+import pytest
+from harness import raw
+from harness.broker import run
+from harness.raw import DISCONNECT
+from harness.wait import until
+from staged.cluster import HTTP, MQTT, Cluster
+
+DURABLE = {"session_expiry": 3600}
+MOVE_S = 40
+USE_ANOTHER_SERVER = 0x9C
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(3, {"clusterConfig.drainClientsPerSecond": 1000}) as cluster:
+        yield cluster
+
+
+def refused(node, what, *args) -> str:
+    """What the command says that fails."""
+    url = f"http://{node.place.address}:{HTTP}"
+    done = run("cluster", what, "--url", url, "--token-file", node.cluster.token, *args)
+    assert done.returncode == 1, done.stdout
+    return done.stderr
+
+
+def others(cluster, node):
+    return [n for n in cluster.nodes if n is not node]
+
+
+def shard(node, store="inbox", number=0) -> dict:
+    return next(s for s in node.status()["shards"] if (s["store"], s["shard"]) == (store, number))
+
+
+def has_three_voters(cluster):
+    until(lambda: all(len(s["voters"]) == 3 for s in cluster.nodes[0].status()["shards"]), MOVE_S, "three voters each")
+
+
+def test_all_nodes_tell_the_same(cluster):
+    with cluster.nodes[1].client("one"), cluster.nodes[1].client("two"):
+
+        def connections(node):
+            return [n["connections"] for n in node.status()["nodes"] if n["node"] == cluster.nodes[1].id]
+
+        until(lambda: all(connections(node) == [2] for node in cluster.nodes), 20, "two connections")
+    for node in cluster.nodes:
+        status = node.status()
+        assert len(status["nodes"]) == 3
+        assert {n["state"] for n in status["nodes"]} == {"up"}
+        assert all(len(n["node"]) == 16 for n in status["nodes"])
+        assert {s["store"] for s in status["shards"]} == {"session", "inbox", "retain"}
+    printed = cluster.nodes[0].command("status")
+    assert all(node.id in printed for node in cluster.nodes)
+
+
+def test_any_node_can_be_asked_for_another_leader(cluster):
+    has_three_voters(cluster)
+    for _ in range(3):
+        leader = cluster.leader()
+        asked, wanted = others(cluster, leader)
+        asked.command("transfer-leader", "inbox", "0", wanted.id)
+        until(lambda: shard(asked)["leader"] == wanted.id, 20, "the transfer")
+
+
+def test_what_there_is_not_is_refused(cluster):
+    node = cluster.nodes[0]
+    stranger = "00000000000000aa"
+    assert "404" in refused(node, "transfer-leader", "inbox", "9", node.id)
+    assert "404" in refused(node, "transfer-leader", "inbox", "0", stranger)
+    assert "404" in refused(node, "evict", stranger)
+    assert "409" in refused(node, "evict", node.id)
+
+
+def test_a_drained_node_sends_its_clients_to_others(cluster, name):
+    has_three_voters(cluster)
+    drained = cluster.leader()
+    elsewhere = {f"{node.place.address}:{MQTT}" for node in others(cluster, drained)}
+    five = drained.client(f"{name}5", clean=False, props=DURABLE)
+    old = drained.client(f"{name}4", version=4)
+    drained.command("drain")
+    assert five.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER).props["server_reference"] in elsewhere
+    five.expect_closed()
+    old.expect_closed()
+    with drained.broker.raw() as late:
+        late.send(raw.connect(f"{name}5"))
+        answer = late.recv()
+        assert answer.reason == USE_ANOTHER_SERVER
+        assert answer.props["server_reference"] in elsewhere
+    with drained.broker.raw(version=4) as late:
+        late.send(raw.connect(f"{name}4", version=4))
+        assert late.recv().reason == 3
+    witness = others(cluster, drained)[0]
+    leads = {s["leader"] for s in witness.status()["shards"]}
+    assert drained.id not in leads
+    assert all(drained.id in s["voters"] for s in witness.status()["shards"])
+    witness.client(f"{name}5", clean=False, props=DURABLE, session_present=True).close()
+
+
+def test_a_will_with_a_delay_waits_for_the_client_to_come_elsewhere(cluster, name):
+    drained, other, _ = cluster.nodes
+    with other.client(f"{name}w") as witness:
+        witness.subscribe(f"{name}/#", qos=1)
+
+        def with_will(node, number, **fields):
+            will = {"topic": f"{name}/{number}", "payload": b"will", "qos": 1, "props": {"will_delay": 3}}
+            return node.client(f"{name}{number}", clean=False, props=DURABLE, will=will, **fields)
+
+        back, gone = with_will(drained, 1), with_will(drained, 2)
+        drained.command("drain")
+        for client in (back, gone):
+            client.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER)
+        with with_will(other, 1, session_present=True):
+            assert witness.message(timeout=20).topic == f"{name}/2"
+            # As long as the other would have needed as well.
+            witness.ping()
+
+
+def test_a_lone_node_is_not_drained():
+    with Cluster(1) as cluster:
+        for what in ("drain", "leave"):
+            assert "no other node is up" in refused(cluster.nodes[0], what)
+        cluster.nodes[0].client("one").disconnect()
+
+
+def test_a_node_that_leaves_ends_and_is_forgotten(cluster, name):
+    cluster.add().start()
+    cluster.settled()
+    leaver = cluster.nodes[1]
+    identifier, rest = leaver.id, others(cluster, leaver)
+    client = leaver.client(name, clean=False, props=DURABLE)
+    client.subscribe(name, qos=1)
+    leaver.command("leave")
+    client.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER)
+    assert leaver.broker.wait(MOVE_S) == 0
+
+    def is_forgotten(node):
+        status = node.status()
+        voters = {voter for s in status["shards"] for voter in s["voters"]}
+        return identifier not in voters | {n["node"] for n in status["nodes"]}
+
+    until(lambda: all(is_forgotten(node) for node in rest), 20, "nobody remembers")
+    with rest[0].client(name, clean=False, props=DURABLE, session_present=True) as back, rest[1].client() as sender:
+        sender.published(name, b"there", qos=1)
+        assert back.message().payload == b"there"
+
+
+def test_an_evicted_node_leaves_nothing_behind(cluster, name):
+    has_three_voters(cluster)
+    evicted, keeper, _ = cluster.nodes
+    identifier = evicted.id
+    will = {"topic": f"{name}/will", "payload": b"gone", "qos": 1}
+    evicted.client(name, clean=False, props=DURABLE, will=will)
+    with keeper.client(f"{name}w") as witness:
+        witness.subscribe(f"{name}/will", qos=1)
+        evicted.kill()
+        keeper.command("evict", identifier)
+        assert witness.message(timeout=20).payload == b"gone"
+
+    def voters():
+        return {voter for s in keeper.status()["shards"] for voter in s["voters"]}
+
+    until(lambda: identifier not in voters(), MOVE_S, voters)
+
+
+def test_a_rolling_restart_loses_nothing(cluster, name):
+    has_three_voters(cluster)
+    sent = 0
+    receiver_node = cluster.nodes[2]
+    receiver_node.client(name, clean=False, props=DURABLE).subscribe(name, qos=1)
+    for node in cluster.nodes:
+        sender_node = others(cluster, node)[0]
+        with sender_node.client() as sender:
+            for _ in range(20):
+                sender.published(name, str(sent), qos=1)
+                sent += 1
+            node.broker.signal(15)
+            while node.broker.process.poll() is None:
+                sender.published(name, str(sent), qos=1)
+                sent += 1
+            assert node.broker.wait() == 0
+            node.start()
+            cluster.settled()
+            has_three_voters(cluster)
+    with cluster.nodes[0].client(name, clean=False, props=DURABLE, session_present=True) as receiver:
+        got = [int(message.payload) for message in receiver.take(sent, timeout=20)]
+    assert sorted(set(got)) == list(range(sent))
