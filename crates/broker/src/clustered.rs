@@ -4,8 +4,8 @@
 //! One connection carries messages of the stores, of the broker's routes, and of takeovers; the first byte
 //! says whose it is. Raft and snapshots have connections of their own.
 //!
-//! Deliberately absent: what is sent (`store`, `peers`, `takeover.rs`), connections (`cluster`), and what
-//! people ask of a cluster (`control.rs`).
+//! Deliberately absent: what is sent (`store`, `peers`), connections (`cluster`), and what people ask of a
+//! cluster (`cluster_control.rs`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -145,11 +145,6 @@ impl Clustered {
             std::thread::sleep(LOOK);
         }
         cluster.set_state(State::Up);
-    }
-
-    /// The node is about to stop: others are not to let it lead any more.
-    pub(crate) fn tell_end(&self) {
-        self.cluster().set_state(State::Leaving);
     }
 
     /// The node takes part no more.
@@ -352,8 +347,11 @@ impl Handler for Clustered {
 
     fn incoming(&self, from: u64, channel: Channel, up: bool) {
         if let (Some(node), Channel::Data) = (self.node.get(), channel) {
-            if !up {
-                PeerListener::new(Arc::clone(node)).lost(from);
+            let listener = PeerListener::new(Arc::clone(node));
+            if up {
+                listener.heard_again(from);
+            } else {
+                listener.lost(from);
             }
             node.store().interrupted(from);
         }
@@ -375,7 +373,11 @@ impl Handler for Clustered {
             .filter(|id| *id != own)
             .collect();
         listener.members(&others);
-        node.store().members(self.store_members(node, members));
+        let members = self.store_members(node, members);
+        let is_down = |member: &&store::Member| !member.is_up;
+        let down: Vec<u64> = members.iter().filter(is_down).map(|m| m.node).collect();
+        listener.down(&down);
+        node.store().members(members);
     }
 
     fn shut_out(&self, reason: ShutOut) {

@@ -417,9 +417,6 @@ impl Broker {
         {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if let Some(clustered) = self.node.clustered() {
-            clustered.tell_end();
-        }
         // While the loops still take mail: what the clients' ends brought is carried out.
         self.node.store().shutdown();
         if let Some(clustered) = self.node.clustered() {

@@ -403,6 +403,25 @@ impl Store {
         self.neighbours.incarnation()
     }
 
+    /// How many session shards there are.
+    #[must_use]
+    pub fn session_shards(&self) -> u16 {
+        self.session.map.len()
+    }
+
+    /// The session shard of a client.
+    #[must_use]
+    pub fn session_shard(&self, client: &str) -> ShardNumber {
+        self.session.of(client)
+    }
+
+    /// The node that leads a session shard, if it can be reached, and the term in which it does.
+    #[must_use]
+    pub fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)> {
+        let seat = *self.session.get(shard)?.place.seat.borrow();
+        seat.is_reachable.then_some((seat.leader, seat.term))
+    }
+
     /// Gives the session store a request about a client.
     pub fn session(&self, client: &str, ticket: Ticket, op: SessionOp) {
         let bytes = match &op {
@@ -475,6 +494,14 @@ impl Store {
     pub fn retain_barrier(&self, ticket: Ticket) {
         for number in 0..self.retain.map.len() {
             self.retain.put(number, Work::Barrier(ticket), 0);
+        }
+    }
+
+    /// Has [`Event::Passed`](crate::Event::Passed) sent by each inbox shard when everything is applied that was
+    /// given to it before.
+    pub fn inbox_barrier(&self, ticket: Ticket) {
+        for number in 0..self.inbox.map.len() {
+            self.inbox.put(number, Work::Barrier(ticket), 0);
         }
     }
 

@@ -263,17 +263,24 @@ impl ClientLoop {
         let now = Timestamp(io.now_ms());
         let policy = &self.settings.policy;
         let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
-        // A session that the store has a say in stands in until the store has answered; nothing of it is
-        // ever sent.
-        let joining = stored.then(|| Box::new(Joining::new(entry.frame, accepted)));
+        // A session that others have a say in stands in until they have answered; nothing of it is ever
+        // sent.
+        // Nobody else has an identifier that this node made up.
+        let is_registered = self.node.peers().is_some() && (stored || !entry.assigned);
+        let waits = stored || is_registered;
+        let joining = waits.then(|| Box::new(Joining::new(entry.frame, accepted, stored)));
         let key = self.add_client(session, entry.connection, joining);
         io.set_tag(entry.connection, HAS_SESSION | key.to_bits());
         if let Some(admission) = admission {
             let method = entry.connect.properties.authentication_method;
             self.logged_in(io, key, method, admission.into_identity());
         }
-        if stored {
+        if is_registered {
+            self.register(io, key);
+        } else if stored {
             self.join(key, entry.connect, &client_id);
+        }
+        if waits {
             return Next::Pause;
         }
         self.count_session(key);
@@ -304,6 +311,7 @@ impl ClientLoop {
             waits: false,
             crowds: false,
             counted: false,
+            number: 0,
         })
     }
 

@@ -239,6 +239,7 @@ impl ClientLoop {
     pub(super) fn flush_peers(&mut self, io: &mut LoopIo) {
         self.forwarding.flushes = false;
         self.send_frames(io);
+        self.flush_registrations(io);
         if let Some(peers) = self.node.peers() {
             peers.tell_routes(&self.node);
         }

@@ -27,6 +27,7 @@ use store_state::session::{
 use super::pending::{Answer, Pending};
 use super::{ClientLoop, LoopIo};
 use crate::key::SessionKey;
+use crate::peers::{Asker, Older};
 use crate::routes::Routes;
 
 /// Queued messages that a session is given beyond what it has taken out of its memory.
@@ -59,8 +60,8 @@ pub(super) struct Inbox {
     /// Publications that other shards than the session's own know of. `None` for a packet identifier:
     /// all may.
     pub(super) elsewhere: Vec<(PacketId, Option<Box<[u16]>>)>,
-    /// Publications that came on an earlier connection, in this process: everybody who is connected has
-    /// them.
+    /// Publications that came on an earlier connection, to this process or to a node that has told of it:
+    /// everybody who is connected has them.
     pub(super) repeated: Vec<PacketId>,
 }
 
@@ -73,6 +74,15 @@ pub(super) struct Joining {
     assigned: bool,
     /// Authentication data for CONNACK.
     data: Option<Box<[u8]>>,
+    /// The store has a say in it.
+    pub(super) is_stored: bool,
+    /// What the store has given it; `None`: it has not answered.
+    pub(super) epoch: Option<u64>,
+    /// Other nodes that have claimed the client, each with its latest claim: which is the later one is not known
+    /// yet.
+    rivals: Vec<(Asker, Older)>,
+    /// Publications that came on older connections, as far as these are known of, and are not released.
+    pub(super) unreleased: Vec<PacketId>,
     /// Later connections of the same client, whose CONNECTs wait for this one.
     pub(super) waiters: Vec<ConnectionId>,
 }
@@ -108,13 +118,27 @@ impl Inbox {
 }
 
 impl Joining {
-    pub(super) fn new(frame: &[u8], accepted: Accepted<'_>) -> Self {
+    pub(super) fn new(frame: &[u8], accepted: Accepted<'_>, is_stored: bool) -> Self {
         Self {
             frame: frame.into(),
             assigned: accepted.assigned,
             data: accepted.authentication_data.map(Box::from),
+            is_stored,
+            epoch: None,
+            rivals: Vec::new(),
+            unreleased: Vec::new(),
             waiters: Vec::new(),
         }
+    }
+
+    /// Another node wants this connection closed if it is the older one.
+    pub(super) fn ask_later(&mut self, asker: Asker, older: Older) {
+        self.rivals.retain(|(rival, _)| rival.node != asker.node);
+        self.rivals.push((asker, older));
+    }
+
+    pub(super) fn frame(&self) -> &[u8] {
+        &self.frame
     }
 
     fn accepted(&self) -> Accepted<'_> {
@@ -172,7 +196,23 @@ impl ClientLoop {
     }
 
     pub(super) fn claim_answered(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
-        let Some(client) = self.clients.get(key) else {
+        let rivals = self.take_rivals(key);
+        self.judge_claim(io, key, answer);
+        for (asker, older) in rivals {
+            self.close_older(io, asker, older);
+        }
+    }
+
+    /// Those who are to hear whether this connection is the older one.
+    pub(super) fn take_rivals(&mut self, key: Key) -> Vec<(Asker, Older)> {
+        let client = self.clients.get_mut(key);
+        client
+            .and_then(|client| client.joining.as_mut())
+            .map_or_else(Vec::new, |joining| std::mem::take(&mut joining.rivals))
+    }
+
+    fn judge_claim(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
+        let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
@@ -188,6 +228,20 @@ impl ClientLoop {
             Answer::Failed(failure) => return self.refuse_joining(io, key, failure),
             _ => return self.refuse_joining(io, key, Failure::Stopped),
         };
+        if let Some(joining) = &mut client.joining {
+            joining.epoch = Some(claimed.epoch);
+        }
+        self.take_from_others(io, key, claimed);
+    }
+
+    /// The identifier is the client's, and no other node has a connection of it.
+    pub(super) fn claimed(&mut self, io: &mut LoopIo, key: Key, claimed: Claimed) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let durable = client.session.session_expiry() != 0;
+        let here = client.connection.is_some();
         let Claimed {
             epoch,
             resumed,
@@ -249,23 +303,19 @@ impl ClientLoop {
         epoch: u64,
         answer: Answer,
     ) {
-        let Some(client) = self.clients.get(key) else {
+        let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let expiry = client.session.session_expiry();
         match answer {
-            _ if client.connection.is_none() => {
-                self.leave_unjoined(io, key, &client_id, epoch);
-                let op = InboxOp::Detach {
-                    client: client_id.clone(),
-                    epoch,
-                    sent: 0,
-                };
-                self.tell_inbox(&client_id, op, 0);
-            }
+            _ if client.connection.is_none() => self.leave_attached(io, key, epoch),
             Answer::Inbox(InboxReply::Attached(attached)) => {
-                self.joined_durable(io, key, epoch, *attached);
+                let unreleased = self.node.unreleased.take(&client_id);
+                if let Some(joining) = &mut client.joining {
+                    joining.unreleased.extend(unreleased);
+                }
+                self.attached(io, key, epoch, attached);
             }
             Answer::Failed(failure) => {
                 self.disconnect_stored(&client_id, epoch, expiry, false);
@@ -276,6 +326,21 @@ impl ClientLoop {
                 self.refuse_joining(io, key, Failure::Stopped);
             }
         }
+    }
+
+    /// The store has attached a client to its inbox that is not there any more.
+    fn leave_attached(&mut self, io: &mut LoopIo, key: Key, epoch: u64) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        self.leave_unjoined(io, key, &client_id, epoch);
+        let op = InboxOp::Detach {
+            client: client_id.clone(),
+            epoch,
+            sent: 0,
+        };
+        self.tell_inbox(&client_id, op, 0);
     }
 
     /// The store has recorded a client that is not there any more.
@@ -289,9 +354,10 @@ impl ClientLoop {
     }
 
     /// A client that joined is gone. Later connections of it go on.
-    fn forget_joining(&mut self, io: &mut LoopIo, key: Key) {
+    pub(super) fn forget_joining(&mut self, io: &mut LoopIo, key: Key) {
+        self.unregister(io, key);
         let joining = self.clients.get_mut(key).and_then(|c| c.joining.take());
-        self.forget_client(key);
+        self.forget_client(io, key);
         resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
@@ -341,7 +407,7 @@ impl ClientLoop {
     }
 
     /// A client whose session ends with its connection. `epoch`: what the store recorded it under.
-    fn joined_transient(&mut self, io: &mut LoopIo, key: Key, epoch: Option<u64>) {
+    pub(super) fn joined_transient(&mut self, io: &mut LoopIo, key: Key, epoch: Option<u64>) {
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
@@ -369,13 +435,26 @@ impl ClientLoop {
     }
 
     /// A client with a durable session.
-    fn joined_durable(&mut self, io: &mut LoopIo, key: Key, epoch: u64, attached: Attached) {
+    pub(super) fn joined_durable(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Attached,
+    ) {
+        if self
+            .clients
+            .get(key)
+            .is_some_and(|client| client.connection.is_none())
+        {
+            return self.leave_attached(io, key, epoch);
+        }
         let now = Timestamp(io.now_ms());
         let session_key = self.session_key(key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let Some(joining) = client.joining.take() else {
+        let Some(mut joining) = client.joining.take() else {
             return;
         };
         let Some(connect) = joining.connect() else {
@@ -421,7 +500,7 @@ impl ClientLoop {
             next: first,
             credit: CREDIT,
             elsewhere: received.into_iter().map(|id| (id, None)).collect(),
-            repeated: self.node.unreleased.take(&client_id),
+            repeated: std::mem::take(&mut joining.unreleased),
         };
         let open = Read::Open {
             loop_index: self.index as u16,
@@ -451,6 +530,13 @@ impl ClientLoop {
         let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
             return;
         };
+        if self
+            .clients
+            .get(key)
+            .is_some_and(|client| client.stored.is_some())
+        {
+            self.unregister(io, key);
+        }
         self.stats.connects.add(1);
         self.show_room(key);
         self.arm_deadline(io, key);

@@ -78,7 +78,7 @@ impl ClientLoop {
         self.let_go(io, key, false);
         if durable {
             self.remove_routes(key);
-            self.forget_client(key);
+            self.forget_client(io, key);
         } else {
             self.end(io, key);
         }
@@ -97,7 +97,7 @@ impl ClientLoop {
             ..
         } = client.session.end(Timestamp(io.now_ms()));
         let client_id = Box::<str>::from(client.session.client_id());
-        self.forget_client(key);
+        self.forget_client(io, key);
         for dropped in dropped {
             super::record(&self.drops, io.now_ms(), &client_id, &dropped);
         }
@@ -105,7 +105,10 @@ impl ClientLoop {
     }
 
     /// Takes a client out of the loop; its identifier is free.
-    pub(super) fn forget_client(&mut self, key: Key) {
+    pub(super) fn forget_client(&mut self, io: &mut LoopIo, key: Key) {
+        if self.clients.get(key).is_some_and(|client| client.counted) {
+            self.unregister(io, key);
+        }
         let session_key = self.session_key(key);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {

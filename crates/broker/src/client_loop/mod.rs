@@ -8,8 +8,10 @@
 //! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
 //! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
-//! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the
-//! store keeps, and what the loop asks of it. `drained.rs`: clients that are sent to other nodes.
+//! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
+//! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
+//! clients that are sent to other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the store
+//! keeps, and what the loop asks of it.
 
 mod authorize;
 mod connect;
@@ -22,8 +24,10 @@ mod lifecycle;
 mod login;
 mod pending;
 mod publish;
+mod registering;
 mod stored;
 mod subscribe;
+mod takeover;
 mod unheard;
 
 use std::ops::Range;
@@ -33,13 +37,13 @@ use std::sync::atomic::AtomicUsize;
 use authentication::Verdict;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
-use mqtt_proto::{DecodeError, Packet, PacketType, QoS, ReasonCode, peek_frame};
+use mqtt_proto::{DecodeError, Packet, PacketId, PacketType, QoS, ReasonCode, peek_frame};
 use mqtt_session::{Action, ApplicationMessage, Delivery, Dropped, Session, Timestamp};
 use net::{
     Arena, Arrival, Closed, ConnectionId, Io, Key, Next, PeerAddress, RateBucket, Received,
     Service, Transmit,
 };
-use route_exchange::NodeId;
+use route_exchange::{NodeId, ShardNumber};
 
 use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
@@ -47,6 +51,7 @@ use crate::groups::Gauge;
 use crate::key::SessionKey;
 use crate::node::{Node, Pressure};
 use crate::peers::frame::Forwarded;
+use crate::peers::{Asker, Older, Registered};
 use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
@@ -57,6 +62,7 @@ use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
 use pending::{Answer, Pending};
+use registering::Registering;
 use subscribe::Replay;
 use unheard::Unheard;
 
@@ -123,6 +129,15 @@ pub(crate) enum Mail {
     FlushPeers,
     /// All live nodes know the routes that this question is about.
     RoutesKnown(u64),
+    /// Another node wants older connections of a client closed.
+    CloseOlder(Asker, Older),
+    /// The answer to that, by the question's token: publications of QoS 2 that came on these connections and are
+    /// not released.
+    ClosedElsewhere(u64, Vec<PacketId>),
+    /// Who else has clients that connect, by the questions' tokens.
+    Registered(Vec<(u64, Registered)>),
+    /// Others lead these session shards: they are to be told of the clients here.
+    RegisterAgain(Arc<[ShardNumber]>),
     /// There are new bans: clients that they concern are to be disconnected.
     Bans,
     /// The configuration has been read again.
@@ -172,6 +187,8 @@ struct Client {
     crowds: bool,
     /// It is among the loop's sessions; the others are counted by the store.
     counted: bool,
+    /// Of the connection, among those of the cluster; 0: it is not registered.
+    number: u64,
 }
 
 impl Client {
@@ -276,6 +293,8 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What goes to other nodes.
     forwarding: Forwarding,
+    /// What the directory of clients is to be told.
+    registering: Registering,
     /// What the store was asked.
     pending: Arena<Pending>,
     /// Connections that have sent no CONNECT yet.
@@ -317,6 +336,7 @@ impl ClientLoop {
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
+            registering: Registering::default(),
             pending: Arena::default(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
@@ -917,6 +937,12 @@ impl Service for ClientLoop {
             Mail::Undelivered { gone, copies } => self.give_to_others(io, gone, copies),
             Mail::FlushPeers => self.flush_peers(io),
             Mail::RoutesKnown(token) => self.answered(io, token, Answer::Passed),
+            Mail::Registered(answers) => self.registered(io, answers),
+            Mail::RegisterAgain(shards) => self.register_again(&shards),
+            Mail::CloseOlder(asker, older) => self.close_older(io, asker, older),
+            Mail::ClosedElsewhere(token, unreleased) => {
+                self.closed_elsewhere(io, token, unreleased);
+            }
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::Bans => self.check_bans(io),

@@ -11,6 +11,7 @@ use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
+use super::takeover::{Closing, Taking};
 use super::{ClientLoop, LoopIo};
 
 /// A question to the store, with what is needed to go on when the answer comes.
@@ -18,6 +19,12 @@ use super::{ClientLoop, LoopIo};
 pub(super) enum Pending {
     /// A client that connects: the session store is asked for the identifier.
     Claim(Key),
+    /// A client that connects: the cluster's directory is asked for the identifier.
+    Register(Key),
+    /// A client that connects: other nodes are asked to close its older connections.
+    TakeOver(Box<Taking>),
+    /// A client that is connected to another node: all that it did here is to be applied.
+    Close(Closing),
     /// A client that connects: its inbox is asked for.
     Attach { key: Key, epoch: u64 },
     /// A client that connects without a durable session: the one that was there is removed.
@@ -163,6 +170,10 @@ impl ClientLoop {
             self.publication_answered(io, id, answer);
             return;
         }
+        if let Some(Pending::Close(_)) = self.pending.get(id) {
+            self.settled(id);
+            return;
+        }
         let Some(pending) = self.pending.remove(id) else {
             return;
         };
@@ -212,7 +223,11 @@ impl ClientLoop {
                     self.publication_answered(io, publication, answer);
                 }
             }
-            Pending::Publish(_) | Pending::Disconnect => {}
+            Pending::Publish(_)
+            | Pending::Register(_)
+            | Pending::TakeOver(_)
+            | Pending::Close(_)
+            | Pending::Disconnect => {}
         }
     }
 }

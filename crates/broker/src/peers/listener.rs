@@ -6,7 +6,7 @@ use route_exchange::{Malformed, Message, NodeId, ShardNumber};
 
 use super::barriers::Waiter;
 use super::frame::{Control, Forwarded, Frame, Messages, begin_messages};
-use super::{Inbound, Peers};
+use super::{Inbound, Peers, takeover};
 use crate::client_loop::Mail;
 use crate::node::Node;
 
@@ -53,6 +53,8 @@ impl PeerListener {
             peers.pass_barriers(node, now_ms);
             for gone in known.iter().filter(|peer| !others.contains(peer)) {
                 peers.give_copies_to_others(node, *gone);
+                peers.nothing_to_close(node, *gone);
+                peers.forget_clients(node, *gone);
             }
         });
     }
@@ -73,6 +75,8 @@ impl PeerListener {
                 peers.tell(node, &mut exports, to);
             }
             peers.send_copies(to);
+            peers.ask_to_close_again(to);
+            peers.tell_clients_again(to);
         });
     }
 
@@ -85,6 +89,8 @@ impl PeerListener {
             if let Some(exports) = node.routes.exports() {
                 exports.lock().disconnected(to);
             }
+            drop(inbound);
+            peers.do_not_ask(node, to);
         });
     }
 
@@ -98,11 +104,23 @@ impl PeerListener {
         });
     }
 
+    /// There is a connection from a member anew: answers of it may be lost.
+    pub fn heard_again(&self, from: NodeId) {
+        self.with_peers(|_, peers| peers.ask_to_close_again(from));
+    }
+
+    /// The members that are taken for dead: their clients may have new connections on other nodes at once.
+    pub fn down(&self, down: &[NodeId]) {
+        self.with_peers(|node, peers| peers.do_not_await(node, down.iter().copied().collect()));
+    }
+
     /// A member has been started again: nothing that it had is left.
     pub fn restarted(&self, peer: NodeId) {
         self.lost(peer);
         self.with_peers(|node, peers| {
             peers.arrivals.lock().forget(peer);
+            peers.nothing_to_close(node, peer);
+            peers.forget_clients(node, peer);
             peers.give_copies_to_others(node, peer);
         });
     }
@@ -116,6 +134,9 @@ impl PeerListener {
             return Ok(());
         };
         let node = &*self.node;
+        if let [takeover::FORMAT, rest @ ..] = bytes {
+            return peers.takeover_message(node, from, rest);
+        }
         match Frame::decode(bytes)? {
             Frame::Routes(Message::Batch(batch)) => {
                 let mut inbound = peers.inbound.lock();
@@ -216,6 +237,7 @@ impl PeerListener {
             }
             drop(inbound);
             peers.pass_barriers(node, now_ms);
+            peers.keep_registered(node, now_ms);
             peers.ask_again(node, now_ms);
             peers.settle_arrivals();
             for silent in peers.silent(node, now_ms) {

@@ -1,7 +1,8 @@
 //! The other nodes of the cluster, as the broker sees them: their routes and messages.
 //!
 //! `listener.rs`: what comes from them. `frame.rs`: what is sent. `barriers.rs`: SUBSCRIBEs that wait until
-//! all nodes know a route. `copies.rs`: messages for shared groups that are on their way.
+//! all nodes know a route. `copies.rs`: messages for shared groups that are on their way. `directory.rs` and
+//! `takeover.rs`: clients that have an older connection elsewhere.
 //! `client_loop/forward.rs`: messages that go out and come in.
 //!
 //! Invariant: when [`Peers::refresh`] returns, loops route by no routes that may be out of date: what a peer
@@ -11,8 +12,10 @@
 
 mod barriers;
 mod copies;
+mod directory;
 pub(crate) mod frame;
 mod listener;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +34,13 @@ use barriers::{Barriers, Waiter};
 use copies::{Arrivals, Copies};
 use frame::{Control, Forwarded, Frame};
 
+use directory::Registrations;
+use takeover::Takeovers;
+
+pub(crate) use directory::{Registered, Registration};
 pub use listener::PeerListener;
 pub(crate) use listener::TICK_MS;
+pub(crate) use takeover::{Asker, Older};
 
 /// Bytes on their way to a peer at which publishers whose messages go there are not read.
 pub(crate) const CROWDED: usize = 8 << 20;
@@ -67,6 +75,8 @@ pub(crate) struct Peers {
     barriers: Mutex<Barriers>,
     copies: Mutex<Copies>,
     arrivals: Mutex<Arrivals>,
+    takeovers: Mutex<Takeovers>,
+    registrations: Mutex<Registrations>,
     /// Until when loops may route by what is known.
     valid_until_ms: AtomicU64,
 }
@@ -99,6 +109,8 @@ impl Peers {
             barriers: Mutex::default(),
             copies: Mutex::default(),
             arrivals: Mutex::default(),
+            takeovers: Mutex::new(Takeovers::new(place.incarnation)),
+            registrations: Mutex::new(Registrations::new(place.incarnation)),
             valid_until_ms: AtomicU64::new(u64::MAX),
         });
     }

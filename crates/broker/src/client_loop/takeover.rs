@@ -1,0 +1,271 @@
+//! Connections of one client on several nodes: the older one is closed before the later one is answered.
+//!
+//! Invariant: a node is told that a connection is closed when everything that came on it has been applied, or
+//! never will be; so nothing of it comes after what comes on the later connection.
+
+use std::sync::Arc;
+
+use mqtt_proto::{PacketId, ReasonCode};
+use net::Key;
+use store_state::inbox::Attached;
+use store_state::session::{Claimed, TakenFrom};
+
+use super::pending::Pending;
+use super::{ClientLoop, LoopIo, Mail};
+use crate::peers::{Asker, Older};
+
+/// A client whose older connections other nodes are to close.
+#[derive(Debug)]
+pub(super) struct Taking {
+    key: Key,
+    then: Then,
+    /// Nodes that have not answered.
+    left: usize,
+    /// Publications that came on the older connections, and are not released.
+    unreleased: Vec<PacketId>,
+}
+
+/// What was answered last, and is gone on with.
+#[derive(Debug)]
+pub(super) enum Then {
+    Registered,
+    Claimed(Claimed),
+    Attached { epoch: u64, attached: Box<Attached> },
+}
+
+/// A connection that another node is to hear is closed.
+#[derive(Debug)]
+pub(super) struct Closing {
+    asker: Asker,
+    client: Box<str>,
+    /// Shards that have not applied everything yet.
+    left: u16,
+}
+
+/// What is known of the connection that has an identifier here.
+enum Holder {
+    /// It is not known yet whether it is the older one.
+    Unsure,
+    Older,
+    Later,
+}
+
+impl ClientLoop {
+    /// A claim has found out where the client was. Its connection there is closed before CONNACK.
+    pub(super) fn take_from_others(&mut self, io: &mut LoopIo, key: Key, claimed: Claimed) {
+        let Claimed {
+            epoch,
+            resumed,
+            taken_from,
+            ..
+        } = claimed;
+        self.close_elsewhere(
+            io,
+            key,
+            (epoch, resumed),
+            taken_from,
+            Then::Claimed(claimed),
+        );
+    }
+
+    /// A session goes on that has unreleased publications of QoS 2. Where they came, it is known that all who
+    /// are connected have them; so if that is not known here, everybody is asked.
+    pub(super) fn attached(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Box<Attached>,
+    ) {
+        let client = self.clients.get_mut(key);
+        let Some(joining) = client.and_then(|client| client.joining.as_mut()) else {
+            return;
+        };
+        let is_known = |id: &PacketId| joining.unreleased.contains(id);
+        let from = if attached.received.iter().all(is_known) {
+            TakenFrom::Nobody
+        } else {
+            TakenFrom::Unknown
+        };
+        let then = Then::Attached { epoch, attached };
+        self.close_elsewhere(io, key, (epoch, true), from, then);
+    }
+
+    /// Has others close what they have of a client, and goes on then.
+    pub(super) fn close_elsewhere(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        (epoch, resumes): (u64, bool),
+        from: TakenFrom,
+        then: Then,
+    ) {
+        let node = Arc::clone(&self.node);
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(peers) = node.peers().filter(|_| from != TakenFrom::Nobody) else {
+            return self.go_on_joining(io, key, then);
+        };
+        let older = Older {
+            client: client.session.client_id().into(),
+            epoch,
+            number: client.number,
+            resumes,
+        };
+        let ticket = self.ask(Pending::TakeOver(Box::new(Taking {
+            key,
+            then,
+            left: 0,
+            unreleased: Vec::new(),
+        })));
+        // No answer is worked off before this turn is over.
+        let left = peers.close_elsewhere(&node, from, &older, (self.index, ticket.token));
+        let id = Key::from_bits(ticket.token);
+        if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
+            taking.left = left;
+        }
+        self.take_if_closed(io, id);
+    }
+
+    /// A node has closed what it had of a client, or is not waited for.
+    pub(super) fn closed_elsewhere(
+        &mut self,
+        io: &mut LoopIo,
+        token: u64,
+        unreleased: Vec<PacketId>,
+    ) {
+        let id = Key::from_bits(token);
+        let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
+            return;
+        };
+        taking.unreleased.extend(unreleased);
+        taking.left -= 1;
+        self.take_if_closed(io, id);
+    }
+
+    fn take_if_closed(&mut self, io: &mut LoopIo, id: Key) {
+        match self.pending.get(id) {
+            Some(Pending::TakeOver(taking)) if taking.left == 0 => {}
+            _ => return,
+        }
+        if let Some(Pending::TakeOver(taking)) = self.pending.remove(id) {
+            let Taking {
+                key,
+                then,
+                unreleased,
+                ..
+            } = *taking;
+            let client = self.clients.get_mut(key);
+            if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+                joining.unreleased.extend(unreleased);
+            }
+            self.go_on_joining(io, key, then);
+        }
+    }
+
+    fn go_on_joining(&mut self, io: &mut LoopIo, key: Key, then: Then) {
+        match then {
+            Then::Registered => self.join_registered(io, key),
+            Then::Claimed(claimed) => self.claimed(io, key, claimed),
+            Then::Attached { epoch, attached } => self.joined_durable(io, key, epoch, *attached),
+        }
+    }
+
+    /// A node has claimed a client, and wants older connections of it closed.
+    pub(super) fn close_older(&mut self, io: &mut LoopIo, asker: Asker, older: Older) {
+        let home = self.node.registry.find(&older.client);
+        match home {
+            Some(home) if home.loop_index() != self.index => {
+                io.send(home.loop_index(), Mail::CloseOlder(asker, older));
+            }
+            None => self.settle_for(asker, older),
+            Some(home) => self.close_if_older(io, home.key(), asker, older),
+        }
+    }
+
+    fn close_if_older(&mut self, io: &mut LoopIo, key: Key, asker: Asker, older: Older) {
+        match self.holder(key, &older) {
+            Holder::Unsure => {
+                let client = self.clients.get_mut(key);
+                if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+                    joining.ask_later(asker, older);
+                }
+            }
+            Holder::Later => self.tell_closed(asker, &[]),
+            Holder::Older => {
+                tracing::info!(
+                    client_id = &*older.client,
+                    node = format!("{:016x}", asker.node),
+                    "a new connection on another node takes the session over"
+                );
+                self.stats.takeovers.add(1);
+                // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
+                self.kick(io, key, ReasonCode::SessionTakenOver);
+                self.settle_for(asker, older);
+            }
+        }
+    }
+
+    fn holder(&self, key: Key, older: &Older) -> Holder {
+        let Some(client) = self.clients.get(key) else {
+            return Holder::Older;
+        };
+        let stored = client.stored.as_ref().map(|stored| stored.epoch);
+        let epoch = match &client.joining {
+            Some(_) if client.number == 0 => return Holder::Unsure,
+            Some(joining) if joining.is_stored && older.epoch != 0 => match joining.epoch {
+                Some(epoch) => epoch,
+                None => return Holder::Unsure,
+            },
+            Some(_) => 0,
+            None => stored.unwrap_or(0),
+        };
+        let is_older = if epoch != 0 && older.epoch != 0 {
+            epoch < older.epoch
+        } else {
+            client.number < older.number
+        };
+        if is_older {
+            Holder::Older
+        } else {
+            Holder::Later
+        }
+    }
+
+    /// Tells a node that a client has no older connection here, when all of its work is done.
+    fn settle_for(&mut self, asker: Asker, older: Older) {
+        if !older.resumes {
+            // Whatever is still on its way is of another session.
+            return self.tell_closed(asker, &[]);
+        }
+        let left = self.node.store().inbox_shards();
+        let ticket = self.ask(Pending::Close(Closing {
+            asker,
+            client: older.client,
+            left,
+        }));
+        self.node.store().inbox_barrier(ticket);
+    }
+
+    /// An inbox shard has applied all of a connection, or cannot.
+    pub(super) fn settled(&mut self, id: Key) {
+        let Some(Pending::Close(closing)) = self.pending.get_mut(id) else {
+            return;
+        };
+        closing.left -= 1;
+        if closing.left > 0 {
+            return;
+        }
+        if let Some(Pending::Close(Closing { asker, client, .. })) = self.pending.remove(id) {
+            let unreleased = self.node.unreleased.take(&client);
+            self.tell_closed(asker, &unreleased);
+        }
+    }
+
+    fn tell_closed(&self, asker: Asker, unreleased: &[PacketId]) {
+        if let Some(peers) = self.node.peers() {
+            peers.tell_closed(asker, unreleased);
+        }
+    }
+}
