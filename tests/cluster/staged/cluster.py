@@ -3,6 +3,7 @@
 Invariant: each process that was started is ended, and none of them has panicked.
 """
 
+import collections
 import contextlib
 import json
 import pathlib
@@ -160,7 +161,7 @@ class Cluster:
             for node in self.nodes:
                 node.start(bootstrap=node is self.nodes[0])
             if size > 1:
-                self.settled()
+                self.spread()
         except BaseException:
             self.close()
             raise
@@ -189,6 +190,19 @@ class Cluster:
         leaders = [{(s["store"], s["shard"]): s["leader"] for s in view["shards"]} for view in views]
         agreed = all(view == leaders[0] for view in leaders) and {store for store, _ in leaders[0]} == set(STORES)
         return agreed and all(view == members for view in up) and set(leaders[0].values()) <= members
+
+    def spread(self):
+        """Waits until shards have replicas on all nodes, up to three, and no node leads more than one more
+        than another: from then on nobody moves anything."""
+        self.settled()
+        until(self._is_spread, SETTLE_S, lambda: f"all replicas: {self.views(self.running())}")
+
+    def _is_spread(self) -> bool:
+        view, running = self.running()[0].status(), self.running()
+        wanted = 3 if len(running) >= 3 else 1
+        leaders = collections.Counter(shard["leader"] for shard in view["shards"])
+        led = [leaders[node.id] for node in running]
+        return all(len(shard["voters"]) == wanted for shard in view["shards"]) and max(led) - min(led) <= 1
 
     @staticmethod
     def views(nodes) -> list[dict | None]:
