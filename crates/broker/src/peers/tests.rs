@@ -14,6 +14,7 @@ use config::{Config, TcpListenerConfig, UnixListenerConfig};
 use mqtt_proto::{PacketType, peek_frame};
 use parking_lot::Mutex;
 use route_exchange::{NodeId, Times};
+use store::Folder;
 
 use super::frame::{Control, Frame};
 use super::{CROWDED, Links, PeerListener, Place};
@@ -21,7 +22,7 @@ use crate::Broker;
 use crate::drops::{Drops, Reason};
 use crate::stats::{BrokerStats, sum};
 
-const NODES: [NodeId; 3] = [11, 12, 13];
+const NODES: usize = 3;
 
 /// For tests that are not about silence, which a busy machine must not bring about.
 const PATIENT: Times = Times {
@@ -106,6 +107,8 @@ fn carry(events: &Receiver<Event>) {
 }
 
 struct Nodes {
+    /// Each leads the shards of a store of its own.
+    ids: Vec<NodeId>,
     brokers: Vec<Broker>,
     wires: Arc<Wires>,
     events: Sender<Event>,
@@ -123,7 +126,8 @@ impl Nodes {
         let (events, received) = mpsc::channel();
         std::thread::spawn(move || carry(&received));
         let mut brokers = Vec::new();
-        for node in NODES {
+        let ids: Vec<NodeId> = (0..NODES).map(|node| id_of(folder.path(), node)).collect();
+        for (number, node) in ids.iter().copied().enumerate() {
             let place = Place {
                 node,
                 incarnation: 1,
@@ -134,31 +138,27 @@ impl Nodes {
                     events: events.clone(),
                 }),
             };
-            let others: Vec<NodeId> = NODES.into_iter().filter(|other| *other != node).collect();
-            let config = config(&folder.path().join(node.to_string()));
+            let others: Vec<NodeId> = ids.iter().copied().filter(|other| *other != node).collect();
+            let config = config(&folder.path().join(number.to_string()));
             let connect = |listener: PeerListener| {
                 listener.members(&others);
-                for shard in 0..config.inbox_store_shards {
-                    // Each has a store of its own.
-                    listener.lead(shard, node);
-                    listener.complete(shard);
-                }
                 events.send(Event::Listener(node, listener)).unwrap();
             };
             brokers.push(Broker::start_among(&config, place, connect).unwrap());
         }
         let nodes = Self {
+            ids,
             brokers,
             wires,
             events,
             folder,
         };
-        for from in NODES {
-            for to in NODES.into_iter().filter(|to| *to != from) {
+        for from in nodes.ids.iter().copied() {
+            for to in nodes.ids.iter().copied().filter(|to| *to != from) {
                 nodes.event(Event::Connected(from, to));
             }
         }
-        for node in 0..NODES.len() {
+        for node in 0..NODES {
             wait_for("all to be known", || {
                 nodes.broker(node).routes.unsure() == (0, 0)
             });
@@ -175,7 +175,7 @@ impl Nodes {
     }
 
     fn client(&self, node: usize, id: &str) -> Client {
-        Client::connect(&self.folder.path().join(NODES[node].to_string()), id)
+        Client::connect(&self.folder.path().join(node.to_string()), id)
     }
 
     fn count(&self, node: usize, pick: fn(&BrokerStats) -> &net::Counter) -> u64 {
@@ -184,13 +184,13 @@ impl Nodes {
 
     /// Nothing arrives from one node at another, and nobody is told.
     fn stall(&self, from: usize, to: usize) {
-        let direction = (NODES[from], NODES[to]);
+        let direction = (self.ids[from], self.ids[to]);
         self.wires.stalled.lock().insert(direction, Vec::new());
     }
 
     fn go_on(&self, from: usize, to: usize) {
         let mut stalled = self.wires.stalled.lock();
-        let (from, to) = (NODES[from], NODES[to]);
+        let (from, to) = (self.ids[from], self.ids[to]);
         for bytes in stalled.remove(&(from, to)).unwrap_or_default() {
             self.event(Event::Bytes(from, to, bytes));
         }
@@ -198,14 +198,20 @@ impl Nodes {
 
     /// A node is not reached any more, and reaches nobody.
     fn cut_off(&self, node: usize) {
-        let gone = NODES[node];
-        for other in NODES.into_iter().filter(|other| *other != gone) {
+        let gone = self.ids[node];
+        for other in self.ids.iter().copied().filter(|other| *other != gone) {
             for (from, to) in [(gone, other), (other, gone)] {
                 self.wires.cut.lock().insert((from, to));
                 self.event(Event::Disconnected(from, to));
             }
         }
     }
+}
+
+/// The identifier that a node's data folder gives it.
+fn id_of(folder: &std::path::Path, node: usize) -> NodeId {
+    let config = config(&folder.join(node.to_string()));
+    Folder::open(&config.data_dir).unwrap().node()
 }
 
 fn config(folder: &std::path::Path) -> Config {
@@ -515,8 +521,8 @@ fn what_a_broken_connection_lost_on_its_way_to_a_member_is_sent_again() {
     nodes.stall(0, 1);
     publisher.publish("t", "1", 1);
     nodes.wires.stalled.lock().clear();
-    nodes.event(Event::Disconnected(NODES[0], NODES[1]));
-    nodes.event(Event::Connected(NODES[0], NODES[1]));
+    nodes.event(Event::Disconnected(nodes.ids[0], nodes.ids[1]));
+    nodes.event(Event::Connected(nodes.ids[0], nodes.ids[1]));
     let (payload, id) = member.message();
     assert_eq!(payload, "1");
     member.acknowledge(&id);
@@ -529,7 +535,7 @@ fn what_a_broken_connection_lost_on_its_way_to_a_member_is_sent_again() {
 fn a_group_whose_members_are_not_known_yet_gets_messages() {
     let nodes = Nodes::start();
     let mut member = nodes.client(1, "member");
-    nodes.event(Event::Disconnected(NODES[1], NODES[0]));
+    nodes.event(Event::Disconnected(nodes.ids[1], nodes.ids[0]));
     wait_for("node 1 to be unknown", || {
         nodes.broker(0).routes.unsure().0 == 1
     });
@@ -539,7 +545,7 @@ fn a_group_whose_members_are_not_known_yet_gets_messages() {
     wait_for("the member to be there", || peers.figures()[1] == 1);
     publisher.publish("t", "1", 0);
     member.next(PacketType::Publish);
-    nodes.event(Event::Connected(NODES[1], NODES[0]));
+    nodes.event(Event::Connected(nodes.ids[1], nodes.ids[0]));
     member.next(PacketType::SubAck);
 }
 
@@ -548,7 +554,7 @@ fn publishers_to_a_crowded_node_are_not_read() {
     let nodes = Nodes::start();
     let mut subscriber = nodes.client(1, "subscriber");
     subscriber.subscribe("t", 0);
-    *nodes.wires.crowded.lock() = Some(NODES[1]);
+    *nodes.wires.crowded.lock() = Some(nodes.ids[1]);
     let mut publisher = nodes.client(0, "publisher");
     publisher.publish("t", "0", 0);
     assert_eq!(subscriber.message().0, "0");
@@ -573,7 +579,7 @@ fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
     let mut subscriber = nodes.client(1, "subscriber");
     subscriber.subscribe("t", 0);
     let mut publisher = nodes.client(0, "publisher");
-    nodes.wires.cut.lock().insert((NODES[0], NODES[1]));
+    nodes.wires.cut.lock().insert((nodes.ids[0], nodes.ids[1]));
     publisher.publish("t", "lost", 0);
     let drops = &nodes.broker(0).drops;
     wait_for("the drop", || {
@@ -593,7 +599,7 @@ fn the_leader_of_a_shard_says_when_all_know_its_routes() {
     nodes.stall(0, 2);
     leader.routes.set_shard(0, "a", true, true);
     let control = Frame::control(&Control::Await { shard: 0, token: 1 });
-    nodes.event(Event::Bytes(NODES[1], NODES[0], control));
+    nodes.event(Event::Bytes(nodes.ids[1], nodes.ids[0], control));
     let waiting = || leader.peers().unwrap().figures()[1];
     wait_for("the leader to wait for node 2", || waiting() == 1);
     nodes.go_on(0, 2);
@@ -625,7 +631,7 @@ fn a_node_that_was_removed_is_forgotten() {
             .members(&node.routes.group_of("$share/g/t").unwrap())
             .is_empty()
     );
-    PeerListener::new(Arc::clone(&node)).members(&[NODES[2]]);
+    PeerListener::new(Arc::clone(&node)).members(&[nodes.ids[2]]);
     assert_eq!(node.routes.unsure(), (0, 0));
     assert!(node.routes.group_of("$share/g/t").is_none());
     let mut publisher = nodes.client(0, "publisher");
