@@ -28,8 +28,11 @@ pub(super) struct Taking {
 /// What was answered last, and is gone on with.
 #[derive(Debug)]
 pub(super) enum Then {
+    /// By the directory.
     Registered,
+    /// By the session store.
     Claimed(Claimed),
+    /// By the inbox store.
     Attached { epoch: u64, attached: Box<Attached> },
 }
 
