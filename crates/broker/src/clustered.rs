@@ -69,6 +69,8 @@ pub(crate) struct Clustered {
     turns: AtomicUsize,
     /// This node has left: that it is evicted is as it should be.
     has_left: AtomicBool,
+    /// It has left, and is evicted.
+    is_forgotten: AtomicBool,
 }
 
 impl std::fmt::Debug for Clustered {
@@ -99,6 +101,7 @@ impl Clustered {
             incarnations: Mutex::default(),
             turns: AtomicUsize::default(),
             has_left: AtomicBool::default(),
+            is_forgotten: AtomicBool::default(),
         });
         let options = options(config, folder, give_up)?;
         let handler = Arc::clone(&clustered) as Arc<dyn Handler>;
@@ -155,6 +158,11 @@ impl Clustered {
     /// The others are asked to evict this node.
     pub(crate) fn expect_to_be_shut_out(&self) {
         self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the others have evicted this node, as they were asked to.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.is_forgotten.load(Ordering::Relaxed)
     }
 
     /// Each time another one of the same.
@@ -382,6 +390,7 @@ impl Handler for Clustered {
 
     fn shut_out(&self, reason: ShutOut) {
         if self.has_left.load(Ordering::Relaxed) {
+            self.is_forgotten.store(true, Ordering::Relaxed);
             return;
         }
         let why = match reason {

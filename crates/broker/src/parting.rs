@@ -196,19 +196,22 @@ impl Parting {
         all - elsewhere.count()
     }
 
-    /// Has the other nodes forget this one.
+    /// Has the other nodes forget this one. Their answers are lost with the connections, which end then; that
+    /// this node is refused is the proof.
     fn be_forgotten(&self) {
         self.clustered.expect_to_be_shut_out();
-        loop {
-            let asked = successors(&self.clustered)
+        while !self.clustered.is_forgotten() {
+            let answers: Vec<Result<(), Refusal>> = successors(&self.clustered)
                 .into_iter()
-                .map(|member| control::ask_to_forget(&self.clustered, member.node));
-            let answers: Vec<Result<(), Refusal>> = asked.collect();
-            if answers.iter().any(Result::is_ok) {
-                break;
+                .map(|member| control::ask_to_forget(&self.clustered, member.node))
+                .collect();
+            let deadline = Instant::now() + SAY;
+            while !self.clustered.is_forgotten() && Instant::now() < deadline {
+                sleep(STEP);
             }
-            tracing::warn!(?answers, "no other node forgets this one yet");
-            sleep(SAY);
+            if !self.clustered.is_forgotten() {
+                tracing::warn!(?answers, "no other node forgets this one yet");
+            }
         }
         tracing::info!("this node has left its cluster; it ends");
     }
