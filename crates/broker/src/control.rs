@@ -111,7 +111,7 @@ impl Control {
                 leader: store.leader(number, shard).map(NodeId),
                 voters: ids(|lead| &lead.voters),
                 learners: ids(|lead| &lead.learners),
-                term: lead.map_or(0, |lead| lead.term),
+                term: lead.map_or(0, |lead| lead.term()),
             }
         };
         (0..)

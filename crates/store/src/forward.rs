@@ -54,7 +54,7 @@ impl<M: Kind> Shard<M> {
             self.stats.forwarded.fetch_add(requests, Ordering::Relaxed);
             let message = M::message(Forwarded {
                 shard: self.number,
-                term: seat.term,
+                reign: seat.reign,
                 work,
             });
             peers.send(seat.leader, message.encode());
@@ -84,8 +84,9 @@ impl<M: Kind> Shard<M> {
 
     /// Takes on what another node has sent because this one leads.
     pub(crate) fn take_on(&self, from: u64, forwarded: Forwarded<M::Op>) {
-        let seat = *self.place.seat.borrow();
-        if seat.leader != self.place.node || seat.term != forwarded.term {
+        // Held until all is in the queue: what is there when this node leads no more is dropped.
+        let seat = self.place.seat.borrow();
+        if seat.leader != self.place.node || seat.reign != forwarded.reign {
             // It is sent again to whoever leads.
             return;
         }

@@ -347,7 +347,7 @@ impl<M: Kind> Keeper<M> {
             .find(|(_, lead)| (lead.store, lead.shard) == id);
         let is_left_out = lead.is_some_and(|(leader, lead)| {
             *leader != node
-                && lead.term >= standing.term
+                && lead.reign.term >= standing.term
                 && !lead.voters.contains(&node)
                 && !lead.learners.contains(&node)
         });

@@ -116,13 +116,13 @@ impl Neighbours {
         self.linked.lock().iter().copied().collect()
     }
 
-    /// A node says that it leads a shard. Whether it is news: nobody has led in a later term.
+    /// A node says that it leads a shard. Whether it is news: nobody has led later.
     pub(crate) fn heard(&self, node: u64, lead: Lead) -> bool {
         let mut leads = self.leads.lock();
         let id = (lead.store, lead.shard);
         let is_newest = leads
             .get(&id)
-            .is_none_or(|(_, known)| known.term <= lead.term);
+            .is_none_or(|(_, known)| known.reign <= lead.reign);
         if is_newest {
             leads.insert(id, (node, lead));
         }

@@ -279,12 +279,12 @@ impl<M: Kind> ShardSet<M> {
     fn lead(&self, node: u64, lead: &Lead, is_linked: bool) {
         if let Some(shard) = self.get(lead.shard) {
             shard.place.seat.send_if_modified(|seat| {
-                let is_news = lead.term > seat.term
-                    || lead.term == seat.term && seat.leader != node && seat.leader == 0;
+                let is_news =
+                    lead.reign > seat.reign || lead.reign == seat.reign && seat.leader == 0;
                 if is_news {
                     *seat = Seat {
                         leader: node,
-                        term: lead.term,
+                        reign: lead.reign,
                         is_reachable: is_linked,
                         way: seat.way + 1,
                     };
@@ -419,7 +419,7 @@ impl Store {
     #[must_use]
     pub fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)> {
         let seat = *self.session.get(shard)?.place.seat.borrow();
-        seat.is_reachable.then_some((seat.leader, seat.term))
+        seat.is_reachable.then_some((seat.leader, seat.reign.term))
     }
 
     /// Gives the session store a request about a client.

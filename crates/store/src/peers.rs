@@ -14,6 +14,7 @@ use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
 
 use crate::retained::Wanted;
+use crate::shard::Reign;
 use crate::{Event, Read, ShardNumber};
 
 /// The format of messages; the first byte of each. Formats of stores are 16 to 31, so that one connection can
@@ -48,8 +49,8 @@ pub(crate) enum Message {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Forwarded<O> {
     pub(crate) shard: ShardNumber,
-    /// The receiver's term, as the sender knows it: work for an older one is not taken on.
-    pub(crate) term: u64,
+    /// The receiver's, as the sender knows it: work for an older one is not taken on.
+    pub(crate) reign: Reign,
     pub(crate) work: Vec<ForwardedWork<O>>,
 }
 
@@ -93,8 +94,7 @@ pub struct Lead {
     pub store: u8,
     /// The shard.
     pub shard: ShardNumber,
-    /// The Raft term that it leads in.
-    pub term: u64,
+    pub(crate) reign: Reign,
     /// The replicas that vote; while these change, old and new ones.
     pub voters: BTreeSet<u64>,
     /// The replicas that only listen.
@@ -102,6 +102,14 @@ pub struct Lead {
     /// The highest incarnation of the receiver that the shard knows of: a process of a lower one has been
     /// declared dead.
     pub incarnation: u64,
+}
+
+impl Lead {
+    /// The Raft term that it leads in.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.reign.term
+    }
 }
 
 impl Message {

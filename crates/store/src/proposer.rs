@@ -45,7 +45,9 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 pub(crate) struct Proposer<M: Kind> {
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
-    duty: watch::Receiver<Duty>,
+    /// What this node leads by, as long as it stays that.
+    duty: Duty,
+    duties: watch::Receiver<Duty>,
     listener: Arc<dyn Listener>,
     condition: watch::Receiver<Condition>,
     permits: Arc<Semaphore>,
@@ -95,12 +97,14 @@ impl<M: Kind> Proposer<M> {
     pub(crate) fn new(
         shard: Arc<Shard<M>>,
         group: Arc<Group<Command>>,
+        duty: Duty,
         listener: Arc<dyn Listener>,
         condition: watch::Receiver<Condition>,
         debts: Debts,
     ) -> Self {
         Self {
-            duty: shard.place.duty.subscribe(),
+            duty,
+            duties: shard.place.duty.subscribe(),
             shard,
             group,
             listener,
@@ -173,7 +177,7 @@ impl<M: Kind> Proposer<M> {
     async fn permit(&mut self) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
         tokio::select! {
             biased;
-            _ = self.duty.wait_for(|duty| !duty.leads) => Err(Interrupted),
+            _ = is_over(&mut self.duties, self.duty) => Err(Interrupted),
             () = self.in_flight.failed.notified() => Err(Interrupted),
             _ = self.condition.wait_for(is_full) => Ok(None),
             permit = Arc::clone(&self.permits).acquire_owned() => Ok(permit.ok()),
@@ -184,7 +188,7 @@ impl<M: Kind> Proposer<M> {
     async fn settle(&mut self) -> Result<(), Interrupted> {
         tokio::select! {
             biased;
-            _ = self.duty.wait_for(|duty| !duty.leads) => Err(Interrupted),
+            _ = is_over(&mut self.duties, self.duty) => Err(Interrupted),
             () = self.in_flight.failed.notified() => Err(Interrupted),
             _ = self.condition.wait_for(is_full) => Ok(()),
             _ = self.permits.acquire_many(IN_FLIGHT as u32) => Ok(()),
@@ -216,7 +220,7 @@ impl<M: Kind> Proposer<M> {
         let mut work = Vec::new();
         tokio::select! {
             biased;
-            _ = self.duty.wait_for(|duty| !duty.leads) => return Err(Interrupted),
+            _ = is_over(&mut self.duties, self.duty) => return Err(Interrupted),
             () = self.in_flight.failed.notified() => return Err(Interrupted),
             _ = self.condition.changed() => {}
             () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}
@@ -361,6 +365,12 @@ impl<M: Kind> Proposer<M> {
             .queue
             .put_first(own.into_iter().map(again::<M>).collect());
     }
+}
+
+/// Waits until this node does not lead any more, or anew.
+async fn is_over(duties: &mut watch::Receiver<Duty>, duty: Duty) {
+    // An error: the shard is gone.
+    let _ = duties.wait_for(|now| *now != duty).await;
 }
 
 /// A request that is to be said again, as work.

@@ -108,6 +108,25 @@ impl<W> RequestQueue<W> {
         self.wake(waiting, bytes, wake);
     }
 
+    /// Takes out what `is` selects, wherever it is.
+    pub(crate) fn remove_if(&self, is: impl Fn(&W) -> bool) -> Vec<W> {
+        let mut waiting = self.waiting.lock();
+        let Waiting { work, patient, .. } = &mut *waiting;
+        let mut removed = Vec::new();
+        for queue in [patient, work] {
+            let (out, stays) = std::mem::take(queue)
+                .into_iter()
+                .partition(|(_, work)| is(work));
+            *queue = stays;
+            removed.extend::<VecDeque<_>>(out);
+        }
+        self.len.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        let bytes = removed.iter().map(|(bytes, _)| bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        removed.into_iter().map(|(_, work)| work).collect()
+    }
+
     fn wake(&self, mut waiting: MutexGuard<'_, Waiting<W>>, bytes: usize, wake: bool) {
         self.len.store(waiting.len(), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -206,6 +225,20 @@ impl<W> Waiting<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_removed_is_gone_from_its_place_and_its_size() {
+        let queue = RequestQueue::new();
+        for number in 1..=4 {
+            queue.put(number, 10);
+        }
+        queue.put_patient(5, 10);
+        queue.put_patient(6, 10);
+        assert_eq!(queue.remove_if(|number| number % 2 == 0), [6, 2, 4]);
+        assert_eq!(queue.len(), 3);
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 30);
+        assert_eq!(take(&queue, 9, 1000), [5, 1, 3]);
+    }
 
     fn take(queue: &RequestQueue<u32>, limit: usize, bytes: usize) -> Vec<u32> {
         let mut out = Vec::new();

@@ -13,7 +13,7 @@ use crate::later::Debts;
 use crate::neighbours::Neighbours;
 use crate::node::Stop;
 use crate::proposer::{BATCH, BATCH_BYTES, Ended, Proposer};
-use crate::shard::{Duty, Seat, Shard, Work};
+use crate::shard::{Duty, Reign, Seat, Shard, Work};
 use crate::starting::Means;
 use crate::{Event, Listener};
 
@@ -45,10 +45,12 @@ pub(crate) struct Server<M: Kind> {
     seat: watch::Receiver<Seat>,
     duty: watch::Receiver<Duty>,
     stopping: watch::Receiver<Stop>,
+    /// How often this node has begun to lead.
+    attempts: u64,
 }
 
 enum Role {
-    Lead(Arc<Group<Command>>, u64),
+    Lead(Arc<Group<Command>>, Duty),
     Follow(Seat),
     Wait,
 }
@@ -67,6 +69,7 @@ impl<M: Kind> Server<M> {
             debts: means.debts.clone(),
             neighbours: Arc::clone(&means.neighbours),
             stopping: means.stopping.clone(),
+            attempts: 0,
         }
     }
 
@@ -74,7 +77,7 @@ impl<M: Kind> Server<M> {
     pub(crate) async fn run(mut self) {
         let done = loop {
             let done = match self.role() {
-                Role::Lead(group, term) => self.lead(group, term).await,
+                Role::Lead(group, duty) => self.lead(group, duty).await,
                 Role::Follow(seat) => self.follow(seat).await,
                 Role::Wait => self.wait().await,
             };
@@ -90,7 +93,7 @@ impl<M: Kind> Server<M> {
         let duty = *self.duty.borrow_and_update();
         let group = self.shard.place.group.borrow().clone();
         if let Some(group) = group.filter(|_| duty.leads) {
-            return Role::Lead(group, duty.term);
+            return Role::Lead(group, duty);
         }
         let seat = *self.seat.borrow_and_update();
         if seat.is_reachable && seat.leader != self.shard.place.node {
@@ -100,51 +103,56 @@ impl<M: Kind> Server<M> {
         }
     }
 
-    /// Serves as long as this node leads.
-    async fn lead(&mut self, group: Arc<Group<Command>>, term: u64) -> Option<Done> {
+    /// Serves as long as this node leads, and can.
+    async fn lead(&mut self, group: Arc<Group<Command>>, duty: Duty) -> Option<Done> {
         let node = self.shard.place.node;
+        let term = duty.term;
+        self.attempts += 1;
+        let reign = Reign {
+            term,
+            attempt: self.attempts,
+        };
         self.shard.take_back();
         M::led(&*self.listener, self.shard.number, Some(node), term);
         self.shard.live(|machine, outlet| machine.announce(outlet));
         M::announced(&*self.listener, self.shard.number);
         self.shard.place.seat.send_replace(Seat {
             leader: node,
-            term,
+            reign,
             is_reachable: true,
             way: 0,
         });
         self.shard.send_out(&*self.listener);
         self.reopen();
         self.neighbours.tell();
-        let ended = loop {
-            let proposer = Proposer::new(
-                Arc::clone(&self.shard),
-                Arc::clone(&group),
-                Arc::clone(&self.listener),
-                self.condition.clone(),
-                self.debts.clone(),
-            );
-            match proposer.run().await {
-                Ended::Stopped(done) => break Some(done),
-                Ended::Interrupted if self.duty.borrow().leads => sleep(PROPOSE_AGAIN).await,
-                Ended::Interrupted => break None,
-            }
-        };
-        if ended.is_none() {
-            self.shard.quiet();
-            M::led(&*self.listener, self.shard.number, None, term);
-            self.shard.place.seat.send_if_modified(|seat| {
-                let was_here = seat.leader == node;
-                if was_here {
-                    *seat = Seat {
-                        term,
-                        ..Seat::default()
-                    };
-                }
-                was_here
-            });
+        let proposer = Proposer::new(
+            Arc::clone(&self.shard),
+            group,
+            duty,
+            Arc::clone(&self.listener),
+            self.condition.clone(),
+            self.debts.clone(),
+        );
+        if let Ended::Stopped(done) = proposer.run().await {
+            return Some(done);
         }
-        ended
+        self.shard.quiet();
+        M::led(&*self.listener, self.shard.number, None, term);
+        self.shard.place.seat.send_if_modified(|seat| {
+            let was_here = seat.leader == node;
+            if was_here {
+                *seat = Seat {
+                    reign,
+                    ..Seat::default()
+                };
+            }
+            was_here
+        });
+        self.shard.drop_foreign();
+        if *self.duty.borrow() == duty {
+            sleep(PROPOSE_AGAIN).await;
+        }
+        None
     }
 
     /// Sends what is given to the node that leads.
@@ -153,7 +161,7 @@ impl<M: Kind> Server<M> {
             &*self.listener,
             self.shard.number,
             Some(seat.leader),
-            seat.term,
+            seat.reign.term,
         );
         self.reopen();
         self.shard.forward_again(seat);

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use consensus::{Group, Mark, StateMachine, Tables};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use serde::{Deserialize, Serialize};
 use store_state::{Batch, Changes, Request, SlotRange, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -80,6 +81,20 @@ pub(crate) enum Work<O> {
     Stop(oneshot::Sender<()>),
 }
 
+impl<O> Work<O> {
+    /// Whether another node has sent it.
+    fn is_foreign(&self) -> bool {
+        let peer = match self {
+            Self::Propose { request, .. } => request.ticket.peer,
+            Self::Read(peer, _) => *peer,
+            Self::Barrier(ticket) => ticket.peer,
+            Self::Page(request) => request.ticket.peer,
+            Self::Stop(_) => 0,
+        };
+        peer != 0
+    }
+}
+
 /// One shard, as everybody sees it.
 pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
@@ -120,12 +135,22 @@ pub(crate) struct Duty {
     pub(crate) term: u64,
 }
 
+/// An unbroken time in which a node serves a shard; later ones are greater. What came in an earlier one is
+/// forgotten, and has to be said again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Reign {
+    /// The Raft term that it leads in.
+    pub(crate) term: u64,
+    /// It may have stopped serving in that term, and begun again.
+    pub(crate) attempt: u64,
+}
+
 /// Who leads a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seat {
     /// The node; 0: nobody is known to.
     pub(crate) leader: u64,
-    pub(crate) term: u64,
+    pub(crate) reign: Reign,
     /// Whether the leader can be sent something.
     pub(crate) is_reachable: bool,
     /// Changes when what was sent to the leader, or by it, may be lost.
@@ -339,6 +364,17 @@ impl<M: Kind> Shard<M> {
             effects.events.clear();
             effects.readers.clear();
         }
+    }
+
+    /// Drops what other nodes have sent because this one led: they say it again to whoever leads now.
+    pub(crate) fn drop_foreign(&self) {
+        let dropped = self.queue.remove_if(Work::is_foreign);
+        let requests = dropped
+            .iter()
+            .filter(|work| matches!(work, Work::Propose { .. }));
+        self.stats
+            .finished
+            .fetch_add(requests.count() as u64, Ordering::Release);
     }
 
     /// Event loops take mail from now on: sends out what was found at the start.

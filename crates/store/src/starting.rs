@@ -244,7 +244,7 @@ impl<M: Kind> Led for Shard<M> {
         Some(Lead {
             store: M::NUMBER as u8,
             shard: self.number,
-            term: seat.term,
+            reign: seat.reign,
             voters: standing.members.voters.into_iter().flatten().collect(),
             learners: standing.members.learners,
             incarnation: self.look(|machine| machine.incarnation(receiver))?,

@@ -391,7 +391,7 @@ class Load:
         end = time.monotonic() + seconds
         self.until(lambda: time.monotonic() >= end, seconds + 30)
 
-    def finish(self, timeout=30.0):
+    def finish(self, timeout=20.0):
         """Ends publishing, lets everything arrive, and judges."""
         self.is_publishing = False
         for n, person in enumerate(self.mourned):
@@ -404,15 +404,27 @@ class Load:
             got = {(r.subscriber, r.payload) for r in self.history.receipts}
             return expected <= got and next(checks.missing(self.history), None) is None
 
-        try:
-            self.until(arrived, timeout)
-        except AssertionError:
-            pass  # What is missing is told below.
+        stuck = []
+        if not self._comes_true(arrived, timeout):
+            # What comes to another connection was not lost.
+            stuck = [f"{who} was not sent {what} until it connected again" for who, what in checks.missing(self.history)]
+            for subscriber in self.subscribers:
+                subscriber.line.reset()
+            self._comes_true(arrived, timeout)
         found = checks.violations(self.history)
+        if stuck and "lost" not in found:
+            found["stuck"] = stuck
         if self.lost_sessions:
             found["sessions"] = [f"the session of {client} is lost" for client in self.lost_sessions]
         told = [f"{kind}: {len(sentences)}, such as\n  {sentences[0]}" for kind, sentences in found.items()]
         assert not found, "\n".join(told)
+
+    def _comes_true(self, condition, timeout) -> bool:
+        try:
+            self.until(condition, timeout)
+        except AssertionError:
+            return False
+        return True
 
     def tell_recovery(self, fault):
         """Prints how long publishers had to wait after a fault."""

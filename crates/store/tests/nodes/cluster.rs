@@ -171,6 +171,25 @@ fn one_node_of_three_goes_on_alone_when_the_others_are_gone_for_good() {
 }
 
 #[test]
+fn what_a_leader_was_asked_while_no_majority_heard_it_is_answered_when_it_leads_again() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(0, &[0, 1, 2]);
+    cluster.node(0).sleeper("a", "t");
+    let leader = cluster.inbox_leader(0);
+    let other = cluster.node((leader + 1) % 3);
+    cluster.hub.set_deaf(true);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| other.publish("t", b"x"));
+        until("it serves no more", || {
+            cluster.node(leader).store.inbox_leader(0).is_none()
+        });
+        cluster.hub.set_deaf(false);
+        assert_eq!(asked.join().unwrap(), Ok(1));
+    });
+    cluster.stop();
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_when_the_leader_dies() {
     let mut cluster = Cluster::start(3, 1);
     cluster.settled(0, &[0, 1, 2]);

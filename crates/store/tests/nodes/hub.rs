@@ -130,6 +130,19 @@ impl Hub {
         self.wire(from, to);
     }
 
+    /// Replicas do not hear each other any more, or hear each other again. Other messages get through.
+    pub(crate) fn set_deaf(&self, deaf: bool) {
+        let up = self.up();
+        let mut state = self.state.lock().unwrap();
+        state.cut.clear();
+        if deaf {
+            let pairs = up
+                .iter()
+                .flat_map(|from| up.iter().map(move |to| (*from, *to)));
+            state.cut.extend(pairs);
+        }
+    }
+
     /// A node is away: nobody reaches it, nor does it reach anybody.
     pub(crate) fn isolate(&self, node: u64) {
         for other in self.up() {
