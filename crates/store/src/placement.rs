@@ -190,7 +190,7 @@ impl Situation {
         let is_alone = target.len() == 1;
         let movable = target
             .iter()
-            .filter(|node| is_alone || **node != shard.leader);
+            .filter(|node| self.serves(**node) && (is_alone || **node != shard.leader));
         if let Some(from) = self.most_loaded(movable, shard)
             && let Some(to) = self.least_loaded(&spare(target), shard)
             && self.load(from, shard) > self.load(to, shard)
@@ -208,10 +208,7 @@ impl Situation {
 
     /// A voter that should lead instead, because it leads less, or because the leader must not.
     fn other_leader(&self, shard: &Placed) -> Option<u64> {
-        let leader_goes = !self
-            .place(shard.leader)
-            .is_some_and(|place| place.role == Role::Serves);
-        if leader_goes {
+        if !self.serves(shard.leader) {
             return self.least_leading(&shard.voters, shard);
         }
         // One shard of a node at a time: two at once might go to the same one, and back again.
@@ -246,6 +243,11 @@ impl Situation {
             .min_by_key(|node| (self.led_by(*node), *node))
     }
 
+    fn serves(&self, node: u64) -> bool {
+        self.place(node)
+            .is_some_and(|place| place.role == Role::Serves)
+    }
+
     fn place(&self, node: u64) -> Option<&Place> {
         self.places.iter().find(|place| place.node == node)
     }
@@ -278,9 +280,10 @@ impl Situation {
     /// The one that can best be done without; rather not the leader.
     fn most_loaded<'n>(&self, nodes: impl Iterator<Item = &'n u64>, shard: &Placed) -> Option<u64> {
         nodes.copied().max_by_key(|node| {
-            let is_down = self.place(*node).is_none_or(|place| !place.is_up);
+            let place = self.place(*node);
             (
-                is_down,
+                place.is_none_or(|place| !place.is_up),
+                !self.serves(*node),
                 self.load(*node, shard),
                 *node != shard.leader,
                 *node,
