@@ -82,6 +82,18 @@ impl<M: Kind> Shard<M> {
         self.refuse_work(listener, old.into_iter().map(|sent| sent.work));
     }
 
+    /// Refuses what publishers can have repeated on other nodes meanwhile: these have taken this one for dead.
+    pub(crate) fn give_up_once(&self, listener: &dyn Listener) {
+        let happens_once = |work: &Work<M::Op>| matches!(work, Work::Propose { request, .. } if M::happens_once(&request.op));
+        let mut void = self.queue.remove_if(happens_once);
+        let mut sent = self.place.sent.lock();
+        let taken = sent.take(|sent| happens_once(&sent.work));
+        self.count_sent(sent.bytes());
+        drop(sent);
+        void.extend(taken.into_iter().map(|sent| sent.work));
+        self.refuse_work(listener, void.into_iter());
+    }
+
     /// Takes on what another node has sent because this one leads.
     pub(crate) fn take_on(&self, from: u64, forwarded: Forwarded<M::Op>) {
         // Held until all is in the queue: what is there when this node leads no more is dropped.

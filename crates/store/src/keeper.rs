@@ -195,7 +195,10 @@ impl<M: Kind> Keeper<M> {
         let standing = group.watch().borrow().clone();
         if standing.leads {
             self.left_out_since = None;
-            self.declare_gone();
+            // Whom nobody hears says nothing of others, now or later.
+            if self.shard.place.duty.borrow().leads {
+                self.declare_gone();
+            }
             self.place(&group, &standing).await;
         } else if self.is_left_out(&standing) {
             drop(group);

@@ -65,6 +65,12 @@ pub(crate) trait Kind: Machine + Sync {
         false
     }
 
+    /// Whether it is a publication that must not happen again when its publisher's session, connected to
+    /// another node, has repeated and released it.
+    fn happens_once(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// The operation, as it is said again by someone who does not know whether it was carried out.
     fn again(op: Self::Op) -> Self::Op {
         op
@@ -262,6 +268,15 @@ impl Kind for InboxMachine {
             next,
             self.next_sequence(inbox).is_none_or(|end| next >= end),
         ))
+    }
+
+    fn happens_once(op: &InboxOp) -> bool {
+        match op {
+            InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
+                origin.as_ref().is_some_and(|origin| !origin.is_of_will())
+            }
+            _ => false,
+        }
     }
 
     fn must_wait(op: &InboxOp, ticket: Ticket) -> bool {

@@ -687,6 +687,9 @@ impl Store {
             return listener.failed(&error.to_string());
         }
         self.neighbours.set_incarnation(incarnation);
+        for shard in &self.inbox.shards {
+            shard.give_up_once(listener);
+        }
         let now = listener.now_ms();
         self.session
             .give_all(|| SessionMachine::node_up(self.node(), incarnation, now));

@@ -89,7 +89,9 @@ class Bridged:
             self._nft(place, "flush set inet cuts peers")
 
     def close(self):
-        for place in self.places:
+        for number, place in enumerate(self.places, 1):
+            # With its namespace the link would go too, but some time later.
+            _ip("link", "del", f"{self.name}v{number}")
             _ip("netns", "del", place.prefix[-1])
         _ip("link", "del", self.name)
 
