@@ -72,6 +72,10 @@ pub enum Event {
         home: u64,
         /// The epoch it was opened with.
         epoch: u64,
+        /// All that is queued from this sequence on, up to the last one, is in here. If the session has not
+        /// been given all before it, that was lost on its way from another node, [`Event::Reopen`] follows,
+        /// and this is to be ignored.
+        from: u64,
         /// In ascending order of their sequences.
         items: Vec<(u64, Queued)>,
     },

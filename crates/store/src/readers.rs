@@ -33,6 +33,8 @@ struct Reader {
     next: u64,
     /// Messages that it can take.
     credit: u32,
+    /// The first sequence that it has not been given.
+    given: u64,
     /// What it will be given with the next mail.
     page: Vec<(u64, Queued)>,
     /// Something was queued that it has not been given: pages have to be read.
@@ -116,6 +118,7 @@ impl Readers {
                     home,
                     epoch,
                     next: from,
+                    given: from,
                     credit,
                     page: Vec::new(),
                     behind: true,
@@ -174,11 +177,13 @@ impl Readers {
     pub(crate) fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
         for inbox in self.touched.drain(..) {
             if let Some(reader) = self.by_inbox.get_mut(&inbox)
-                && !reader.page.is_empty()
+                && let Some((last, _)) = reader.page.last()
             {
+                let from = std::mem::replace(&mut reader.given, last + 1);
                 let event = Event::Page {
                     home: reader.home,
                     epoch: reader.epoch,
+                    from,
                     items: std::mem::take(&mut reader.page),
                 };
                 give(reader.peer, reader.loop_index, event);
@@ -226,7 +231,10 @@ mod tests {
     fn given(readers: &mut Readers) -> Vec<u64> {
         let mut sequences = Vec::new();
         readers.take_pages(|peer, loop_index, event| {
-            let Event::Page { home, epoch, items } = event else {
+            let Event::Page {
+                home, epoch, items, ..
+            } = event
+            else {
                 panic!("{event:?}")
             };
             assert_eq!((peer, loop_index, home, epoch), (0, 1, 7, 10));
@@ -267,6 +275,26 @@ mod tests {
         readers.queued(3, 1, &item());
         assert_eq!(given(&mut readers), [0; 0]);
         assert_eq!(readers.wants(3), Some((1, 10)));
+    }
+
+    #[test]
+    fn a_page_says_what_it_follows_on() {
+        let mut readers = Readers::default();
+        readers.ask(0, open(10));
+        // Nothing is queued before 5.
+        readers.read(3, vec![(5, Queued::Released)], 6, true);
+        readers.queued(3, 6, &item());
+        let mut spans = Vec::new();
+        let mut note = |_, _, event| {
+            if let Event::Page { from, items, .. } = event {
+                spans.push((from, items.last().map(|(last, _)| *last)));
+            }
+        };
+        readers.take_pages(&mut note);
+        readers.read(3, Vec::new(), 9, true);
+        readers.queued(3, 9, &item());
+        readers.take_pages(&mut note);
+        assert_eq!(spans, [(1, Some(6)), (7, Some(9))]);
     }
 
     #[test]

@@ -43,9 +43,12 @@ impl ClientLoop {
                 } => self.answered(io, token, Answer::Retained(messages, next)),
                 Event::Reopen { shard } => self.reopen(shard),
                 Event::Fenced => self.fence(io),
-                Event::Page { home, epoch, items } => {
-                    self.page(io, Key::from_bits(home), epoch, items);
-                }
+                Event::Page {
+                    home,
+                    epoch,
+                    from,
+                    items,
+                } => self.page(io, Key::from_bits(home), epoch, from, items),
                 Event::Fire {
                     client,
                     epoch,
@@ -58,14 +61,21 @@ impl ClientLoop {
     }
 
     /// Queued messages of a session.
-    fn page(&mut self, io: &mut LoopIo, key: Key, epoch: u64, items: Vec<(u64, Queued)>) {
+    fn page(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        from: u64,
+        items: Vec<(u64, Queued)>,
+    ) {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let Some(stored) = client.stored.as_mut().filter(|s| s.epoch == epoch) else {
             return;
         };
-        let Some(inbox) = &mut stored.inbox else {
+        let Some(inbox) = stored.inbox.as_mut().filter(|inbox| from <= inbox.next) else {
             return;
         };
         inbox.credit = inbox.credit.saturating_sub(items.len() as u32);

@@ -97,7 +97,9 @@ impl Crowd<'_> {
                 }
                 other => panic!("{other:?} for client {token}"),
             },
-            Event::Page { home, epoch, items } => self.page(home, epoch, items),
+            Event::Page {
+                home, epoch, items, ..
+            } => self.page(home, epoch, items),
             other => panic!("{other:?}"),
         }
     }
