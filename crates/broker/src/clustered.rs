@@ -5,7 +5,7 @@
 //! says whose it is. Raft and snapshots have connections of their own.
 //!
 //! Deliberately absent: what is sent (`store`, `peers`), connections (`cluster`), and what people ask of a
-//! cluster (`cluster_control.rs`).
+//! cluster (`control.rs`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -4,7 +4,7 @@
 //! connections that are open keep what they have.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -110,23 +110,11 @@ impl Listeners {
     }
 
     /// Where clients without TLS and WebSocket can connect that are sent here. `host`: by what other nodes
-    /// reach this one; a listener on all addresses is there.
+    /// reach this one.
     pub(crate) fn reference(&self, host: &str) -> Option<String> {
         let is_tcp = |opened: &&Opened| opened.profile.kind == Kind::Tcp;
-        let mut addresses = self
-            .opened
-            .iter()
-            .filter(is_tcp)
-            .map(|opened| &opened.address);
-        let address: SocketAddr = addresses.next()?.parse().ok()?;
-        if !address.ip().is_unspecified() {
-            return Some(address.to_string());
-        }
-        let port = address.port();
-        Some(match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        })
+        let mut listeners = self.opened.iter().filter(is_tcp);
+        listeners.find_map(|opened| reachable(opened.address.parse().ok()?, host))
     }
 
     /// Reads certificates, keys and revocation lists again. Where one is broken, the old ones stay.
@@ -150,6 +138,20 @@ impl Listeners {
             opened.socket = None;
         }
     }
+}
+
+/// Where a listener's address is reached from other machines, if it is.
+fn reachable(address: SocketAddr, host: &str) -> Option<String> {
+    let is_loopback = |ip: IpAddr| ip.is_loopback();
+    let port = address.port();
+    if address.ip().is_unspecified() {
+        return Some(match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        });
+    }
+    let all_are_here = host.parse().is_ok_and(is_loopback);
+    (all_are_here || !is_loopback(address.ip())).then(|| address.to_string())
 }
 
 /// The peers that each listener takes connections of, by its number; `None`: all.
@@ -251,4 +253,24 @@ fn server_tls(ssl: &SslConfig, websocket: bool) -> Option<ServerTls> {
         },
         websocket,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_sent_where_they_can_connect() {
+        for (address, host, reference) in [
+            ("0.0.0.0:1883", "10.0.0.1", Some("10.0.0.1:1883")),
+            ("[::]:1883", "node.example", Some("node.example:1883")),
+            ("[::]:1883", "fd00::1", Some("[fd00::1]:1883")),
+            ("10.1.0.1:1884", "10.0.0.1", Some("10.1.0.1:1884")),
+            ("127.0.0.1:1883", "127.0.0.2", Some("127.0.0.1:1883")),
+            ("127.0.0.1:1883", "10.0.0.1", None),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(reachable(address, host).as_deref(), reference, "{address}");
+        }
+    }
 }
