@@ -36,9 +36,8 @@ SCENARIOS = {
 
 WINDOW = """\
 name: window
-persistent: true
 parts:
-  - pairs: { pairs: 60, window: 64, payload: 256, qos: 1 }
+  - pairs: { pairs: 60, window: 64, payload: 256, qos: 1, clean_session: false }
 """
 
 SHARDS = 3
