@@ -133,14 +133,16 @@ def test_a_node_that_leaves_ends_and_is_forgotten(cluster, name):
     client.subscribe(name, qos=1)
     leaver.command("leave")
     client.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER)
-    assert leaver.broker.wait(MOVE_S) == 0
 
     def is_forgotten(node):
         status = node.status()
-        voters = {voter for s in status["shards"] for voter in s["voters"]}
-        return identifier not in voters | {n["node"] for n in status["nodes"]}
+        is_member = identifier in {n["node"] for n in status["nodes"]}
+        votes = identifier in {voter for s in status["shards"] for voter in s["voters"]}
+        assert is_member or not votes, f"it is forgotten before others have its replicas: {status}"
+        return not is_member
 
-    until(lambda: all(is_forgotten(node) for node in rest), 20, "nobody remembers")
+    until(lambda: all([is_forgotten(node) for node in rest]), MOVE_S, "nobody remembers")
+    assert leaver.broker.wait(20) == 0
     with rest[0].client(name, clean=False, props=DURABLE, session_present=True) as back, rest[1].client() as sender:
         sender.published(name, b"there", qos=1)
         assert back.message().payload == b"there"
@@ -151,8 +153,10 @@ def test_an_evicted_node_leaves_nothing_behind(cluster, name):
     evicted, keeper, _ = cluster.nodes
     identifier = evicted.id
     will = {"topic": f"{name}/will", "payload": b"gone", "qos": 1}
-    evicted.client(name, clean=False, props=DURABLE, will=will)
-    with keeper.client(f"{name}w") as witness:
+    with (
+        evicted.client(name, clean=False, props=DURABLE, will=will),
+        keeper.client(f"{name}w") as witness,
+    ):
         witness.subscribe(f"{name}/will", qos=1)
         evicted.kill()
         keeper.command("evict", identifier)
