@@ -597,6 +597,8 @@ async fn tick_peers(node: &Arc<Node>) {
     }
     let listener = PeerListener::new(Arc::clone(node));
     let mut interval = tokio::time::interval(Duration::from_millis(peers::TICK_MS));
+    // Ticks that were missed while the process was stopped are no time in which others were silent.
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         listener.tick();

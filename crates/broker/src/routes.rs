@@ -57,6 +57,10 @@ pub(crate) struct MatchSet {
     pub(crate) groups: Box<[MatchedGroup]>,
     /// Inbox shards with sessions that match.
     pub(crate) shards: Box<[u16]>,
+    /// None of `shards` is known to have any.
+    pub(crate) unsure: bool,
+    /// More inbox shards that may have some, which a cut-off node does not learn (P10).
+    pub(crate) cut_off: Box<[u16]>,
     /// Inbox shards with sessions that match and are not connected.
     pub(crate) detached: Box<[u16]>,
     /// Other nodes with sessions that match, or that may have some.
@@ -86,7 +90,7 @@ impl MatchSet {
         size_of::<Self>()
             + self.targets.len() * size_of::<Target>()
             + self.loops.len() * size_of::<(usize, Range<usize>)>()
-            + (self.shards.len() + self.detached.len()) * size_of::<u16>()
+            + (self.shards.len() + self.cut_off.len() + self.detached.len()) * size_of::<u16>()
             + self.nodes.len() * size_of::<NodeTarget>()
             + self
                 .groups
@@ -129,6 +133,8 @@ pub(crate) struct Unsure {
     /// With whether there is a connection to each.
     pub(crate) nodes: Vec<(NodeId, bool)>,
     pub(crate) shards: Vec<u16>,
+    /// Shards of which it is known what they wanted when this node was cut off from most others.
+    pub(crate) cut_off: Vec<u16>,
 }
 
 /// Groups are told apart by kind, name and filter.
@@ -446,7 +452,12 @@ impl Routes {
     /// How many nodes and shards may want any message.
     pub(crate) fn unsure(&self) -> (usize, usize) {
         let index = self.read();
-        (index.unsure.nodes.len(), index.unsure.shards.len())
+        let Unsure {
+            nodes,
+            shards,
+            cut_off,
+        } = &index.unsure;
+        (nodes.len(), shards.len() + cut_off.len())
     }
 
     /// The members of a group that can be given messages now.
@@ -490,6 +501,8 @@ impl Routes {
         let mut shards = Vec::new();
         let mut detached = Vec::new();
         let mut nodes = Vec::new();
+        let mut unsure = false;
+        let mut cut_off = Vec::new();
         index
             .router
             .for_each_match(topic, |receiver, wanted| match receiver.kind() {
@@ -505,6 +518,10 @@ impl Routes {
                 Kind::Qos0Node(slot) => nodes.extend(index.target(slot, true)),
             });
         if is_exported(topic) {
+            let matches = |shard: &u16| shards.contains(shard);
+            let others = index.unsure.cut_off.iter().copied();
+            cut_off.extend(others.filter(|shard| !matches(shard)));
+            unsure = shards.is_empty();
             shards.extend_from_slice(&index.unsure.shards);
             detached.extend_from_slice(&index.unsure.shards);
             let connected = index.unsure.nodes.iter().filter(|(_, up)| *up);
@@ -536,6 +553,8 @@ impl Routes {
             loops: loops.into(),
             groups: groups.into(),
             shards: shards.into(),
+            unsure,
+            cut_off: cut_off.into(),
             detached: detached.into(),
             nodes: nodes.into(),
         }

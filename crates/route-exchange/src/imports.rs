@@ -187,6 +187,22 @@ impl Imports {
             shards: (0..shards).filter(|shard| !is_known(shard)).collect(),
         }
     }
+
+    /// Whether the last leader of a shard that is known of had told all of its routes, however long ago.
+    /// `own`: of this node's own lead of it, present or past, the term, and whether it had all routes.
+    #[must_use]
+    pub fn was_told(&self, shard: ShardNumber, own: Option<(u64, bool)>) -> bool {
+        let of_peers = self.peers.values().filter_map(|view| view.lead(shard));
+        of_peers.chain(own).max().is_some_and(|(_, told)| told)
+    }
+
+    /// Whether more than half of all nodes, this one among them, have answered a beat within the lease.
+    #[must_use]
+    pub fn hears_majority(&self, now_ms: u64) -> bool {
+        let heard = |view: &&View| now_ms < view.lease_until_ms;
+        let heard = self.peers.values().filter(heard).count() + 1;
+        2 * heard > self.peers.len() + 1
+    }
 }
 
 impl View {

@@ -390,6 +390,35 @@ fn a_shard_is_known_by_the_routes_of_its_last_leader() {
 }
 
 #[test]
+fn what_the_last_leader_had_told_is_remembered() {
+    let (mut exports, mut imports) = pair();
+    assert!(!imports.was_told(0, None));
+    exports.lead(0, 5);
+    exchange(&mut exports, &mut imports, 0);
+    assert!(!imports.was_told(0, None));
+    exports.complete(0);
+    exchange(&mut exports, &mut imports, 0);
+    imports.lost(OWNER);
+    assert!(imports.was_told(0, None));
+    assert!(imports.was_told(0, Some((4, false))));
+    assert!(!imports.was_told(0, Some((6, false))), "a later leader");
+    assert!(imports.was_told(1, Some((1, true))));
+}
+
+#[test]
+fn a_majority_is_more_than_half_of_the_nodes() {
+    let (mut exports, mut imports) = pair();
+    exchange(&mut exports, &mut imports, 0);
+    assert!(imports.hears_majority(0), "both of two");
+    assert!(!imports.hears_majority(TIMES.lease_ms), "one of two");
+    imports.add_peer(8);
+    assert!(imports.hears_majority(0), "two of three");
+    imports.add_peer(9);
+    assert!(!imports.hears_majority(0), "two of four");
+    assert!(Imports::new(TIMES).hears_majority(0), "one of one");
+}
+
+#[test]
 fn a_stream_that_is_thought_to_be_lost_begins_anew() {
     let (mut exports, mut imports) = pair();
     exchange(&mut exports, &mut imports, 0);

@@ -129,6 +129,8 @@ pub(crate) enum Mail {
     FlushPeers,
     /// All live nodes know the routes that this question is about.
     RoutesKnown(u64),
+    /// This node is cut off from most others.
+    CutOff,
     /// Another node wants older connections of a client closed.
     CloseOlder(Asker, Older),
     /// The answer to that, by the question's token: publications of QoS 2 that came on these connections and are
@@ -937,6 +939,7 @@ impl Service for ClientLoop {
             Mail::Undelivered { gone, copies } => self.give_to_others(io, gone, copies),
             Mail::FlushPeers => self.flush_peers(io),
             Mail::RoutesKnown(token) => self.answered(io, token, Answer::Passed),
+            Mail::CutOff => self.cut_off(io),
             Mail::Registered(answers) => self.registered(io, answers),
             Mail::RegisterAgain(shards) => self.register_again(&shards),
             Mail::CloseOlder(asker, older) => self.close_older(io, asker, older),

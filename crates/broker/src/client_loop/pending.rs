@@ -86,6 +86,8 @@ pub(super) struct Publication {
     pub(super) not_retained: bool,
     /// Durable sessions that it went to are filling up.
     pub(super) pressing: bool,
+    /// It is not known whether anybody is to keep it, and that does not matter if this node is cut off.
+    pub(super) unsure: bool,
     pub(super) message: Arc<ApplicationMessage>,
     pub(super) origin: Option<Origin>,
 }
@@ -148,6 +150,20 @@ impl ClientLoop {
     pub(super) fn tell_inbox(&self, client: &str, op: InboxOp, bytes: usize) {
         let store = self.node.store();
         store.inbox(store.inbox_shard(client), Ticket::NONE, op, bytes);
+    }
+
+    /// This node is cut off from most others: publications of transient sessions that only wait for shards of
+    /// which nobody knows whether they are to keep them go on (P10).
+    pub(super) fn cut_off(&mut self, io: &mut LoopIo) {
+        let unsure =
+            |id: &Key| matches!(self.pending.get(*id), Some(Pending::Publish(p)) if p.unsure);
+        let going_on: Vec<Key> = self.pending.keys().filter(unsure).collect();
+        for id in going_on {
+            if let Some(Pending::Publish(publication)) = self.pending.remove(id) {
+                self.publication_done(io, *publication);
+            }
+        }
+        self.stats.pending.set(self.pending.len() as u64);
     }
 
     /// An answer has come.

@@ -34,6 +34,8 @@ pub(super) struct Source {
     pub(super) awaiting: Option<Awaiting>,
     /// It has come before, in this process: only the store may not have it.
     pub(super) repeated: bool,
+    /// A client's that has no durable session: it goes on where there is no majority (P10).
+    pub(super) transient: bool,
 }
 
 /// Who is to store a message.
@@ -43,6 +45,9 @@ struct Keepers {
     shards: Vec<u16>,
     /// Members of shared groups.
     members: Vec<(Arc<str>, Item)>,
+    /// Nobody is known to have sessions that match, and the publisher does not wait for that if this node is
+    /// cut off.
+    unsure: bool,
 }
 
 impl Keepers {
@@ -81,8 +86,12 @@ impl ClientLoop {
         from: Key,
         packet_id: Option<PacketId>,
     ) -> Source {
+        let client = self.clients.get(from);
+        let stored = client.and_then(|client| client.stored.as_ref());
+        let inbox = stored.and_then(|stored| stored.inbox.as_ref());
         let mut source = Source {
             key: self.session_key(from).to_bits(),
+            transient: inbox.is_none(),
             awaiting: match packet_id {
                 Some(id) => Some(Awaiting::Client(from, id)),
                 None => message.retain.then_some(Awaiting::Nobody(from)),
@@ -91,8 +100,7 @@ impl ClientLoop {
         };
         if message.qos == QoS::ExactlyOnce
             && let Some(packet_id) = packet_id
-            && let Some(client) = self.clients.get(from)
-            && let Some(inbox) = client.stored.as_ref().and_then(|s| s.inbox.as_ref())
+            && let (Some(client), Some(inbox)) = (client, inbox)
         {
             source.repeated = inbox.repeated.contains(&packet_id);
             source.origin = Some(Origin {
@@ -143,7 +151,11 @@ impl ClientLoop {
         let mut keepers = Keepers {
             shards: self.matching_shards(&set, message).to_vec(),
             members: Vec::new(),
+            unsure: set.unsure && source.transient,
         };
+        if !source.transient && message.qos > QoS::AtMostOnce {
+            keepers.shards.extend_from_slice(&set.cut_off);
+        }
         if source.repeated {
             self.repeat_to_groups(io, message, &set, source.key, &mut keepers);
         } else {
@@ -160,6 +172,7 @@ impl ClientLoop {
         if keepers.len() == 0 && !retain {
             return Some(reason);
         }
+        keepers.unsure &= keepers.members.is_empty() && !retain;
         self.keep(message, source, keepers, reason, retain);
         None
     }
@@ -295,6 +308,7 @@ impl ClientLoop {
                 failed: false,
                 not_retained: false,
                 pressing: false,
+                unsure: keepers.unsure,
                 message: Arc::clone(message),
                 origin: origin.clone(),
             })))

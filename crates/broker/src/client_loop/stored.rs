@@ -294,7 +294,7 @@ impl ClientLoop {
     }
 
     /// All who must have a message have it, or one of them could not.
-    fn publication_done(&mut self, io: &mut LoopIo, publication: Publication) {
+    pub(super) fn publication_done(&mut self, io: &mut LoopIo, publication: Publication) {
         let Publication {
             from,
             reason,

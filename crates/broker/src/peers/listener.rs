@@ -48,7 +48,7 @@ impl PeerListener {
                     exports.lock().add_peer(*new, now_ms);
                 }
             }
-            peers.refresh(node, &inbound, now_ms);
+            peers.refresh(node, &mut inbound, now_ms);
             drop(inbound);
             peers.pass_barriers(node, now_ms);
             for gone in known.iter().filter(|peer| !others.contains(peer)) {
@@ -66,7 +66,7 @@ impl PeerListener {
             let now_ms = node.clock.now_ms();
             let mut inbound = peers.inbound.lock();
             inbound.connected.insert(to);
-            peers.refresh(node, &inbound, now_ms);
+            peers.refresh(node, &mut inbound, now_ms);
             peers.beat(&inbound, to, now_ms);
             drop(inbound);
             if let Some(exports) = node.routes.exports() {
@@ -85,7 +85,7 @@ impl PeerListener {
         self.with_peers(|node, peers| {
             let mut inbound = peers.inbound.lock();
             inbound.connected.remove(&to);
-            peers.refresh(node, &inbound, node.clock.now_ms());
+            peers.refresh(node, &mut inbound, node.clock.now_ms());
             if let Some(exports) = node.routes.exports() {
                 exports.lock().disconnected(to);
             }
@@ -100,7 +100,7 @@ impl PeerListener {
         self.with_peers(|node, peers| {
             let mut inbound = peers.inbound.lock();
             inbound.imports.lost(from);
-            peers.refresh(node, &inbound, node.clock.now_ms());
+            peers.refresh(node, &mut inbound, node.clock.now_ms());
         });
     }
 
@@ -142,7 +142,7 @@ impl PeerListener {
                 let mut inbound = peers.inbound.lock();
                 let changes = inbound.imports.apply(from, batch)?;
                 node.routes.import(from, &changes);
-                peers.refresh(node, &inbound, node.clock.now_ms());
+                peers.refresh(node, &mut inbound, node.clock.now_ms());
                 let state = inbound.imports.state(from, None);
                 let frame = Frame::routes(&Message::State(state));
                 peers.links.send(from, frame);
@@ -194,9 +194,12 @@ impl PeerListener {
             {
                 return;
             }
-            peers.forget_shard(node, shard);
+            let mut inbound = peers.inbound.lock();
+            let mut before = inbound.cut_off.leads_again(shard);
+            before.extend(exports.lock().of_shard(shard).cloned());
+            node.routes.forget_own(&before);
             exports.lock().lead(shard, term);
-            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+            peers.refresh(node, &mut inbound, node.clock.now_ms());
         });
     }
 
@@ -206,7 +209,7 @@ impl PeerListener {
             if let Some(exports) = node.routes.exports() {
                 exports.lock().complete(shard);
             }
-            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+            peers.refresh(node, &mut peers.inbound.lock(), node.clock.now_ms());
             peers.tell_routes(node);
         });
     }
@@ -214,11 +217,17 @@ impl PeerListener {
     /// This node leads an inbox shard no longer.
     pub fn resign(&self, shard: ShardNumber) {
         self.with_peers(|node, peers| {
-            peers.forget_shard(node, shard);
+            let mut inbound = peers.inbound.lock();
             if let Some(exports) = node.routes.exports() {
-                exports.lock().resign(shard);
+                let mut exports = exports.lock();
+                if let Some(lead) = exports.led(shard) {
+                    let routes = exports.of_shard(shard).cloned().collect();
+                    inbound.cut_off.resigned(shard, lead, routes);
+                }
+                exports.resign(shard);
             }
-            peers.refresh(node, &peers.inbound.lock(), node.clock.now_ms());
+            peers.refresh(node, &mut inbound, node.clock.now_ms());
+            drop(inbound);
             peers.tell_routes(node);
         });
     }
@@ -229,13 +238,20 @@ impl PeerListener {
             let now_ms = node.clock.now_ms();
             peers.show_rooms(node);
             peers.tell_routes(node);
-            let inbound = peers.inbound.lock();
-            peers.refresh(node, &inbound, now_ms);
+            let mut inbound = peers.inbound.lock();
+            let hears = inbound.imports.hears_majority(now_ms);
+            inbound.cut_off.tick(hears);
+            let goes_on = peers.refresh(node, &mut inbound, now_ms);
             let connected: Vec<NodeId> = inbound.connected.iter().copied().collect();
             for peer in connected {
                 peers.beat(&inbound, peer, now_ms);
             }
             drop(inbound);
+            if goes_on && let Some(loops) = node.started_loops() {
+                for index in 0..loops.loops() {
+                    loops.send(index, Mail::CutOff);
+                }
+            }
             peers.pass_barriers(node, now_ms);
             peers.keep_registered(node, now_ms);
             peers.ask_again(node, now_ms);
@@ -295,15 +311,6 @@ impl Peers {
             exports.lock().remove_peer(peer);
         }
         self.arrivals.lock().forget(peer);
-    }
-
-    /// What this node said of a shard as its leader is taken out of its index.
-    fn forget_shard(&self, node: &Node, shard: ShardNumber) {
-        let Some(exports) = node.routes.exports() else {
-            return;
-        };
-        let routes: Vec<_> = exports.lock().of_shard(shard).cloned().collect();
-        node.routes.forget_own(&routes);
     }
 
     /// Tells others how many members of groups have room.

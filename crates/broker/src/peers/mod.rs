@@ -1,7 +1,7 @@
 //! The other nodes of the cluster, as the broker sees them: their routes and messages.
 //!
 //! `listener.rs`: what comes from them. `frame.rs`: what is sent. `barriers.rs`: SUBSCRIBEs that wait until
-//! all nodes know a route. `copies.rs`: messages for shared groups that are on their way. `directory.rs` and
+//! all nodes know a route. `cut_off.rs`: what is routed by where most others are silent. `copies.rs`: messages for shared groups that are on their way. `directory.rs` and
 //! `takeover.rs`: clients that have an older connection elsewhere.
 //! `client_loop/forward.rs`: messages that go out and come in.
 //!
@@ -12,6 +12,7 @@
 
 mod barriers;
 mod copies;
+mod cut_off;
 mod directory;
 pub(crate) mod frame;
 mod listener;
@@ -32,6 +33,7 @@ use crate::node::Node;
 use crate::routes::Unsure;
 use barriers::{Barriers, Waiter};
 use copies::{Arrivals, Copies};
+use cut_off::CutOff;
 use frame::{Control, Forwarded, Frame};
 
 use directory::Registrations;
@@ -86,6 +88,7 @@ struct Inbound {
     imports: Imports,
     /// Peers that there is a connection to.
     connected: BTreeSet<NodeId>,
+    cut_off: CutOff,
 }
 
 impl fmt::Debug for Peers {
@@ -105,6 +108,7 @@ impl Peers {
             inbound: Mutex::new(Inbound {
                 imports: Imports::new(times),
                 connected: BTreeSet::new(),
+                cut_off: CutOff::default(),
             }),
             barriers: Mutex::default(),
             copies: Mutex::default(),
@@ -133,22 +137,37 @@ impl Peers {
     #[inline]
     pub(crate) fn check_leases(&self, node: &Node, now_ms: u64) {
         if now_ms >= self.valid_until_ms.load(Ordering::Acquire) {
-            self.refresh(node, &self.inbound.lock(), now_ms);
+            self.refresh(node, &mut self.inbound.lock(), now_ms);
         }
     }
 
-    /// Tells the route index who may want any message.
-    fn refresh(&self, node: &Node, inbound: &Inbound, now_ms: u64) {
+    /// Tells the route index who may want any message. Returns whether transient publishers need not wait for
+    /// any shard that is not known.
+    fn refresh(&self, node: &Node, inbound: &mut Inbound, now_ms: u64) -> bool {
         let shards = node.opened_store().map_or(0, store::Store::inbox_shards);
         let own = |shard| node.routes.exports()?.lock().led(shard);
         let unknown = inbound.imports.unknown(shards, own, now_ms);
         let connected = |peer| (peer, inbound.connected.contains(&peer));
+        let forgotten = inbound.cut_off.forget_led(&unknown.shards);
+        let was_told = |shard: &ShardNumber| {
+            let own = own(*shard).or_else(|| inbound.cut_off.led(*shard));
+            inbound.imports.was_told(*shard, own)
+        };
+        let (cut_off, shards) = if inbound.cut_off.is_now() {
+            unknown.shards.into_iter().partition(was_told)
+        } else {
+            (Vec::new(), unknown.shards)
+        };
+        let goes_on = !cut_off.is_empty() && shards.is_empty();
         node.routes.set_unsure(Unsure {
             nodes: unknown.nodes.into_iter().map(connected).collect(),
-            shards: unknown.shards,
+            shards,
+            cut_off,
         });
+        node.routes.forget_own(&forgotten);
         let valid_until_ms = inbound.imports.valid_until(now_ms);
         self.valid_until_ms.store(valid_until_ms, Ordering::Release);
+        goes_on
     }
 
     /// Whether a live peer may lack a route of this node.

@@ -20,6 +20,7 @@ use super::frame::{Control, Frame};
 use super::{CROWDED, Links, PeerListener, Place};
 use crate::Broker;
 use crate::drops::{Drops, Reason};
+use crate::routes::MatchCache;
 use crate::stats::{BrokerStats, sum};
 
 const NODES: usize = 3;
@@ -616,6 +617,41 @@ fn after_a_standstill_nothing_is_routed_by_old_routes() {
         // A tick in between still has the time before.
         node.routes.unsure().0 == 2
     });
+}
+
+#[test]
+fn a_cut_off_node_goes_on_by_what_the_last_leaders_had_told() {
+    let nodes = Nodes::with(Times {
+        lease_ms: 400,
+        silence_ms: 800,
+    });
+    let node = nodes.broker(0);
+    let shard = 0;
+    node.routes.set_shard(shard, "durable", true, true);
+    let find = |topic| {
+        let set = MatchCache::default().find(topic, &node.routes);
+        (set.shards.to_vec(), set.cut_off.to_vec(), set.unsure)
+    };
+    let shards = || 0..node.store().inbox_shards();
+    let of_node = PeerListener::new(Arc::clone(&nodes.brokers[0].node));
+    nodes.cut_off(0);
+    wait_for("the others to be silent", || node.routes.unsure().0 == 2);
+    for shard in shards() {
+        of_node.resign(shard);
+    }
+    wait_for("all shards to be unknown", || {
+        let (all, _, unsure) = find(b"other");
+        unsure && all == shards().collect::<Vec<_>>()
+    });
+    wait_for("the node to be cut off", || find(b"other").0.is_empty());
+    assert_eq!(find(b"other").1, shards().collect::<Vec<_>>());
+    let (matching, others, unsure) = find(b"durable");
+    assert_eq!((matching, unsure), (vec![shard], false));
+    assert!(!others.contains(&shard));
+    // What leads again has told what is there.
+    of_node.lead(shard, 9);
+    of_node.complete(shard);
+    assert_eq!(find(b"durable").0, [0u16; 0]);
 }
 
 #[test]
