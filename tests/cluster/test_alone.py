@@ -93,7 +93,7 @@ def test_what_a_wiped_node_has_lost_is_found(node, load):
     load.run_for(1)
     node.kill()
     node.wipe()
-    node.start()
+    node.start(bootstrap=True)
     load.run_for(1)
     with pytest.raises(AssertionError, match="is lost"):
         load.finish(timeout=5)

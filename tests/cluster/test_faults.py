@@ -129,7 +129,7 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
     # P10
     victim, other = cluster.follower(), cluster.leader()
     with victim.client(f"{name}c") as before:
-        before.publish(name, qos=1)
+        before.published(name, qos=1)
         cluster.cut_off(victim)
         # Also while it is not known yet that no leader of any shard is going to answer.
         until = time.monotonic() + 5

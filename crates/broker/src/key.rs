@@ -36,6 +36,86 @@ impl SessionKey {
     }
 }
 
+/// A publisher that is connected to another node, as one number: that node, and what it finds the session by.
+/// The upper byte is 0, so it is no session of this node, and No Local never takes it for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Foreign(u64);
+
+/// Bits of what a node finds a session of its own by: the loop, the slot, and a part of the generation.
+const FOUND_BITS: u32 = 44;
+
+/// Bits of a generation that tell most sessions of one slot apart.
+const GENERATION_BITS: u32 = 5;
+
+/// Bits of a slot of an arena.
+const ARENA_BITS: u32 = 32;
+
+impl Foreign {
+    /// `found_by`: see [`SessionKey::found_by`]; any other number is a publisher that nobody finds.
+    pub(crate) fn new(node: Slot, found_by: u64) -> Self {
+        // Of the nodes that have no number in the bits that are left, publishers are not found either.
+        let node = u64::from(node.0);
+        let node = if node >> (KEY_BITS - FOUND_BITS) == 0 {
+            node
+        } else {
+            0
+        };
+        Self(node << FOUND_BITS | found_by & ((1 << FOUND_BITS) - 1))
+    }
+
+    /// `None`: it is no publisher of another node, or that node is not known.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let is_known = bits >> FOUND_BITS != 0 && bits >> KEY_BITS == 0;
+        is_known.then_some(Self(bits))
+    }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn node(self) -> Slot {
+        Slot((self.0 >> FOUND_BITS) as u16)
+    }
+
+    pub(crate) fn found_by(self) -> u64 {
+        self.0 & ((1 << FOUND_BITS) - 1)
+    }
+}
+
+impl SessionKey {
+    /// What other nodes name it by. There may be others of this name, in other times of the same slot.
+    pub(crate) fn found_by(self) -> u64 {
+        let key = self.key();
+        let generation = u64::from(key.generation) & ((1 << GENERATION_BITS) - 1);
+        let in_loop = u64::from(key.slot) << GENERATION_BITS | generation;
+        (self.loop_index() as u64 + 1) << (ARENA_BITS + GENERATION_BITS) | in_loop
+    }
+}
+
+/// Who has published a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Publisher {
+    /// A session of this node.
+    Here(SessionKey),
+    /// One of another node.
+    Elsewhere(Foreign),
+}
+
+impl Publisher {
+    /// `None`: the broker itself, or somebody who is not to be found.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let here = SessionKey::from_bits(bits).map(Self::Here);
+        here.or_else(|| Foreign::from_bits(bits).map(Self::Elsewhere))
+    }
+}
+
+/// The loop and the slot there in which another node means a publisher to be; it may lie.
+pub(crate) fn place_of(found_by: u64) -> Option<(usize, u32)> {
+    let loop_number = found_by >> (ARENA_BITS + GENERATION_BITS);
+    let loop_index = usize::try_from(loop_number).ok()?.checked_sub(1)?;
+    Some((loop_index, (found_by >> GENERATION_BITS) as u32))
+}
+
 /// A receiver in the route index, as one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Receiver(u64);
@@ -146,6 +226,28 @@ mod tests {
             assert_eq!(Receiver::node(slot).kind(), Kind::Node(slot));
             assert_eq!(Receiver::qos0_node(slot).kind(), Kind::Qos0Node(slot));
         }
+        let key = SessionKey::new(
+            125,
+            Key {
+                slot: 70_000,
+                generation: 40,
+            },
+        );
+        assert_eq!(place_of(key.found_by()), Some((125, 70_000)));
+        assert_eq!(place_of(0), None);
+        let foreign = Foreign::new(Slot(4_095), key.found_by());
+        assert_eq!(
+            Publisher::from_bits(foreign.to_bits()),
+            Some(Publisher::Elsewhere(foreign))
+        );
+        assert_eq!(foreign.node(), Slot(4_095));
+        assert_eq!(foreign.found_by(), key.found_by());
+        let nowhere = Foreign::new(Slot(4_096), key.found_by());
+        assert_eq!(Publisher::from_bits(nowhere.to_bits()), None);
+        assert_eq!(
+            Publisher::from_bits(key.to_bits()),
+            Some(Publisher::Here(key))
+        );
         assert_ne!(Receiver::shard(1, Slot::OWN), Receiver::shard(1, Slot(1)));
         assert_eq!(SessionKey::from_bits(0), None);
     }

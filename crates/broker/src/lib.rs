@@ -315,6 +315,7 @@ impl Broker {
         let options = store_options(config, clustered.as_ref());
         let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
         node.set_store(store);
+        PeerListener::new(Arc::clone(&node)).opened();
         if let Some(clustered) = &clustered {
             node.set_clustered(Arc::clone(clustered));
         }

@@ -440,6 +440,20 @@ impl Routes {
         }
     }
 
+    /// The place of another node; that of this one: it has told nothing.
+    pub(crate) fn slot_of(&self, node: NodeId) -> Slot {
+        let index = self.read();
+        let at = index.nodes.iter().position(|known| *known == Some(node));
+        at.and_then(|at| u16::try_from(at + 1).ok())
+            .map_or(Slot::OWN, Slot)
+    }
+
+    /// The node in a place.
+    pub(crate) fn node_in(&self, slot: Slot) -> Option<NodeId> {
+        let at = usize::from(slot.0).checked_sub(1)?;
+        *self.read().nodes.get(at)?
+    }
+
     /// Nodes and shards that may want any message from now on; all others want what they have told.
     pub(crate) fn set_unsure(&self, unsure: Unsure) {
         if self.read().unsure == unsure {

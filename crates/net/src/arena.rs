@@ -144,6 +144,21 @@ impl<T> Arena<T> {
         }
     }
 
+    /// The key of the value in a slot, if there is one.
+    #[must_use]
+    pub fn key_in(&self, slot: u32) -> Option<Key> {
+        match self.slot(slot)? {
+            Slot {
+                generation,
+                content: Content::Occupied(_),
+            } => Some(Key {
+                slot,
+                generation: *generation,
+            }),
+            Slot { .. } => None,
+        }
+    }
+
     /// Takes a value out. Its key finds nothing from now on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;

@@ -142,7 +142,7 @@ impl ClientLoop {
         }
         let forwarded = Forwarded {
             message: Arc::clone(message),
-            publisher: self.publisher_elsewhere(publisher),
+            publisher: found_by(publisher),
             whom: whom(),
         };
         let encoded = forwarded.append(std::mem::take(&mut self.forwarding.encoded));
@@ -169,7 +169,7 @@ impl ClientLoop {
         };
         let mut forwarded = Forwarded {
             message: Arc::clone(message),
-            publisher: self.publisher_elsewhere(message.publisher),
+            publisher: found_by(message.publisher),
             whom: Whom::Group(ForGroup {
                 filter: group.filter().into(),
                 hops: hops + 1,
@@ -183,12 +183,6 @@ impl ClientLoop {
         let encoded = forwarded.append(Vec::new());
         self.put(io, node, &encoded, lost);
         self.mark_crowding(node, message.publisher);
-    }
-
-    /// A number for a publisher that other nodes tell from those of all nodes.
-    fn publisher_elsewhere(&self, publisher: u64) -> u64 {
-        let own = self.node.peers().map_or(0, |peers| peers.own());
-        own.rotate_left(32) ^ publisher
     }
 
     /// Adds a message to the frame of a node. `lost`: what is dropped if it does not get there.
@@ -364,6 +358,11 @@ impl ClientLoop {
             self.give_to_inbox(&client, item, None, None);
         }
     }
+}
+
+/// What another node is to name a publisher by. Who is not connected to this node is found by nobody.
+fn found_by(publisher: u64) -> u64 {
+    SessionKey::from_bits(publisher).map_or(0, SessionKey::found_by)
 }
 
 /// A message as a member of a group gets it.

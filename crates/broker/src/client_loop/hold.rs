@@ -12,13 +12,22 @@
 //! A message that was on its way between loops when its publisher was held back is queued beyond the
 //! limit: at most what a publisher may send in a turn and what an inbox between loops holds.
 //!
-//! Invariant: each hold is released exactly once, by draining, by time, or by the subscriber's end.
+//! A publisher on another node is held back there: that node is told, and told again when it may go on. What it has
+//! been told ends with its connection. Messages that are on their way between nodes by then are queued beyond the
+//! limit as well: links are bounded.
+//!
+//! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
+//! connection between their nodes.
+
+use hashbrown::hash_map::Entry;
 
 use mqtt_proto::{PacketType, peek_frame};
 use net::Key;
+use route_exchange::NodeId;
 
 use super::{ClientLoop, LoopIo, Mail, Timer};
-use crate::key::SessionKey;
+use crate::key::{Foreign, Publisher, SessionKey, place_of};
+use crate::node::Node;
 
 /// A session's part in holding back and being held.
 #[derive(Debug, Default)]
@@ -26,7 +35,7 @@ pub(super) struct Hold {
     /// How many subscribers hold this session back.
     by: u32,
     /// The publishers that this session holds back.
-    of: Vec<SessionKey>,
+    of: Vec<Publisher>,
     /// When they are let go at the latest; 0: nobody is held.
     until_ms: u64,
     /// PUBLISH packets that came while it is held.
@@ -109,10 +118,10 @@ impl ClientLoop {
         if !full || hold_ms == 0 || !session.is_online() {
             return false;
         }
-        let Some(publisher) = SessionKey::from_bits(publisher) else {
+        let Some(publisher) = Publisher::from_bits(publisher) else {
             return false;
         };
-        if publisher == SessionKey::new(self.index, key) {
+        if publisher == Publisher::Here(SessionKey::new(self.index, key)) {
             // Who floods itself reads its own messages only if its connection is read.
             return false;
         }
@@ -123,16 +132,22 @@ impl ClientLoop {
         if hold.spent || hold.of.len() >= PUBLISHERS {
             return false;
         }
+        if let Publisher::Elsewhere(publisher) = publisher
+            && !tell_node(&self.node, publisher, true)
+        {
+            return false;
+        }
         hold.of.push(publisher);
         if hold.until_ms == 0 {
             hold.until_ms = io.now_ms() + hold_ms;
             io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
-        self.stats.holds.add(1);
-        if publisher.loop_index() == self.index {
-            self.held(publisher.key());
-        } else {
-            io.send(publisher.loop_index(), Mail::Hold(publisher));
+        match publisher {
+            Publisher::Here(publisher) if publisher.loop_index() == self.index => {
+                self.held(publisher.key());
+            }
+            Publisher::Here(publisher) => io.send(publisher.loop_index(), Mail::Hold(publisher)),
+            Publisher::Elsewhere(_) => {}
         }
         true
     }
@@ -184,6 +199,7 @@ impl ClientLoop {
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
     pub(super) fn held(&mut self, key: Key) {
         if let Some(client) = self.clients.get_mut(key) {
+            self.stats.holds.add(1);
             client.hold.get_or_insert_default().by += 1;
         }
     }
@@ -299,7 +315,85 @@ impl ClientLoop {
         // By mail also within this loop: a released publisher handles what was kept of it, which may end
         // its session and release others in turn. A chain of those must not become a deep recursion.
         for publisher in publishers {
-            io.send(publisher.loop_index(), Mail::Release(publisher));
+            match publisher {
+                Publisher::Here(publisher) => {
+                    io.send(publisher.loop_index(), Mail::Release(publisher));
+                }
+                Publisher::Elsewhere(publisher) => {
+                    // If that is lost, so is what the node knows of the hold.
+                    tell_node(&self.node, publisher, false);
+                }
+            }
         }
     }
+
+    /// A subscriber of another node holds a publisher back.
+    pub(super) fn held_for(&mut self, node: NodeId, publisher: u64) {
+        let Some(key) = self.find_publisher(publisher) else {
+            return;
+        };
+        if self.held_for.len() > self.clients.len() {
+            // There is an entry of a session that has ended.
+            let clients = &self.clients;
+            self.held_for
+                .retain(|(_, key), _| clients.get(*key).is_some());
+        }
+        *self.held_for.entry((node, key)).or_default() += 1;
+        self.held(key);
+    }
+
+    /// A subscriber of another node holds a publisher back no longer.
+    pub(super) fn released_for(&mut self, io: &mut LoopIo, node: NodeId, publisher: u64) {
+        let Some(key) = self.find_publisher(publisher) else {
+            return;
+        };
+        if let Entry::Occupied(mut holds) = self.held_for.entry((node, key)) {
+            *holds.get_mut() -= 1;
+            if *holds.get() == 0 {
+                holds.remove();
+            }
+            self.released(io, key);
+        }
+    }
+
+    /// A connection with a node is gone: those whom it holds back go on, and it is told again whom to hold back.
+    pub(super) fn holds_lost(&mut self, io: &mut LoopIo, node: NodeId) {
+        let lost = self.held_for.extract_if(|(by, _), _| *by == node);
+        let lost: Vec<(Key, u32)> = lost.map(|((_, key), holds)| (key, holds)).collect();
+        for (key, holds) in lost {
+            for _ in 0..holds {
+                self.released(io, key);
+            }
+        }
+        let routes = &self.node.routes;
+        let is_lost = |publisher: &mut Publisher| matches!(publisher, Publisher::Elsewhere(p) if routes.node_in(p.node()) == Some(node));
+        let subscribers: Vec<Key> = self.clients.keys().collect();
+        let mut publishers = Vec::new();
+        for key in subscribers {
+            if let Some(hold) = self.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
+                publishers.extend(hold.of.extract_if(.., is_lost));
+            }
+        }
+        // In case that it knows of them.
+        for publisher in publishers {
+            if let Publisher::Elsewhere(publisher) = publisher {
+                tell_node(&self.node, publisher, false);
+            }
+        }
+    }
+
+    fn find_publisher(&self, found_by: u64) -> Option<Key> {
+        let (_, slot) = place_of(found_by)?;
+        let key = self.clients.key_in(slot)?;
+        let session = SessionKey::new(self.index, key);
+        (session.found_by() == found_by).then_some(key)
+    }
+}
+
+/// Asks the node of a publisher to hold it back, or to let it go. False: it cannot be reached.
+fn tell_node(node: &Node, publisher: Foreign, hold: bool) -> bool {
+    node.peers().is_some_and(|peers| {
+        let to = node.routes.node_in(publisher.node());
+        to.is_some_and(|to| peers.hold(to, publisher.found_by(), hold))
+    })
 }

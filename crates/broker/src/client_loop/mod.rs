@@ -108,6 +108,12 @@ pub(crate) enum Mail {
     /// A queue of a subscriber is full: do not read this publisher / go on.
     Hold(SessionKey),
     Release(SessionKey),
+    /// A subscriber of another node holds a publisher of this loop back; see [`SessionKey::found_by`].
+    HoldFor(NodeId, u64),
+    /// One less does.
+    ReleaseFor(NodeId, u64),
+    /// Whom this node and another hold back for each other may be unknown there.
+    HoldsLost(NodeId),
     /// The chain of authenticators has judged the client of a connection.
     Verdict(ConnectionId, Verdict),
     /// Comes with a connection that another loop handed over: who its client is.
@@ -295,6 +301,8 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What goes to other nodes.
     forwarding: Forwarding,
+    /// Publishers that subscribers of other nodes hold back, and how many of these.
+    held_for: HashMap<(NodeId, Key), u32, RandomState>,
     /// What the directory of clients is to be told.
     registering: Registering,
     /// What the store was asked.
@@ -338,6 +346,7 @@ impl ClientLoop {
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
+            held_for: HashMap::default(),
             registering: Registering::default(),
             pending: Arena::default(),
             unheard: Unheard::default(),
@@ -948,6 +957,9 @@ impl Service for ClientLoop {
             }
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),
+            Mail::HoldFor(node, publisher) => self.held_for(node, publisher),
+            Mail::ReleaseFor(node, publisher) => self.released_for(io, node, publisher),
+            Mail::HoldsLost(node) => self.holds_lost(io, node),
             Mail::Bans => self.check_bans(io),
             Mail::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);

@@ -10,6 +10,8 @@ use mqtt_session::ApplicationMessage;
 use route_exchange::{Malformed, Message, ShardNumber};
 use serde::{Deserialize, Serialize};
 
+use crate::key::{Foreign, Slot};
+
 /// Frames of these formats begin with their number. A change is a new one.
 const ROUTES: u8 = 1;
 const MESSAGES: u8 = 2;
@@ -36,7 +38,7 @@ pub(crate) struct Messages {
 pub(crate) struct Forwarded {
     #[serde(with = "store_state::wire::message")]
     pub(crate) message: Arc<ApplicationMessage>,
-    /// See [`foreign`].
+    /// What its node finds the publisher by; see [`SessionKey::found_by`].
     pub(crate) publisher: u64,
     pub(crate) whom: Whom,
 }
@@ -73,6 +75,11 @@ pub(crate) enum Control {
     Known { token: u64 },
     /// These messages for groups are acknowledged, dropped with a record, or with somebody else.
     Settled { copies: Vec<u64> },
+    /// A publisher of yours is held back by one more subscriber here, until [`Control::Release`] or the end of
+    /// this connection. See [`Forwarded::publisher`].
+    Hold { publisher: u64 },
+    /// By one less.
+    Release { publisher: u64 },
 }
 
 impl Frame {
@@ -106,11 +113,10 @@ pub(crate) fn begin_messages(from_loop: usize) -> Vec<u8> {
 }
 
 fn decode_messages(from_loop: u8, mut rest: &[u8]) -> Result<Frame, Malformed> {
-    let mut messages = Vec::new();
+    let mut messages: Vec<Forwarded> = Vec::new();
     while !rest.is_empty() {
-        let (forwarded, after): (Forwarded, _) =
-            postcard::take_from_bytes(rest).map_err(|_| Malformed::Bytes)?;
-        messages.push(forwarded.published());
+        let (forwarded, after) = postcard::take_from_bytes(rest).map_err(|_| Malformed::Bytes)?;
+        messages.push(forwarded);
         rest = after;
     }
     Ok(Frame::Messages(Messages {
@@ -134,19 +140,12 @@ impl Forwarded {
         postcard::to_extend(self, to).unwrap_or_default()
     }
 
-    /// With the publisher in the message, where it was not written.
-    fn published(mut self) -> Self {
+    /// Writes the publisher into the message, where it was not written. `from`: the node that sent it.
+    pub(crate) fn came_from(&mut self, from: Slot) {
         if let Some(message) = Arc::get_mut(&mut self.message) {
-            message.publisher = foreign(self.publisher);
+            message.publisher = Foreign::new(from, self.publisher).to_bits();
         }
-        self
     }
-}
-
-/// What a publisher of another node is known by: no session of this node, which have something in the upper
-/// byte. So No Local never takes it for one, and nobody tries to hold it back.
-pub(crate) fn foreign(publisher: u64) -> u64 {
-    publisher & (u64::MAX >> 8)
 }
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
     use mqtt_proto::{MessageBody, QoS};
 
     use super::*;
-    use crate::key::SessionKey;
+    use crate::key::{Publisher, SessionKey};
 
     fn forwarded(whom: Whom) -> Forwarded {
         Forwarded {
@@ -179,17 +178,19 @@ mod tests {
         });
         let frame = forwarded(Whom::Sessions).append(begin_messages(3));
         let frame = forwarded(group.clone()).append(frame);
-        let Ok(Frame::Messages(read)) = Frame::decode(&frame) else {
+        let Ok(Frame::Messages(mut read)) = Frame::decode(&frame) else {
             panic!("a frame is read as it was written");
         };
         assert_eq!(read.from_loop, 3);
         let whom: Vec<_> = read.messages.iter().map(|m| m.whom.clone()).collect();
         assert_eq!(whom, [Whom::Sessions, group]);
+        read.messages[0].came_from(Slot(1));
         let message = &read.messages[0].message;
         assert_eq!(message.body.topic(), "a/b");
         assert_eq!((message.qos, message.retain), (QoS::AtLeastOnce, true));
         assert_eq!(SessionKey::from_bits(message.publisher), None);
-        assert_ne!(message.publisher, 0);
+        let publisher = Publisher::from_bits(message.publisher);
+        assert!(matches!(publisher, Some(Publisher::Elsewhere(_))));
         for cut in 3..frame.len() {
             // A cut between the two messages is none.
             if let Ok(Frame::Messages(read)) = Frame::decode(&frame[..cut]) {

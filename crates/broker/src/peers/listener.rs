@@ -8,6 +8,7 @@ use super::barriers::Waiter;
 use super::frame::{Control, Forwarded, Frame, Messages, begin_messages};
 use super::{Inbound, Peers, takeover};
 use crate::client_loop::Mail;
+use crate::key;
 use crate::node::Node;
 
 /// How often [`PeerListener::tick`] is called, in ms.
@@ -59,6 +60,14 @@ impl PeerListener {
         });
     }
 
+    /// The store has been opened. Its shards are unknown until their leaders have told all routes; to be called
+    /// before anything is routed.
+    pub(crate) fn opened(&self) {
+        self.with_peers(|node, peers| {
+            peers.refresh(node, &mut peers.inbound.lock(), node.clock.now_ms());
+        });
+    }
+
     /// There is a connection to a member, perhaps anew: what was sent before may be lost. Nothing is to be
     /// sent over it before this returns.
     pub fn connected(&self, to: NodeId) {
@@ -91,6 +100,7 @@ impl PeerListener {
             }
             drop(inbound);
             peers.do_not_ask(node, to);
+            peers.forget_holds(node, to);
         });
     }
 
@@ -101,6 +111,8 @@ impl PeerListener {
             let mut inbound = peers.inbound.lock();
             inbound.imports.lost(from);
             peers.refresh(node, &mut inbound, node.clock.now_ms());
+            drop(inbound);
+            peers.forget_holds(node, from);
         });
     }
 
@@ -176,6 +188,14 @@ impl PeerListener {
             Frame::Control(Control::Settled { copies }) => {
                 peers.copies.lock().settle(from, &copies);
             }
+            Frame::Control(Control::Hold { publisher }) => {
+                peers.tell_publisher(node, publisher, |publisher| Mail::HoldFor(from, publisher));
+            }
+            Frame::Control(Control::Release { publisher }) => {
+                peers.tell_publisher(node, publisher, |publisher| {
+                    Mail::ReleaseFor(from, publisher)
+                });
+            }
         }
         Ok(())
     }
@@ -247,10 +267,8 @@ impl PeerListener {
                 peers.beat(&inbound, peer, now_ms);
             }
             drop(inbound);
-            if goes_on && let Some(loops) = node.started_loops() {
-                for index in 0..loops.loops() {
-                    loops.send(index, Mail::CutOff);
-                }
+            if goes_on {
+                peers.tell_loops(node, || Mail::CutOff);
             }
             peers.pass_barriers(node, now_ms);
             peers.keep_registered(node, now_ms);
@@ -282,6 +300,10 @@ impl Peers {
             // There are no sessions yet.
             return;
         };
+        let slot = node.routes.slot_of(from);
+        for forwarded in &mut messages.messages {
+            forwarded.came_from(slot);
+        }
         let mut arrivals = self.arrivals.lock();
         let is_new = |forwarded: &Forwarded| {
             let copy = forwarded.copy();
@@ -299,6 +321,29 @@ impl Peers {
                 bytes,
             },
         );
+    }
+
+    /// Another node holds a publisher back, or lets it go.
+    fn tell_publisher(&self, node: &Node, publisher: u64, mail: impl FnOnce(u64) -> Mail) {
+        if let Some(loops) = node.started_loops()
+            && let Some((index, _)) = key::place_of(publisher)
+            && index < loops.loops()
+        {
+            loops.send(index, mail(publisher));
+        }
+    }
+
+    /// What was said to a node, or by it, of publishers that are held back may be lost.
+    fn forget_holds(&self, node: &Node, peer: NodeId) {
+        self.tell_loops(node, || Mail::HoldsLost(peer));
+    }
+
+    fn tell_loops(&self, node: &Node, mail: impl Fn() -> Mail) {
+        if let Some(loops) = node.started_loops() {
+            for index in 0..loops.loops() {
+                loops.send(index, mail());
+            }
+        }
     }
 
     /// A member is none any more.

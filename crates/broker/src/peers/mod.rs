@@ -128,6 +128,16 @@ impl Peers {
         self.links.send(to, frame.into())
     }
 
+    /// Asks a node to hold a publisher of its own back, or to let it go. False: it cannot be reached.
+    pub(crate) fn hold(&self, node: NodeId, publisher: u64, hold: bool) -> bool {
+        let control = if hold {
+            Control::Hold { publisher }
+        } else {
+            Control::Release { publisher }
+        };
+        self.links.send(node, Frame::control(&control))
+    }
+
     /// Whether so much waits to be sent to a node that its publishers are to wait.
     pub(crate) fn is_crowded(&self, node: NodeId) -> bool {
         self.links.queued_bytes(node) > CROWDED

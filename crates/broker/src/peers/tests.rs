@@ -223,6 +223,7 @@ fn config(folder: &std::path::Path) -> Config {
         ..Config::default()
     };
     config.http.enable = false;
+    config.limits.session.queue_messages = 1_000;
     config.mqtt_server_config.tcp_listeners = Vec::<TcpListenerConfig>::new();
     let unix = UnixListenerConfig {
         path: socket(folder),
@@ -572,6 +573,51 @@ fn publishers_to_a_crowded_node_are_not_read() {
     for n in 1..=10 {
         assert_eq!(subscriber.message().0, n.to_string());
     }
+}
+
+#[test]
+fn a_subscriber_that_does_not_keep_up_holds_back_publishers_of_other_nodes() {
+    const MESSAGES: usize = 5_000;
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(1, "subscriber");
+    subscriber.subscribe("t", 1);
+    let mut publisher = nodes.client(0, "publisher");
+    for n in 0..MESSAGES {
+        publisher.send_message("t", &n.to_string(), 1);
+    }
+    wait_for("the publisher to be held back", || {
+        nodes.count(0, |s| &s.holds) > 0
+    });
+    for n in 0..MESSAGES {
+        let (payload, id) = subscriber.message();
+        assert_eq!(payload, n.to_string());
+        subscriber.acknowledge(&id);
+    }
+    for _ in 0..MESSAGES {
+        publisher.next(PacketType::PubAck);
+    }
+}
+
+#[test]
+fn who_is_held_back_for_a_node_goes_on_when_its_connection_is_gone() {
+    let nodes = Nodes::start();
+    let mut publisher = nodes.client(0, "publisher");
+    let mut subscriber = nodes.client(0, "subscriber");
+    subscriber.subscribe("t", 0);
+    let key = |found: &crate::routes::Target| found.session;
+    let of_publisher = key(&MatchCache::default()
+        .find(b"t", &nodes.broker(0).routes)
+        .targets[0]);
+    let hold = Frame::control(&Control::Hold {
+        publisher: of_publisher.found_by(),
+    });
+    nodes.event(Event::Bytes(nodes.ids[1], nodes.ids[0], hold));
+    // It publishes and subscribes: what it publishes waits, the others' does not.
+    subscriber.send_message("t", "held", 0);
+    publisher.publish("t", "free", 0);
+    assert_eq!(subscriber.message().0, "free");
+    nodes.event(Event::Disconnected(nodes.ids[1], nodes.ids[0]));
+    assert_eq!(subscriber.message().0, "held");
 }
 
 #[test]
