@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// restarts, and never set back by an adjustment of the system's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    unix_ms_at_start: u64,
+    unix_us_at_start: u64,
     started: Instant,
 }
 
@@ -18,7 +18,7 @@ impl Clock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Self {
-            unix_ms_at_start: u64::try_from(since_epoch.as_millis()).unwrap_or(0),
+            unix_us_at_start: u64::try_from(since_epoch.as_micros()).unwrap_or(0),
             started: Instant::now(),
         }
     }
@@ -26,12 +26,18 @@ impl Clock {
     /// The time in ms.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
-        self.unix_ms_at_start + u64::try_from(self.started.elapsed().as_millis()).unwrap_or(0)
+        self.now_us() / 1_000
+    }
+
+    /// The time in µs.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.unix_us_at_start + u64::try_from(self.started.elapsed().as_micros()).unwrap_or(0)
     }
 
     /// The time in ms since the clock was started.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {
-        self.now_ms() - self.unix_ms_at_start
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(0)
     }
 }

@@ -6,7 +6,7 @@
 //! not answer, clients are let in at once. When another node leads, all tell it what they have; of two
 //! connections of a client, the later one stays.
 //!
-//! Connections are numbered by the time of their CONNECT in ms, or higher, so that later ones have higher
+//! Connections are numbered by the time of their CONNECT in µs, or higher, so that later ones have higher
 //! numbers.
 
 use std::collections::BTreeMap;
