@@ -315,9 +315,11 @@ impl<M: Kind> Keeper<M> {
         let neighbours = &self.means.neighbours;
         let now = self.means.listener.now_ms();
         let members = neighbours.members.borrow().clone();
+        let own_node = self.shard.place.node;
+        let is_reached = |node: u64| node == own_node || neighbours.is_linked(node);
         let place = |member: &Member| Place {
             node: member.node,
-            is_up: member.is_up,
+            is_up: member.is_up && is_reached(member.node),
             role: member.role,
             down_for: Duration::from_millis(now.saturating_sub(member.last_heard_ms)),
         };
