@@ -299,6 +299,8 @@ struct Slot {
     is_away: bool,
     /// Broke off, and has not been ready since.
     is_broken: bool,
+    /// Times that it broke off, or could not connect after that: each time, the next listener's turn comes.
+    breaks: usize,
 }
 
 /// A share of a workload being played.
@@ -1130,6 +1132,7 @@ impl Engine {
             return Ok(());
         }
         slot.is_away = true;
+        slot.breaks += 1;
         if slot.is_ready {
             slot.is_ready = false;
             self.ready -= 1;
@@ -1310,6 +1313,7 @@ impl Slot {
             reads_later: false,
             is_away: false,
             is_broken: false,
+            breaks: 0,
         }
     }
 }
@@ -1391,7 +1395,7 @@ fn path<'a>(target: &Target, layers: &'a [ClientOptions], index: usize, slot: &S
         };
         SocketAddr::from((source, port))
     });
-    let listener = turn % listeners;
+    let listener = (turn + slot.breaks) % listeners;
     Path {
         server: target.listeners[listener].address,
         local,
