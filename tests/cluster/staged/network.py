@@ -1,11 +1,12 @@
 """Places for nodes on this machine: an address for each, the same ports on all, and links that can be cut.
 
-As root each place is a network namespace of its own behind a bridge, and a cut drops packets without a
-word, as a broken network does. Otherwise places are loopback addresses, and nothing can be cut.
+As root, with the right to make networks, each place is a namespace of its own behind a bridge, and a cut drops
+packets without a word, as a broken network does. Otherwise places are loopback addresses, and nothing can be cut.
 Invariant: connections of clients, which come from outside of the places, are never cut.
 """
 
 import dataclasses
+import functools
 import itertools
 import os
 import subprocess
@@ -117,5 +118,13 @@ class Loopback:
         pass
 
 
+@functools.cache
+def may_isolate() -> bool:
+    """Whether namespaces and cuts are to be had: root in a container may lack the right to them."""
+    trial = "ip link add trial type bridge && nft 'add table inet trial'"
+    tried = ["unshare", "--net", "sh", "-c", trial]
+    return os.geteuid() == 0 and subprocess.run(tried, capture_output=True).returncode == 0
+
+
 def network():
-    return Bridged() if os.geteuid() == 0 else Loopback()
+    return Bridged() if may_isolate() else Loopback()
