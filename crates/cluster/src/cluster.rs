@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UdpSocket, lookup_host};
 use transport::TlsFileError;
 
 use crate::calls::Unreachable;
-use crate::connect::Tls;
+use crate::connect::{Tls, check_own_name};
 use crate::frame::Frame;
 use crate::handler::{Channel, Handler};
 use crate::members::{Members, State};
@@ -47,6 +47,8 @@ pub enum StartError {
     Record(RecordError),
     /// A file for TLS cannot be used.
     Tls(TlsFileError),
+    /// The certificate is not one for the name that the others are to reach this node by.
+    Certificate(io::Error),
     /// The port cannot be listened on.
     Listen(SocketAddr, io::Error),
     /// The name that the others are to reach this node by has no address.
@@ -73,6 +75,7 @@ impl fmt::Display for StartError {
             Self::GivenUp => f.write_str("no member of a cluster was found"),
             Self::Record(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
+            Self::Certificate(error) => write!(f, "no other node would let this one in: {error}"),
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on {address} for other nodes: {error}")
             }
@@ -89,7 +92,10 @@ impl error::Error for StartError {
         match self {
             Self::Record(error) => Some(error),
             Self::Tls(error) => Some(error),
-            Self::Listen(_, error) | Self::Host(_, error) | Self::Thread(error) => Some(error),
+            Self::Certificate(error)
+            | Self::Listen(_, error)
+            | Self::Host(_, error)
+            | Self::Thread(error) => Some(error),
             Self::Info(error) => Some(error),
             Self::NobodyToAsk | Self::Evicted | Self::GivenUp | Self::Welcome(_) => None,
         }
@@ -159,6 +165,9 @@ impl Cluster {
         check_info(&options.info).map_err(StartError::Info)?;
         let tls = options.security.tls.as_ref().map(Tls::load);
         let tls = tls.transpose().map_err(StartError::Tls)?;
+        if let Some(files) = &options.security.tls {
+            check_own_name(files, &options.host).map_err(StartError::Certificate)?;
+        }
         let shared = Arc::new(Shared::new(options, handler, tls));
         check_seeds(&shared)?;
         let (started, start) = sync_channel(1);

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use rustls::pki_types::ServerName;
+use rustls::client::verify_server_name;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -62,6 +65,26 @@ impl Tls {
             server: Arc::new(server),
         })
     }
+}
+
+/// Whether a certificate is good for a host: its name or address.
+///
+/// # Errors
+/// Why it is not.
+fn check_name(certificate: &CertificateDer<'_>, host: &str) -> io::Result<()> {
+    let name = ServerName::try_from(host).map_err(io::Error::other)?;
+    ParsedCertificate::try_from(certificate)
+        .and_then(|certificate| verify_server_name(&certificate, &name))
+        .map_err(|error| io::Error::other(format!("its certificate is not for {host}: {error}")))
+}
+
+/// Whether others will take a node's own certificate for its own.
+///
+/// # Errors
+/// Why they will not.
+pub(crate) fn check_own_name(files: &TlsFiles, host: &str) -> io::Result<()> {
+    let certificate = CertificateDer::from_pem_file(&files.certificate);
+    check_name(&certificate.map_err(io::Error::other)?, host)
 }
 
 /// Why there is no connection.
@@ -197,20 +220,31 @@ async fn greet(
 pub(crate) async fn accept(shared: &Shared, tcp: TcpStream) -> Result<Accepted, ConnectError> {
     let accepting = async {
         tcp.set_nodelay(true)?;
-        let stream = decrypt(shared, tcp).await?;
-        receive(shared, stream).await
+        let (stream, certificate) = decrypt(shared, tcp).await?;
+        let accepted = receive(shared, stream).await?;
+        if let Some(certificate) = certificate {
+            check_name(&certificate, host_of(&accepted.judging.peer.place.address))?;
+        }
+        Ok(accepted)
     };
     timeout(shared.options.timings.handshake, accepting)
         .await
         .unwrap_or(Err(ConnectError::TimedOut))
 }
 
-async fn decrypt(shared: &Shared, tcp: TcpStream) -> io::Result<Stream> {
+async fn decrypt(
+    shared: &Shared,
+    tcp: TcpStream,
+) -> io::Result<(Stream, Option<CertificateDer<'static>>)> {
     let Some(tls) = &shared.tls else {
-        return Ok(Box::new(tcp));
+        return Ok((Box::new(tcp), None));
     };
-    let acceptor = TlsAcceptor::from(tls.server.clone());
-    Ok(Box::new(acceptor.accept(tcp).await?))
+    let stream = TlsAcceptor::from(tls.server.clone()).accept(tcp).await?;
+    let (_, session) = stream.get_ref();
+    let shown = session.peer_certificates().and_then(<[_]>::first);
+    let certificate = shown.ok_or_else(|| io::Error::other("it has shown no certificate"))?;
+    let certificate = certificate.clone().into_owned();
+    Ok((Box::new(stream), Some(certificate)))
 }
 
 async fn receive(shared: &Shared, mut stream: Stream) -> Result<Accepted, ConnectError> {

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::node::{Net, Node, Stranger, all_reach_all, eventually};
+use crate::connect::check_own_name;
 use crate::handshake::Purpose;
 use crate::{Channel, Options, TlsFiles};
 
@@ -119,5 +120,22 @@ fn without_a_certificate_there_is_no_connection() {
     });
     let error = result.unwrap_err().to_string();
     assert!(error.contains("CertificateRequired"), "{error}");
+    eventually("counted", || node.cluster.refusals().get("io") == Some(&1));
+}
+
+#[test]
+fn a_certificate_is_good_for_one_host() {
+    let net = Net(43);
+    let authority = authority();
+    let node = Node::start_with(net, 1, with_tls(net, 1, &authority));
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = net.options(9, folder.path());
+    let of_another = files(folder.path(), &net.host(8), &authority, &authority);
+    let own = check_own_name(&of_another, &net.host(9)).unwrap_err();
+    assert!(own.to_string().contains(&net.host(9)), "{own}");
+    assert!(check_own_name(&of_another, &net.host(8)).is_ok());
+    options.security.tls = Some(of_another);
+    let failure = Stranger::new(options).failure(net.address(1), Purpose::Join);
+    assert_eq!(failure.name(), "io", "{failure}");
     eventually("counted", || node.cluster.refusals().get("io") == Some(&1));
 }
