@@ -107,7 +107,7 @@ def test_the_clock_of_a_leader_jumps(cluster, name, jump):
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_the_load_test_misses_nothing_when_a_node_dies_for_good(cluster, tmp_path, role):
     plan, record = tmp_path / "plan.yml", tmp_path / "record.json"
-    plan.write_text("name: pairs\nparts:\n  - pairs: {pairs: 30, rate: 20, qos: 1, clean_session: false}\n")
+    plan.write_text("name: pairs\nparts:\n  - pairs: {pairs: 30, rate: 20, payload: 64, qos: 1, clean_session: false}\n")
     targets = ",".join(f"{node.place.address}:{MQTT}" for node in cluster.nodes)
     victim = getattr(cluster, role)()
     with Started("run", plan, "--target", targets, "--duration", "12s", "--json", record) as bench:

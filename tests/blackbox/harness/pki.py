@@ -74,12 +74,12 @@ class Authority:
         path.write_bytes(data)
         return str(path)
 
-    def issue(self, name, ends=30 * DAY) -> Leaf:
-        """A certificate for localhost and its addresses, which serves clients as well."""
+    def issue(self, name, ends=30 * DAY, address="127.0.0.1") -> Leaf:
+        """A certificate for localhost and an address, which serves clients as well."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = [
             x509.DNSName("localhost"),
-            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            x509.IPAddress(ipaddress.ip_address(address)),
         ]
         certificate = (
             self._builder(named(name), key, ends)
