@@ -198,6 +198,13 @@ impl Clustered {
                 node: member.node,
                 incarnation: member.incarnation.max(told.unwrap_or(0)),
                 is_up: is_own || !matches!(member.reach, Reach::Down { .. }),
+                has_ended: matches!(
+                    member.reach,
+                    Reach::Down {
+                        has_ended: true,
+                        ..
+                    }
+                ),
                 role: match member.state {
                     State::Joining | State::Up => Role::Serves,
                     State::Draining | State::Stopping => Role::Rests,
@@ -214,6 +221,7 @@ impl Clustered {
             node: *node,
             incarnation: LAST_INCARNATION,
             is_up: false,
+            has_ended: false,
             role: Role::Leaves,
             last_heard_ms: now,
         });

@@ -36,7 +36,9 @@ async fn keep_up(shared: &Arc<Shared>, peer: &Peer, channel: Channel) {
     let mut incarnation = peer.incarnation.subscribe();
     loop {
         incarnation.mark_unchanged();
-        match dial(shared, peer, channel).await {
+        let dialled = dial(shared, peer, channel).await;
+        note_refusal(shared, peer, channel, dialled.as_ref().err());
+        match dialled {
             Ok(dialled) => {
                 backoff.reset();
                 carry(shared, peer, channel, dialled).await;
@@ -49,6 +51,14 @@ async fn keep_up(shared: &Arc<Shared>, peer: &Peer, channel: Channel) {
             () = peer.link(channel).retry.notified() => {}
             Ok(()) = incarnation.changed() => {}
         }
+    }
+}
+
+/// A host that refuses has no process of the peer any more: nobody needs to wait until that is silent for long.
+fn note_refusal(shared: &Shared, peer: &Peer, channel: Channel, error: Option<&ConnectError>) {
+    let is_refusal = matches!(error, Some(ConnectError::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused);
+    if peer.link(channel).refused.swap(is_refusal, Relaxed) != is_refusal {
+        shared.changed.notify_one();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The links to and from one other node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -30,6 +30,8 @@ pub(crate) struct Link {
     pub(crate) outbox: Outbox,
     /// When our connection was last up, if it is not.
     pub(crate) connected_ms: AtomicU64,
+    /// Our last attempt to connect was refused by the peer's host.
+    pub(crate) refused: AtomicBool,
     /// There is reason to hope that connecting succeeds now.
     pub(crate) retry: Notify,
     /// When bytes last came on the peer's connection.
@@ -86,6 +88,7 @@ impl Peer {
             connected_ms: data.connected_ms.load(Relaxed),
             heard_ms: data.heard_ms.load(Relaxed),
             stopping,
+            refused: data.refused.load(Relaxed),
         }
     }
 
@@ -114,6 +117,7 @@ impl Link {
         Self {
             outbox: Outbox::new(channel),
             connected_ms: AtomicU64::new(now_ms),
+            refused: AtomicBool::new(false),
             retry: Notify::new(),
             heard_ms: Arc::new(AtomicU64::new(now_ms)),
             incoming: Mutex::default(),

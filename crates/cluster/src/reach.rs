@@ -9,10 +9,12 @@ pub enum Reach {
     Up,
     /// One of the two is missing, not for long.
     Suspect,
-    /// One of the two was missing for long, or the member has stopped in order.
+    /// One of the two was missing for long, or the member's process has ended.
     Down {
         /// When it last was in reach, in milliseconds of [`Cluster::now_ms`](crate::Cluster::now_ms).
         since_ms: u64,
+        /// Its host says that nobody listens there.
+        has_ended: bool,
     },
 }
 
@@ -27,6 +29,8 @@ pub(crate) struct Contact {
     pub(crate) heard_ms: u64,
     /// It has said that it is about to stop.
     pub(crate) stopping: bool,
+    /// Our last attempt to connect was refused by its host.
+    pub(crate) refused: bool,
 }
 
 pub(crate) fn judge(contact: Contact, now_ms: u64, timings: &Timings) -> Reach {
@@ -35,8 +39,13 @@ pub(crate) fn judge(contact: Contact, now_ms: u64, timings: &Timings) -> Reach {
         false => contact.heard_ms.min(contact.connected_ms),
     };
     let silent = u128::from(now_ms.saturating_sub(since_ms));
-    if silent >= timings.down.as_millis() || (contact.stopping && !contact.connected) {
-        Reach::Down { since_ms }
+    let has_ended = contact.refused && !contact.connected;
+    let has_stopped = contact.stopping && !contact.connected;
+    if silent >= timings.down.as_millis() || has_ended || has_stopped {
+        Reach::Down {
+            since_ms,
+            has_ended,
+        }
     } else if silent >= timings.suspect.as_millis() || !contact.connected {
         Reach::Suspect
     } else {
@@ -54,8 +63,16 @@ mod tests {
             connected_ms,
             heard_ms,
             stopping: false,
+            refused: false,
         };
         judge(contact, now_ms, &Timings::default())
+    }
+
+    fn down(since_ms: u64) -> Reach {
+        Reach::Down {
+            since_ms,
+            has_ended: false,
+        }
     }
 
     #[test]
@@ -65,8 +82,8 @@ mod tests {
             (2_499, Reach::Up),
             (2_500, Reach::Suspect),
             (3_999, Reach::Suspect),
-            (4_000, Reach::Down { since_ms: 1_000 }),
-            (9_000, Reach::Down { since_ms: 1_000 }),
+            (4_000, down(1_000)),
+            (9_000, down(1_000)),
         ] {
             assert_eq!(reach(true, 0, 1_000, now_ms), expected, "{now_ms}");
         }
@@ -76,8 +93,7 @@ mod tests {
     fn a_lost_connection_makes_suspect_at_once_and_down_in_the_end() {
         assert_eq!(reach(false, 1_000, 1_001, 1_001), Reach::Suspect);
         // It still reaches us, but we do not reach it.
-        let down = Reach::Down { since_ms: 1_000 };
-        assert_eq!(reach(false, 1_000, 4_000, 4_000), down);
+        assert_eq!(reach(false, 1_000, 4_000, 4_000), down(1_000));
     }
 
     #[test]
@@ -87,11 +103,29 @@ mod tests {
             connected_ms: 5,
             heard_ms: 5,
             stopping: true,
+            refused: false,
         };
         assert_eq!(judge(contact, 6, &Timings::default()), Reach::Up);
         contact.connected = false;
-        let down = Reach::Down { since_ms: 5 };
-        assert_eq!(judge(contact, 6, &Timings::default()), down);
+        assert_eq!(judge(contact, 6, &Timings::default()), down(5));
+    }
+
+    #[test]
+    fn whose_host_refuses_is_down_at_once() {
+        let mut contact = Contact {
+            connected: false,
+            connected_ms: 5,
+            heard_ms: 5,
+            stopping: false,
+            refused: true,
+        };
+        let ended = Reach::Down {
+            since_ms: 5,
+            has_ended: true,
+        };
+        assert_eq!(judge(contact, 6, &Timings::default()), ended);
+        contact.connected = true;
+        assert_eq!(judge(contact, 6, &Timings::default()), Reach::Up);
     }
 
     #[test]

@@ -153,16 +153,33 @@ impl<M: Kind> Keeper<M> {
     pub(crate) async fn run(mut self) -> Self {
         let mut stopping = self.means.stopping.clone();
         let mut look = interval(LOOK);
+        let mut members = self.means.neighbours.members.subscribe();
+        let mut ended = BTreeSet::new();
         loop {
             tokio::select! {
                 biased;
                 () = stops(&mut stopping) => break,
                 Some(()) = self.invited.recv() => self.accept().await,
+                // The sender lives as long as the means.
+                Ok(()) = members.changed() => {
+                    let now = have_ended(&members.borrow_and_update());
+                    for node in now.difference(&ended) {
+                        self.replace(*node).await;
+                    }
+                    ended = now;
+                }
                 _ = look.tick() => self.look_after().await,
             }
         }
         self.hand_over().await;
         self
+    }
+
+    /// A node's process has ended. If it led, nobody waits until it has been silent for long.
+    async fn replace(&self, node: u64) {
+        if let Some(group) = self.group() {
+            group.presume_dead(node).await;
+        }
     }
 
     /// A leader wants this node to have a replica.
@@ -465,6 +482,12 @@ async fn watch_duty<M: Kind>(shard: Arc<Shard<M>>, group: Arc<Group<Command>>) {
             is_new
         });
     }
+}
+
+/// The nodes whose processes have ended.
+fn have_ended(members: &[Member]) -> BTreeSet<u64> {
+    let ended = members.iter().filter(|member| member.has_ended);
+    ended.map(|member| member.node).collect()
 }
 
 fn is_gone(member: &Member, now_ms: u64) -> bool {

@@ -20,6 +20,8 @@ pub struct Member {
     pub incarnation: u64,
     /// It can be reached.
     pub is_up: bool,
+    /// Its process has ended: its host says so.
+    pub has_ended: bool,
     /// What may be asked of it.
     pub role: Role,
     /// When it was last heard, if it cannot be reached; Unix time in ms.

@@ -93,7 +93,7 @@ impl Cluster {
         let node = self.nodes[at].take().unwrap();
         node.store.shutdown();
         drop(node);
-        gone.is_up = false;
+        (gone.is_up, gone.has_ended) = (false, true);
         let mut members = self.members();
         members.push(gone.clone());
         self.hub.members(&members);

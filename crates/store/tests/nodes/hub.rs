@@ -234,6 +234,7 @@ pub(crate) fn member(node: &Node) -> Member {
         incarnation: node.store.incarnation(),
         is_up: true,
         role: Role::Serves,
+        has_ended: false,
         last_heard_ms: node.told.now_ms(),
     }
 }
