@@ -80,7 +80,7 @@ pub struct Group<C: Command> {
     /// As of [`crate::rpc::Append`].
     pub(crate) wanted_from: Arc<AtomicU64>,
     pub(crate) positions: Arc<Positions>,
-    log: GroupLog<C>,
+    pub(crate) log: GroupLog<C>,
     wal: Arc<Wal>,
     kept_back: Mutex<KeptBack>,
     room: Arc<Semaphore>,

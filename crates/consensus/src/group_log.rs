@@ -50,6 +50,8 @@ struct State<C: Command> {
     /// The last entry that was deleted from the front.
     purged: Option<LogId>,
     last: Option<LogId>,
+    /// Where an earlier log of the group ended that was deleted.
+    deleted: Option<LogId>,
     tail: Tail<C>,
     appended_bytes: u64,
     /// How often the log was truncated. Entries queued before a truncation that are written after it
@@ -70,6 +72,7 @@ impl<C: Command> GroupLog<C> {
     ) -> io::Result<Self> {
         let vote = stored(&wal, group, key::VOTE, |bytes| bytes.vote())?;
         let mut committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
+        let deleted = deleted(&wal, group)?;
         let mut purged = purged(&wal, group)?;
         let mut last = last_entry(&wal, group, purged)?;
         let tables = positions.checkpoint.lock().log_id;
@@ -88,6 +91,7 @@ impl<C: Command> GroupLog<C> {
                 committed_queued: committed,
                 purged,
                 last,
+                deleted,
                 tail: Tail::new(next_index(last), tail_bytes),
                 appended_bytes: 0,
                 truncations: 0,
@@ -111,6 +115,12 @@ impl<C: Command> GroupLog<C> {
     pub(crate) fn span(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.first(), state.tail.next())
+    }
+
+    /// Whether a replica whose log ends there has all that the one here has acknowledged, if that was
+    /// deleted.
+    pub(crate) fn may_forget_for(&self, last: Option<LogId>) -> bool {
+        last >= self.state.lock().deleted
     }
 
     /// Bytes of the entries that were appended since the start, about.
@@ -196,10 +206,12 @@ impl<C: Command> State<C> {
         let vote = self.vote.map(|vote| (key::VOTE, encoded_vote(&vote)));
         let committed = self.committed.map(|id| (key::COMMITTED, encoded(&id)));
         let purged = self.purged.map(|id| (key::PURGED, encoded(&id)));
+        let deleted = self.deleted.map(|id| (key::DELETED, encoded(&id)));
+        let puts = [vote, committed, purged, deleted];
         Change {
             group,
             clean: true,
-            puts: [vote, committed, purged].into_iter().flatten().collect(),
+            puts: puts.into_iter().flatten().collect(),
             ..Change::default()
         }
     }
@@ -464,6 +476,22 @@ pub(crate) async fn append_sole_voter(
     Ok(entry.index)
 }
 
+/// Forgets everything of a group that nobody serves but the vote and where its log ended.
+pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
+    let last = last_entry(wal, group, purged(wal, group)?)?;
+    let tables = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
+    let end = last.max(tables).max(deleted(wal, group)?);
+    let end = end.map(|id| (key::DELETED, encoded(&id)));
+    let vote = wal.get(group, key::VOTE).map(|vote| (key::VOTE, vote));
+    let change = Change {
+        group,
+        clean: true,
+        puts: vote.into_iter().chain(end).collect(),
+        ..Change::default()
+    };
+    wal.change(change).await
+}
+
 fn next_index(last: Option<LogId>) -> u64 {
     last.map_or(0, |id| id.index + 1)
 }
@@ -471,6 +499,11 @@ fn next_index(last: Option<LogId>) -> u64 {
 /// The last entry that was deleted from the front.
 fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::PURGED, |bytes| bytes.log_id())
+}
+
+/// Where the log of a group ended when it was deleted.
+fn deleted(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
+    stored(wal, group, key::DELETED, |bytes| bytes.log_id())
 }
 
 /// The last entry of a group: at least the one that was purged last.

@@ -26,6 +26,11 @@ impl<C: Command> Group<C> {
     async fn answer(&self, request: Request<C>) -> Result<Answer, String> {
         match request {
             Request::Append(append) => self.append(append).await,
+            Request::Vote(request) | Request::PreVote(request)
+                if !self.log.may_forget_for(request.last_log_id) =>
+            {
+                Err("the log that was here reached further".to_owned())
+            }
             Request::Vote(request) => match self.raft.vote(request).await {
                 Ok(response) => Ok(voted(response)),
                 Err(error) => Err(error.to_string()),

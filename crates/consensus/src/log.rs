@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
-use crate::group_log::append_sole_voter;
+use crate::group_log::{append_sole_voter, delete};
 use crate::mark::Mark;
 use crate::stats::LogStats;
 use crate::tail_check;
-use crate::wal::{Change, Condition, Wal, Writer, key};
+use crate::wal::{Condition, Wal, Writer, key};
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]
@@ -119,22 +119,15 @@ impl Log {
         self.wal.span(group).is_some() || self.wal.get(group, key::PURGED).is_some()
     }
 
-    /// Forgets everything of a group but the vote: if the node becomes a member again, it must not vote for
-    /// another one in the same term, nor follow the leader of an earlier one. The group must have been shut
-    /// down here; its tables are its owner's to remove.
+    /// Forgets everything of a group but the vote and where its log ended: others may still take the node for
+    /// a voter. It must not vote for another one in the same term, nor follow the leader of an earlier one,
+    /// nor vote for one that lacks what was acknowledged here. The group must have been shut down here; its
+    /// tables are its owner's to remove.
     ///
     /// # Errors
-    /// The log has failed or is closed.
+    /// The log cannot be read, has failed or is closed.
     pub async fn delete_group(&self, group: u64) -> io::Result<()> {
-        let vote = self.wal.get(group, key::VOTE);
-        self.wal
-            .change(Change {
-                group,
-                clean: true,
-                puts: vote.map(|vote| (key::VOTE, vote)).into_iter().collect(),
-                ..Change::default()
-            })
-            .await
+        delete(&self.wal, group).await
     }
 
     /// For a group whose majority is gone for good: makes `node`, on which this log is, its only voter, so

@@ -57,6 +57,8 @@ pub(crate) mod key {
     pub(crate) const COMMITTED: &[u8] = b"committed";
     pub(crate) const PURGED: &[u8] = b"purged";
     pub(crate) const TABLES: &[u8] = b"tables";
+    /// Where the log ended that was deleted.
+    pub(crate) const DELETED: &[u8] = b"deleted";
 }
 
 /// A change of one group that openraft does not wait for as for entries.
