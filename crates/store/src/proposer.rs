@@ -19,7 +19,7 @@ use consensus::{Condition, Group, ProposeError};
 use parking_lot::Mutex;
 use store_state::{Batch, GivenUp, Header, Request, Ticket};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::command::Command;
 use crate::kind::Kind;
@@ -40,6 +40,9 @@ const IN_FLIGHT: usize = 4;
 
 /// How long batches on their way are waited for when the shard is not led here any more.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+/// Until a question for retained messages is asked again that this node could not answer for sure.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What serves the queue of a shard while this node leads it.
 pub(crate) struct Proposer<M: Kind> {
@@ -208,6 +211,8 @@ impl<M: Kind> Proposer<M> {
                     shard.answer_page(&*listener, page);
                 }
             } else {
+                // A leader that lacks a majority is told so at once, and may go on leading for a while.
+                sleep(ASK_AGAIN).await;
                 let own = pages.into_iter().filter(|page| page.ticket.peer == 0);
                 let again = own.map(|page| (0, Work::Page(page)));
                 shard.queue.put_first(again.collect());
