@@ -120,16 +120,6 @@ impl Situation {
             })
         };
         let mut target: BTreeSet<u64> = shard.voters.iter().copied().filter(stays).collect();
-        let spare = |target: &BTreeSet<u64>| -> Vec<u64> {
-            let usable = |place: &&Place| place.is_up && place.role == Role::Serves;
-            let free = |node: &u64| !target.contains(node);
-            self.places
-                .iter()
-                .filter(usable)
-                .map(|place| place.node)
-                .filter(free)
-                .collect()
-        };
         let members = self
             .places
             .iter()
@@ -140,7 +130,7 @@ impl Situation {
         } else {
             1
         };
-        let possible = target.len() + spare(&target).len();
+        let possible = target.len() + self.spare(&target).len();
         let count = odd(wanted.unwrap_or(usual).min(possible));
         while target.len() > count {
             let Some(node) = self.most_loaded(target.iter(), shard) else {
@@ -149,61 +139,69 @@ impl Situation {
             target.remove(&node);
         }
         while target.len() < count {
-            let Some(node) = self.least_loaded(&spare(&target), shard) else {
+            let Some(node) = self.least_loaded(&self.spare(&target), shard) else {
                 break;
             };
             target.insert(node);
         }
-        self.replace_the_dead(shard, &mut target, spare);
-        if target == shard.voters && self.is_its_turn(shard) {
-            self.spread(shard, &mut target, spare);
+        self.replace_the_dead(shard, &mut target);
+        // One at a time: two at once might both go to the same node, and back again.
+        if target == shard.voters
+            && let Some((from, to)) = self.better_place(shard)
+            && self.is_its_turn(shard)
+            && self
+                .before(shard)
+                .all(|other| self.better_place(other).is_none())
+        {
+            target.remove(&from);
+            target.insert(to);
         }
         target
     }
 
-    fn replace_the_dead(
-        &self,
-        shard: &Placed,
-        target: &mut BTreeSet<u64>,
-        spare: impl Fn(&BTreeSet<u64>) -> Vec<u64>,
-    ) {
+    /// Nodes that could take a replica besides these.
+    fn spare(&self, taken: &BTreeSet<u64>) -> Vec<u64> {
+        let usable = |place: &&Place| place.is_up && place.role == Role::Serves;
+        let free = |node: &u64| !taken.contains(node);
+        let usable = self.places.iter().filter(usable).map(|place| place.node);
+        usable.filter(free).collect()
+    }
+
+    fn replace_the_dead(&self, shard: &Placed, target: &mut BTreeSet<u64>) {
         let is_dead = |node: &u64| {
             let place = self.place(*node);
             place.is_some_and(|place| !place.is_up && place.down_for >= self.replace_after)
         };
         while let Some(dead) = target.iter().copied().find(is_dead)
-            && let Some(node) = self.least_loaded(&spare(target), shard)
+            && let Some(node) = self.least_loaded(&self.spare(target), shard)
         {
             target.remove(&dead);
             target.insert(node);
         }
     }
 
-    /// Moves one replica from a node that has two more than another.
-    fn spread(
-        &self,
-        shard: &Placed,
-        target: &mut BTreeSet<u64>,
-        spare: impl Fn(&BTreeSet<u64>) -> Vec<u64>,
-    ) {
+    /// A voter that has two replicas more than another node, and that node.
+    fn better_place(&self, shard: &Placed) -> Option<(u64, u64)> {
         // The leader moves only if it is all there is.
-        let is_alone = target.len() == 1;
-        let movable = target
+        let is_alone = shard.voters.len() == 1;
+        let movable = shard
+            .voters
             .iter()
             .filter(|node| self.serves(**node) && (is_alone || **node != shard.leader));
-        if let Some(from) = self.most_loaded(movable, shard)
-            && let Some(to) = self.least_loaded(&spare(target), shard)
-            && self.load(from, shard) > self.load(to, shard)
-        {
-            target.remove(&from);
-            target.insert(to);
-        }
+        let from = self.most_loaded(movable, shard)?;
+        let to = self.least_loaded(&self.spare(&shard.voters), shard)?;
+        (self.load(from, shard) > self.load(to, shard)).then_some((from, to))
     }
 
     /// No shard before this one is being moved: two at once might both be given to the same node.
     fn is_its_turn(&self, shard: &Placed) -> bool {
-        let before = self.shards.iter().filter(|other| other.shard < shard.shard);
-        before.into_iter().all(|other| other.learners.is_empty())
+        self.before(shard).all(|other| other.learners.is_empty())
+    }
+
+    fn before(&self, shard: &Placed) -> impl Iterator<Item = &Placed> {
+        self.shards
+            .iter()
+            .filter(move |other| other.shard < shard.shard)
     }
 
     /// A voter that should lead instead, because it leads less, or because the leader must not.
