@@ -127,7 +127,7 @@ impl<M: Kind> Server<M> {
         self.neighbours.tell();
         let proposer = Proposer::new(
             Arc::clone(&self.shard),
-            group,
+            Arc::clone(&group),
             duty,
             Arc::clone(&self.listener),
             self.condition.clone(),
@@ -149,10 +149,28 @@ impl<M: Kind> Server<M> {
             was_here
         });
         self.shard.drop_foreign();
-        if *self.duty.borrow() == duty {
-            sleep(PROPOSE_AGAIN).await;
-        }
+        self.await_majority(&group, duty).await;
         None
+    }
+
+    /// This node leads, and could not propose: waits until a majority answers it, or it leads no more. To
+    /// begin anew before would only have wills fired and readers opened again, for nothing.
+    async fn await_majority(&mut self, group: &Group<Command>, duty: Duty) {
+        let answered = async {
+            loop {
+                sleep(PROPOSE_AGAIN).await;
+                if group.linearize().await.is_ok() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            // Errors: the shard, or the store, is gone.
+            _ = self.duty.wait_for(|now| *now != duty) => {}
+            _ = self.stopping.wait_for(|stop| *stop != Stop::No) => {}
+            () = answered => {}
+        }
     }
 
     /// Sends what is given to the node that leads.
