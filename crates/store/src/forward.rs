@@ -82,12 +82,12 @@ impl<M: Kind> Shard<M> {
         self.refuse_work(listener, old.into_iter().map(|sent| sent.work));
     }
 
-    /// Refuses what publishers can have repeated on other nodes meanwhile: these have taken this one for dead.
-    pub(crate) fn give_up_once(&self, listener: &dyn Listener) {
-        let happens_once = |work: &Work<M::Op>| matches!(work, Work::Propose { request, .. } if M::happens_once(&request.op));
-        let mut void = self.queue.remove_if(happens_once);
+    /// Refuses what clients can have done on other nodes meanwhile: these have taken this one for dead.
+    pub(crate) fn end_with_node(&self, listener: &dyn Listener) {
+        let ends = |work: &Work<M::Op>| matches!(work, Work::Propose { request, .. } if M::ends_with_its_node(&request.op));
+        let mut void = self.queue.remove_if(ends);
         let mut sent = self.place.sent.lock();
-        let taken = sent.take(|sent| happens_once(&sent.work));
+        let taken = sent.take(|sent| ends(&sent.work));
         self.count_sent(sent.bytes());
         drop(sent);
         void.extend(taken.into_iter().map(|sent| sent.work));

@@ -65,9 +65,9 @@ pub(crate) trait Kind: Machine + Sync {
         false
     }
 
-    /// Whether it is a publication that must not happen again when its publisher's session, connected to
-    /// another node, has repeated and released it.
-    fn happens_once(_op: &Self::Op) -> bool {
+    /// Whether it must not happen any more when the others have taken this node for dead, because its client
+    /// may have gone on at another one: a claim; a publication that its publisher has repeated and released.
+    fn ends_with_its_node(_op: &Self::Op) -> bool {
         false
     }
 
@@ -159,6 +159,10 @@ impl Kind for SessionMachine {
             | SessionOp::ClaimAgain(_)
             | SessionOp::Due => false,
         }
+    }
+
+    fn ends_with_its_node(op: &SessionOp) -> bool {
+        matches!(op, SessionOp::Claim(_) | SessionOp::ClaimAgain(_))
     }
 
     fn again(op: SessionOp) -> SessionOp {
@@ -270,7 +274,7 @@ impl Kind for InboxMachine {
         ))
     }
 
-    fn happens_once(op: &InboxOp) -> bool {
+    fn ends_with_its_node(op: &InboxOp) -> bool {
         match op {
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
                 origin.as_ref().is_some_and(|origin| !origin.is_of_will())

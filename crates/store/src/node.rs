@@ -687,8 +687,11 @@ impl Store {
             return listener.failed(&error.to_string());
         }
         self.neighbours.set_incarnation(incarnation);
+        for shard in &self.session.shards {
+            shard.end_with_node(listener);
+        }
         for shard in &self.inbox.shards {
-            shard.give_up_once(listener);
+            shard.end_with_node(listener);
         }
         let now = listener.now_ms();
         self.session
