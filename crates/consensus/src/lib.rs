@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod command;
 mod disk;
 mod encoding;
@@ -43,6 +44,7 @@ mod types;
 mod view;
 mod wal;
 
+pub use blocking::blocking;
 pub use command::{Command, CorruptCommand, StateMachine};
 pub use files::{File, Files};
 pub use group::{

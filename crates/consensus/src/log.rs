@@ -65,21 +65,7 @@ impl Log {
 
     /// The same with other files than the operating system's.
     pub fn open_with(options: &LogOptions, files: Arc<dyn Files>) -> Result<Self, LogError> {
-        let folder = Folder::open(&options.directory)?;
-        tail_check::check_newest_file(&*files, &folder.entries())?;
-        let health = Arc::new(Health::default());
-        let engine = open_engine(options, &folder.entries(), files.clone(), &health)
-            .map_err(|error| refused(error, &*files, &folder.entries()))?;
-        let failed = |error| LogError::Io {
-            path: folder.entries(),
-            error,
-        };
-        folder.sync_entries().map_err(failed)?;
-        if let Some(failure) = health.failure() {
-            return Err(failed(io::Error::other(failure.to_owned())));
-        }
-        let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
-        let writer = Writer::new(wal.clone(), options);
+        let (wal, writer) = prepare(options, files)?;
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || writer.run())
@@ -91,6 +77,21 @@ impl Log {
             wal,
             thread: Some(thread),
         })
+    }
+
+    /// The same without a thread: a task of the present runtime writes, which takes `write_time` each time.
+    ///
+    /// # Errors
+    /// As of [`Log::open`].
+    #[cfg(feature = "simulation")]
+    pub fn open_within(
+        options: &LogOptions,
+        files: Arc<dyn Files>,
+        write_time: Duration,
+    ) -> Result<Self, LogError> {
+        let (wal, writer) = prepare(options, files)?;
+        tokio::spawn(writer.run_within(write_time));
+        Ok(Self { wal, thread: None })
     }
 
     /// Counters and gauges.
@@ -152,12 +153,36 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.wal.close();
+        #[cfg(feature = "simulation")]
+        if self.thread.is_none() {
+            self.wal.forget_requests();
+        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
             tracing::error!("the log's thread panicked");
         }
     }
+}
+
+/// Opens the files of a log. Nothing is written before the writer runs.
+fn prepare(options: &LogOptions, files: Arc<dyn Files>) -> Result<(Arc<Wal>, Writer), LogError> {
+    let folder = Folder::open(&options.directory)?;
+    tail_check::check_newest_file(&*files, &folder.entries())?;
+    let health = Arc::new(Health::default());
+    let engine = open_engine(options, &folder.entries(), files.clone(), &health)
+        .map_err(|error| refused(error, &*files, &folder.entries()))?;
+    let failed = |error| LogError::Io {
+        path: folder.entries(),
+        error,
+    };
+    folder.sync_entries().map_err(failed)?;
+    if let Some(failure) = health.failure() {
+        return Err(failed(io::Error::other(failure.to_owned())));
+    }
+    let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
+    let writer = Writer::new(wal.clone(), options);
+    Ok((wal, writer))
 }
 
 /// Opens the engine in its folder.

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: the log's `FORMAT` and `LOCK`, which are real files; errors of reads.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,19 @@ use crate::files::{File, Files};
 
 /// Bytes that a disk writes as a whole.
 const SECTOR: usize = 512;
+
+thread_local! {
+    static IN_ONE_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on this thread does itself what else others would do for it.
+pub fn stay_in_one_thread() {
+    IN_ONE_THREAD.set(true);
+}
+
+pub(crate) fn is_in_one_thread() -> bool {
+    IN_ONE_THREAD.get()
+}
 
 /// What a power loss leaves of writes that were not synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

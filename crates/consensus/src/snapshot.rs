@@ -6,8 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
-
+use crate::blocking::blocking as run;
 use crate::mark::Mark;
 use crate::rpc::{Chunk, Received};
 use crate::types::Vote;
@@ -142,6 +141,6 @@ impl Receiving {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let done = spawn_blocking(work).await;
+    let done = run(work).await;
     done.unwrap_or_else(|ended| Err(io::Error::other(ended)))
 }

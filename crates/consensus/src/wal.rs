@@ -90,6 +90,8 @@ pub(crate) struct Wal {
     overdue: Mutex<Vec<u64>>,
     queue: Mutex<Queue>,
     work: Condvar,
+    #[cfg(feature = "simulation")]
+    task: tokio::sync::Notify,
     queue_bytes: usize,
     room: Semaphore,
     condition: watch::Sender<Condition>,
@@ -119,6 +121,8 @@ impl Wal {
             overdue: Mutex::default(),
             queue: Mutex::default(),
             work: Condvar::new(),
+            #[cfg(feature = "simulation")]
+            task: tokio::sync::Notify::new(),
             queue_bytes,
             room: Semaphore::new(queue_bytes),
             condition: watch::Sender::new(Condition::Working),
@@ -231,14 +235,27 @@ impl Wal {
         }
         queue.requests.push_back(request);
         drop(queue);
-        self.work.notify_one();
+        self.wake();
     }
 
     /// Refuses what comes from now on.
     pub(crate) fn close(&self) {
         self.queue.lock().closed = true;
         self.room.close();
+        self.wake();
+    }
+
+    /// After a simulated crash: nobody answers what waits, and it holds the log.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn forget_requests(&self) {
+        let requests = std::mem::take(&mut self.queue.lock().requests);
+        drop(requests);
+    }
+
+    fn wake(&self) {
         self.work.notify_one();
+        #[cfg(feature = "simulation")]
+        self.task.notify_one();
     }
 
     fn permits(&self, bytes: usize) -> u32 {
@@ -316,6 +333,28 @@ impl Writer {
             }
             if self.purge_at.is_some_and(|due| due <= Instant::now()) {
                 self.delete_files();
+            }
+        }
+    }
+
+    /// The same as a task, which takes this long to write. On a full disk it blocks.
+    #[cfg(feature = "simulation")]
+    pub(crate) async fn run_within(mut self, write_time: Duration) {
+        loop {
+            let (requests, closed) = {
+                let mut queue = self.wal.queue.lock();
+                (take(&mut queue, self.batch_bytes), queue.closed)
+            };
+            if !requests.is_empty() {
+                tokio::time::sleep(write_time).await;
+                self.serve(requests);
+                if self.purge_at.is_some() {
+                    self.delete_files();
+                }
+            } else if closed {
+                return;
+            } else {
+                self.wal.task.notified().await;
             }
         }
     }
