@@ -66,6 +66,22 @@ impl Folder {
     /// Another process has it open; it holds other things; its format is newer or its files are damaged;
     /// or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
+        Self::open_or_begin(path, random_node)
+    }
+
+    /// The same with this node's identifier, if the folder is new.
+    ///
+    /// # Errors
+    /// As of [`Folder::open`].
+    #[cfg(feature = "simulation")]
+    pub fn open_as(path: &Path, node: u64) -> Result<Self, FolderError> {
+        Self::open_or_begin(path, || Ok(node))
+    }
+
+    fn open_or_begin(
+        path: &Path,
+        new_node: impl FnOnce() -> io::Result<u64>,
+    ) -> Result<Self, FolderError> {
         let io = |reason| FolderError::io(path, reason);
         let root = std::path::absolute(path).map_err(io)?;
         make_directory(&root).map_err(io)?;
@@ -73,7 +89,7 @@ impl Folder {
         let lock = lock(&root)?;
         let node = match read_format(&root, DATA_FOLDER)? {
             Some(node) => node,
-            None => begin(&root)?,
+            None => begin(&root, new_node)?,
         };
         let reserve = Reserve::of(&root).map_err(io)?;
         if free_bytes(&root)? < reserve.bytes() {
@@ -245,20 +261,24 @@ fn lock(root: &Path) -> Result<File, FolderError> {
 }
 
 /// The first start. `FORMAT` comes last: until it is there, all else counts for nothing.
-fn begin(root: &Path) -> Result<u64, FolderError> {
+fn begin(root: &Path, new_node: impl FnOnce() -> io::Result<u64>) -> Result<u64, FolderError> {
     let path = root.join(INCARNATION);
     let start = || -> io::Result<u64> {
         let file = open_or_make(&path)?;
         file.set_len(0)?;
         let (mut incarnation, _) = Slots::open(file)?;
         incarnation.write_synced(0)?;
-        let mut node = [0; 8];
-        File::open("/dev/urandom")?.read_exact(&mut node)?;
-        Ok(u64::from_le_bytes(node))
+        new_node()
     };
     let node = start().map_err(|reason| FolderError::io(&path, reason))?;
     write_format(root, DATA_FOLDER, node)?;
     Ok(node)
+}
+
+fn random_node() -> io::Result<u64> {
+    let mut node = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut node)?;
+    Ok(u64::from_le_bytes(node))
 }
 
 /// Counts this opening, on disk before it is used.

@@ -4,9 +4,10 @@
 //! is sent again in that order when it was; each piece is answered once.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use store_state::{Request, Ticket};
+use tokio::time::Instant;
 
 use crate::kind::Kind;
 use crate::outstanding::Sent;

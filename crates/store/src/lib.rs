@@ -36,6 +36,8 @@ mod recover;
 mod retained;
 mod server;
 mod shard;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod snapshot;
 mod starting;
 mod survey;
@@ -51,6 +53,8 @@ pub use peers::{Lead, Peers};
 pub use readers::Read;
 pub use recover::{Recovered, recover};
 pub use retained::RetainedPlace;
+#[cfg(feature = "simulation")]
+pub use simulation::Replica;
 pub use store_state::{FullInbox, Rows};
 pub use survey::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey};
 pub use tables::{ShardTable, Tables, TablesError, TablesOptions};

@@ -25,7 +25,7 @@ use crate::neighbours::{Member, Neighbours};
 use crate::peers::{Lead, Message, Peers};
 use crate::retained::{PageRequest, RetainedPlace, Wanted};
 use crate::shard::{Place, Seat, Shard, Work};
-use crate::starting::{Duties, Led, Means, OVERHEAD, Start, StartShard, run, work};
+use crate::starting::{Duties, Led, Means, OVERHEAD, Part, Start, StartShard, run, work};
 use crate::tables::{Tables, TablesOptions};
 use crate::{Event, Listener, Read};
 
@@ -323,8 +323,43 @@ impl Store {
         options: &Options,
         listener: &Arc<dyn Listener>,
     ) -> Result<Self, OpenError> {
-        let folder = Arc::new(folder);
         let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
+        let (store, parts) = Self::prepare(folder, log, options, listener)?;
+        *store.threads.lock() = start_threads(parts)?;
+        note_opened(&store.folder)?;
+        Ok(store)
+    }
+
+    /// The same within one runtime, for simulations: the store serves as long as the future is polled that
+    /// comes with it. The log may be one that forgets what was not synced.
+    ///
+    /// # Errors
+    /// As of [`Store::open`].
+    #[cfg(feature = "simulation")]
+    pub fn open_within(
+        folder: Folder,
+        log: Log,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), OpenError> {
+        let (store, parts) = Self::prepare(folder, log, options, listener)?;
+        let folder = Arc::clone(&store.folder);
+        let serve = async move {
+            let ready = |_| drop(note_opened(&folder));
+            let serving = parts.into_iter().map(|part| part.serve(ready));
+            futures_util::future::join_all(serving).await;
+        };
+        Ok((store, serve))
+    }
+
+    /// Opens everything, and says what threads are to do.
+    fn prepare(
+        folder: Folder,
+        log: Log,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<(Self, Vec<Part>), OpenError> {
+        let folder = Arc::new(folder);
         let log = Arc::new(log);
         let (stop, stopping) = watch::channel(Stop::No);
         let peers = options
@@ -365,12 +400,8 @@ impl Store {
         let session = opener.shards::<SessionMachine>(session);
         let inbox = opener.shards::<InboxMachine>(inbox);
         let retain = opener.shards::<RetainMachine>(retain);
-        let threads = opener.start(&stopping)?;
-        if !has_founded {
-            folder.note_founded().map_err(because("the data folder"))?;
-        }
-        folder.reserve().keep();
-        Ok(Self {
+        let parts = opener.parts(&stopping);
+        let store = Self {
             session,
             inbox,
             retain,
@@ -380,8 +411,27 @@ impl Store {
             condition: log.watch(),
             log,
             stop,
-            threads: Mutex::new(threads),
-        })
+            threads: Mutex::default(),
+        };
+        Ok((store, parts))
+    }
+
+    /// What the replicas here hold.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn replicas(&self) -> Vec<crate::Replica> {
+        let mut replicas = self.session.replicas();
+        replicas.extend(self.inbox.replicas());
+        replicas.extend(self.retain.replicas());
+        replicas
+    }
+
+    /// Before a simulated crash: lets go of what holds itself.
+    #[cfg(feature = "simulation")]
+    pub fn abandon(&self) {
+        self.session.abandon();
+        self.inbox.abandon();
+        self.retain.abandon();
     }
 
     /// The event loops have started: they are told what was found, and get their answers from now on.
@@ -847,6 +897,22 @@ impl Store {
 }
 
 impl<M: Kind> ShardSet<M> {
+    #[cfg(feature = "simulation")]
+    fn replicas(&self) -> Vec<crate::Replica>
+    where
+        M: crate::simulation::Describe,
+    {
+        let replicas = self.shards.iter().map(|shard| shard.replica());
+        replicas.flatten().collect()
+    }
+
+    #[cfg(feature = "simulation")]
+    fn abandon(&self) {
+        for shard in &self.shards {
+            shard.place.group.send_replace(None);
+        }
+    }
+
     fn group(&self, number: ShardNumber) -> Option<Arc<consensus::Group<crate::command::Command>>> {
         self.get(number)?.place.group.borrow().clone()
     }
@@ -934,34 +1000,55 @@ impl Opener {
         set
     }
 
-    /// Starts the threads, and waits until their shards have started.
-    fn start(
-        &mut self,
-        stopping: &watch::Receiver<Stop>,
-    ) -> Result<Vec<std::thread::JoinHandle<()>>, OpenError> {
-        let mut threads = Vec::new();
-        let mut ready = Vec::new();
-        for (number, starts) in std::mem::take(&mut self.starts).into_iter().enumerate() {
-            let (tell, told) = std::sync::mpsc::sync_channel(1);
-            ready.push(told);
-            let (stopping, condition) = (stopping.clone(), self.means.log.watch());
-            let duties = (number == 0).then(|| Duties {
+    /// What each of the threads is to do.
+    fn parts(&mut self, stopping: &watch::Receiver<Stop>) -> Vec<Part> {
+        let starts = std::mem::take(&mut self.starts);
+        let part = |(number, starts)| Part {
+            starts,
+            duties: (number == 0).then(|| Duties {
                 means: Arc::clone(&self.means),
                 shards: std::mem::take(&mut self.led),
-            });
-            let thread = std::thread::Builder::new()
-                .name(format!("store-{number}"))
-                .spawn(move || run(starts, duties, condition, stopping, &tell))
-                .map_err(because("a thread"))?;
-            threads.push(thread);
-        }
-        for told in ready {
-            // A thread that ends before it is ready has said why.
-            told.recv()
-                .map_err(because("a thread of the store has ended"))??;
-        }
-        Ok(threads)
+            }),
+            condition: self.means.log.watch(),
+            stopping: stopping.clone(),
+        };
+        starts.into_iter().enumerate().map(part).collect()
     }
+}
+
+/// The shards have started: a later start begins none.
+fn note_opened(folder: &Folder) -> Result<(), OpenError> {
+    if !folder.has_founded() {
+        let noted = folder.note_founded();
+        noted.map_err(because("the data folder"))?;
+    }
+    folder.reserve().keep();
+    Ok(())
+}
+
+/// Starts the threads, and waits until their shards have started.
+fn start_threads(parts: Vec<Part>) -> Result<Vec<std::thread::JoinHandle<()>>, OpenError> {
+    let mut threads = Vec::new();
+    let mut ready = Vec::new();
+    for (number, part) in parts.into_iter().enumerate() {
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        ready.push(told);
+        let tell = move |outcome| {
+            // An error: whoever waited is gone, and with it the store, which ends the thread.
+            let _ = tell.send(outcome);
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("store-{number}"))
+            .spawn(move || run(part, tell))
+            .map_err(because("a thread"))?;
+        threads.push(thread);
+    }
+    for told in ready {
+        // A thread that ends before it is ready has said why.
+        told.recv()
+            .map_err(because("a thread of the store has ended"))??;
+    }
+    Ok(threads)
 }
 
 pub(crate) fn is_full(condition: &Condition) -> bool {

@@ -3,7 +3,8 @@
 //! Invariants: what is sent again is sent in the order in which it was put in; each is answered once.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 /// Work for one shard, on its way to another node.
 #[derive(Debug)]

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 /// Requests waiting, above which the queue is crowded.
 const CROWDED: usize = 16 * 1024;
@@ -147,7 +147,7 @@ impl<W> RequestQueue<W> {
                 Found::Work => return,
                 Found::Nothing => self.more.notified().await,
                 // Whichever comes first.
-                Found::Patient(due) => drop(timeout_at(due.into(), self.more.notified()).await),
+                Found::Patient(due) => drop(timeout_at(due, self.more.notified()).await),
             }
         }
     }

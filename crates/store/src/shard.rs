@@ -12,14 +12,15 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use consensus::{Group, Mark, StateMachine, Tables};
+use consensus::{Group, Mark, StateMachine, Tables, blocking};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 use store_state::{Batch, Changes, Request, SlotRange, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::command::Command;
 use crate::kind::{Effects, Kind};
@@ -343,6 +344,28 @@ impl<M: Kind> Shard<M> {
     /// Looks at the machine; `None`: the shard does not serve.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> Option<R> {
         self.state.read().as_ref().map(|state| look(&state.machine))
+    }
+
+    /// What the replica here holds; `None`: there is none.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn replica(&self) -> Option<crate::Replica>
+    where
+        M: crate::simulation::Describe,
+    {
+        let mut state = self.state.write();
+        let State {
+            machine,
+            table,
+            mark,
+            ..
+        } = state.as_mut()?;
+        Some(crate::Replica {
+            store: M::NUMBER as u8,
+            shard: self.number,
+            applied: mark.as_ref()?.index()?,
+            unfinished: machine.unfinished(),
+            content: machine.describe(&**table),
+        })
     }
 
     /// Everything that happened before the start is applied: calls `tell` with the machine and its
@@ -808,7 +831,10 @@ pub(crate) async fn checkpoint<M: Kind>(
             && let Some(table) = shard.table()
         {
             is_due = false;
-            maintenance = Some(tokio::task::spawn_blocking(move || maintain::<M>(&table)));
+            maintenance = Some(tokio::spawn(async move {
+                // An error: the store ends.
+                let _ = blocking(move || maintain::<M>(&table)).await;
+            }));
         }
     }
 }
@@ -853,7 +879,7 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         let (table, encoded) = (Arc::clone(&table), mark.encode());
         let of = Arc::clone(shard);
         // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
-        let written = tokio::task::spawn_blocking(move || {
+        let written = blocking(move || {
             let _alone = of.writing.lock();
             if !of.is_of(generation) {
                 return Ok(false);

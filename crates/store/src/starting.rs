@@ -258,14 +258,16 @@ pub(crate) struct Duties {
     pub(crate) shards: Vec<Arc<dyn Led>>,
 }
 
+/// What one thread of the store does.
+pub(crate) struct Part {
+    pub(crate) starts: Vec<StartShard>,
+    pub(crate) duties: Option<Duties>,
+    pub(crate) condition: watch::Receiver<Condition>,
+    pub(crate) stopping: watch::Receiver<Stop>,
+}
+
 /// A thread of the store, from the start of its shards to their end.
-pub(crate) fn run(
-    starts: Vec<StartShard>,
-    duties: Option<Duties>,
-    mut condition: watch::Receiver<Condition>,
-    mut stopping: watch::Receiver<Stop>,
-    ready: &std::sync::mpsc::SyncSender<Result<(), OpenError>>,
-) {
+pub(crate) fn run(part: Part, ready: impl FnOnce(Result<(), OpenError>)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .max_blocking_threads(4)
@@ -277,14 +279,23 @@ pub(crate) fn run(
             return;
         }
     };
-    runtime.block_on(async move {
+    runtime.block_on(part.serve(ready));
+}
+
+impl Part {
+    /// Starts the shards, says that they are `ready`, and serves until the store ends.
+    pub(crate) async fn serve(self, ready: impl FnOnce(Result<(), OpenError>)) {
+        let Self {
+            starts,
+            duties,
+            mut condition,
+            mut stopping,
+        } = self;
         let mut running = Vec::new();
         for start in starts {
             tokio::select! {
                 () = stays_full(&mut condition) => {
-                    // An error: whoever waited is gone.
-                    let _ = ready.send(Err(OpenError::full_disk()));
-                    return;
+                    return ready(Err(OpenError::full_disk()));
                 }
                 started = start() => running.extend(started),
             }
@@ -297,15 +308,13 @@ pub(crate) fn run(
                 tokio::spawn(herald(means, shards));
             }
         }
-        if ready.send(Ok(())).is_err() {
-            return;
-        }
+        ready(Ok(()));
         // An error: the store itself is gone.
         let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
         for shard in running {
             shard.finish().await;
         }
-    });
+    }
 }
 
 /// Tells the other nodes which shards this one leads.
