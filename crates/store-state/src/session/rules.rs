@@ -49,10 +49,15 @@ impl SessionMachine {
         SessionReply::Claimed(claimed)
     }
 
-    /// What a claim of this process was answered, if it was carried out before.
+    /// What a claim of this process was answered, if it was carried out before. An earlier CONNECT of the
+    /// client, given up before it was answered, may have asked for something else.
     pub(super) fn claimed_before(&self, claim: &Claim<'_>) -> Option<Claimed> {
         let record = self.records.get(claim.client)?;
-        (record.owner == Some(claim.owner)).then(|| Claimed {
+        let is_this_claim = record.owner == Some(claim.owner)
+            && record.expiry == claim.expiry
+            && (record.incarnation == record.epoch || !claim.clean_start)
+            && is_same_will(record.will.as_deref(), claim.will);
+        is_this_claim.then(|| Claimed {
             epoch: record.epoch,
             resumed: record.incarnation != record.epoch,
             had_inbox: record.inbox || self.ending.has(claim.client),
@@ -294,6 +299,21 @@ impl SessionMachine {
         self.unsaved.touch_session(&client, false);
         self.records.put(client, record);
     }
+}
+
+fn is_same_will(one: Option<&StoredWill>, other: Option<&StoredWill>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.is_none() && other.is_none();
+    };
+    let told = |will: &StoredWill| {
+        let StoredWill {
+            message,
+            message_expiry,
+            delay,
+        } = will;
+        (message.qos, message.retain, *message_expiry, *delay)
+    };
+    one.message.body == other.message.body && told(one) == told(other)
 }
 
 fn taken_from(record: &Record) -> TakenFrom {

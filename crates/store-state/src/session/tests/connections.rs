@@ -138,12 +138,18 @@ fn a_claim_that_is_said_again_is_carried_out_once() {
     };
     assert_eq!(reply, SessionReply::Claimed(expected));
     assert_eq!(told, NOTHING);
+    // Another CONNECT, of a client that did not wait for the answer.
+    let other = shard.claimed(1, again(Connect("c", 60).will("v", 0)));
+    assert_eq!((other.epoch, other.resumed), (2, true));
+    let clean = Connect("c", 60).from((1, 1), true, None);
+    let clean = shard.claimed(1, again(clean));
+    assert_eq!((clean.epoch, clean.resumed), (3, false));
     // Another process has it meanwhile: it is a new claim.
     shard.claimed(2, Connect("c", 60).from((2, 1), false, None));
     let third = shard.claimed(3, again(Connect("c", 60).op()));
     assert_eq!(
         (third.epoch, third.taken_from, third.resumed),
-        (3, TakenFrom::Node { node: 2, epoch: 2 }, true)
+        (5, TakenFrom::Node { node: 2, epoch: 4 }, true)
     );
 }
 
