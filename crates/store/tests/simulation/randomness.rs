@@ -1,0 +1,40 @@
+//! What the standard library and others draw from the operating system comes from the seed.
+//!
+//! They take it from the function below, which the linker finds here before it looks into the C library:
+//! keys of hash tables, the choice that `select!` makes first, and openraft's election timeouts.
+
+#![expect(unsafe_code, reason = "a function of the C library is replaced")]
+
+use std::cell::RefCell;
+
+use consensus::simulation::Chance;
+
+thread_local! {
+    static CHANCE: RefCell<Option<Chance>> = const { RefCell::new(None) };
+}
+
+/// From now on all that this thread draws follows from `seed`. To be called first in a thread.
+pub(crate) fn follow(seed: u64) {
+    CHANCE.set(Some(Chance(seed)));
+}
+
+/// # Safety
+/// As of the C library's: there are `len` bytes at `buffer`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrandom(buffer: *mut u8, len: usize, _flags: u32) -> isize {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, len) };
+    CHANCE.with_borrow_mut(|chance| match chance {
+        Some(chance) => bytes.fill_with(|| chance.below(256) as u8),
+        None => draw(bytes),
+    });
+    len as isize
+}
+
+/// For threads that follow no seed.
+fn draw(bytes: &mut [u8]) {
+    use std::io::Read as _;
+    let source = std::fs::File::open("/dev/urandom");
+    let filled = source.and_then(|mut source| source.read_exact(bytes));
+    filled.expect("the operating system has randomness");
+}

@@ -1,0 +1,646 @@
+//! The driver: time, the network, faults; and the nodes, one after the other.
+//!
+//! Time goes in steps. In each, what arrives is handed out, then each node lives for the step, and what it
+//! sends is on its way for a step at least: so no node can see what another does in the same step, and the
+//! order in which they live does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use consensus::simulation::{Chance, Loss};
+use store::{Member, Role};
+use tokio::sync::oneshot;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::history::History;
+use crate::load::Load;
+use crate::network::Network;
+use crate::node::{Node, Out};
+use crate::routes::Frame;
+
+/// How far time goes at once, in ms. Nothing gets from one node to another faster.
+const STEP: u64 = 10;
+
+/// How long a node is not heard until others take it for down, in ms.
+const DOWN: u64 = 2_500;
+
+/// Of a node that was evicted: what any of its starts had connected is closed.
+const LAST_INCARNATION: u64 = u64::MAX - 1;
+
+/// How long an end of a link may not notice that it is broken, in ms.
+const UNNOTICED: usize = 6_000;
+
+/// What one node sends another over a link.
+enum Parcel {
+    Store(Bytes),
+    Routes(Frame),
+}
+
+/// What is to happen.
+enum Happening {
+    Parcel {
+        from: u64,
+        to: u64,
+        session: u64,
+        parcel: Parcel,
+    },
+    Call {
+        from: u64,
+        to: u64,
+        call: u64,
+        group: u64,
+        request: Bytes,
+    },
+    Answer {
+        call: u64,
+        answer: Option<Bytes>,
+    },
+    SenderNotices {
+        from: u64,
+        to: u64,
+        session: u64,
+    },
+    ReceiverNotices {
+        from: u64,
+        to: u64,
+        session: u64,
+    },
+    Start(u64),
+    Mend(Vec<(u64, u64)>),
+}
+
+struct Call {
+    from: u64,
+    life: u64,
+    to: u64,
+    answer: oneshot::Sender<Bytes>,
+}
+
+/// What a node was when it was last heard, and when that was.
+struct Heard {
+    at: u64,
+    incarnation: u64,
+    role: Role,
+}
+
+impl Heard {
+    fn of(node: &Node, now: u64) -> Self {
+        Self {
+            at: now,
+            incarnation: node.incarnation,
+            role: node.role,
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) chance: Chance,
+    pub(crate) now: u64,
+    pub(crate) nodes: BTreeMap<u64, Node>,
+    pub(crate) shards: [u16; 3],
+    pub(crate) load: Load,
+    pub(crate) history: History,
+    network: Network,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    numbers: u64,
+    calls: BTreeMap<u64, Call>,
+    /// Who belongs to the cluster: each version, and which each node knows.
+    versions: Vec<BTreeSet<u64>>,
+    known_version: BTreeMap<u64, usize>,
+    /// What the first has last heard of the second.
+    heard: BTreeMap<(u64, u64), Heard>,
+    trace: u64,
+    /// Prints what happens.
+    is_loud: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let shards = [1 + chance.below(2), 1 + chance.below(2), 1].map(|count| count as u16);
+        let network = Network {
+            delay: [0, 10, 40][chance.below(3)],
+            lost: [0, 0, 20][chance.below(3)],
+            ..Network::default()
+        };
+        Self {
+            now: 0,
+            nodes: BTreeMap::new(),
+            shards,
+            load: Load::new(&mut chance),
+            history: History::default(),
+            network,
+            agenda: BTreeMap::new(),
+            numbers: 0,
+            calls: BTreeMap::new(),
+            versions: vec![BTreeSet::new()],
+            known_version: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            trace: seed,
+            is_loud: std::env::var_os("HERALD_TRACE").is_some(),
+            chance,
+        }
+    }
+
+    /// A number that is not given twice.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The same for the same seed, if all that happened was the same.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    pub(crate) fn note(&mut self, what: &str) {
+        if self.is_loud {
+            tell(&format!("{:>6} {what}", self.now));
+        }
+        self.trace = xxh3_64(&[&self.trace.to_le_bytes(), what.as_bytes()].concat());
+    }
+
+    pub(crate) fn alive(&self) -> BTreeSet<u64> {
+        let alive = self.nodes.values().filter(|node| node.life.is_some());
+        alive.map(|node| node.id).collect()
+    }
+
+    /// The members, as of the latest change.
+    pub(crate) fn members(&self) -> &BTreeSet<u64> {
+        &self.versions[self.versions.len() - 1]
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        let number = self.number();
+        self.agenda.insert((time, number), happening);
+    }
+
+    /// How long something is on its way.
+    fn delay(&mut self) -> u64 {
+        STEP + self.chance.below(self.network.delay + 1) as u64
+    }
+
+    /// Adds a node to the cluster.
+    pub(crate) fn add(&mut self) -> u64 {
+        let id = self.nodes.len() as u64 + 1;
+        let skew = self.chance.below(200) as u64;
+        let write = [0, 2, 15][self.chance.below(3)];
+        let mut members = self.members().clone();
+        members.insert(id);
+        self.nodes.insert(id, Node::new(id, skew, write));
+        self.change_members(members);
+        self.start(id);
+        id
+    }
+
+    /// Whether all shards can do without a node for good, as far as anybody knows.
+    pub(crate) fn can_lose(&self, id: u64) -> bool {
+        let lives = self.nodes.values().filter_map(|node| node.life.as_ref());
+        let mut leads = lives.flat_map(|life| life.store.leads());
+        let serve_all = self.nodes.values().all(|node| node.role == Role::Serves);
+        serve_all
+            && leads.all(|(_, lead)| {
+                let stay = |node: &u64| *node != id && self.members().contains(node);
+                lead.voters.iter().filter(|node| stay(node)).count() >= 2
+            })
+    }
+
+    /// A node is not to come back.
+    pub(crate) fn evict(&mut self, id: u64) {
+        self.note(&format!("{id} is evicted"));
+        self.crash(id);
+        let mut members = self.members().clone();
+        members.remove(&id);
+        self.change_members(members);
+    }
+
+    pub(crate) fn give_role(&mut self, id: u64, role: Role) {
+        self.note(&format!("{id}: {role:?}"));
+        let node = self.nodes.get_mut(&id).expect("there is one");
+        node.role = role;
+    }
+
+    fn change_members(&mut self, members: BTreeSet<u64>) {
+        self.versions.push(members);
+        // Somebody was told.
+        let told = self.alive().first().copied();
+        let version = self.versions.len() - 1;
+        self.known_version.extend(told.map(|node| (node, version)));
+    }
+
+    fn start(&mut self, id: u64) {
+        let (shards, now, founds) = (self.shards, self.now, id == 1);
+        let version = self.versions.len() - 1;
+        if !self.members().contains(&id) {
+            return;
+        }
+        let node = self.nodes.get_mut(&id).expect("there is one");
+        if node.life.is_some() {
+            return;
+        }
+        node.start(shards, founds, now);
+        self.known_version.insert(id, version);
+        self.heard.retain(|(by, _), _| *by != id);
+        self.note(&format!("{id} starts"));
+        self.spread_membership();
+    }
+
+    /// The power of a node fails.
+    pub(crate) fn crash(&mut self, id: u64) {
+        let seed = self.number();
+        let loss = [Loss::All, Loss::Tail, Loss::Sectors][self.chance.below(3)];
+        let node = self.nodes.get_mut(&id).expect("there is one");
+        if node.life.is_none() {
+            return;
+        }
+        node.disk.fail_power_after(0);
+        node.life = None;
+        node.disk.restart(loss, seed);
+        self.note(&format!("{id} crashes"));
+        self.load.life_ended(&mut self.history, id);
+        let others: Vec<u64> = self.nodes.keys().copied().collect();
+        for other in others {
+            self.break_link(id, other);
+            self.break_link(other, id);
+            self.network.link(id, other).sender_believes = false;
+            self.network.link(other, id).receiver_believes = false;
+        }
+    }
+
+    pub(crate) fn start_later(&mut self, id: u64, after: u64) {
+        self.at(self.now + after, Happening::Start(id));
+    }
+
+    /// Nothing passes between these from now on, for a while.
+    pub(crate) fn cut(&mut self, pairs: Vec<(u64, u64)>, time: u64) {
+        self.note(&format!("cut {pairs:?} for {time}"));
+        for (from, to) in &pairs {
+            self.network.cut.insert((*from, *to));
+            self.break_link(*from, *to);
+        }
+        self.at(self.now + time, Happening::Mend(pairs));
+    }
+
+    /// A connection is lost; others can be made.
+    pub(crate) fn reset(&mut self, from: u64, to: u64) {
+        self.note(&format!("reset {from} to {to}"));
+        self.break_link(from, to);
+    }
+
+    fn break_link(&mut self, from: u64, to: u64) {
+        let dial_at = self.now + STEP + self.chance.below(500) as u64;
+        let link = self.network.link(from, to);
+        if !link.is_open {
+            return;
+        }
+        link.is_open = false;
+        link.dial_at = dial_at;
+        let session = link.session;
+        let quick = self.chance.below(2) == 0;
+        let unnoticed = if quick { 50 } else { UNNOTICED };
+        let sender = self.now + self.chance.below(unnoticed) as u64;
+        let receiver = self.now + self.chance.below(unnoticed) as u64;
+        self.at(sender, Happening::SenderNotices { from, to, session });
+        self.at(receiver, Happening::ReceiverNotices { from, to, session });
+    }
+
+    fn sender_notices(&mut self, from: u64, to: u64) {
+        let link = self.network.link(from, to);
+        if std::mem::take(&mut link.sender_believes)
+            && let Some(life) = &self.nodes[&from].life
+        {
+            life.with_routes(|routes, _| routes.disconnected(to));
+            life.within(|store, _| store.linked(to, false));
+        }
+    }
+
+    fn receiver_notices(&mut self, from: u64, to: u64) {
+        let link = self.network.link(from, to);
+        if std::mem::take(&mut link.receiver_believes)
+            && let Some(life) = &self.nodes[&to].life
+        {
+            life.with_routes(|routes, _| routes.lost(from));
+            life.within(|store, _| store.interrupted(from));
+        }
+    }
+
+    /// Dials what is to be dialled.
+    fn dial(&mut self) {
+        let alive = self.alive();
+        let members = self.members().clone();
+        for from in &alive {
+            for to in alive.iter().filter(|to| *to != from) {
+                let link = *self.network.link(*from, *to);
+                let is_possible = !self.network.is_cut(*from, *to)
+                    && !self.network.is_cut(*to, *from)
+                    && members.contains(from)
+                    && members.contains(to);
+                if !link.is_open && link.dial_at <= self.now && is_possible {
+                    self.connect(*from, *to);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, from: u64, to: u64) {
+        self.sender_notices(from, to);
+        self.receiver_notices(from, to);
+        let link = self.network.link(from, to);
+        link.session += 1;
+        link.is_open = true;
+        link.sender_believes = true;
+        link.receiver_believes = true;
+        if let Some(life) = &self.nodes[&to].life {
+            life.within(|store, _| store.interrupted(from));
+        }
+        if let Some(life) = &self.nodes[&from].life {
+            life.with_routes(|routes, now| routes.connected(to, now));
+            life.within(|store, _| store.linked(to, true));
+        }
+    }
+
+    /// Lets everybody know who can be heard, as far as they can be told.
+    fn spread_membership(&mut self) {
+        let alive = self.alive();
+        for by in &alive {
+            let heard = self.network.heard_by(*by, &alive);
+            let versions = heard.iter().filter_map(|node| self.known_version.get(node));
+            let version = versions.copied().max().unwrap_or_default();
+            self.known_version.insert(*by, version);
+            for node in heard {
+                let heard = Heard::of(&self.nodes[&node], self.now);
+                self.heard.insert((*by, node), heard);
+            }
+        }
+        for by in alive {
+            self.tell_members(by);
+        }
+    }
+
+    fn tell_members(&mut self, by: u64) {
+        let known = self.known_version[&by];
+        let members = &self.versions[known];
+        // Who has been one, too: `evict` is for good.
+        for id in self.versions[..=known].iter().flatten() {
+            // Of a node that was never heard, when it was heard of.
+            let heard = Heard::of(&self.nodes[id], self.now);
+            self.heard.entry((by, *id)).or_insert(heard);
+        }
+        let Some(life) = &self.nodes[&by].life else {
+            return;
+        };
+        let others = members.iter().copied().filter(|id| *id != by).collect();
+        life.with_routes(|routes, now| routes.members(&others, now));
+        life.within(|store, own_now| {
+            let all = self.heard.range((by, 0)..=(by, u64::MAX));
+            let member = |((_, id), heard): (&(u64, u64), &Heard)| {
+                let silent = self.now - heard.at;
+                let is_member = members.contains(id);
+                Member {
+                    node: *id,
+                    incarnation: if is_member {
+                        heard.incarnation
+                    } else {
+                        LAST_INCARNATION
+                    },
+                    is_up: is_member && silent < DOWN,
+                    role: if is_member { heard.role } else { Role::Leaves },
+                    last_heard_ms: own_now - silent,
+                }
+            };
+            store.members(all.map(member).collect());
+        });
+    }
+
+    /// One step of time.
+    pub(crate) fn step(&mut self) {
+        self.now += STEP;
+        while let Some(entry) = self.agenda.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let happening = entry.remove();
+            self.happen(happening);
+        }
+        if self.now.is_multiple_of(50) {
+            self.dial();
+        }
+        if self.now.is_multiple_of(250) {
+            self.spread_membership();
+            self.tick_routes();
+        }
+        for id in self.alive() {
+            self.live(id);
+        }
+        if self.is_loud && self.now.is_multiple_of(100) {
+            self.tell_leads();
+        }
+        self.act();
+    }
+
+    fn tell_leads(&self) {
+        for node in self.nodes.values() {
+            for (leader, lead) in node.life.iter().flat_map(|life| life.store.leads()) {
+                let (store, shard, term) = (lead.store, lead.shard, lead.term());
+                let members = (&lead.voters, &lead.learners);
+                let id = node.id;
+                tell(&format!(
+                    "       {id} believes: {leader} leads {store}/{shard} in term {term}, of {members:?}"
+                ));
+            }
+        }
+    }
+
+    fn tick_routes(&mut self) {
+        for node in self.nodes.values() {
+            if let Some(life) = &node.life {
+                life.with_routes(|routes, now| {
+                    routes.tick(|shard| life.store.inbox_leader(shard), now);
+                });
+            }
+        }
+    }
+
+    /// A node lives for a step.
+    fn live(&mut self, id: u64) {
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).expect("there is one");
+        let Some(life) = &mut node.life else {
+            return;
+        };
+        life.run(now);
+        let (number, brought) = (life.number, life.take());
+        node.incarnation = life.store.incarnation();
+        if node.disk.is_off() {
+            self.crash(id);
+            let after = 100 + self.chance.below(5_000) as u64;
+            return self.start_later(id, after);
+        }
+        if let Some(failure) = brought.failure {
+            self.history.wrong(format!("node {id} fails: {failure}"));
+        }
+        for out in brought.out {
+            self.send(id, number, out);
+        }
+        for event in brought.events {
+            self.event(id, event);
+        }
+        let passed = self.nodes[&id].life.as_ref().map(|life| {
+            let mut routes = life.routes.lock();
+            std::mem::take(&mut routes.passed)
+        });
+        for token in passed.into_iter().flatten() {
+            self.route_known(token);
+        }
+    }
+
+    fn send(&mut self, from: u64, life: u64, out: Out) {
+        match out {
+            Out::Store { to, message } => self.post(from, to, Parcel::Store(message)),
+            Out::Routes { to, frame } => self.post(from, to, Parcel::Routes(frame)),
+            Out::Call {
+                to,
+                group,
+                request,
+                answer,
+            } => {
+                let call = self.number();
+                let arrival = self.now + self.delay();
+                let is_lost = self.chance.below(1_000) < self.network.lost;
+                if is_lost || self.nodes.get(&to).is_none_or(|node| node.life.is_none()) {
+                    // A connection is lost, or refused: the caller hears of it at once.
+                    return;
+                }
+                let pending = Call {
+                    from,
+                    life,
+                    to,
+                    answer,
+                };
+                self.calls.insert(call, pending);
+                let happening = Happening::Call {
+                    from,
+                    to,
+                    call,
+                    group,
+                    request,
+                };
+                self.at(arrival, happening);
+            }
+            Out::Answer { call, answer } => {
+                let arrival = self.now + self.delay();
+                self.at(arrival, Happening::Answer { call, answer });
+            }
+        }
+    }
+
+    fn post(&mut self, from: u64, to: u64, parcel: Parcel) {
+        let arrival = self.now + self.delay();
+        let link = self.network.link(from, to);
+        if !link.is_open {
+            return;
+        }
+        link.last = link.last.max(arrival);
+        let (arrival, session) = (link.last, link.session);
+        let happening = Happening::Parcel {
+            from,
+            to,
+            session,
+            parcel,
+        };
+        self.at(arrival, happening);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Parcel {
+                from,
+                to,
+                session,
+                parcel,
+            } => self.arrive(from, to, session, parcel),
+            Happening::Call {
+                from,
+                to,
+                call,
+                group,
+                request,
+            } => {
+                if self.network.is_cut(from, to) {
+                    return;
+                }
+                self.trace = self
+                    .trace
+                    .wrapping_mul(31)
+                    .wrapping_add(request.len() as u64);
+                if let Some(life) = &self.nodes[&to].life {
+                    life.handle(call, group, request);
+                }
+            }
+            Happening::Answer { call, answer } => {
+                let Some(pending) = self.calls.remove(&call) else {
+                    return;
+                };
+                let life = self.nodes[&pending.from].life.as_ref();
+                let waits = life.is_some_and(|life| life.number == pending.life);
+                if let Some(answer) = answer.filter(|_| waits)
+                    && !self.network.is_cut(pending.to, pending.from)
+                {
+                    // The caller may not wait any more.
+                    let _ = pending.answer.send(answer);
+                }
+            }
+            Happening::SenderNotices { from, to, session } => {
+                if self.network.link(from, to).session == session {
+                    self.sender_notices(from, to);
+                }
+            }
+            Happening::ReceiverNotices { from, to, session } => {
+                if self.network.link(from, to).session == session {
+                    self.receiver_notices(from, to);
+                }
+            }
+            Happening::Start(id) => self.start(id),
+            Happening::Mend(pairs) => {
+                self.note(&format!("mend {pairs:?}"));
+                for pair in pairs {
+                    self.network.cut.remove(&pair);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, from: u64, to: u64, session: u64, parcel: Parcel) {
+        let link = *self.network.link(from, to);
+        let Some(life) = &self.nodes[&to].life else {
+            return;
+        };
+        if !link.is_open || link.session != session {
+            return;
+        }
+        match parcel {
+            Parcel::Store(message) => {
+                self.trace = xxh3_64(&[&self.trace.to_le_bytes(), &message[..]].concat());
+                life.received(from, &message);
+            }
+            Parcel::Routes(frame) => {
+                life.with_routes(|routes, now| routes.message(from, frame, now));
+            }
+        }
+    }
+
+    /// No more faults: everything is mended, and who is off is started.
+    pub(crate) fn heal(&mut self) {
+        self.note("heal");
+        self.network.cut.clear();
+        self.network.lost = 0;
+        let off: Vec<u64> = self.nodes.keys().copied().collect();
+        for id in off {
+            self.start(id);
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is asked to tell")]
+pub(crate) fn tell(what: &str) {
+    eprintln!("{what}");
+}
