@@ -41,8 +41,9 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 /// How long a replica stays that is not a member: whoever says so may not be up to date.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// How long a majority may be silent before a leader serves no more.
-const MAJORITY_SILENT: Duration = Duration::from_secs(3);
+/// How long a majority may be silent before a leader serves no more. It takes no proposals then, and believes
+/// that it knows the routes of the shard: others wait for 3 s until they go on without it.
+const MAJORITY_SILENT: Duration = Duration::from_millis(1_500);
 
 /// Entries that a learner may lack when it begins to vote.
 const LAG: u64 = 64;
