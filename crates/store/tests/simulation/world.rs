@@ -405,6 +405,7 @@ impl World {
                     },
                     is_up: is_member && silent < DOWN,
                     role: if is_member { heard.role } else { Role::Leaves },
+                    has_ended: false,
                     last_heard_ms: own_now - silent,
                 }
             };
