@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use world::{World, tell};
 
 /// Seeds of a run, if nobody says how many.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 80;
 
 /// How long it may take until all is quiet, in ms.
 const QUIET: u64 = 60_000;
