@@ -612,6 +612,7 @@ fn who_is_held_back_for_a_node_goes_on_when_its_connection_is_gone() {
         publisher: of_publisher.found_by(),
     });
     nodes.event(Event::Bytes(nodes.ids[1], nodes.ids[0], hold));
+    wait_for("the hold", || nodes.count(0, |s| &s.holds) > 0);
     // It publishes and subscribes: what it publishes waits, the others' does not.
     subscriber.send_message("t", "held", 0);
     publisher.publish("t", "free", 0);
