@@ -25,9 +25,9 @@ use crate::neighbours::{Member, Neighbours};
 use crate::peers::{Lead, Message, Peers};
 use crate::retained::{PageRequest, RetainedPlace, Wanted};
 use crate::shard::{Place, Seat, Shard, Work};
-use crate::starting::{Duties, Led, Means, OVERHEAD, Part, Start, StartShard, run, work};
+use crate::starting::{Duties, Led, Means, OVERHEAD, Part, Start, StartShard, go_on_as, run, work};
 use crate::tables::{Tables, TablesOptions};
-use crate::{Event, Listener, Read};
+use crate::{Listener, Read};
 
 /// How long a shutdown waits for the log when space was given up for it.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
@@ -714,7 +714,24 @@ impl Store {
 
     fn lead(&self, listener: &dyn Listener, from: u64, lead: Lead) {
         if lead.incarnation > self.incarnation() {
-            self.go_on_as(listener, lead.incarnation);
+            let session = self
+                .session
+                .shards
+                .iter()
+                .map(|shard| Arc::clone(shard) as Arc<dyn Led>);
+            let inbox = self
+                .inbox
+                .shards
+                .iter()
+                .map(|shard| Arc::clone(shard) as Arc<dyn Led>);
+            let (folder, neighbours) = (&self.folder, &self.neighbours);
+            go_on_as(
+                lead.incarnation,
+                folder,
+                neighbours,
+                listener,
+                session.chain(inbox),
+            );
         }
         let is_linked = self.neighbours.is_linked(from);
         if self.neighbours.heard(from, lead.clone()) {
@@ -724,32 +741,6 @@ impl Store {
                 RetainMachine::NUMBER => self.retain.lead(from, &lead, is_linked),
                 _ => {}
             }
-        }
-    }
-
-    /// The others have taken this node for dead: it goes on as a new process would.
-    fn go_on_as(&self, listener: &dyn Listener, incarnation: u64) {
-        tracing::warn!(
-            incarnation,
-            "the other nodes have taken this one for dead; its clients have to connect again"
-        );
-        if let Err(error) = self.folder.raise_incarnation_to(incarnation) {
-            return listener.failed(&error.to_string());
-        }
-        self.neighbours.set_incarnation(incarnation);
-        for shard in &self.session.shards {
-            shard.end_with_node(listener);
-        }
-        for shard in &self.inbox.shards {
-            shard.end_with_node(listener);
-        }
-        let now = listener.now_ms();
-        self.session
-            .give_all(|| SessionMachine::node_up(self.node(), incarnation, now));
-        self.inbox
-            .give_all(|| InboxMachine::node_up(self.node(), incarnation, now));
-        for loop_index in 0..listener.loops() {
-            listener.mail(loop_index, vec![Event::Fenced]);
         }
     }
 
@@ -926,15 +917,6 @@ impl<M: Kind> ShardSet<M> {
             let _ = invite.try_send(());
         }
         None
-    }
-
-    /// Gives all shards an operation that nobody waits for.
-    fn give_all(&self, op: impl Fn() -> Option<M::Op>) {
-        for shard in &self.shards {
-            if let Some(op) = op() {
-                shard.give(work(Ticket::NONE, op, true), OVERHEAD);
-            }
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::peers::{Lead, Message};
 use crate::server::Server;
 use crate::shard::{Shard, Work};
 use crate::tables::Tables;
-use crate::{Listener, MAP_VERSION};
+use crate::{Event, Listener, MAP_VERSION};
 
 /// What a request takes in memory beside its own bytes, about.
 pub(crate) const OVERHEAD: usize = 128;
@@ -231,6 +231,9 @@ async fn refuse<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listener>) {
 pub(crate) trait Led: Send + Sync {
     /// What to tell a node, if this one leads the shard.
     fn lead(&self, receiver: u64) -> Option<Lead>;
+
+    /// This node goes on as a new process would: what it had connected is closed.
+    fn begin_anew(&self, incarnation: u64, listener: &dyn Listener);
 }
 
 impl<M: Kind> Led for Shard<M> {
@@ -249,6 +252,37 @@ impl<M: Kind> Led for Shard<M> {
             learners: standing.members.learners,
             incarnation: self.look(|machine| machine.incarnation(receiver))?,
         })
+    }
+
+    fn begin_anew(&self, incarnation: u64, listener: &dyn Listener) {
+        self.end_with_node(listener);
+        if let Some(op) = M::node_up(self.place.node, incarnation, listener.now_ms()) {
+            self.give(work(Ticket::NONE, op, true), OVERHEAD);
+        }
+    }
+}
+
+/// The others have taken this node for dead: it goes on as a new process would.
+pub(crate) fn go_on_as(
+    incarnation: u64,
+    folder: &Folder,
+    neighbours: &Neighbours,
+    listener: &dyn Listener,
+    shards: impl Iterator<Item = Arc<dyn Led>>,
+) {
+    tracing::warn!(
+        incarnation,
+        "the other nodes have taken this one for dead; its clients have to connect again"
+    );
+    if let Err(error) = folder.raise_incarnation_to(incarnation) {
+        return listener.failed(&error.to_string());
+    }
+    neighbours.set_incarnation(incarnation);
+    for shard in shards {
+        shard.begin_anew(incarnation, listener);
+    }
+    for loop_index in 0..listener.loops() {
+        listener.mail(loop_index, vec![Event::Fenced]);
     }
 }
 
@@ -331,6 +365,17 @@ async fn herald(means: Arc<Means>, shards: Vec<Arc<dyn Led>>) {
             () = neighbours.news() => {}
         }
         for lead in shards.iter().filter_map(|shard| shard.lead(node)) {
+            // Nobody else says so of a shard that this node leads by now.
+            if lead.incarnation > neighbours.incarnation() {
+                let all = shards.iter().cloned();
+                go_on_as(
+                    lead.incarnation,
+                    &means.folder,
+                    neighbours,
+                    &*means.listener,
+                    all,
+                );
+            }
             neighbours.heard(node, lead);
         }
         for to in neighbours.linked() {
