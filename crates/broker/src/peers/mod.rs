@@ -1,8 +1,9 @@
 //! The other nodes of the cluster, as the broker sees them: their routes and messages.
 //!
 //! `listener.rs`: what comes from them. `frame.rs`: what is sent. `barriers.rs`: SUBSCRIBEs that wait until
-//! all nodes know a route. `cut_off.rs`: what is routed by where most others are silent. `copies.rs`: messages for shared groups that are on their way. `directory.rs` and
-//! `takeover.rs`: clients that have an older connection elsewhere.
+//! all nodes know a route. `cut_off.rs`: what is routed by where most others are silent. `copies.rs`: messages
+//! for shared groups that are on their way. `directory.rs` and `takeover.rs`: clients that have an older
+//! connection elsewhere.
 //! `client_loop/forward.rs`: messages that go out and come in.
 //!
 //! Invariant: when [`Peers::refresh`] returns, loops route by no routes that may be out of date: what a peer
