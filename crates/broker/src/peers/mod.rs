@@ -7,7 +7,7 @@
 //! `client_loop/forward.rs`: messages that go out and come in.
 //!
 //! Invariant: when [`Peers::refresh`] returns, loops route by no routes that may be out of date: what a peer
-//! wants is either known, with a lease, or it gets everything.
+//! wants is either known, with a lease, or it gets everything. The exception is P10, in `cut_off.rs`.
 //!
 //! Deliberately absent: connections and membership (`cluster`); when routes are known (`route-exchange`).
 
