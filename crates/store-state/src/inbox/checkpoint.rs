@@ -9,7 +9,7 @@ use super::machine::InboxMachine;
 use super::matching::Matching;
 use super::origins::Origins;
 use super::stock::Stock;
-use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS};
+use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS, RELEASED};
 use crate::{Changes, LoadError, SlotRange, Table, row};
 
 impl InboxMachine {
@@ -57,6 +57,11 @@ impl InboxMachine {
         row::each(table, ORIGINS, SlotRange::ALL, |key, value| {
             let entries = row::decode(key, value)?;
             machine.origins.load(row::name(key)?, entries);
+            Ok(())
+        })?;
+        row::each(table, RELEASED, SlotRange::ALL, |key, value| {
+            let released = row::decode(key, value)?;
+            machine.origins.load_released(row::name(key)?, released);
             Ok(())
         })?;
         Ok(machine)

@@ -99,6 +99,7 @@ impl Machine for InboxMachine {
             table,
             outlet,
         };
+        self.origins.pass_time(header.now_ms);
         self.carry_out(op, &mut context)
     }
 
@@ -176,7 +177,7 @@ impl InboxMachine {
                 epoch,
                 sequence,
             } => return self.receipt(client, *epoch, *sequence, context.table),
-            InboxOp::Release { origin } => self.origins.release(origin),
+            InboxOp::Release { origin } => self.origins.release(origin, context.now.0),
             InboxOp::Forget {
                 client,
                 incarnation,

@@ -2,17 +2,21 @@
 //!
 //! Invariants: an origin is known from the publication until it is released, its publisher's session has
 //! ended, or a later session of the publisher is heard of. That last does not hold for wills: the will of
-//! a session is published after the session is over.
+//! a session is published after the session is over. A will is known for [`LINGER_MS`] more after its
+//! release: if the session shard changed its leader, two nodes may have published it, and one of them be
+//! late.
 //!
 //! A publication reaches a shard in several parts: once for the sessions that match, and once for each
 //! shared group that has chosen a session of this shard. Each part happens once for itself.
+
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use mqtt_proto::PacketId;
 
 use super::Origin;
-use super::tables::{ORIGINS, OriginsRow};
+use super::tables::{ORIGINS, OriginsRow, RELEASED, ReleasedRow};
 use crate::{Changes, row};
 
 /// The part of a publication that goes to the sessions that match.
@@ -22,6 +26,9 @@ pub(super) const MATCHING: u64 = 0;
 pub(super) fn part_for(name: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name.as_bytes()).max(1)
 }
+
+/// How long a will is known after its release, in ms: longer than a request to another node is waited for.
+pub(super) const LINGER_MS: u64 = 60_000;
 
 /// Incarnation, packet identifier (0: the will), part.
 pub(super) type Entry = (u64, u16, u64);
@@ -35,14 +42,20 @@ pub(super) struct Origins {
     publishers: HashMap<Box<str>, Publisher>,
     /// Those whose rows are to be written, each once.
     changed: Vec<Box<str>>,
+    /// Those with released wills, by the time of the release in ms. Some may be forgotten since.
+    released: BTreeSet<(u64, Box<str>)>,
 }
 
 #[derive(Debug, Default)]
 struct Publisher {
     /// Sorted.
     entries: OriginsRow,
-    /// Its row is in the tables, or is being written.
+    /// Wills that are released.
+    released: ReleasedRow,
+    /// Its row of entries is in the tables, or is being written.
     stored: bool,
+    /// That of released wills is.
+    stored_released: bool,
     /// It is in `changed`.
     changed: bool,
 }
@@ -75,18 +88,57 @@ impl Origins {
         if let Err(place) = publisher.entries.binary_search(&entry) {
             publisher.entries.insert(place, entry);
         }
-        if !publisher.changed {
-            publisher.changed = true;
-            self.changed.push(origin.client.clone());
-        }
+        publisher.touch(&origin.client, &mut self.changed);
     }
 
-    /// The publisher is done with a packet identifier.
-    pub(super) fn release(&mut self, origin: &Origin) {
+    /// The publisher is done with a packet identifier, or its will is published.
+    pub(super) fn release(&mut self, origin: &Origin, now_ms: u64) {
         let released = (origin.incarnation, origin.packet_id);
+        if origin.packet_id == 0 {
+            self.release_will(origin, now_ms);
+            return;
+        }
         self.remove(&origin.client, |&(incarnation, packet_id, _)| {
             (incarnation, packet_id) == released
         });
+    }
+
+    fn release_will(&mut self, origin: &Origin, now_ms: u64) {
+        let Origin {
+            client,
+            incarnation,
+            ..
+        } = origin;
+        let Some(publisher) = self.publishers.get_mut(client) else {
+            return;
+        };
+        let is_known = publisher.entries.iter().any(|e| is_will(e, *incarnation));
+        let is_released = publisher.released.iter().any(|(of, _)| of == incarnation);
+        if !is_known || is_released {
+            return;
+        }
+        self.released.insert((now_ms, client.clone()));
+        publisher.released.push((*incarnation, now_ms));
+        publisher.touch(client, &mut self.changed);
+    }
+
+    /// Forgets wills that were released long enough ago.
+    pub(super) fn pass_time(&mut self, now_ms: u64) {
+        let is_over = |at: u64| at + LINGER_MS <= now_ms;
+        while self.released.first().is_some_and(|(at, _)| is_over(*at))
+            && let Some((_, client)) = self.released.pop_first()
+        {
+            let Some(publisher) = self.publishers.get_mut(&client) else {
+                continue;
+            };
+            let Publisher {
+                entries, released, ..
+            } = publisher;
+            for (incarnation, _) in released.extract_if(.., |(_, at)| is_over(*at)) {
+                entries.retain(|entry| !is_will(entry, incarnation));
+            }
+            publisher.touch(&client, &mut self.changed);
+        }
     }
 
     /// A session of the publisher has begun.
@@ -119,10 +171,13 @@ impl Origins {
             return;
         };
         let before = publisher.entries.len();
-        publisher.entries.retain(|entry| !is_over(entry));
-        if publisher.entries.len() < before && !publisher.changed {
-            publisher.changed = true;
-            self.changed.push(client.into());
+        let Publisher {
+            entries, released, ..
+        } = publisher;
+        entries.retain(|entry| !is_over(entry));
+        released.retain(|(of, _)| entries.iter().any(|entry| is_will(entry, *of)));
+        if publisher.entries.len() < before {
+            publisher.touch(client, &mut self.changed);
         }
     }
 
@@ -130,9 +185,19 @@ impl Origins {
         let publisher = Publisher {
             entries,
             stored: true,
-            changed: false,
+            ..Publisher::default()
         };
         self.publishers.insert(client.into(), publisher);
+    }
+
+    /// After the entries.
+    pub(super) fn load_released(&mut self, client: &str, released: ReleasedRow) {
+        if let Some(publisher) = self.publishers.get_mut(client) {
+            let times = released.iter().map(|(_, at)| (*at, client.into()));
+            self.released.extend(times);
+            publisher.released = released;
+            publisher.stored_released = true;
+        }
     }
 
     pub(super) fn collect(&mut self, changes: &mut Changes) {
@@ -140,23 +205,56 @@ impl Origins {
             let Some(publisher) = self.publishers.get_mut(&client) else {
                 continue;
             };
-            let key = row::key(ORIGINS, &client);
-            if !publisher.entries.is_empty() {
-                changes.put(key, row::encode(&publisher.entries));
-                publisher.stored = true;
-                publisher.changed = false;
-                continue;
+            publisher.changed = false;
+            let Publisher {
+                entries,
+                released,
+                stored,
+                stored_released,
+                ..
+            } = publisher;
+            let of_entries = (!entries.is_empty()).then(|| row::encode(entries));
+            let of_released = (!released.is_empty()).then(|| row::encode(released));
+            let is_empty = of_entries.is_none();
+            write(changes, row::key(ORIGINS, &client), of_entries, stored);
+            write(
+                changes,
+                row::key(RELEASED, &client),
+                of_released,
+                stored_released,
+            );
+            if is_empty {
+                self.publishers.remove(&client);
             }
-            if publisher.stored {
-                changes.delete(key);
-            }
-            self.publishers.remove(&client);
         }
     }
 
     pub(super) fn unsaved_bytes(&self) -> usize {
         self.changed.len() * PUBLISHER_BYTES
     }
+}
+
+impl Publisher {
+    fn touch(&mut self, client: &str, changed: &mut Vec<Box<str>>) {
+        if !self.changed {
+            self.changed = true;
+            changed.push(client.into());
+        }
+    }
+}
+
+/// `stored`: whether the row is in the tables, before and after.
+fn write(changes: &mut Changes, key: Vec<u8>, row: Option<Vec<u8>>, stored: &mut bool) {
+    let was_stored = std::mem::replace(stored, row.is_some());
+    match row {
+        Some(row) => changes.put(key, row),
+        None if was_stored => changes.delete(key),
+        None => {}
+    }
+}
+
+fn is_will(&(of, packet_id, _): &Entry, incarnation: u64) -> bool {
+    (of, packet_id) == (incarnation, 0)
 }
 
 /// Whether a publication, not a will, is of an older session.

@@ -6,7 +6,7 @@ use mqtt_proto::SubscriptionFilter;
 use super::machine::InboxMachine;
 use super::tables::{
     BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, MachineRow, ORIGINS, OriginsRow, QUEUE,
-    QueueKey, QueueRow, count_key, number_of,
+    QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find, number_of,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, SlotRange, Survey, Table, row, slot_of};
@@ -63,8 +63,11 @@ impl InboxMachine {
             claims.queued(key, value)
         });
         survey.each(table, ORIGINS, "origins", origins);
+        survey.each(table, RELEASED, "released wills", |key, value| {
+            released(key, value, table)
+        });
         claims.compare(&mut survey);
-        survey.finish(table, vec![INBOX, BODY, COUNT, QUEUE, ORIGINS]);
+        survey.finish(table, vec![INBOX, BODY, COUNT, QUEUE, ORIGINS, RELEASED]);
         survey
     }
 }
@@ -207,6 +210,19 @@ impl Claims {
             }
         }
     }
+}
+
+fn released(key: &[u8], value: &[u8], table: &dyn Table) -> Result<(), LoadError> {
+    let publisher = row::name(key)?;
+    let released: ReleasedRow = row::decode(key, value)?;
+    let entries: OriginsRow = find(table, &row::key(ORIGINS, publisher))?.unwrap_or_default();
+    let is_known = |of: u64| entries.iter().any(|entry| (entry.0, entry.1) == (of, 0));
+    ensure_slot(key, publisher, SlotRange::ALL)?;
+    ensure(
+        !released.is_empty() && released.iter().all(|(of, _)| is_known(*of)),
+        key,
+        "there is no such will, or none",
+    )
 }
 
 /// Publishers may have their slots anywhere.

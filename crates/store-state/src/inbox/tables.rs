@@ -8,6 +8,7 @@
 //! | `B`, body | a message that several inboxes refer to |
 //! | `C`, body | how many do |
 //! | `O`, slot of the publisher, publisher | its origins |
+//! | `R`, slot of the publisher, publisher | those of its wills that are released |
 //!
 //! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
 //! here stands on disks: a change of it is a new format number.
@@ -28,6 +29,7 @@ use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 pub(super) const MACHINE: &[u8] = b"M";
 pub(super) const INBOX: u8 = b'I';
 pub(super) const ORIGINS: u8 = b'O';
+pub(super) const RELEASED: u8 = b'R';
 pub(super) const QUEUE: u8 = b'Q';
 pub(super) const BODY: u8 = b'B';
 pub(super) const COUNT: u8 = b'C';
@@ -187,6 +189,9 @@ pub(super) type CountRow = u32;
 
 /// `O`.
 pub(super) type OriginsRow = Vec<Entry>;
+
+/// `R`: the incarnations, and when their wills were released, Unix time in ms.
+pub(super) type ReleasedRow = Vec<(u64, u64)>;
 
 /// A row that may be there.
 pub(super) fn find<T: DeserializeOwned>(

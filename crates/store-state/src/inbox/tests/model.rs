@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::inbox::origins::LINGER_MS;
 
 #[derive(Default)]
 pub(super) struct Model {
@@ -11,6 +12,8 @@ pub(super) struct Model {
     last_number: u64,
     /// Client, incarnation, packet identifier, and the group or nothing.
     pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
+    /// Of wills: publisher, incarnation, and when.
+    pub(super) released: Vec<(Box<str>, u64, u64)>,
     events: Vec<Event>,
     /// Messages of the last operation that went to attached inboxes that are three quarters full.
     pressing: u32,
@@ -121,6 +124,7 @@ impl Model {
 
     pub(super) fn apply(&mut self, header: &Header, op: &InboxOp) -> (InboxReply, Vec<Event>) {
         let before = self.filters();
+        self.pass_time(header.now_ms);
         let reply = self.carry_out(header, op);
         let after = self.filters();
         for (filter, detached) in &after {
@@ -134,6 +138,14 @@ impl Model {
                 .push(Event::Filter(filter.clone(), false, false));
         }
         (reply, std::mem::take(&mut self.events))
+    }
+
+    fn pass_time(&mut self, now_ms: u64) {
+        let is_over = |at: u64| at + LINGER_MS <= now_ms;
+        for (client, incarnation, _) in self.released.extract_if(.., |(_, _, at)| is_over(*at)) {
+            self.origins
+                .retain(|(of, began, id, _)| (of, *began, *id) != (&client, incarnation, 0));
+        }
     }
 
     fn carry_out(&mut self, header: &Header, op: &InboxOp) -> InboxReply {
@@ -256,6 +268,26 @@ impl Model {
                 inbox.mark_sent(*sequence);
                 InboxReply::Done
             }
+            InboxOp::Release { origin } if origin.packet_id == 0 => {
+                let Origin {
+                    client,
+                    incarnation,
+                    ..
+                } = origin;
+                let is_known = self
+                    .origins
+                    .iter()
+                    .any(|(of, began, id, _)| (of, began, *id) == (client, incarnation, 0));
+                let is_released = self
+                    .released
+                    .iter()
+                    .any(|(of, began, _)| (of, began) == (client, incarnation));
+                if is_known && !is_released {
+                    let now = header.now_ms;
+                    self.released.push((client.clone(), *incarnation, now));
+                }
+                InboxReply::Done
+            }
             InboxOp::Release { origin } => {
                 self.origins.retain(|(client, incarnation, id, _)| {
                     (client, *incarnation, *id)
@@ -269,6 +301,8 @@ impl Model {
             } => {
                 self.origins
                     .retain(|(of, began, ..)| of != client || began > incarnation);
+                self.released
+                    .retain(|(of, began, _)| of != client || began > incarnation);
                 InboxReply::Done
             }
         }

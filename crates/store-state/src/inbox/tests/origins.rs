@@ -1,6 +1,7 @@
 //! What is published once happens once.
 
 use super::*;
+use crate::inbox::origins::LINGER_MS;
 
 fn origin(incarnation: u64, packet_id: u16) -> Origin {
     Origin {
@@ -74,9 +75,18 @@ fn a_will_outlives_the_session() {
     assert!(happens(&mut shard, inbox, origin(5, 1)));
     shard.attach("pub", 6, false);
     assert_eq!(will(&mut shard), 2);
-    shard.apply(&InboxOp::Release {
-        origin: origin(3, 0),
-    });
+    // Another node that publishes it may be late.
+    for _ in 0..2 {
+        shard.apply(&InboxOp::Release {
+            origin: origin(3, 0),
+        });
+        assert_eq!(will(&mut shard), 2);
+        shard.checkpoint();
+        shard.restart();
+        shard.header.now_ms += LINGER_MS / 2 - 1;
+    }
+    assert_eq!(will(&mut shard), 2);
+    shard.header.now_ms += 2;
     assert_eq!(will(&mut shard), 3);
 }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::model::{Model, weight};
 use super::*;
+use crate::inbox::origins::LINGER_MS;
 use crate::inbox::tables::{QueueRow, count_key};
 use crate::row;
 
@@ -168,7 +169,10 @@ impl Run {
     }
 
     fn apply(&mut self, (kind, dice): Dice) {
-        self.now_ms += u64::from(dice[5] % 4);
+        self.now_ms += match dice[5] {
+            0..4 => LINGER_MS / 2,
+            n => u64::from(n % 4),
+        };
         let op = self.op(kind, dice);
         let header = self.header(dice);
         let mut recorder = Recorder::default();
@@ -440,6 +444,10 @@ impl Run {
         publishers.sort();
         publishers.dedup();
         assert_eq!(self.table.rows_of(b'O'), publishers.len());
+        let mut released: Vec<_> = model.released.iter().map(|of| &of.0).collect();
+        released.sort();
+        released.dedup();
+        assert_eq!(self.table.rows_of(b'R'), released.len());
         let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);
         assert!(heaviest.map(|(_, item)| weight(item)).max() < Some(1_000));
         self.announcements();

@@ -3,7 +3,8 @@
 use super::*;
 use crate::row;
 
-/// Ann and Bob have two messages in common; Ann has one more, and one for which PUBREL is owed.
+/// Ann and Bob have two messages in common; Ann has one more, and one for which PUBREL is owed. A will that a
+/// third one had no use for is published.
 fn filled() -> Shard {
     let mut shard = Shard::new();
     shard.session("ann", "a");
@@ -21,6 +22,17 @@ fn filled() -> Shard {
         packet_id: 1,
     };
     shard.apply(&publish(message("b", "5", QoS::ExactlyOnce), Some(origin)));
+    shard.attach("eve", 1, false);
+    let origin = Origin {
+        client: "eve".into(),
+        incarnation: 1,
+        packet_id: 0,
+    };
+    shard.apply(&publish(
+        message("w", "6", QoS::AtMostOnce),
+        Some(origin.clone()),
+    ));
+    shard.apply(&InboxOp::Release { origin });
     shard.checkpoint();
     shard
 }
@@ -48,11 +60,12 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     let expected = [
         ("machine", 1),
-        ("inboxes", 2),
+        ("inboxes", 3),
         ("shared messages", 2),
         ("reference counts", 2),
         ("queued messages", 6),
-        ("origins", 1),
+        ("origins", 2),
+        ("released wills", 1),
     ];
     assert_eq!(counted, expected);
     assert!(survey.rows.iter().all(|of| of.bytes > of.rows));
