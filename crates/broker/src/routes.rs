@@ -375,15 +375,24 @@ impl Routes {
         }
     }
 
-    /// Takes in what another node has told.
-    pub(crate) fn import(&self, node: NodeId, changes: &[Change]) {
-        if changes.is_empty() {
+    /// Takes in what another node has told, and which nodes and shards may want any message from now on; all
+    /// others want what they have told.
+    pub(crate) fn import(&self, node: NodeId, changes: &[Change], unsure: Unsure) {
+        let is_news = self.read().unsure != unsure;
+        if changes.is_empty() && !is_news {
             return;
         }
         let mut index = self.write();
-        let by = index.slot_of(node);
-        for (key, value) in changes {
-            self.import_one(&mut index, node, by, key, *value);
+        if !changes.is_empty() {
+            let by = index.slot_of(node);
+            for (key, value) in changes {
+                self.import_one(&mut index, node, by, key, *value);
+            }
+        }
+        index.unsure = unsure;
+        drop(index);
+        if is_news {
+            self.sweeping_changes.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -452,15 +461,6 @@ impl Routes {
     pub(crate) fn node_in(&self, slot: Slot) -> Option<NodeId> {
         let at = usize::from(slot.0).checked_sub(1)?;
         *self.read().nodes.get(at)?
-    }
-
-    /// Nodes and shards that may want any message from now on; all others want what they have told.
-    pub(crate) fn set_unsure(&self, unsure: Unsure) {
-        if self.read().unsure == unsure {
-            return;
-        }
-        self.write().unsure = unsure;
-        self.sweeping_changes.fetch_add(1, Ordering::Release);
     }
 
     /// How many nodes and shards may want any message.

@@ -41,7 +41,7 @@ impl PeerListener {
                 .exports()
                 .map_or_else(Vec::new, |exports| exports.lock().peers().collect());
             for gone in known.iter().filter(|peer| !others.contains(peer)) {
-                peers.remove(node, &mut inbound, *gone);
+                peers.remove(node, &mut inbound, *gone, now_ms);
             }
             for new in others.iter().filter(|peer| !known.contains(peer)) {
                 inbound.imports.add_peer(*new);
@@ -153,8 +153,7 @@ impl PeerListener {
             Frame::Routes(Message::Batch(batch)) => {
                 let mut inbound = peers.inbound.lock();
                 let changes = inbound.imports.apply(from, batch)?;
-                node.routes.import(from, &changes);
-                peers.refresh(node, &mut inbound, node.clock.now_ms());
+                peers.import(node, &mut inbound, (from, &changes), node.clock.now_ms());
                 let state = inbound.imports.state(from, None);
                 let frame = Frame::routes(&Message::State(state));
                 peers.links.send(from, frame);
@@ -217,9 +216,9 @@ impl PeerListener {
             let mut inbound = peers.inbound.lock();
             let mut before = inbound.cut_off.leads_again(shard);
             before.extend(exports.lock().of_shard(shard).cloned());
-            node.routes.forget_own(&before);
             exports.lock().lead(shard, term);
             peers.refresh(node, &mut inbound, node.clock.now_ms());
+            node.routes.forget_own(&before);
         });
     }
 
@@ -347,11 +346,11 @@ impl Peers {
     }
 
     /// A member is none any more.
-    fn remove(&self, node: &Node, inbound: &mut Inbound, peer: NodeId) {
+    fn remove(&self, node: &Node, inbound: &mut Inbound, peer: NodeId, now_ms: u64) {
         let ends = inbound.imports.remove_peer(peer);
-        node.routes.import(peer, &ends);
-        node.routes.forget_node(peer);
         inbound.connected.remove(&peer);
+        self.import(node, inbound, (peer, &ends), now_ms);
+        node.routes.forget_node(peer);
         if let Some(exports) = node.routes.exports() {
             exports.lock().remove_peer(peer);
         }

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use route_exchange::{Exports, Imports, Message, NodeId, ShardNumber, Times};
+use route_exchange::{Change, Exports, Imports, Message, NodeId, ShardNumber, Times};
 
 use crate::client_loop::Mail;
 use crate::node::Node;
@@ -155,6 +155,18 @@ impl Peers {
     /// Tells the route index who may want any message. Returns whether transient publishers need not wait for
     /// any shard that is not known.
     fn refresh(&self, node: &Node, inbound: &mut Inbound, now_ms: u64) -> bool {
+        self.import(node, inbound, (self.own, &[]), now_ms)
+    }
+
+    /// The same with what a peer has told, at once: no route is taken out before the shard is one that may want
+    /// any message, or put in after it is not.
+    fn import(
+        &self,
+        node: &Node,
+        inbound: &mut Inbound,
+        (from, changes): (NodeId, &[Change]),
+        now_ms: u64,
+    ) -> bool {
         let shards = node.opened_store().map_or(0, store::Store::inbox_shards);
         let own = |shard| node.routes.exports()?.lock().led(shard);
         let unknown = inbound.imports.unknown(shards, own, now_ms);
@@ -170,11 +182,12 @@ impl Peers {
             (Vec::new(), unknown.shards)
         };
         let goes_on = !cut_off.is_empty() && shards.is_empty();
-        node.routes.set_unsure(Unsure {
+        let unsure = Unsure {
             nodes: unknown.nodes.into_iter().map(connected).collect(),
             shards,
             cut_off,
-        });
+        };
+        node.routes.import(from, changes, unsure);
         node.routes.forget_own(&forgotten);
         let valid_until_ms = inbound.imports.valid_until(now_ms);
         self.valid_until_ms.store(valid_until_ms, Ordering::Release);
