@@ -146,6 +146,47 @@ def test_nodes_are_restarted_one_after_another(cluster, load):
     load.finish()
 
 
+@pytest.mark.parametrize("expiry", [0, 3600])
+def test_a_will_is_published_when_a_node_stops_that_does_not_reach_its_readers(cluster, name, expiry):
+    keeper, witness, victim = (cluster.leader(store) for store in ("inbox", "session", "retain"))
+    assert len({keeper, witness, victim}) == 3
+    with witness.client(f"{name}s", props={"session_expiry": 3600}) as reader:
+        reader.subscribe(name, qos=1)
+        will = {"topic": name, "payload": b"gone", "qos": 1}
+        mourned = victim.client(f"{name}w", will=will, props={"session_expiry": expiry})
+        cluster.network.cut(victim.place, keeper.place)
+        cluster.network.cut(keeper.place, victim.place)
+        victim.stop()
+        mourned.expect(DISCONNECT)
+        assert reader.message().payload == b"gone"
+        cluster.network.heal()
+        victim.start()
+        cluster.settled()
+        witness.client(f"{name}a").published(name, b"after", qos=1)
+        assert reader.message().payload == b"after"
+
+
+def test_a_will_waits_for_the_shard_of_its_readers(name):
+    with Cluster(3, {"inbox_store_replica_voter_count": 1}) as cluster:
+        keeper, other = cluster.leader("inbox"), cluster.follower("inbox")
+        durable = {"session_expiry": 3600}
+        with keeper.client(f"{name}s", props=durable) as reader:
+            reader.subscribe(name, qos=1)
+        mourned = other.client(f"{name}w", will={"topic": name, "payload": b"gone", "qos": 1})
+        keeper.kill()
+        mourned.close()
+
+        def owed():
+            return sum(node.broker.metric("heraldmq_store_owed", store="inbox") for node in cluster.running())
+
+        # All that can be refused has been.
+        until(lambda: owed() == 1, 20, "the will to be all that waits")
+        keeper.start()
+        cluster.settled()
+        with other.client(f"{name}s", clean=False, props=durable, session_present=True) as reader:
+            assert reader.message(timeout=10).payload == b"gone"
+
+
 # ---- without a majority ------------------------------------------------------------------------
 
 

@@ -405,6 +405,8 @@ impl Broker {
         std::thread::sleep(SHUTDOWN_READ);
         self.node.store().make_room();
         all_loops(&remote, Mail::PublishWills);
+        // One loop has published them. What it gave to others comes before their next step.
+        all_loops(&remote, Mail::LetNobodyIn);
         all_loops(&remote, Mail::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.
         let deadline = Instant::now() + STEP;

@@ -69,14 +69,8 @@ impl Session {
         (self.session_expiry != NEVER_EXPIRES).then(|| self.since.add_secs(self.session_expiry))
     }
 
-    /// The delay of the will message in seconds, if there is one.
-    #[must_use]
-    pub fn will_delay(&self) -> Option<u32> {
-        self.will.as_ref().map(|will| will.delay)
-    }
-
-    /// Takes the will message to publish it now, whatever its delay: for a server that shuts down.
-    pub fn take_will(&mut self, now: Timestamp) -> Option<ApplicationMessage> {
+    /// Takes the will message to publish it now, whatever its delay.
+    pub(crate) fn take_will(&mut self, now: Timestamp) -> Option<ApplicationMessage> {
         // [MQTT-3.1.2-10] published once: it is gone from the session.
         self.will.take().map(|will| will.publish(now))
     }

@@ -153,7 +153,10 @@ impl Kind for SessionMachine {
 
     fn must_wait(op: &SessionOp, _: Ticket) -> bool {
         match op {
-            SessionOp::Disconnect { .. } | SessionOp::Fired { .. } | SessionOp::Gone { .. } => true,
+            SessionOp::Disconnect { .. }
+            | SessionOp::Fired { .. }
+            | SessionOp::Gone { .. }
+            | SessionOp::WillDue { .. } => true,
             SessionOp::NodeUp { .. }
             | SessionOp::Claim(_)
             | SessionOp::ClaimAgain(_)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use consensus::{Condition, Group};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, interval, sleep, timeout_at};
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout_at};
 
 use crate::command::Command;
 use crate::kind::Kind;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Until a leader that could not propose tries again.
 const PROPOSE_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long the end of this node waits for answers of other nodes.
+/// How long the end of this node waits for a leader, and for answers of other nodes.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How often is looked for them.
@@ -47,6 +47,8 @@ pub(crate) struct Server<M: Kind> {
     stopping: watch::Receiver<Stop>,
     /// How often this node has begun to lead.
     attempts: u64,
+    /// Until when the end of this node waits for others.
+    last_answers_by: Option<Instant>,
 }
 
 enum Role {
@@ -70,6 +72,7 @@ impl<M: Kind> Server<M> {
             neighbours: Arc::clone(&means.neighbours),
             stopping: means.stopping.clone(),
             attempts: 0,
+            last_answers_by: None,
         }
     }
 
@@ -197,32 +200,55 @@ impl<M: Kind> Server<M> {
             let stop = take_stop(&mut work);
             self.shard.forward(seat, work);
             if let Some(done) = stop {
-                self.await_answers().await;
-                return Some(done);
+                if self.await_answers().await {
+                    return Some(done);
+                }
+                // Behind what is to be said again to whoever leads now.
+                self.shard.queue.put_first(vec![(0, Work::Stop(done))]);
+                return None;
             }
         }
     }
 
-    /// Waits until another node has answered what it was sent.
-    async fn await_answers(&self) {
-        let end = Instant::now() + LAST_ANSWERS;
+    /// Waits until another node has answered what it was sent. False: it leads no more.
+    async fn await_answers(&mut self) -> bool {
+        let end = self.last_answers_by();
         while self.shard.place.sent.lock().len() > 0 && Instant::now() < end {
-            sleep(LAST_LOOK).await;
+            tokio::select! {
+                biased;
+                () = changed(&mut self.seat, &mut self.duty) => return false,
+                () = sleep(LAST_LOOK) => {}
+            }
         }
+        true
+    }
+
+    /// Until when the end of this node waits for others; to be called when it has begun.
+    fn last_answers_by(&mut self) -> Instant {
+        let end = self.last_answers_by;
+        *self
+            .last_answers_by
+            .insert(end.unwrap_or_else(|| Instant::now() + LAST_ANSWERS))
     }
 
     /// Nobody leads: what is given waits, and is refused after a while.
     async fn wait(&mut self) -> Option<Done> {
         let end = Instant::now() + PATIENCE;
         let mut stopping = self.stopping.clone();
-        let patience = async {
-            // An error: the store itself is gone.
-            let _ = timeout_at(end, stopping.wait_for(|stop| *stop != Stop::No)).await;
-        };
         tokio::select! {
             biased;
             () = changed(&mut self.seat, &mut self.duty) => return None,
-            () = patience => {}
+            // An error: the store itself is gone.
+            _ = timeout_at(end, stopping.wait_for(|stop| *stop != Stop::No)) => {}
+        }
+        let is_asked = self.shard.queue.len() + self.shard.place.sent.lock().len() > 0;
+        if is_asked && self.shard.place.peers.is_some() && *stopping.borrow() != Stop::No {
+            let end = self.last_answers_by().min(end);
+            tokio::select! {
+                biased;
+                () = changed(&mut self.seat, &mut self.duty) => return None,
+                () = sleep_until(end) => {}
+            }
         }
         tracing::warn!(
             store = M::NAME,
@@ -275,9 +301,9 @@ impl<M: Kind> Server<M> {
 }
 
 fn take_stop<O>(work: &mut Vec<(usize, Work<O>)>) -> Option<Done> {
-    let (_, stop) = work.pop_if(|(_, work)| matches!(work, Work::Stop(_)))?;
-    match stop {
-        Work::Stop(done) => Some(done),
+    let mut stops = work.extract_if(.., |(_, work)| matches!(work, Work::Stop(_)));
+    match stops.next() {
+        Some((_, Work::Stop(done))) => Some(done),
         _ => None,
     }
 }

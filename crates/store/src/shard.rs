@@ -484,11 +484,12 @@ impl<M: Kind> Shard<M> {
                 std::mem::take(&mut state.effects.events),
             )
         };
-        self.give_out(listener, outbox);
+        // Before the answers: who hears one can rely on it that what it brought about is in the mail.
         if !unaddressed.is_empty() {
             // Whichever loop: what is to be done can be done by any.
             listener.mail(usize::from(self.number) % listener.loops(), unaddressed);
         }
+        self.give_out(listener, outbox);
     }
 
     /// Sends out mail.

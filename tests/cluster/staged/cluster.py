@@ -192,17 +192,21 @@ class Cluster:
         return agreed and all(view == members for view in up) and set(leaders[0].values()) <= members
 
     def spread(self):
-        """Waits until shards have replicas on all nodes, up to three, and no node leads more than one more
-        than another: from then on nobody moves anything."""
+        """Waits until shards have as many voters as is set, or replicas on all nodes, up to three, and no node
+        leads more than one more than another: from then on nobody moves anything."""
         self.settled()
         until(self._is_spread, SETTLE_S, lambda: f"all replicas: {self.views(self.running())}")
 
     def _is_spread(self) -> bool:
         view, running = self.running()[0].status(), self.running()
-        wanted = 3 if len(running) >= 3 else 1
+        usual = 3 if len(running) >= 3 else 1
         leaders = collections.Counter(shard["leader"] for shard in view["shards"])
         led = [leaders[node.id] for node in running]
-        return all(len(shard["voters"]) == wanted for shard in view["shards"]) and max(led) - min(led) <= 1
+
+        def is_whole(shard):
+            return len(shard["voters"]) == self.sets.get(f"{shard['store']}_store_replica_voter_count", usual)
+
+        return all(map(is_whole, view["shards"])) and max(led) - min(led) <= 1
 
     @staticmethod
     def views(nodes) -> list[dict | None]:

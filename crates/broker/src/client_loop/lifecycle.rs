@@ -1,7 +1,7 @@
 //! The end of connections and of sessions.
 
 use mqtt_proto::ReasonCode;
-use mqtt_session::{ApplicationMessage, Deadline, Detached, Ended, Timestamp};
+use mqtt_session::{Deadline, Detached, Ended, Timestamp};
 use net::Key;
 
 use super::drained::last_policy;
@@ -58,23 +58,16 @@ impl ClientLoop {
         io.set_tag(connection, DONE);
         self.node.count_disconnected();
         client.replay = None;
-        let stored = client.stored.is_some();
         let durable = client.session.is_durable();
-        if stored {
-            self.detach_stored(key);
-        }
+        self.detach_stored(key);
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
+        // A will is the store's to publish.
+        let Detached { dropped, .. } = client.session.handle_connection_closed(now);
         self.dropped.extend(dropped);
         self.report_dropped(io, key);
-        if let Some(will) = will
-            && !stored
-        {
-            self.publish_will(io, will, key);
-        }
         self.let_go(io, key, false);
         if durable {
             self.remove_routes(key);
@@ -157,27 +150,6 @@ impl ClientLoop {
             }
         }
         self.arm_deadline(io, key);
-    }
-
-    fn publish_will(&mut self, io: &mut LoopIo, mut will: ApplicationMessage, key: Key) {
-        self.stats.wills.add(1);
-        will.publisher = self.session_key(key).to_bits();
-        let _ = self.publish(io, will, key, None);
-    }
-
-    /// At shutdown the wills of connected clients are published while there is somebody to hear them. The
-    /// delayed ones of durable sessions wait in the store: their clients may be back in time.
-    pub(super) fn publish_all_wills(&mut self, io: &mut LoopIo) {
-        let now = Timestamp(io.now_ms());
-        for key in self.online() {
-            let due = |client: &&mut super::Client| {
-                !client.session.is_durable() || client.session.will_delay() == Some(0)
-            };
-            let client = self.clients.get_mut(key).filter(due);
-            if let Some(will) = client.and_then(|client| client.session.take_will(now)) {
-                self.publish_will(io, will, key);
-            }
-        }
     }
 
     /// At shutdown everybody is told, and disconnected.

@@ -29,6 +29,7 @@ mod stored;
 mod subscribe;
 mod takeover;
 mod unheard;
+mod wills;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -159,7 +160,7 @@ pub(crate) enum Mail {
     },
     /// Shutdown, first step: nobody is let in any more.
     LetNobodyIn(Done),
-    /// Shutdown, second step: the wills of all connected clients are published.
+    /// Shutdown, second step: the wills of all connected clients are due.
     PublishWills(Done),
     /// Shutdown, third step: all connections are closed.
     Disconnect(Done),
@@ -982,7 +983,7 @@ impl Service for ClientLoop {
                 drop(done);
             }
             Mail::PublishWills(done) => {
-                self.publish_all_wills(io);
+                self.publish_all_wills(&done);
                 drop(done);
             }
             Mail::Disconnect(done) => {

@@ -12,7 +12,7 @@ use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
 use super::takeover::{Closing, Taking};
-use super::{ClientLoop, LoopIo};
+use super::{ClientLoop, Done, LoopIo};
 
 /// A question to the store, with what is needed to go on when the answer comes.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub(super) enum Pending {
     Disconnect,
     /// A will that was published, by its origin: that is to be recorded.
     Fired(Origin),
+    /// The will of a client that is to be disconnected, which a shutdown waits for.
+    WillDue { _done: Done },
     /// A message for a member of a shared group, and the publication that waits for it.
     Member(Box<Item>, Option<Key>),
 }
@@ -243,6 +245,7 @@ impl ClientLoop {
             | Pending::Register(_)
             | Pending::TakeOver(_)
             | Pending::Close(_)
+            | Pending::WillDue { .. }
             | Pending::Disconnect => {}
         }
     }

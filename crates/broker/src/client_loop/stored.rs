@@ -4,20 +4,17 @@
 //! Invariants: an acknowledgement to a client follows the record of what it acknowledges; what a loop
 //! tells a shard about one session arrives in the order in which it was told.
 
-use std::sync::Arc;
-
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
-use mqtt_session::{ApplicationMessage, Delivery, Session, StoredState, Timestamp};
+use mqtt_session::{Delivery, Session, StoredState};
 use net::Key;
 use store::{Event, Failure, Read};
 use store_state::Ticket;
 use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin, Queued};
 use store_state::retain::RetainReply;
-use store_state::session::{SessionOp, StoredWill};
+use store_state::session::SessionOp;
 
 use super::joining::CREDIT;
 use super::pending::{Answer, Awaiting, Pending, Publication};
-use super::publish::Source;
 use super::{Client, ClientLoop, LoopIo};
 use crate::clustered::INCARNATION;
 use crate::drops::Reason;
@@ -211,7 +208,7 @@ impl ClientLoop {
         self.node.store().acknowledge(shard, op, bytes);
     }
 
-    /// The connection of a client that the store knows is closed.
+    /// The connection of a client is closed: the store is told, if it knows the client.
     pub(super) fn detach_stored(&mut self, key: Key) {
         self.settle(key);
         let Some(client) = self.clients.get_mut(key) else {
@@ -348,52 +345,13 @@ impl ClientLoop {
         }
     }
 
-    /// A will is published: the session store forgets it, and then, when that is recorded, all shards
-    /// its origin.
-    fn will_is_published(&mut self, client: &str, epoch: u64) {
-        let ticket = self.ask(Pending::Fired(origin_of_will(client, epoch)));
-        let op = SessionOp::Fired {
-            client: client.into(),
-            epoch,
-        };
-        self.node.store().session(client, ticket, op);
-    }
-
-    pub(super) fn fired_answered(&self, origin: &Origin, answer: &Answer) {
-        // If it is not recorded, the will is fired again at the next start, and its origin is needed.
-        if let Answer::Session(_) = answer {
-            self.release_everywhere(origin);
-        }
-    }
-
-    fn release_everywhere(&self, origin: &Origin) {
+    pub(super) fn release_everywhere(&self, origin: &Origin) {
         let store = self.node.store();
         for shard in 0..store.inbox_shards() {
             let op = InboxOp::Release {
                 origin: origin.clone(),
             };
             store.inbox(shard, Ticket::NONE, op, origin.client.len());
-        }
-    }
-
-    /// A will is due.
-    fn fire(&mut self, io: &mut LoopIo, client: Box<str>, epoch: u64, will: &StoredWill) {
-        self.stats.wills.add(1);
-        let now = Timestamp(io.now_ms());
-        let message = Arc::new(ApplicationMessage {
-            expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
-            ..(*will.message).clone()
-        });
-        let source = Source {
-            origin: Some(origin_of_will(&client, epoch)),
-            awaiting: Some(Awaiting::Will {
-                client: client.clone(),
-                epoch,
-            }),
-            ..Source::default()
-        };
-        if self.distribute(io, &message, source).is_some() {
-            self.will_is_published(&client, epoch);
         }
     }
 
@@ -413,7 +371,7 @@ impl ClientLoop {
 
     pub(super) fn removal_answered(&mut self, client: Box<str>, epoch: u64, answer: &Answer) {
         if let Answer::Failed(_) = answer {
-            // Told again at the next start.
+            // The node ends: whoever leads next is told.
             return;
         }
         let store = self.node.store();
@@ -498,16 +456,6 @@ impl ClientLoop {
         if let Some(connection) = client.connection {
             io.touch(connection);
         }
-    }
-}
-
-/// What makes a will happen once. No client identifier holds a NUL [MQTT-1.5.4-2], so that wills and
-/// what the client itself publishes do not meet.
-fn origin_of_will(client: &str, epoch: u64) -> Origin {
-    Origin {
-        client: format!("\0{epoch}/{client}").into(),
-        incarnation: epoch,
-        packet_id: 0,
     }
 }
 

@@ -56,7 +56,8 @@ impl Machine for SessionMachine {
             | SessionOp::ClaimAgain(ClaimRequest { client, .. })
             | SessionOp::Disconnect { client, .. }
             | SessionOp::Fired { client, .. }
-            | SessionOp::Gone { client, .. } => Some(slot_of(client)),
+            | SessionOp::Gone { client, .. }
+            | SessionOp::WillDue { client, .. } => Some(slot_of(client)),
         }
     }
 
@@ -215,6 +216,7 @@ impl SessionMachine {
             SessionOp::Gone { client, epoch } => {
                 self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
             }
+            SessionOp::WillDue { client, epoch } => self.will_due(client, *epoch, outlet),
             SessionOp::Due => self.due(now, outlet),
         }
     }

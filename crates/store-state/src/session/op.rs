@@ -54,6 +54,14 @@ pub enum SessionOp {
     /// A `Claim` of which the sender does not know whether it was carried out: if the client belongs to
     /// this process, it was.
     ClaimAgain(ClaimRequest),
+    /// The connection is to be closed soon, and not by the client: its will is due now, unless it has a
+    /// delay that counts.
+    WillDue {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+    },
 }
 
 /// What a CONNECT asks of the session store.

@@ -151,6 +151,29 @@ impl SessionMachine {
         SessionReply::Done
     }
 
+    /// The will of a connection that goes on for a moment. As at its close, but that it may go on.
+    pub(super) fn will_due(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        let is_connection = |record: &&Record| record.epoch == epoch && record.owner.is_some();
+        let Some(record) = self.records.get(client).filter(is_connection) else {
+            return SessionReply::Stale;
+        };
+        let has_delay = |will: &StoredWill| will.delay > 0 && record.expiry > 0;
+        if record.will.as_deref().is_some_and(|will| !has_delay(will))
+            && let Some((client, mut record)) = self.take(client)
+        {
+            if let Some(will) = record.will.take() {
+                self.fire(&client, epoch, will, outlet);
+            }
+            self.put(client, record);
+        }
+        SessionReply::Done
+    }
+
     /// `last_alive`: when the node's earlier process was last known to run, and not in the future.
     pub(super) fn node_up(
         &mut self,

@@ -2,7 +2,7 @@
 
 use mqtt_session::NEVER_EXPIRES;
 
-use super::driver::{Connect, Shard, again, fired, gone, left, lost, will};
+use super::driver::{Connect, Shard, again, fired, gone, left, lost, will, will_due};
 use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply, TakenFrom};
 use crate::{Machine, session::SessionMachine, slot_of};
 
@@ -211,6 +211,25 @@ fn what_is_owed_outlives_the_session_and_harms_no_other() {
 }
 
 #[test]
+fn a_will_that_is_due_before_the_close_is_not_due_at_it() {
+    let mut shard = Shard::new();
+    let mut connect = |expiry, delay| {
+        let claimed = shard.claimed(0, Connect("c", expiry).will("w", delay));
+        let epoch = claimed.epoch;
+        let early = shard.told(1, will_due("c", epoch));
+        let late = shard.told(2, lost("c", epoch, expiry));
+        (early, late)
+    };
+    let fire = |epoch: u64| vec![format!("fire c {epoch} w")];
+    assert_eq!(connect(60, 0), (fire(1), vec![]));
+    assert_eq!(connect(60, 5), (vec![], vec![]));
+    // Whose session ends with its connection has no delay.
+    let (early, late) = connect(0, 5);
+    assert_eq!((early, late), (fire(3), vec!["ended c 3".to_owned()]));
+    assert_eq!(shard.ask(3, will_due("c", 3)).0, SessionReply::Stale);
+}
+
+#[test]
 fn a_client_is_known_until_nothing_is_left_of_it() {
     let mut shard = Shard::new();
     let known = |shard: &Shard| {
@@ -267,6 +286,7 @@ fn operations_of_one_client_go_to_its_slot() {
         lost("c", 1, 0),
         fired("c", 1),
         gone("c", 1),
+        will_due("c", 1),
     ] {
         assert_eq!(slot(&op), Some(slot_of("c")));
     }

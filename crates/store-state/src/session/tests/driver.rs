@@ -199,6 +199,13 @@ pub(super) fn gone(client: &str, epoch: u64) -> SessionOp {
     }
 }
 
+pub(super) fn will_due(client: &str, epoch: u64) -> SessionOp {
+    SessionOp::WillDue {
+        client: client.into(),
+        epoch,
+    }
+}
+
 /// For [`crate::test_replica::Replica`].
 pub(super) fn apply(
     machine: &mut SessionMachine,

@@ -169,6 +169,17 @@ impl Model {
                 self.ending.remove(&(client.into(), epoch));
                 SessionReply::Done
             }
+            SessionOp::WillDue { client, epoch } => {
+                let connected = |s: &&Session| s.epoch == epoch && s.owner.is_some();
+                let Some(session) = self.sessions.get(&*client).filter(connected) else {
+                    return SessionReply::Stale;
+                };
+                let delay = session.will.as_ref().map(|(_, delay)| *delay);
+                if delay == Some(0) || session.expiry == 0 {
+                    self.fire(&client);
+                }
+                SessionReply::Done
+            }
             SessionOp::Due => {
                 while let Some((at, client)) = self.next_due()
                     && at <= now

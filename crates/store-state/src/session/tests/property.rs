@@ -4,7 +4,7 @@ use mqtt_session::NEVER_EXPIRES;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::driver::{self, Connect, disconnect, fired, gone, header};
+use super::driver::{self, Connect, disconnect, fired, gone, header, will_due};
 use super::model::Model;
 use crate::session::{SessionMachine, SessionOp, WillAtClose};
 use crate::test_replica::Replica;
@@ -35,6 +35,11 @@ enum Step {
     },
     Fired(usize),
     Gone(usize),
+    WillDue {
+        client: &'static str,
+        /// Of an earlier connection.
+        stale: bool,
+    },
     Due,
     /// ms.
     Pass(u64),
@@ -63,6 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(node, process, ago)| Step::NodeUp { node, process, ago }),
         2 => (0..9usize).prop_map(Step::Fired),
         2 => (0..9usize).prop_map(Step::Gone),
+        2 => (client(), 0..9u8).prop_map(|(client, n)| Step::WillDue { client, stale: n == 0 }),
         2 => Just(Step::Due),
         3 => (1..6u64).prop_map(|n| Step::Pass(n * 2_500)),
         1 => (1..2_000u64).prop_map(Step::Back),
@@ -121,6 +127,10 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
         Step::Gone(n) => {
             let (client, epoch) = model.ending.iter().nth(n)?;
             gone(client, *epoch)
+        }
+        Step::WillDue { client, stale } => {
+            let epoch = model.sessions.get(client)?.epoch - u64::from(stale);
+            will_due(client, epoch)
         }
         Step::Due => SessionOp::Due,
         _ => return None,

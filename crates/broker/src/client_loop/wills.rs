@@ -1,0 +1,95 @@
+//! Wills, which the session store says are due: this node publishes those of the session shards that it leads.
+//!
+//! Invariant: the store is told that a will is published when everyone who must has it; until then it tells
+//! whoever leads the shard.
+
+use std::sync::Arc;
+
+use mqtt_session::{ApplicationMessage, Timestamp};
+use store_state::inbox::Origin;
+use store_state::session::{SessionOp, StoredWill};
+
+use super::pending::{Answer, Awaiting, Pending};
+use super::publish::Source;
+use super::{ClientLoop, Done, LoopIo};
+
+impl ClientLoop {
+    /// A will is due.
+    pub(super) fn fire(
+        &mut self,
+        io: &mut LoopIo,
+        client: Box<str>,
+        epoch: u64,
+        will: &StoredWill,
+    ) {
+        self.stats.wills.add(1);
+        let now = Timestamp(io.now_ms());
+        let message = Arc::new(ApplicationMessage {
+            expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
+            ..(*will.message).clone()
+        });
+        let source = Source {
+            origin: Some(origin_of_will(&client, epoch)),
+            awaiting: Some(Awaiting::Will {
+                client: client.clone(),
+                epoch,
+            }),
+            ..Source::default()
+        };
+        if self.distribute(io, &message, source).is_some() {
+            self.will_is_published(&client, epoch);
+        }
+    }
+
+    /// A will is published: the session store forgets it, and then, when that is recorded, all shards
+    /// its origin.
+    pub(super) fn will_is_published(&mut self, client: &str, epoch: u64) {
+        let ticket = self.ask(Pending::Fired(origin_of_will(client, epoch)));
+        let op = SessionOp::Fired {
+            client: client.into(),
+            epoch,
+        };
+        self.node.store().session(client, ticket, op);
+    }
+
+    pub(super) fn fired_answered(&self, origin: &Origin, answer: &Answer) {
+        // If it is not recorded, the will is fired again by who leads the shard next, and its origin is
+        // needed.
+        if let Answer::Session(_) = answer {
+            self.release_everywhere(origin);
+        }
+    }
+
+    /// At shutdown the wills of connected clients are published while there is somebody to hear them. The
+    /// delayed ones of durable sessions wait in the store: their clients may be back in time. `done` is
+    /// dropped when all are on their way.
+    pub(super) fn publish_all_wills(&mut self, done: &Done) {
+        for key in self.online() {
+            let Some(client) = self.clients.get(key).filter(|c| c.session.has_will()) else {
+                continue;
+            };
+            let Some(stored) = &client.stored else {
+                continue;
+            };
+            let client_id = Box::<str>::from(client.session.client_id());
+            let op = SessionOp::WillDue {
+                client: client_id.clone(),
+                epoch: stored.epoch,
+            };
+            let ticket = self.ask(Pending::WillDue {
+                _done: done.clone(),
+            });
+            self.node.store().session(&client_id, ticket, op);
+        }
+    }
+}
+
+/// What makes a will happen once. No client identifier holds a NUL [MQTT-1.5.4-2], so that wills and
+/// what the client itself publishes do not meet.
+fn origin_of_will(client: &str, epoch: u64) -> Origin {
+    Origin {
+        client: format!("\0{epoch}/{client}").into(),
+        incarnation: epoch,
+        packet_id: 0,
+    }
+}
