@@ -79,6 +79,9 @@ class Person:
     def is_connected(self) -> bool:
         return self.tenure is not None and self.line is not None and self.line.open
 
+    def is_connecting(self) -> bool:
+        return self.tenure is None and self.line is not None and self.line.open
+
     def turn(self, now):
         if self.line is None or not self.line.open:
             self.gone()
@@ -394,6 +397,8 @@ class Load:
     def finish(self, timeout=20.0):
         """Ends publishing, lets everything arrive, and judges."""
         self.is_publishing = False
+        # Who is let in later would be mourned while it lives.
+        self.until(lambda: not any(p.is_connecting() for p in self.mourned), timeout, "all answers to CONNECT")
         for n, person in enumerate(self.mourned):
             person.end(by_disconnect=n % 2 == 1)
         self.until(lambda: all(p.is_idle() for p in self.people), timeout, "all acknowledgements")
