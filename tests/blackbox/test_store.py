@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from harness import raw
 from harness.broker import Broker, run
 
 DAY_S = 86_400
@@ -151,3 +152,29 @@ def test_a_store_that_is_gone_or_elsewhere(data, tmp_path):
     verify(data, code=1, mentions=["retain store", "is not in"])
     got = run("store", "verify", data, "--retain-store", moved)
     assert got.returncode == 0, got.stdout + got.stderr
+
+
+def test_retained_messages_are_owed_until_they_are_sent(tmp_path):
+    """The connection, or the broker, ends in the middle of many."""
+    topics = {f"state/{n}" for n in range(300)}
+    durable = {"session_expiry": DAY_S}
+    data = tmp_path / "data"
+    with Broker(data_dir=data) as broker:
+        with broker.client("publisher") as publisher:
+            for topic in topics:
+                publisher.published(topic, "on", retain=True, qos=2)
+        with broker.client("ann", clean=False, props=durable) as client:
+            client.subscribe("state/+", qos=2)
+            got = [client.message().topic for _ in range(100)]
+        with broker.client("ann", clean=False, props=durable, session_present=True) as client:
+            got += [client.message().topic for _ in range(99)]
+            last = client.expect(raw.PUBLISH)
+            client.send(raw.ack(raw.PUBREC, last.pid))
+            client.answer(raw.PUBREL, last.pid)
+            broker.kill()
+    with Broker(data_dir=data) as broker:
+        with broker.client("ann", clean=False, props=durable, session_present=True) as client:
+            client.send(raw.ack(raw.PUBCOMP, client.expect(raw.PUBREL, pid=last.pid).pid))
+            got += [last.topic] + [client.message().topic for _ in range(100)]
+            client.ping()
+    assert sorted(got) == sorted(topics)

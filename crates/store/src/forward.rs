@@ -117,7 +117,7 @@ impl<M: Kind> Shard<M> {
                     must_wait,
                     op,
                 } => {
-                    let is_patient = M::merges(&op).is_some();
+                    let is_patient = M::is_patient(&op);
                     let request = Request {
                         map_version,
                         ticket: ticket(id),

@@ -89,6 +89,11 @@ pub(crate) trait Kind: Machine + Sync {
     /// The message that carries work of this kind to another node.
     fn message(forwarded: Forwarded<Self::Op>) -> Message;
 
+    /// Whether nobody waits for it: it goes with other work, or after a moment.
+    fn is_patient(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// The client whose later operations [`Kind::merge`] may put into this one.
     fn merges(_op: &Self::Op) -> Option<&str> {
         None
@@ -298,6 +303,7 @@ impl Kind for InboxMachine {
                 origin.as_ref().is_some_and(Origin::is_of_will)
             }
             InboxOp::NodeUp { .. }
+            | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
             | InboxOp::Subscribe { .. }
             | InboxOp::Unsubscribe { .. }
@@ -311,6 +317,14 @@ impl Kind for InboxMachine {
 
     fn message(forwarded: Forwarded<InboxOp>) -> Message {
         Message::Inbox(forwarded)
+    }
+
+    fn is_patient(op: &InboxOp) -> bool {
+        match op {
+            InboxOp::Acknowledge { .. } => true,
+            InboxOp::Replay { items, .. } => items.is_empty(),
+            _ => false,
+        }
     }
 
     fn merges(op: &InboxOp) -> Option<&str> {

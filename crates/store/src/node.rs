@@ -518,8 +518,9 @@ impl Store {
         self.inbox.propose(shard, ticket, op, bytes);
     }
 
-    /// Tells an inbox shard what a session has done with its messages. It is recorded with the next
-    /// request, or after a moment: what a crash loses of it is sent again, as may be sent twice.
+    /// Tells an inbox shard what a session has done with its messages, or been given of retained ones. It is
+    /// recorded with the next request, or after a moment: what a crash loses of it is sent again, as may be
+    /// sent twice.
     pub fn acknowledge(&self, shard: ShardNumber, op: InboxOp, bytes: usize) {
         self.inbox.propose_patiently(shard, op, bytes);
     }

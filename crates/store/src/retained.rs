@@ -26,6 +26,24 @@ impl RetainedPlace {
         }
     }
 
+    /// To be kept in an inbox shard.
+    #[must_use]
+    pub fn to_bytes(&self) -> Box<[u8]> {
+        [&self.shard.to_be_bytes()[..], &self.cursor]
+            .concat()
+            .into()
+    }
+
+    /// What [`RetainedPlace::to_bytes`] gave; `None`: it gave no such thing.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (shard, cursor) = bytes.split_first_chunk()?;
+        Some(Self {
+            shard: ShardNumber::from_be_bytes(*shard),
+            cursor: cursor.to_vec(),
+        })
+    }
+
     pub(crate) fn cursor(&self) -> Option<Cursor> {
         (!self.cursor.is_empty()).then(|| Cursor::from_bytes(&self.cursor))
     }

@@ -25,6 +25,7 @@ use store_state::session::{
 };
 
 use super::pending::{Answer, Pending};
+use super::replay::Replay;
 use super::{ClientLoop, LoopIo};
 use crate::key::SessionKey;
 use crate::peers::{Asker, Older};
@@ -468,6 +469,7 @@ impl ClientLoop {
             received,
             first,
             sent,
+            owed,
         } = attached;
         let client_id = Box::<str>::from(client.session.client_id());
         for stored in &subscriptions {
@@ -478,6 +480,7 @@ impl ClientLoop {
             gauge.set_home(Some(session_key));
         }
         let tells_peers = self.node.peers().is_some() && !subscriptions.is_empty();
+        client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
         let shard = self.node.store().inbox_shard(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),

@@ -25,6 +25,7 @@ mod login;
 mod pending;
 mod publish;
 mod registering;
+mod replay;
 mod stored;
 mod subscribe;
 mod takeover;
@@ -64,7 +65,7 @@ use joining::{Inbox, Joining, Stored};
 use login::{Admission, LoggedIn, Login};
 use pending::{Answer, Pending};
 use registering::Registering;
-use subscribe::Replay;
+use replay::Replay;
 use unheard::Unheard;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
@@ -233,6 +234,8 @@ enum Timer {
     Bans,
     /// Publish `$SYS`.
     Sys,
+    /// Ask the store again for retained messages.
+    Replay(Key),
 }
 
 const TIMER_KIND: u32 = 56;
@@ -252,6 +255,7 @@ impl Timer {
             Self::LoginExpiry(key) => (10, key.to_bits()),
             Self::Bans => (11, 0),
             Self::Peers => (12, 0),
+            Self::Replay(key) => (13, key.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -271,6 +275,7 @@ impl Timer {
             10 => Self::LoginExpiry(key),
             11 => Self::Bans,
             12 => Self::Peers,
+            13 => Self::Replay(key),
             _ => return None,
         })
     }
@@ -923,6 +928,7 @@ impl Service for ClientLoop {
             Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Sys) => self.publish_sys(io),
+            Some(Timer::Replay(key)) => self.replay_goes_on(io, key),
             Some(Timer::Connect(_)) | None => {}
         }
     }

@@ -221,7 +221,7 @@ impl ClientLoop {
                     session.complete_release(packet_id)
                 });
             }
-            Pending::Replay(key) => self.replay_goes_on(io, key),
+            Pending::Replay(key) => self.replay_answered(io, key, &answer),
             Pending::Page(key) => self.page_has_come(io, key, answer),
             Pending::Barrier {
                 key,

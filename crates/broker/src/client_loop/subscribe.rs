@@ -3,56 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashSet;
 use mqtt_proto::{
-    PacketId, ProtocolVersion, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionFilter,
-    SubscriptionOptions, Unsubscribe,
+    PacketId, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscriptionFilter, SubscriptionOptions,
+    Unsubscribe,
 };
-use mqtt_session::{ApplicationMessage, Delivered, Delivery, Subscription, Timestamp, Wanted};
+use mqtt_session::{Subscription, Wanted};
 use net::Key;
-use store::{Failure, RetainedPlace};
-use store_state::inbox::{InboxOp, InboxReply, Item, StoredSubscription};
-use topic_router::Cursor;
+use store::Failure;
+use store_state::inbox::{InboxOp, InboxReply, StoredSubscription};
 
 use super::joining::{self, route_connection};
 use super::pending::{Answer, Pending, Subscribing};
-use super::{Client, ClientLoop, LoopIo, effective, record};
+use super::replay::Owed;
+use super::{ClientLoop, LoopIo};
 use crate::groups::Gauge;
-use crate::node::Node;
-use crate::sys::ROOT;
-
-/// Retained messages that are queued for a session at once. The next page follows when these are sent,
-/// so a filter that selects a million messages costs the memory of a page.
-const PAGE: usize = 64;
-
-/// Retained messages that subscriptions still owe a session.
-#[derive(Debug, Default)]
-pub(super) struct Replay {
-    filters: VecDeque<Owed>,
-    /// Questions to the store that it waits for.
-    blocked: u32,
-    /// The page that the store was asked for, and where the next one begins.
-    page: Option<Page>,
-    /// Topics of retained messages that came to the session as they were published: what is kept of
-    /// these topics is not newer.
-    passed: HashSet<Box<[u8]>, RandomState>,
-}
-
-/// Retained messages that have come from another node, and where the next ones begin.
-type Page = (Vec<Arc<ApplicationMessage>>, Option<Place>);
-
-/// Topics of which a replay remembers that they passed it by.
-const PASSED: usize = 4096;
-
-impl Replay {
-    /// A message comes to the session as it is published.
-    pub(super) fn passed_by(&mut self, message: &ApplicationMessage) {
-        if message.retain && self.passed.len() < PASSED {
-            self.passed.insert(message.body.topic_bytes().into());
-        }
-    }
-}
 
 /// Who tells other nodes of a subscription.
 #[derive(Clone, Copy, Debug)]
@@ -61,48 +25,6 @@ enum RouteOwner {
     ThisNode,
     /// The leader of an inbox shard: of durable sessions.
     LeaderOf(u16),
-}
-
-#[derive(Debug)]
-struct Owed {
-    filter: Box<str>,
-    wanted: Wanted,
-    after: Option<Place>,
-}
-
-/// Where the next page begins.
-#[derive(Debug)]
-enum Place {
-    /// Among the broker's own topics.
-    Own(Cursor),
-    /// In the retain store.
-    Stored(RetainedPlace),
-}
-
-impl Owed {
-    /// The next page, and where the one after it begins.
-    fn page(
-        &mut self,
-        node: &Node,
-        now: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<Place>) {
-        let after = self.after.take();
-        // [MQTT-4.7.2-1] a filter selects either what begins with $SYS or what does not.
-        if self.filter.starts_with(ROOT) {
-            let cursor = match after {
-                Some(Place::Own(cursor)) => Some(cursor),
-                _ => None,
-            };
-            let (messages, next) = node.retained.page(&self.filter, cursor.as_ref(), PAGE);
-            return (messages, next.map(Place::Own));
-        }
-        let place = match after {
-            Some(Place::Stored(place)) => Some(place),
-            _ => None,
-        };
-        let (messages, next) = node.store().retained(&self.filter, place, PAGE, now);
-        (messages, next.map(Place::Stored))
-    }
 }
 
 impl ClientLoop {
@@ -160,6 +82,7 @@ impl ClientLoop {
                 subscriptions: admitted,
             };
             client.waits = true;
+            self.hold_replay(key);
             self.ask_inbox(&client_id, Pending::Subscribe(Box::new(subscribing)), op);
             return true;
         }
@@ -203,6 +126,7 @@ impl ClientLoop {
         mut subscribing: Subscribing,
         answer: Answer,
     ) {
+        self.replay_goes_on(io, subscribing.key);
         let new = match answer {
             Answer::Inbox(InboxReply::Subscribed(new)) => new,
             Answer::Failed(_) if self.version(subscribing.key) == Some(ProtocolVersion::V3_1) => {
@@ -283,12 +207,8 @@ impl ClientLoop {
         };
         if !owed.is_empty() {
             let replay = client.replay.get_or_insert_default();
-            // What is owed twice is sent once, so that the subscriptions bound what is owed.
-            replay
-                .filters
-                .retain(|old| owed.iter().all(|new| new.filter != old.filter));
-            replay.filters.append(&mut owed);
-            replay.blocked += u32::from(replays);
+            replay.owe(owed);
+            replay.hold(replays);
         }
         if replays || !routes.is_empty() {
             client.waits = true;
@@ -380,18 +300,6 @@ impl ClientLoop {
         self.stop_waiting(io, key);
     }
 
-    /// What the replay of retained messages waited for has happened.
-    pub(super) fn replay_goes_on(&mut self, io: &mut LoopIo, key: Key) {
-        if let Some(client) = self.clients.get_mut(key)
-            && let Some(replay) = &mut client.replay
-        {
-            replay.blocked = replay.blocked.saturating_sub(1);
-            if let Some(connection) = client.connection {
-                io.touch(connection);
-            }
-        }
-    }
-
     /// Routes a subscription and writes it down in the session. `stored`: the store has it, and says
     /// whether it is new. Returns what retained messages it brings.
     fn add_subscription(
@@ -426,13 +334,8 @@ impl ClientLoop {
                 (subscribed.new, group)
             }
         };
-        let owes =
-            wants_retained(subscription.options.retain_handling, new) && filter.shared.is_none();
-        let owed = owes.then(|| Owed {
-            filter: filter.filter.into(),
-            wanted,
-            after: None,
-        });
+        let owes = subscription.wants_retained(new);
+        let owed = owes.then(|| Owed::new(filter.filter, wanted));
         client.session.add_subscription(Subscription {
             group,
             ..joining::subscription(subscription)
@@ -462,6 +365,7 @@ impl ClientLoop {
                 filters: filters.clone(),
             };
             client.waits = true;
+            self.hold_replay(key);
             let pending = Pending::Unsubscribe {
                 key,
                 packet_id,
@@ -486,6 +390,7 @@ impl ClientLoop {
         filters: &[Box<str>],
         answer: Answer,
     ) {
+        self.replay_goes_on(io, key);
         let reasons: Vec<ReasonCode> = match answer {
             Answer::Inbox(InboxReply::Unsubscribed(existed)) => filters
                 .iter()
@@ -541,7 +446,7 @@ impl ClientLoop {
             if let Some(replay) = &mut client.replay
                 && filter.shared.is_none()
             {
-                replay.filters.retain(|owed| &*owed.filter != filter.filter);
+                replay.cancel(filter.filter);
             }
             if let Some(group) = removed.and_then(|subscription| subscription.group) {
                 let deliveries = client.session.take_group(group);
@@ -555,151 +460,6 @@ impl ClientLoop {
         }
     }
 
-    /// Queues the next page of retained messages, if the last one is sent. True: there is something to
-    /// transmit, or more to look at.
-    pub(super) fn replay_page(&mut self, io: &LoopIo, key: Key) -> bool {
-        let now = Timestamp(io.now_ms());
-        let Some(client) = self.clients.get(key) else {
-            return false;
-        };
-        let Some(replay) = &client.replay else {
-            return false;
-        };
-        if replay.blocked > 0 || client.session.queue_len() > 0 {
-            return false;
-        }
-        let mut to_store = Vec::new();
-        let mut looked_at = 0;
-        while looked_at < PAGE {
-            let Some((messages, wanted)) = self.next_retained(key, now) else {
-                break;
-            };
-            looked_at += messages.len();
-            for message in messages {
-                if self.may_receive(io, key, &message) {
-                    to_store.extend(self.replay_one(key, message, wanted, now));
-                }
-            }
-        }
-        let Some(client) = self.clients.get_mut(key) else {
-            return false;
-        };
-        let Some(replay) = &mut client.replay else {
-            return false;
-        };
-        let mut more = !replay.filters.is_empty();
-        if !to_store.is_empty() {
-            more = false;
-            replay.blocked += 1;
-            let client_id = Box::<str>::from(client.session.client_id());
-            let op = InboxOp::Deliver {
-                client: client_id.clone(),
-                items: to_store,
-                origin: None,
-            };
-            self.ask_inbox(&client_id, Pending::Replay(key), op);
-        } else if !more {
-            client.replay = None;
-        }
-        let queue_len = |client: &Client| client.session.queue_len();
-        more || self.clients.get(key).map_or(0, queue_len) > 0
-    }
-
-    /// Retained messages that a session is owed and has not got as they were published, and for what
-    /// subscription. `None`: there are no more.
-    fn next_retained(
-        &mut self,
-        key: Key,
-        now: Timestamp,
-    ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
-        let replay = self.clients.get_mut(key)?.replay.as_mut()?;
-        let owed = replay.filters.front_mut()?;
-        let wanted = owed.wanted;
-        let is_own = owed.filter.starts_with(ROOT);
-        let page = match replay.page.take() {
-            Some(page) => page,
-            None if is_own || !self.node.store().has_neighbours() => owed.page(&self.node, now),
-            None => {
-                let (filter, after) = (owed.filter.clone(), owed.after.take());
-                replay.blocked += 1;
-                self.ask_page(key, &filter, after, now);
-                return None;
-            }
-        };
-        let (mut messages, next) = page;
-        messages.retain(|message| !replay.passed.contains(message.body.topic_bytes()));
-        match next {
-            Some(place) => owed.after = Some(place),
-            None => {
-                replay.filters.pop_front();
-            }
-        }
-        Some((messages, wanted))
-    }
-
-    /// Asks the store for a page that other nodes may have.
-    fn ask_page(&mut self, key: Key, filter: &str, after: Option<Place>, now: Timestamp) {
-        let place = match after {
-            Some(Place::Stored(place)) => Some(place),
-            _ => None,
-        };
-        let ticket = self.ask(Pending::Page(key));
-        let store = self.node.store();
-        store.ask_retained(ticket, filter, place, PAGE, now);
-    }
-
-    /// The page that was asked for has come, or is to be asked for again.
-    pub(super) fn page_has_come(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
-        if let Answer::Retained(messages, next) = answer
-            && let Some(client) = self.clients.get_mut(key)
-            && let Some(replay) = &mut client.replay
-        {
-            let messages = messages.into_iter().map(|retained| retained.0).collect();
-            replay.page = Some((messages, next.map(Place::Stored)));
-        }
-        self.replay_goes_on(io, key);
-        self.replay_page(io, key);
-        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
-            io.touch(connection);
-        }
-    }
-
-    /// Queues a retained message. One that a durable session has to store first is given back.
-    fn replay_one(
-        &mut self,
-        key: Key,
-        message: Arc<ApplicationMessage>,
-        wanted: Wanted,
-        now: Timestamp,
-    ) -> Option<Item> {
-        let client = self.clients.get_mut(key)?;
-        let qos = effective(message.qos, wanted.qos);
-        // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
-        let retain = true;
-        let subscription_ids = wanted.ids();
-        if client.session.is_durable() && qos > QoS::AtMostOnce {
-            return Some(Item {
-                message,
-                qos,
-                retain,
-                subscription_ids,
-                group: None,
-            });
-        }
-        let delivery = Delivery {
-            message,
-            qos,
-            retain,
-            subscription_ids,
-            group: None,
-        };
-        let policy = &self.settings.beyond_limit;
-        if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
-            record(&self.drops, now.0, client.session.client_id(), &dropped);
-        }
-        None
-    }
-
     /// Takes a session's subscriptions out of the routes.
     pub(super) fn remove_routes(&mut self, key: Key) {
         let session_key = self.session_key(key);
@@ -711,15 +471,6 @@ impl ClientLoop {
                 self.node.routes.unsubscribe(session_key, filter);
             }
         }
-    }
-}
-
-/// [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
-fn wants_retained(handling: RetainHandling, new: bool) -> bool {
-    match handling {
-        RetainHandling::SendAtSubscribe => true,
-        RetainHandling::SendIfNew => new,
-        RetainHandling::DoNotSend => false,
     }
 }
 

@@ -55,6 +55,7 @@ impl InboxMachine {
             received: self.origins.received(&inbox.client, inbox.incarnation),
             first: inbox.queue.lowest(&self.stock, context.table)?,
             sent: inbox.queue.sent() + 1,
+            owed: self.owed.of(&inbox.client).to_vec(),
         })))
     }
 
@@ -177,6 +178,7 @@ impl InboxMachine {
         self.unroute(&inbox, context.outlet);
         self.stock.end(&mut inbox);
         let Inbox { client, queue, .. } = *inbox;
+        self.owed.end(&client);
         let sent = queue.sent();
         let mut left_behind = Vec::new();
         queue.drain(&mut self.stock, context.table, |sequence, item| {

@@ -8,8 +8,9 @@ use super::inboxes::Inboxes;
 use super::machine::InboxMachine;
 use super::matching::Matching;
 use super::origins::Origins;
+use super::owed::OwedMessages;
 use super::stock::Stock;
-use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS, RELEASED};
+use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS, OWED, RELEASED};
 use crate::{Changes, LoadError, SlotRange, Table, row};
 
 impl InboxMachine {
@@ -23,6 +24,7 @@ impl InboxMachine {
             matching: Matching::new(),
             filters: Filters::default(),
             origins: Origins::default(),
+            owed: OwedMessages::new(),
             stock: Stock::default(),
             attached: 0,
             recorded: Vec::new(),
@@ -59,6 +61,10 @@ impl InboxMachine {
             machine.origins.load(row::name(key)?, entries);
             Ok(())
         })?;
+        row::each(table, OWED, range, |key, value| {
+            machine.owed.load(row::name(key)?, row::decode(key, value)?);
+            Ok(())
+        })?;
         row::each(table, RELEASED, SlotRange::ALL, |key, value| {
             let released = row::decode(key, value)?;
             machine.origins.load_released(row::name(key)?, released);
@@ -86,6 +92,7 @@ impl InboxMachine {
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
             self.origins.collect(changes);
+            self.owed.collect(changes);
             self.collect_own(changes);
         }
         self.stock.collect_part(rows, &mut self.inboxes, changes)

@@ -9,6 +9,7 @@ use super::inbox::is_shared;
 use super::inboxes::Inboxes;
 use super::matching::Matching;
 use super::origins::Origins;
+use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::{InboxOp, InboxOutlet, InboxReply, Queued};
 use crate::{
@@ -32,6 +33,7 @@ pub struct InboxMachine {
     pub(super) matching: Matching,
     pub(super) filters: Filters,
     pub(super) origins: Origins,
+    pub(super) owed: OwedMessages,
     pub(super) stock: Stock,
     /// Inboxes that are attached.
     pub(super) attached: usize,
@@ -78,7 +80,8 @@ impl Machine for InboxMachine {
             | InboxOp::Unsubscribe { client, .. }
             | InboxOp::Deliver { client, .. }
             | InboxOp::Acknowledge { client, .. }
-            | InboxOp::Receipt { client, .. } => Some(slot_of(client)),
+            | InboxOp::Receipt { client, .. }
+            | InboxOp::Replay { client, .. } => Some(slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
             | InboxOp::Release { .. }
@@ -104,7 +107,7 @@ impl Machine for InboxMachine {
     }
 
     fn unsaved_bytes(&self) -> usize {
-        self.stock.unsaved_bytes() + self.origins.unsaved_bytes()
+        self.stock.unsaved_bytes() + self.origins.unsaved_bytes() + self.owed.unsaved_bytes()
     }
 
     fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool {
@@ -112,6 +115,7 @@ impl Machine for InboxMachine {
     }
 
     fn saved_part(&mut self, rows: usize) -> bool {
+        self.owed.saved();
         self.stock.saved_part(rows, &mut self.inboxes)
     }
 
@@ -182,6 +186,12 @@ impl InboxMachine {
                 client,
                 incarnation,
             } => self.origins.forget(client, *incarnation),
+            InboxOp::Replay {
+                client,
+                epoch,
+                items,
+                progress,
+            } => return self.replay(client, *epoch, items, progress, context),
         }
         Ok(InboxReply::Done)
     }

@@ -8,7 +8,7 @@
 //! message is stored once in the shard, however many sessions have it queued.
 //!
 //! Deliberately absent: packet identifiers and windows (the session of a connected client has them),
-//! who of a shared group gets a message, retained messages, and the life and end of sessions, which is
+//! who of a shared group gets a message, what is retained, and the life and end of sessions, which is
 //! the session store's.
 //!
 //! Read next: `op` for what can be asked, `machine` for the parts, `queue` for what is in memory and
@@ -29,6 +29,7 @@ mod machine;
 mod matching;
 mod op;
 mod origins;
+mod owed;
 mod publish;
 mod queue;
 mod stock;
@@ -40,8 +41,8 @@ mod tests;
 
 pub use machine::{InboxCounts, InboxMachine};
 pub use op::{
-    Attached, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
-    StoredSubscription,
+    Attached, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed, Progress,
+    Queued, StoredSubscription,
 };
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{PacketId, QoS, SubscriptionOptions};
+use mqtt_proto::{PacketId, QoS, RetainHandling, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, DropReason, SubscriptionIdSet};
 use serde::{Deserialize, Serialize};
 
+use super::inbox::is_shared;
 use crate::wire;
 
 /// A request to an inbox shard. `epoch`: what the session store gave the client's connection; a request
@@ -76,8 +77,7 @@ pub enum InboxOp {
         /// Makes it happen once.
         origin: Option<Origin>,
     },
-    /// A message for one session that somebody else has chosen: the retained messages of a new
-    /// subscription, or a shared group's.
+    /// A message of a shared group for the session that was chosen.
     Deliver {
         /// The client.
         client: Box<str>,
@@ -118,6 +118,38 @@ pub enum InboxOp {
         /// Origins of this and older incarnations are forgotten.
         incarnation: u64,
     },
+    /// Retained messages for a session, as far as `Subscribe` made them owed. Those of a page that was given
+    /// before change nothing.
+    Replay {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// In order.
+        items: Vec<Item>,
+        /// Of which filters they are.
+        progress: Vec<Progress>,
+    },
+}
+
+/// Retained messages that a subscription owes a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Owed {
+    /// The filter of the subscription.
+    pub filter: Box<str>,
+    /// Where the next page begins, in the retain store's words; empty: with the first message.
+    pub place: Box<[u8]>,
+}
+
+/// A page of retained messages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Progress {
+    /// The filter of the subscription.
+    pub filter: Box<str>,
+    /// Where the page begins, as [`Owed::place`].
+    pub from: Box<[u8]>,
+    /// Where the next one begins; `None`: it was the last.
+    pub next: Option<Box<[u8]>>,
 }
 
 /// Sequences that a client is done with: single ones, in any order.
@@ -156,6 +188,20 @@ pub struct StoredSubscription {
     pub options: SubscriptionOptions,
     /// The Subscription Identifier; 0: none.
     pub id: u32,
+}
+
+impl StoredSubscription {
+    /// Whether it brings the session retained messages. `new`: the session did not have it before. Not in a
+    /// shared group [MQTT-4.8.2-1]; [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11].
+    #[must_use]
+    pub fn wants_retained(&self, new: bool) -> bool {
+        let wants = match self.options.retain_handling {
+            RetainHandling::SendAtSubscribe => true,
+            RetainHandling::SendIfNew => new,
+            RetainHandling::DoNotSend => false,
+        };
+        wants && !is_shared(&self.filter)
+    }
 }
 
 /// A message for one session.
@@ -231,6 +277,8 @@ pub struct Attached {
     /// What is queued below this may have been sent before: one more than the highest sequence that may
     /// have been.
     pub sent: u64,
+    /// Retained messages that its subscriptions owe it.
+    pub owed: Vec<Owed>,
 }
 
 /// A message that a session will not get.

@@ -11,7 +11,7 @@ use super::matching::Target;
 use super::origins::{MATCHING, part_for};
 use super::queue::accounted;
 use super::stock::Stock;
-use super::{InboxDrop, InboxReply, Item, Origin, publisher_hash};
+use super::{InboxDrop, InboxReply, Item, Origin, Progress, publisher_hash};
 use crate::TableError;
 
 /// What became of a message for one session.
@@ -153,21 +153,7 @@ impl InboxMachine {
         let Some(inbox) = self.inboxes.of_client(client) else {
             return Ok(InboxReply::Stale);
         };
-        let mut tally = Tally {
-            matched: 1,
-            ..Tally::default()
-        };
-        for item in items {
-            let is_online = inbox.is_attached();
-            if item.qos == QoS::AtMostOnce && context.limits.qos0 == Qos0Inbox::Never && !is_online
-            {
-                drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
-                continue;
-            }
-            let outcome = enqueue(inbox, item.clone(), 0, &mut self.stock, context)?;
-            tally.count(inbox.number, outcome);
-        }
-        tally.refused = tally.refused.min(1);
+        let tally = give(inbox, items, &mut self.stock, context)?;
         let qos = items.iter().map(|item| item.message.qos).max();
         if let Some(origin) = origin.filter(|origin| happens_once(origin, qos.unwrap_or_default()))
         {
@@ -175,6 +161,49 @@ impl InboxMachine {
         }
         Ok(tally.reply())
     }
+
+    pub(super) fn replay(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        items: &[Item],
+        progress: &[Progress],
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
+            return Ok(InboxReply::Stale);
+        };
+        if !self.owed.goes_on(client, progress) {
+            return Ok(AGAIN);
+        }
+        let tally = give(inbox, items, &mut self.stock, context)?;
+        self.owed.advance(client, progress);
+        Ok(tally.reply())
+    }
+}
+
+/// Queues messages for one session.
+fn give(
+    inbox: &mut Inbox,
+    items: &[Item],
+    stock: &mut Stock,
+    context: &mut Context<'_>,
+) -> Result<Tally, TableError> {
+    let mut tally = Tally {
+        matched: 1,
+        ..Tally::default()
+    };
+    for item in items {
+        let is_online = inbox.is_attached();
+        if item.qos == QoS::AtMostOnce && context.limits.qos0 == Qos0Inbox::Never && !is_online {
+            drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
+            continue;
+        }
+        let outcome = enqueue(inbox, item.clone(), 0, stock, context)?;
+        tally.count(inbox.number, outcome);
+    }
+    tally.refused = tally.refused.min(1);
+    Ok(tally)
 }
 
 /// Whether a publication is to be remembered: QoS 2, and wills.

@@ -38,6 +38,9 @@ impl InboxMachine {
         };
         let filter = &*subscription.filter;
         let place = inbox.find(filter);
+        if subscription.wants_retained(place.is_err()) {
+            self.owed.owe(client, filter);
+        }
         match place {
             Ok(place) if inbox.subscriptions[place] == *subscription => return false,
             Ok(place) => inbox.subscriptions[place] = subscription.clone(),
@@ -89,6 +92,7 @@ impl InboxMachine {
             return false;
         };
         inbox.subscriptions.remove(place);
+        self.owed.cancel(client, filter);
         if is_shared(filter) {
             outlet.member(client, filter, None);
         } else {

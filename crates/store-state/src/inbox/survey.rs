@@ -5,8 +5,8 @@ use mqtt_proto::SubscriptionFilter;
 
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, MachineRow, ORIGINS, OriginsRow, QUEUE,
-    QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find, number_of,
+    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, MachineRow, ORIGINS, OWED, OriginsRow,
+    OwedRow, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find, number_of,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, SlotRange, Survey, Table, row, slot_of};
@@ -62,12 +62,18 @@ impl InboxMachine {
         survey.each(table, QUEUE, "queued messages", |key, value| {
             claims.queued(key, value)
         });
+        survey.each(table, OWED, "retained messages owed", |key, value| {
+            owed(key, value, (range, table))
+        });
         survey.each(table, ORIGINS, "origins", origins);
         survey.each(table, RELEASED, "released wills", |key, value| {
             released(key, value, table)
         });
         claims.compare(&mut survey);
-        survey.finish(table, vec![INBOX, BODY, COUNT, QUEUE, ORIGINS, RELEASED]);
+        survey.finish(
+            table,
+            vec![INBOX, BODY, COUNT, QUEUE, OWED, ORIGINS, RELEASED],
+        );
         survey
     }
 }
@@ -210,6 +216,21 @@ impl Claims {
             }
         }
     }
+}
+
+fn owed(key: &[u8], value: &[u8], of: (SlotRange, &dyn Table)) -> Result<(), LoadError> {
+    let client = row::name(key)?;
+    let owed: OwedRow = row::decode(key, value)?;
+    let (range, table) = of;
+    let inbox: Option<InboxRow> = find(table, &row::key(INBOX, client))?;
+    let subscriptions = inbox.map_or_else(Vec::new, |inbox| inbox.subscriptions);
+    let has = |filter: &str| subscriptions.iter().any(|of| *of.filter == *filter);
+    ensure_slot(key, client, range)?;
+    ensure(
+        !owed.is_empty() && owed.iter().all(|owed| has(&owed.filter)),
+        key,
+        "there is no such subscription, or none",
+    )
 }
 
 fn released(key: &[u8], value: &[u8], table: &dyn Table) -> Result<(), LoadError> {

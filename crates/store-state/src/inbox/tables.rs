@@ -9,6 +9,7 @@
 //! | `C`, body | how many do |
 //! | `O`, slot of the publisher, publisher | its origins |
 //! | `R`, slot of the publisher, publisher | those of its wills that are released |
+//! | `P`, slot, client | retained messages that its subscriptions owe it |
 //!
 //! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
 //! here stands on disks: a change of it is a new format number.
@@ -23,13 +24,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::origins::Entry;
 use super::stock::Weight;
-use super::{Item, StoredSubscription};
+use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 
 pub(super) const MACHINE: &[u8] = b"M";
 pub(super) const INBOX: u8 = b'I';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
+pub(super) const OWED: u8 = b'P';
 pub(super) const QUEUE: u8 = b'Q';
 pub(super) const BODY: u8 = b'B';
 pub(super) const COUNT: u8 = b'C';
@@ -192,6 +194,9 @@ pub(super) type OriginsRow = Vec<Entry>;
 
 /// `R`: the incarnations, and when their wills were released, Unix time in ms.
 pub(super) type ReleasedRow = Vec<(u64, u64)>;
+
+/// `P`: each filter once.
+pub(super) type OwedRow = Vec<Owed>;
 
 /// A row that may be there.
 pub(super) fn find<T: DeserializeOwned>(

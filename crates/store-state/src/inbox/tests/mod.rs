@@ -5,6 +5,7 @@ mod broadcast;
 mod limits;
 mod model;
 mod origins;
+mod owed;
 mod property;
 mod queue;
 mod subscribe;

@@ -31,6 +31,7 @@ pub(super) struct ModelInbox {
     pub(super) released: Vec<u64>,
     pub(super) next: u64,
     pub(super) sent: u64,
+    pub(super) owed: Vec<Owed>,
 }
 
 pub(super) fn weight(item: &Item) -> u64 {
@@ -216,6 +217,7 @@ impl Model {
                     had.push(place.is_some());
                     if let Some(place) = place {
                         inbox.subscriptions.remove(place);
+                        inbox.owed.retain(|owed| owed.filter != *filter);
                         if shared(filter) {
                             left.push(Event::Member(client.to_string(), filter.to_string(), None));
                         }
@@ -234,6 +236,32 @@ impl Model {
                 items,
                 origin,
             } => self.deliver(header, client, items, origin.as_ref()),
+            InboxOp::Replay {
+                client,
+                epoch,
+                items,
+                progress,
+            } => {
+                let Some(inbox) = self.current(client, *epoch) else {
+                    return InboxReply::Stale;
+                };
+                let mut owed = inbox.owed.clone();
+                for Progress { filter, from, next } in progress {
+                    let owes = Owed {
+                        filter: filter.clone(),
+                        place: from.clone(),
+                    };
+                    let Some(at) = owed.iter().position(|owed| *owed == owes) else {
+                        return published(1, 0);
+                    };
+                    match next {
+                        Some(next) => owed[at].place = next.clone(),
+                        None => drop(owed.remove(at)),
+                    }
+                }
+                inbox.owed = owed;
+                self.deliver(header, client, items, None)
+            }
             InboxOp::Acknowledge {
                 client,
                 epoch,
@@ -330,6 +358,7 @@ impl Model {
                 released: Vec::new(),
                 next: 1,
                 sent: 0,
+                owed: Vec::new(),
             });
             self.void(client, epoch);
         }
@@ -359,6 +388,7 @@ impl Model {
             received,
             first: inbox.lowest(),
             sent: inbox.sent + 1,
+            owed: inbox.owed,
         }))
     }
 
@@ -410,7 +440,15 @@ impl Model {
             inbox
                 .subscriptions
                 .retain(|of| of.filter != subscription.filter);
-            new.push(before.len() == inbox.subscriptions.len());
+            let is_new = before.len() == inbox.subscriptions.len();
+            new.push(is_new);
+            if subscription.wants_retained(is_new) {
+                inbox.owed.retain(|of| of.filter != subscription.filter);
+                inbox.owed.push(Owed {
+                    filter: subscription.filter.clone(),
+                    place: Box::default(),
+                });
+            }
             inbox.subscriptions.push(subscription.clone());
             if shared(&subscription.filter) && !before.contains(subscription) {
                 let options = (subscription.id, subscription.options.to_byte());

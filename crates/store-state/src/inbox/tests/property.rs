@@ -292,6 +292,7 @@ impl Run {
                 sequence: self.some_sequence(&client, dice[2]),
                 client,
             },
+            30 if dice[3].is_multiple_of(2) => self.replay(client, epoch, dice),
             30 => InboxOp::Release {
                 origin: self.some_origin(dice),
             },
@@ -299,6 +300,27 @@ impl Run {
                 incarnation: epoch,
                 client,
             },
+        }
+    }
+
+    /// A page for each of the first owed filters, sometimes one that was given before.
+    fn replay(&mut self, client: Box<str>, epoch: u64, dice: [u8; 6]) -> InboxOp {
+        let owed = self.model.find(&client).map_or(&[][..], |of| &of.owed);
+        let step = |owed: &Owed| Progress {
+            filter: owed.filter.clone(),
+            from: if dice[4].is_multiple_of(8) {
+                [99].into()
+            } else {
+                owed.place.clone()
+            },
+            next: (dice[5] & 1 == 0).then(|| [dice[5]].into()),
+        };
+        let progress = owed.iter().take(usize::from(dice[2] % 3)).map(step);
+        InboxOp::Replay {
+            epoch,
+            progress: progress.collect(),
+            items: vec![self.item(dice)],
+            client,
         }
     }
 
@@ -329,7 +351,11 @@ impl Run {
                 qos: QoS::from_u8(options % 3).unwrap(),
                 no_local: options & 8 != 0 && !FILTERS[usize::from(filter) % 7].starts_with('$'),
                 retain_as_published: options & 16 != 0,
-                retain_handling: RetainHandling::SendAtSubscribe,
+                retain_handling: match options % 4 {
+                    0 => RetainHandling::SendAtSubscribe,
+                    1 => RetainHandling::SendIfNew,
+                    _ => RetainHandling::DoNotSend,
+                },
             },
             id: u32::from(options / 32 % 4),
         }
@@ -444,6 +470,8 @@ impl Run {
         publishers.sort();
         publishers.dedup();
         assert_eq!(self.table.rows_of(b'O'), publishers.len());
+        let owing = model.inboxes.iter().filter(|of| !of.owed.is_empty());
+        assert_eq!(self.table.rows_of(b'P'), owing.count());
         let mut released: Vec<_> = model.released.iter().map(|of| &of.0).collect();
         released.sort();
         released.dedup();
