@@ -286,7 +286,10 @@ impl<M: Kind> Keeper<M> {
                 group.add_learner(*node).await
             }
             Step::ChangeVoters(voters) => {
-                if !has_caught_up(group, voters) {
+                // In a change that an earlier leader has begun they vote already, and one of them may be gone
+                // for good: it is replaced afterwards.
+                let has_begun = standing.members.voters.len() > 1;
+                if !has_begun && !has_caught_up(group, voters) {
                     return Ok(());
                 }
                 tracing::info!(

@@ -1,7 +1,8 @@
 //! A whole cluster in one thread: the shards of several nodes, their membership and their routes, with a
 //! clock, disks and a network that the seed decides on.
 //!
-//! `HERALD_SEED=n` runs one seed, and with `HERALD_TRACE=1` tells what happens; `HERALD_SEEDS=n` runs so many.
+//! `HERALD_SEED=n` runs one seed, and with `HERALD_TRACE=1` tells what happens; `HERALD_SEEDS=n` runs so many,
+//! from `HERALD_FIRST` on.
 //! Each seed has a process of its own: tokio draws its seeds from a counter that all threads share.
 //!
 //! What runs: `store` with its consensus, placement, forwarding and tables, and `route-exchange`. What is
@@ -22,6 +23,7 @@ mod world;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use store::Role;
 use world::{World, tell};
 
 /// Seeds of a run, if nobody says how many.
@@ -33,8 +35,11 @@ const QUIET: u64 = 60_000;
 /// How often invariants are looked at, in ms.
 const LOOK: u64 = 500;
 
-/// The test that runs seeds.
+/// The test that runs as many seeds as are wanted.
 const TEST: &str = "whatever_happens_the_invariants_hold";
+
+/// The test of [`lose_a_new_voter`].
+const LOST_VOTER: &str = "a_change_of_voters_is_finished_though_a_new_one_is_gone";
 
 /// What became of a seed: its trace, or what was wrong.
 type Outcome = Result<u64, String>;
@@ -85,7 +90,7 @@ fn become_quiet(world: &mut World) -> Result<(), String> {
 }
 
 /// Runs a seed in this process, in a thread of its own.
-fn run_here(seed: u64) {
+fn run_here(seed: u64, run: fn(u64) -> Outcome) {
     let thread = std::thread::Builder::new().name(format!("seed {seed}"));
     let run = thread.spawn(move || {
         randomness::follow(seed);
@@ -99,11 +104,11 @@ fn run_here(seed: u64) {
     }
 }
 
-/// Runs a seed in a process of its own.
-fn outcome(seed: u64) -> Outcome {
+/// Runs a seed of a test in a process of its own.
+fn outcome(test: &str, seed: u64) -> Outcome {
     let this = std::env::current_exe().expect("this program");
     let mut command = Command::new(this);
-    command.args(["--exact", TEST, "--nocapture"]);
+    command.args(["--exact", test, "--nocapture"]);
     command.env("HERALD_SEED", seed.to_string());
     let output = command
         .stdin(Stdio::null())
@@ -123,18 +128,19 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn whatever_happens_the_invariants_hold() {
     if let Some(seed) = number("HERALD_SEED") {
-        return run_here(seed);
+        return run_here(seed, run);
     }
-    let seeds = number("HERALD_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicU64::new(0);
+    let first = number("HERALD_FIRST").unwrap_or(0);
+    let end = first + number("HERALD_SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(first);
     let work = || {
         let mut failed = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
+            if seed >= end {
                 return failed;
             }
-            if let Err(why) = outcome(seed) {
+            if let Err(why) = outcome(TEST, seed) {
                 tell(&format!(
                     "{why}\nagain: HERALD_SEED={seed} cargo test -p herald-store --test simulation"
                 ));
@@ -151,9 +157,55 @@ fn whatever_happens_the_invariants_hold() {
     assert_eq!(failed, [0; 0], "seeds that failed");
 }
 
+/// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for
+/// good.
+fn lose_a_new_voter(seed: u64) -> Outcome {
+    let mut world = World::new(seed);
+    let old = [world.add(), world.add(), world.add()];
+    pass(&mut world, 4_000)?;
+    let new = world.add();
+    world.give_role(old[0], Role::Leaves);
+    let leader = loop {
+        step(&mut world)?;
+        if let Some(leader) = leader_of_learner(&world, new) {
+            break leader;
+        }
+    };
+    let answers = old.iter().map(|from| (*from, leader));
+    world.cut(answers.collect(), 5_000);
+    pass(&mut world, 4_500)?;
+    world.crash(leader);
+    world.evict(new);
+    world.start_later(leader, 1_000);
+    pass(&mut world, 1_000)?;
+    world.load.end();
+    become_quiet(&mut world)?;
+    Ok(world.trace())
+}
+
+/// Who leads a shard that a node is to have a replica of.
+fn leader_of_learner(world: &World, learner: u64) -> Option<u64> {
+    let lives = world.nodes.values().filter_map(|node| node.life.as_ref());
+    let mut leads = lives.flat_map(|life| life.store.leads());
+    let (leader, _) = leads.find(|(_, lead)| lead.learners.contains(&learner))?;
+    Some(leader)
+}
+
+#[test]
+fn a_change_of_voters_is_finished_though_a_new_one_is_gone() {
+    if let Some(seed) = number("HERALD_SEED") {
+        return run_here(seed, lose_a_new_voter);
+    }
+    for seed in 0..4 {
+        if let Err(why) = outcome(LOST_VOTER, seed) {
+            panic!("{why}");
+        }
+    }
+}
+
 #[test]
 fn a_seed_is_a_run() {
     for seed in 0..2 {
-        assert_eq!(outcome(seed), outcome(seed), "seed {seed}");
+        assert_eq!(outcome(TEST, seed), outcome(TEST, seed), "seed {seed}");
     }
 }
