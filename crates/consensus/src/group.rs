@@ -86,7 +86,12 @@ pub struct Group<C: Command> {
     room: Arc<Semaphore>,
     in_flight_bytes: usize,
     watcher: Watcher,
+    /// Requests of leaders; [`RETIRED`]: none is answered any more.
+    contacts: AtomicU64,
 }
+
+/// More requests than there can be.
+const RETIRED: u64 = u64::MAX;
 
 impl<C: Command> Group<C> {
     /// Starts the replica of the group `id` on the node `node`. Committed commands that the machine's
@@ -140,6 +145,7 @@ impl<C: Command> Group<C> {
             watcher: Watcher::spawn(node, raft.clone(), positions.clone()),
             raft,
             positions,
+            contacts: AtomicU64::new(0),
         })
     }
 
@@ -240,6 +246,40 @@ impl<C: Command> Group<C> {
         let metrics = metrics.borrow_watched();
         let acked = metrics.last_quorum_acked.as_ref()?;
         Some(acked.elapsed())
+    }
+
+    /// The term of the last leader that this replica has followed; in later ones it has only voted, or
+    /// campaigned.
+    pub fn followed_term(&self) -> u64 {
+        let vote = self.vote();
+        if vote.committed {
+            vote.leader_id.term
+        } else {
+            self.log.last_term()
+        }
+    }
+
+    /// How many requests of leaders have come: they send any to members only.
+    pub fn contacts(&self) -> u64 {
+        self.contacts.load(Ordering::Acquire)
+    }
+
+    /// Has this replica answer no leader any more, so that it can be removed. False: one has sent something
+    /// since there were so many `contacts`, and may count on what it was answered.
+    pub fn retire(&self, contacts: u64) -> bool {
+        let retired =
+            self.contacts
+                .compare_exchange(contacts, RETIRED, Ordering::AcqRel, Ordering::Acquire);
+        retired.is_ok()
+    }
+
+    /// Counts a request of a leader. False: the replica is about to be removed.
+    pub(crate) fn count_contact(&self) -> bool {
+        let more = |contacts| (contacts != RETIRED).then(|| contacts + 1);
+        let counted = self
+            .contacts
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        counted.is_ok()
     }
 
     /// How far the machine is. In the group's single-threaded runtime, outside of the machine's own

@@ -123,6 +123,12 @@ impl<C: Command> GroupLog<C> {
         last >= self.state.lock().deleted
     }
 
+    /// The term of the last entry; 0: there has been none.
+    pub(crate) fn last_term(&self) -> u64 {
+        let last = self.state.lock().last;
+        last.map_or(0, |id| id.leader_id.term)
+    }
+
     /// Bytes of the entries that were appended since the start, about.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.state.lock().appended_bytes

@@ -24,6 +24,9 @@ impl<C: Command> Group<C> {
     }
 
     async fn answer(&self, request: Request<C>) -> Result<Answer, String> {
+        if request.is_for_members() && !self.count_contact() {
+            return Err("the replica is being removed".to_owned());
+        }
         match request {
             Request::Append(append) => self.append(append).await,
             Request::Vote(request) | Request::PreVote(request)

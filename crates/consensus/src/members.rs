@@ -94,7 +94,7 @@ impl<C: Command> Group<C> {
         drop(self.raft.handle_transfer_leader(request).await);
     }
 
-    fn vote(&self) -> Vote {
+    pub(crate) fn vote(&self) -> Vote {
         self.raft.server_metrics().borrow_watched().vote
     }
 

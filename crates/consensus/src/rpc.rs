@@ -133,6 +133,11 @@ impl<C: Command> Request<C> {
         Ok(request)
     }
 
+    /// Whether a leader sends it to members only, and counts on what is answered.
+    pub(crate) fn is_for_members(&self) -> bool {
+        matches!(self, Self::Append(_) | Self::Chunk(_))
+    }
+
     fn check(&self, own: u64) -> Result<(), &'static str> {
         let (vote, of_leader, last) = match self {
             Self::Append(append) => {

@@ -41,6 +41,9 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 /// How long a replica stays that is not a member: whoever says so may not be up to date.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How old may be what a leader says of its members.
+const NEWS: Duration = Duration::from_secs(3);
+
 /// How long a majority may be silent before a leader serves no more. It takes no proposals then, and believes
 /// that it knows the routes of the shard: others wait for 3 s until they go on without it.
 const MAJORITY_SILENT: Duration = Duration::from_millis(1_500);
@@ -57,8 +60,8 @@ pub(crate) struct Keeper<M: Kind> {
     checkpoints: Option<JoinHandle<Written>>,
     /// Says what the replica is to do.
     duty: Option<JoinHandle<()>>,
-    /// Since when the others have not had the replica as a member.
-    left_out_since: Option<Instant>,
+    /// Since when the leader has not had the replica as a member, and how often one had sent it something.
+    left_out: Option<(Instant, u64)>,
 }
 
 impl<M: Kind> Keeper<M> {
@@ -73,7 +76,7 @@ impl<M: Kind> Keeper<M> {
             invited,
             checkpoints: None,
             duty: None,
-            left_out_since: None,
+            left_out: None,
         }
     }
 
@@ -142,7 +145,7 @@ impl<M: Kind> Keeper<M> {
             self.means.stopping.clone(),
         );
         self.checkpoints = Some(tokio::spawn(checkpoints));
-        self.left_out_since = None;
+        self.left_out = None;
         self.shard
             .place
             .group
@@ -212,13 +215,13 @@ impl<M: Kind> Keeper<M> {
         };
         let standing = group.watch().borrow().clone();
         if standing.leads {
-            self.left_out_since = None;
+            self.left_out = None;
             // Whom nobody hears says nothing of others, now or later.
             if self.shard.place.duty.borrow().leads {
                 self.declare_gone();
             }
             self.place(&group, &standing).await;
-        } else if self.is_left_out(&standing) {
+        } else if self.is_left_out(&group) {
             drop(group);
             self.remove().await;
         }
@@ -363,31 +366,27 @@ impl<M: Kind> Keeper<M> {
         }
     }
 
-    /// Whether the leader has not had this replica as a member for a while.
-    fn is_left_out(&mut self, standing: &Standing) -> bool {
+    /// Whether the leader has not had this replica as a member for a while; it answers no leader any more then.
+    fn is_left_out(&mut self, group: &Group<Command>) -> bool {
         let id = (M::NUMBER as u8, self.shard.number);
         let node = self.shard.place.node;
-        let leads = self.means.neighbours.leads();
-        let lead = leads
-            .iter()
-            .find(|(_, lead)| (lead.store, lead.shard) == id);
+        let contacts = group.contacts();
+        let lead = self.means.neighbours.lead_within(id, NEWS);
         let is_left_out = lead.is_some_and(|(leader, lead)| {
-            *leader != node
-                && lead.reign.term >= standing.term
+            leader != node
+                && lead.reign.term >= group.followed_term()
                 && !lead.voters.contains(&node)
                 && !lead.learners.contains(&node)
         });
-        if !is_left_out {
-            self.left_out_since = None;
-            return false;
-        }
-        let since = *self.left_out_since.get_or_insert_with(Instant::now);
-        since.elapsed() >= FAREWELL
+        let known = self.left_out.filter(|(_, known)| *known == contacts);
+        self.left_out = is_left_out.then(|| known.unwrap_or((Instant::now(), contacts)));
+        self.left_out
+            .is_some_and(|(since, _)| since.elapsed() >= FAREWELL && group.retire(contacts))
     }
 
     /// The shard goes on without this node.
     async fn remove(&mut self) {
-        self.left_out_since = None;
+        self.left_out = None;
         self.close().await;
         let number = u64::from(self.shard.number);
         let forgotten = self.means.log.delete_group(self.shard.group()).await;

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::ShardNumber;
 use crate::peers::{Lead, Peers};
@@ -65,8 +67,8 @@ pub(crate) struct Neighbours {
     pub(crate) members: watch::Sender<Arc<[Member]>>,
     /// Nodes that can be sent something.
     linked: Mutex<BTreeSet<u64>>,
-    /// Who says that it leads which shard.
-    leads: Mutex<BTreeMap<ShardId, (u64, Lead)>>,
+    /// Who says that it leads which shard, and when it last said so.
+    leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
     news: Notify,
 }
 
@@ -124,15 +126,24 @@ impl Neighbours {
         let id = (lead.store, lead.shard);
         let is_newest = leads
             .get(&id)
-            .is_none_or(|(_, known)| known.reign <= lead.reign);
+            .is_none_or(|(_, known, _)| known.reign <= lead.reign);
         if is_newest {
-            leads.insert(id, (node, lead));
+            leads.insert(id, (node, lead, Instant::now()));
         }
         is_newest
     }
 
     /// Who leads each shard, and with which replicas.
     pub(crate) fn leads(&self) -> Vec<(u64, Lead)> {
-        self.leads.lock().values().cloned().collect()
+        let leads = self.leads.lock();
+        let leads = leads.values();
+        leads.map(|(node, lead, _)| (*node, lead.clone())).collect()
+    }
+
+    /// Who leads a shard, and with which replicas, as it said within `time`.
+    pub(crate) fn lead_within(&self, id: ShardId, time: Duration) -> Option<(u64, Lead)> {
+        let leads = self.leads.lock();
+        let (node, lead, at) = leads.get(&id)?;
+        (at.elapsed() < time).then(|| (*node, lead.clone()))
     }
 }

@@ -266,6 +266,45 @@ fn a_removed_replica_does_not_help_a_leader_of_the_past() {
 }
 
 #[test]
+fn a_replica_that_a_leader_counts_on_is_not_retired() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        let (leader, left) = (cluster.group(1), cluster.group(3));
+        leader.remove(3).await.expect("it is removed");
+        sleep(Duration::from_secs(1)).await;
+        let contacts = left.contacts();
+        leader.add_learner(3).await.expect("it is added");
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        assert!(!left.retire(contacts));
+        leader.remove(3).await.expect("it is removed");
+        sleep(Duration::from_secs(1)).await;
+        assert!(left.retire(left.contacts()));
+        leader.add_learner(3).await.expect("it is added");
+        cluster.write(5).await;
+        cluster.agreed(1..=2).await;
+        assert_eq!(cluster.notes(3).len(), 10);
+    });
+}
+
+#[test]
+fn a_campaign_of_a_removed_replica_is_no_leader_that_it_has_followed() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        cluster.isolate(3);
+        cluster.group(1).remove(3).await.expect("it is removed");
+        cluster.group(3).presume_dead(1).await;
+        let campaigned = || cluster.standing(3).expect("it runs").term > 1;
+        cluster.until("it campaigns", campaigned).await;
+        assert_eq!(cluster.group(3).followed_term(), 1);
+    });
+}
+
+#[test]
 fn a_group_that_is_alone_again_needs_nobody() {
     run(2, |cluster| async move {
         cluster.found(1..=2).await;

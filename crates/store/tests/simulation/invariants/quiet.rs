@@ -54,7 +54,7 @@ fn has_places(world: &World, leader: u64, voters: &BTreeSet<u64>) -> bool {
     is_count && voters.iter().all(may_vote) && may_lead
 }
 
-/// Replicas of nodes that are no members do not count: the keeper leaves one that has campaigned since.
+/// Only the voters have replicas, and these have applied the same.
 fn have_applied_the_same(world: &World) -> Result<(), String> {
     let mut applied = std::collections::BTreeMap::new();
     for node in world.nodes.values() {
@@ -69,7 +69,7 @@ fn have_applied_the_same(world: &World) -> Result<(), String> {
                 .iter()
                 .any(|(_, lead)| is_it(lead) && lead.voters.contains(&node.id))
             {
-                continue;
+                return Err(format!("{place:?}: node {} has a replica still", node.id));
             }
             if replica.unfinished > 0 {
                 return Err(format!("{place:?}: wills are not recorded"));
