@@ -249,6 +249,7 @@ fn claim(i: u64) -> SessionOp {
         clean_start: false,
         expiry: EXPIRY,
         will: None,
+        asked_ms: 0,
     })
 }
 

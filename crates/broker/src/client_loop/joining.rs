@@ -178,6 +178,7 @@ impl ClientLoop {
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
+            asked_ms: self.node.clock.now_ms(),
         });
         let ticket = self.ask(Pending::Claim(key));
         self.node.store().session(client_id, ticket, op);

@@ -183,6 +183,7 @@ impl SessionMachine {
                     clean_start,
                     expiry,
                     will,
+                    asked_ms,
                 } = request;
                 let claim = Claim {
                     client,
@@ -193,10 +194,15 @@ impl SessionMachine {
                     clean_start: *clean_start,
                     expiry: *expiry,
                     will: will.as_ref(),
+                    asked_ms: *asked_ms,
                 };
-                let is_again = matches!(op, SessionOp::ClaimAgain(_));
-                if is_again && let Some(claimed) = self.claimed_before(&claim) {
-                    return SessionReply::Claimed(claimed);
+                if matches!(op, SessionOp::ClaimAgain(_)) {
+                    if let Some(claimed) = self.claimed_before(&claim) {
+                        return SessionReply::Claimed(claimed);
+                    }
+                    if self.is_given_up(&claim) {
+                        return SessionReply::Stale;
+                    }
                 }
                 self.telling(client, outlet, |machine, outlet| {
                     machine.claim(&claim, now, outlet)

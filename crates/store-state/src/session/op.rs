@@ -52,7 +52,7 @@ pub enum SessionOp {
     /// sessions.
     Due,
     /// A `Claim` of which the sender does not know whether it was carried out: if the client belongs to
-    /// this process, it was.
+    /// this process, it was; if it has connected to another one since, it is not carried out any more.
     ClaimAgain(ClaimRequest),
     /// The connection is to be closed soon, and not by the client: its will is due now, unless it has a
     /// delay that counts.
@@ -79,6 +79,8 @@ pub struct ClaimRequest {
     pub expiry: u32,
     /// The will of the connection.
     pub will: Option<StoredWill>,
+    /// When the node first asked for it, Unix time in ms.
+    pub asked_ms: u64,
 }
 
 /// A will as the store keeps it.

@@ -17,6 +17,7 @@ pub(super) struct Claim<'a> {
     pub(super) clean_start: bool,
     pub(super) expiry: u32,
     pub(super) will: Option<&'a StoredWill>,
+    pub(super) asked_ms: u64,
 }
 
 impl SessionMachine {
@@ -62,6 +63,17 @@ impl SessionMachine {
             resumed: record.incarnation != record.epoch,
             had_inbox: record.inbox || self.ending.has(claim.client),
             taken_from: TakenFrom::Unknown,
+        })
+    }
+
+    /// Whether the client has connected to another process after it sent this CONNECT: it has given it up, and
+    /// is not to be taken from there. Clocks of nodes differ; then it is as if it had not, or it is refused and
+    /// the client connects again.
+    pub(super) fn is_given_up(&self, claim: &Claim<'_>) -> bool {
+        let record = self.records.get(claim.client);
+        record.is_some_and(|record| {
+            let is_elsewhere = record.owner.is_some_and(|owner| owner != claim.owner);
+            is_elsewhere && record.since > claim.asked_ms
         })
     }
 

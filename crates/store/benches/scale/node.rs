@@ -129,6 +129,7 @@ impl Node {
             clean_start: false,
             expiry: u32::MAX,
             will: None,
+            asked_ms: 0,
         });
         self.store.session(&client(number), ticket(token), op);
     }

@@ -209,6 +209,7 @@ fn with_will(folder: &Path) -> (Node, u64) {
             message_expiry: None,
             delay: 0,
         }),
+        asked_ms: 0,
     });
     match node.session("bob", op) {
         Ok(SessionReply::Claimed(claimed)) => (node, claimed.epoch),

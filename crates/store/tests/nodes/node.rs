@@ -234,6 +234,7 @@ impl Node {
             clean_start: false,
             expiry: 1_000,
             will: None,
+            asked_ms: 0,
         });
         match self.session(client, op) {
             Ok(SessionReply::Claimed(claimed)) => claimed,

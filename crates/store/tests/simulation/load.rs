@@ -451,7 +451,7 @@ impl World {
             },
         );
         self.note(&format!("{client} connects to {node}"));
-        self.ask(node, Pending::Claim(id), |store, ticket, _| {
+        self.ask(node, Pending::Claim(id), |store, ticket, now| {
             let op = SessionOp::Claim(ClaimRequest {
                 client: client.as_str().into(),
                 node,
@@ -459,6 +459,7 @@ impl World {
                 clean_start: false,
                 expiry: EXPIRY,
                 will: stored,
+                asked_ms: now,
             });
             store.session(&client, ticket, op);
         });

@@ -123,13 +123,13 @@ fn a_claim_that_is_said_again_is_carried_out_once() {
     let mut shard = Shard::new();
     let claim = Connect("c", 60).will("w", 0);
     // The first one was lost on its way.
-    let first = shard.claimed(0, again(claim.clone()));
+    let first = shard.claimed(0, again(0, claim.clone()));
     assert_eq!(
         (first.epoch, first.taken_from, first.resumed),
         (1, TakenFrom::Nobody, false)
     );
     // Only its answer was lost: the will of the connection is not fired by its own claim.
-    let (reply, told) = shard.ask(1, again(claim));
+    let (reply, told) = shard.ask(1, again(0, claim));
     let expected = Claimed {
         epoch: 1,
         resumed: false,
@@ -139,18 +139,32 @@ fn a_claim_that_is_said_again_is_carried_out_once() {
     assert_eq!(reply, SessionReply::Claimed(expected));
     assert_eq!(told, NOTHING);
     // Another CONNECT, of a client that did not wait for the answer.
-    let other = shard.claimed(1, again(Connect("c", 60).will("v", 0)));
+    let other = shard.claimed(1, again(1, Connect("c", 60).will("v", 0)));
     assert_eq!((other.epoch, other.resumed), (2, true));
     let clean = Connect("c", 60).from((1, 1), true, None);
-    let clean = shard.claimed(1, again(clean));
+    let clean = shard.claimed(1, again(1, clean));
     assert_eq!((clean.epoch, clean.resumed), (3, false));
-    // Another process has it meanwhile: it is a new claim.
+    // Another process had it before: it is a new claim.
     shard.claimed(2, Connect("c", 60).from((2, 1), false, None));
-    let third = shard.claimed(3, again(Connect("c", 60).op()));
+    let third = shard.claimed(3, again(3, Connect("c", 60).op()));
     assert_eq!(
         (third.epoch, third.taken_from, third.resumed),
         (5, TakenFrom::Node { node: 2, epoch: 4 }, true)
     );
+}
+
+#[test]
+fn a_claim_that_is_said_again_does_not_take_a_client_back() {
+    let mut shard = Shard::new();
+    let elsewhere = Connect("c", 60).from((2, 1), false, Some(will("w", 0)));
+    shard.claimed(5, elsewhere);
+    // It came before that, and was given up.
+    let (reply, told) = shard.ask(6, again(4, Connect("c", 60).op()));
+    assert_eq!((reply, told), (SessionReply::Stale, vec![]));
+    assert_eq!(shard.machine.owner("c"), Some((2, 1)));
+    // Not when the other one is gone: nobody can say then who was the later one.
+    shard.told(7, left("c", 1, 60));
+    assert_eq!(shard.claimed(8, again(4, Connect("c", 60).op())).epoch, 2);
 }
 
 /// [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.14.4-3] [MQTT3-3.1.2-10]

@@ -140,14 +140,19 @@ impl Connect<'_> {
             clean_start,
             expiry,
             will,
+            asked_ms: 0,
         })
     }
 }
 
-/// The same claim, by a sender that does not know what became of the first one.
-pub(super) fn again(claim: SessionOp) -> SessionOp {
+/// The same claim, of a CONNECT that came at a time in seconds, by a sender that does not know what became
+/// of the first one.
+pub(super) fn again(asked: u64, claim: SessionOp) -> SessionOp {
     match claim {
-        SessionOp::Claim(request) => SessionOp::ClaimAgain(request),
+        SessionOp::Claim(request) => SessionOp::ClaimAgain(ClaimRequest {
+            asked_ms: asked * 1_000,
+            ..request
+        }),
         other => panic!("{other:?}"),
     }
 }

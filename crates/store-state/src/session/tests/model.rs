@@ -88,6 +88,7 @@ impl Model {
                 clean_start,
                 expiry,
                 will,
+                asked_ms: _,
             }) => {
                 if self
                     .nodes
