@@ -1,8 +1,11 @@
 """How a cluster is formed, comes back, and keeps strangers out."""
 
+import urllib.error
+import urllib.request
+
 import pytest
 from harness.wait import until
-from staged.cluster import STORES, Cluster
+from staged.cluster import HTTP, STORES, Cluster
 
 DURABLE = {"session_expiry": 3600}
 
@@ -59,12 +62,26 @@ def test_bootstrap_counts_once(cluster):
     assert {view["cluster"] for view in Cluster.views(cluster.nodes)} == {identifier}
 
 
+def answer(node, path) -> int | None:
+    """The status code; `None` if nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://{node.place.address}:{HTTP}{path}", timeout=5) as got:
+            return got.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
 def test_a_node_waits_for_a_seed_that_comes_later():
     with Cluster(0) as cluster:
         one, two = cluster.add(), cluster.add()
         two.start(ready=False)
+        until(lambda: answer(two, "/healthz") == 200, 20, "a sign of life")
+        assert (answer(two, "/readyz"), answer(two, "/metrics")) == (503, 503)
         one.start(bootstrap=True)
         cluster.settled()
+        until(lambda: answer(two, "/readyz") == 200, 20, "its readiness")
 
 
 def says(node, *words) -> bool:

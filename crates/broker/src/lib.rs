@@ -119,7 +119,7 @@ impl fmt::Debug for Ends {
     }
 }
 
-/// The thread beside the loops: HTTP and the watch over memory.
+/// A thread that serves HTTP, and when the loops run watches over memory and tells other nodes of this one.
 struct Side {
     stop: tokio::sync::oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -241,8 +241,9 @@ impl Broker {
     pub fn start_until(config: &Config, ends: Ends) -> Result<Self, StartError> {
         let Ends { give_up, left } = ends;
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
+        let port = HttpPort::open(&config.http)?;
         if !config.cluster_config.is_enabled() {
-            return Self::start_node(config, folder, None, left, |_| {});
+            return Self::start_node(config, (folder, port), None, left, |_| {});
         }
         let is_member = config.data_dir.join(cluster::RECORD).exists();
         if folder.has_founded() && !config.bootstrap && !is_member {
@@ -255,7 +256,7 @@ impl Broker {
             times: Times::default(),
             links: Box::new(BrokerLinks(Arc::clone(&clustered))),
         };
-        Self::start_node(config, folder, Some(clustered), left, |node| {
+        Self::start_node(config, (folder, port), Some(clustered), left, |node| {
             Peers::join(node, place)
         })
     }
@@ -272,7 +273,8 @@ impl Broker {
         connect: impl FnOnce(PeerListener),
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
-        Self::start_node(config, folder, None, Ends::default().left, |node| {
+        let port = HttpPort::open(&config.http)?;
+        Self::start_node(config, (folder, port), None, Ends::default().left, |node| {
             Peers::join(node, place);
             connect(PeerListener::new(Arc::clone(node)));
         })
@@ -280,7 +282,7 @@ impl Broker {
 
     fn start_node(
         config: &Config,
-        folder: Folder,
+        (folder, port): (Folder, HttpPort),
         clustered: Option<Arc<Clustered>>,
         left: Box<dyn Fn() + Send + Sync>,
         join: impl FnOnce(&Arc<Node>),
@@ -290,7 +292,6 @@ impl Broker {
         let authentication =
             Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
         let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;
-        let http = http_listener(&config.http)?;
         let loops = config
             .event_loops
             .map_or_else(cores, |n| n.get().into())
@@ -331,6 +332,7 @@ impl Broker {
             clustered.open(&node);
         }
         reload_loops(&remote, &settings);
+        let http = port.hand_over();
         let http_address = http
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
@@ -341,7 +343,8 @@ impl Broker {
             control(config, &node, clustered, left)
         });
         let router = http::router(Arc::clone(&node), ban_file, remote.clone(), control);
-        let side = Side::start(Arc::clone(&node), http, router).map_err(StartError::System)?;
+        let beside = beside_loops(Arc::clone(&node), http, router);
+        let side = Side::start(beside).map_err(StartError::System)?;
         listeners.announce();
         if let Some(address) = http_address {
             tracing::info!(kind = "http", %address, "listening");
@@ -426,11 +429,7 @@ impl Broker {
             clustered.stop();
         }
         self.loops.stop();
-        let Side { stop, thread } = self.side;
-        let _ = stop.send(());
-        if thread.join().is_err() {
-            tracing::error!("the HTTP thread ended by a panic");
-        }
+        self.side.end();
         tracing::info!("stopped");
     }
 }
@@ -558,12 +557,32 @@ fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, S
     Ok(Some(listener))
 }
 
+/// The HTTP port before the node serves.
+struct HttpPort(Option<(std::net::TcpListener, Side)>);
+
+impl HttpPort {
+    /// From now on it says that the process lives, and is not ready: a node may wait for its cluster, or read
+    /// for a while what it has stored.
+    fn open(config: &HttpConfig) -> Result<Self, StartError> {
+        let Some(listener) = http_listener(config)? else {
+            return Ok(Self(None));
+        };
+        let meanwhile = listener.try_clone().map_err(StartError::System)?;
+        let serves = serve_http(Some(meanwhile), http::not_ready());
+        let side = Side::start(serves).map_err(StartError::System)?;
+        Ok(Self(Some((listener, side))))
+    }
+
+    /// Somebody else answers from now on.
+    fn hand_over(self) -> Option<std::net::TcpListener> {
+        let (listener, side) = self.0?;
+        side.end();
+        Some(listener)
+    }
+}
+
 impl Side {
-    fn start(
-        node: Arc<Node>,
-        http: Option<std::net::TcpListener>,
-        router: Router,
-    ) -> io::Result<Self> {
+    fn start(work: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -574,14 +593,28 @@ impl Side {
                 runtime.block_on(async move {
                     tokio::select! {
                         _ = stopped => {}
-                        () = watch_memory(&node) => {}
-                        () = tick_peers(&node) => {}
-                        () = tell_connections(&node) => {}
-                        () = serve_http(http, router) => {}
+                        () = work => {}
                     }
                 });
             })?;
         Ok(Self { stop, thread })
+    }
+
+    fn end(self) {
+        let Self { stop, thread } = self;
+        let _ = stop.send(());
+        if thread.join().is_err() {
+            tracing::error!("the HTTP thread ended by a panic");
+        }
+    }
+}
+
+async fn beside_loops(node: Arc<Node>, http: Option<std::net::TcpListener>, router: Router) {
+    tokio::select! {
+        () = watch_memory(&node) => {}
+        () = tick_peers(&node) => {}
+        () = tell_connections(&node) => {}
+        () = serve_http(http, router) => {}
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) use token::Token;
 /// Recent drops that are listed if the caller names no number.
 const DEFAULT_LIMIT: usize = 100;
 
+const NOT_READY: &str = "not ready\n";
+
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: usize = 64 * 1024;
 
@@ -75,6 +77,14 @@ pub(crate) fn router(
         .with_state(api)
 }
 
+/// What is answered before the node serves.
+pub(crate) fn not_ready() -> Router {
+    let says_no = || async { (StatusCode::SERVICE_UNAVAILABLE, NOT_READY) };
+    Router::new()
+        .route("/healthz", get(healthy))
+        .fallback(says_no)
+}
+
 fn changes() -> Router<Api> {
     Router::new()
         .route("/api/v1/bans", post(bans::add))
@@ -85,7 +95,7 @@ fn changes() -> Router<Api> {
 fn reads() -> Router<Api> {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .route("/api/v1/drops", get(drops))
         .route("/api/v1/drops/totals", get(totals))
@@ -119,11 +129,15 @@ async fn metrics(State(api): State<Api>) -> impl IntoResponse {
     }
 }
 
+async fn healthy() -> &'static str {
+    "ok\n"
+}
+
 async fn ready(State(api): State<Api>) -> (StatusCode, &'static str) {
     if api.node.ready.load(Ordering::Relaxed) {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        (StatusCode::SERVICE_UNAVAILABLE, NOT_READY)
     }
 }
 
