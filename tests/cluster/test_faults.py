@@ -187,6 +187,24 @@ def test_a_will_waits_for_the_shard_of_its_readers(name):
             assert reader.message(timeout=10).payload == b"gone"
 
 
+def test_what_a_session_leaves_to_its_group_outlives_the_node_that_keeps_it(cluster, name):
+    keeper, witness, home = (cluster.leader(store) for store in ("inbox", "session", "retain"))
+    assert len({keeper, witness, home}) == 3
+    group = f"$share/{name}/{name}"
+    with witness.client(f"{name}d", props={"session_expiry": 3600}) as leaver:
+        leaver.subscribe(group, qos=1)
+    witness.client(f"{name}s").published(name, b"left", qos=1)
+    heir = home.client(f"{name}h")
+    heir.subscribe(group, qos=1)
+    home.pause()
+    until(lambda: keeper.broker.metric("heraldmq_peers_unknown") == 1, 20, "a group without known members")
+    # Its session ends before CONNACK; and there is nobody to take what it leaves.
+    witness.client(f"{name}d").close()
+    keeper.kill()
+    home.resume()
+    assert heir.message(timeout=20).payload == b"left"
+
+
 # ---- without a majority ------------------------------------------------------------------------
 
 

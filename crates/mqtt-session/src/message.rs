@@ -11,7 +11,7 @@ use mqtt_proto::{MessageBody, QoS};
 use crate::Timestamp;
 
 /// An application message as the server holds it, shared by all receivers.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApplicationMessage {
     /// Topic name, forwarded properties and payload.
     pub body: MessageBody,

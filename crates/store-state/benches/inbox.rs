@@ -80,7 +80,7 @@ impl InboxOutlet for Silence {
     fn dropped(&mut self, _: InboxDrop<'_>) {}
     fn filter(&mut self, _: &str, _: bool, _: bool) {}
     fn member(&mut self, _: &str, _: &str, _: Option<&StoredSubscription>) {}
-    fn left_behind(&mut self, _: &str, _: Vec<Item>) {}
+    fn left_behind(&mut self, _: &str, _: u64) {}
 }
 
 /// Tables in memory.

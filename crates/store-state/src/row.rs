@@ -26,10 +26,10 @@ pub(crate) fn key(kind: u8, name: &str) -> Vec<u8> {
     key
 }
 
-/// The key of a row of one of a client's connections.
-pub(crate) fn key_of_epoch(kind: u8, name: &str, epoch: u64) -> Vec<u8> {
+/// The key of one of several rows of a client: by an epoch, or the number of an inbox.
+pub(crate) fn numbered_key(kind: u8, name: &str, number: u64) -> Vec<u8> {
     let mut key = key(kind, name);
-    key.extend_from_slice(&epoch.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
     key
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn name(key: &[u8]) -> Result<&str, LoadError> {
         .ok_or_else(|| damaged(key, "the key has no name"))
 }
 
-/// The name and the epoch in a key that [`key_of_epoch`] made.
-pub(crate) fn name_and_epoch(key: &[u8]) -> Result<(&str, u64), LoadError> {
-    let Some((head, epoch)) = key.split_last_chunk() else {
-        return Err(damaged(key, "the key has no epoch"));
+/// The name and the number in a key that [`numbered_key`] made.
+pub(crate) fn name_and_number(key: &[u8]) -> Result<(&str, u64), LoadError> {
+    let Some((head, number)) = key.split_last_chunk() else {
+        return Err(damaged(key, "the key has no number"));
     };
-    Ok((name(head)?, u64::from_be_bytes(*epoch)))
+    Ok((name(head)?, u64::from_be_bytes(*number)))
 }
 
 /// A value as it is written.
@@ -112,7 +112,7 @@ mod tests {
     fn keys_say_what_they_were_made_of() {
         assert_eq!(name(&key(b'S', "a/ü")), Ok("a/ü"));
         assert_eq!(
-            name_and_epoch(&key_of_epoch(b'W', "a", 1 << 40)),
+            name_and_number(&numbered_key(b'W', "a", 1 << 40)),
             Ok(("a", 1 << 40))
         );
         assert_eq!(key(b'S', "a")[1..3], slot_of("a").to_be_bytes());
@@ -120,7 +120,7 @@ mod tests {
             assert!(matches!(name(bad), Err(LoadError::Damaged { .. })));
         }
         assert!(matches!(
-            name_and_epoch(b"W\0\0\0\0\0\0\0\0"),
+            name_and_number(b"W\0\0\0\0\0\0\0\0"),
             Err(LoadError::Damaged { .. })
         ));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 use serde::{Deserialize, Serialize};
-use store_state::inbox::{InboxReply, Item, Queued};
+use store_state::inbox::{InboxReply, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::{SessionReply, StoredWill};
 use store_state::wire;
@@ -97,12 +97,13 @@ pub enum Event {
         /// Its last epoch.
         epoch: u64,
     },
-    /// Messages of shared groups that others are to have.
+    /// A session has ended and left messages to its shared groups: others are to have them, then
+    /// [`store_state::inbox::InboxOp::HandOver`], by which they are read as well.
     LeftBehind {
-        /// Who had them.
+        /// Whose session.
         client: Box<str>,
-        /// The messages.
-        items: Vec<Item>,
+        /// The number that its inbox had.
+        inbox: u64,
     },
 }
 

@@ -285,7 +285,7 @@ impl Kind for InboxMachine {
     fn ends_with_its_node(op: &InboxOp) -> bool {
         match op {
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
-                origin.as_ref().is_some_and(|origin| !origin.is_of_will())
+                origin.as_ref().is_some_and(|origin| !origin.is_of_broker())
             }
             _ => false,
         }
@@ -296,11 +296,12 @@ impl Kind for InboxMachine {
             InboxOp::Acknowledge { .. }
             | InboxOp::Detach { .. }
             | InboxOp::Forget { .. }
+            | InboxOp::HandOver { .. }
             | InboxOp::Remove { .. } => true,
             // A client whose PUBREL is refused sends it again.
             InboxOp::Release { .. } => ticket == Ticket::NONE,
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
-                origin.as_ref().is_some_and(Origin::is_of_will)
+                origin.as_ref().is_some_and(Origin::is_of_broker)
             }
             InboxOp::NodeUp { .. }
             | InboxOp::Replay { .. }
@@ -374,6 +375,7 @@ impl Kind for InboxMachine {
     fn announce(&mut self, outlet: &mut Self::Outlet) {
         self.for_each_filter(outlet);
         self.for_each_member(outlet);
+        self.for_each_legacy(outlet);
     }
 
     fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
@@ -405,13 +407,13 @@ impl InboxOutlet for Effects {
         }
     }
 
-    fn left_behind(&mut self, client: &str, items: Vec<Item>) {
+    fn left_behind(&mut self, client: &str, inbox: u64) {
         if !self.live {
             return;
         }
         self.events.push(Event::LeftBehind {
             client: client.into(),
-            items,
+            inbox,
         });
     }
 }

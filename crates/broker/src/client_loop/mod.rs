@@ -11,7 +11,7 @@
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
 //! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
 //! clients that are sent to other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the store
-//! keeps, and what the loop asks of it.
+//! keeps, and what the loop asks of it. `legacies.rs`: what sessions that have ended leave to shared groups.
 
 mod authorize;
 mod connect;
@@ -20,6 +20,7 @@ mod forward;
 mod guarded;
 mod hold;
 mod joining;
+mod legacies;
 mod lifecycle;
 mod login;
 mod pending;
@@ -62,6 +63,7 @@ use drained::Drained;
 use forward::Forwarding;
 use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
+use legacies::Legacies;
 use login::{Admission, LoggedIn, Login};
 use pending::{Answer, Pending};
 use registering::Registering;
@@ -232,6 +234,8 @@ enum Timer {
     LoginExpiry(Key),
     /// Go on looking for banned clients.
     Bans,
+    /// Try again to hand over what ended sessions have left.
+    Legacies,
     /// Publish `$SYS`.
     Sys,
     /// Ask the store again for retained messages.
@@ -256,6 +260,7 @@ impl Timer {
             Self::Bans => (11, 0),
             Self::Peers => (12, 0),
             Self::Replay(key) => (13, key.to_bits()),
+            Self::Legacies => (14, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -276,6 +281,7 @@ impl Timer {
             11 => Self::Bans,
             12 => Self::Peers,
             13 => Self::Replay(key),
+            14 => Self::Legacies,
             _ => return None,
         })
     }
@@ -313,6 +319,8 @@ pub(crate) struct ClientLoop {
     registering: Registering,
     /// What the store was asked.
     pending: Arena<Pending>,
+    /// What ended sessions have left.
+    legacies: Legacies,
     /// Connections that have sent no CONNECT yet.
     unheard: Unheard,
     /// Clients that are still to be looked at since the last ban was added.
@@ -355,6 +363,7 @@ impl ClientLoop {
             held_for: HashMap::default(),
             registering: Registering::default(),
             pending: Arena::default(),
+            legacies: Legacies::default(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
             dropped: Vec::new(),
@@ -927,6 +936,7 @@ impl Service for ClientLoop {
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
+            Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_goes_on(io, key),
             Some(Timer::Connect(_)) | None => {}

@@ -11,6 +11,7 @@ use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
+use super::legacies::Handover;
 use super::takeover::{Closing, Taking};
 use super::{ClientLoop, Done, LoopIo};
 
@@ -71,6 +72,10 @@ pub(super) enum Pending {
     WillDue { _done: Done },
     /// A message for a member of a shared group, and the publication that waits for it.
     Member(Box<Item>, Option<Key>),
+    /// A page of a legacy: the shard is asked for it, and then members of its groups are to take it.
+    Handover(Box<Handover>),
+    /// A message of that page, for a member.
+    Heir { handover: Key, sequence: u64 },
 }
 
 /// A message on its way to those who keep it.
@@ -192,6 +197,11 @@ impl ClientLoop {
             self.settled(id);
             return;
         }
+        if let Some(Pending::Handover(_)) = self.pending.get(id) {
+            self.page_answered(io, id, answer);
+            self.stats.pending.set(self.pending.len() as u64);
+            return;
+        }
         let Some(pending) = self.pending.remove(id) else {
             return;
         };
@@ -235,13 +245,17 @@ impl ClientLoop {
             Pending::Member(item, publication) => {
                 if let Answer::Inbox(InboxReply::Stale) = answer {
                     // Its session ended while the message was on its way: another member gets it.
-                    self.redispatch_stored(io, vec![*item], publication);
+                    self.redispatch_stored(io, &item, publication);
                 }
                 if let Some(publication) = publication {
                     self.publication_answered(io, publication, answer);
                 }
             }
+            Pending::Heir { handover, sequence } => {
+                self.heir_answered(io, handover, sequence, &answer);
+            }
             Pending::Publish(_)
+            | Pending::Handover(_)
             | Pending::Register(_)
             | Pending::TakeOver(_)
             | Pending::Close(_)

@@ -342,13 +342,25 @@ impl ClientLoop {
         publication: Option<Key>,
         origin: Option<Origin>,
     ) {
+        let pending = Pending::Member(Box::new(item.clone()), publication);
+        self.ask_to_take(client, item, origin, pending);
+    }
+
+    /// Asks the inbox of a member of a shared group to take a message.
+    pub(super) fn ask_to_take(
+        &mut self,
+        client: &str,
+        item: Item,
+        origin: Option<Origin>,
+        pending: Pending,
+    ) {
         let bytes = item.message.body.heap_len();
         let op = InboxOp::Deliver {
             client: client.into(),
-            items: vec![item.clone()],
+            items: vec![item],
             origin,
         };
-        let ticket = self.ask(Pending::Member(Box::new(item), publication));
+        let ticket = self.ask(pending);
         let store = self.node.store();
         store.inbox(store.inbox_shard(client), ticket, op, bytes);
     }
@@ -512,49 +524,23 @@ impl ClientLoop {
                 self.nobody_in_group(io, &delivery.message);
                 continue;
             };
-            let item = Item {
-                message: delivery.message,
-                qos: delivery.qos,
-                retain: delivery.retain,
-                subscription_ids: delivery.subscription_ids,
-                group: Some(group.filter().into()),
-            };
-            self.give_to_other(io, &group, item, except.as_ref(), None);
-        }
-    }
-
-    /// Gives messages of shared groups, which a member's inbox does not have any more or never had, to
-    /// other members. `publication`: whose acknowledgement waits for them.
-    pub(super) fn redispatch_stored(
-        &mut self,
-        io: &mut LoopIo,
-        items: Vec<Item>,
-        publication: Option<Key>,
-    ) {
-        for item in items {
-            let filter = item.group.as_deref().unwrap_or_default();
-            match self.node.routes.group_of(filter) {
-                Some(group) => self.give_to_other(io, &group, item, None, publication),
-                None => self.nobody_in_group(io, &item.message),
+            let given = self.give_to_other(io, &group, &delivery.message, except.as_ref());
+            if let Some((client, item)) = given {
+                self.give_to_inbox(&client, item, None, None);
             }
         }
     }
 
-    fn give_to_other(
+    /// Gives a message of a shared group, which a member's inbox never had, to another member.
+    /// `publication`: whose acknowledgement waits for it.
+    pub(super) fn redispatch_stored(
         &mut self,
         io: &mut LoopIo,
-        group: &Arc<Group>,
-        item: Item,
-        except: Option<&Who>,
+        item: &Item,
         publication: Option<Key>,
     ) {
-        let members = self.node.routes.members(group);
-        let others = |member: &Member| Some(&member.who) != except;
-        let Some(member) = group.choose(&members, item.message.publisher, others) else {
-            self.nobody_in_group(io, &item.message);
-            return;
-        };
-        let Some((client, item)) = self.give_directly(io, group, member, item) else {
+        let filter = item.group.as_deref().unwrap_or_default();
+        let Some((client, item)) = self.give_to_group(io, filter, &item.message) else {
             return;
         };
         if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
@@ -562,6 +548,39 @@ impl ClientLoop {
             waiting.left += 1;
         }
         self.give_to_inbox(&client, item, publication, None);
+    }
+
+    /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
+    /// it is handed back.
+    pub(super) fn give_to_group(
+        &mut self,
+        io: &mut LoopIo,
+        filter: &str,
+        message: &Arc<ApplicationMessage>,
+    ) -> Option<(Arc<str>, Item)> {
+        let Some(group) = self.node.routes.group_of(filter) else {
+            self.nobody_in_group(io, message);
+            return None;
+        };
+        self.give_to_other(io, &group, message, None)
+    }
+
+    /// The same with a group, of which one member is not to have it.
+    fn give_to_other(
+        &mut self,
+        io: &mut LoopIo,
+        group: &Arc<Group>,
+        message: &Arc<ApplicationMessage>,
+        except: Option<&Who>,
+    ) -> Option<(Arc<str>, Item)> {
+        let members = self.node.routes.members(group);
+        let others = |member: &Member| Some(&member.who) != except;
+        let Some(member) = group.choose(&members, message.publisher, others) else {
+            self.nobody_in_group(io, message);
+            return None;
+        };
+        let item = item_for(group, member, message);
+        self.give_directly(io, group, member, item)
     }
 
     /// Arms the loop that publishes `$SYS`.

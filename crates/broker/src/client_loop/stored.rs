@@ -52,7 +52,7 @@ impl ClientLoop {
                     will,
                 } => self.fire(io, client, epoch, &will),
                 Event::Ended { client, epoch } => self.remove_inbox(client, epoch),
-                Event::LeftBehind { items, .. } => self.redispatch_stored(io, items, None),
+                Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
             }
         }
     }
@@ -345,6 +345,18 @@ impl ClientLoop {
         }
     }
 
+    /// All shards forget what was published under this name, up to this incarnation.
+    pub(super) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
+        let store = self.node.store();
+        for shard in 0..store.inbox_shards() {
+            let op = InboxOp::Forget {
+                client: publisher.into(),
+                incarnation,
+            };
+            store.inbox(shard, Ticket::NONE, op, publisher.len());
+        }
+    }
+
     pub(super) fn release_everywhere(&self, origin: &Origin) {
         let store = self.node.store();
         for shard in 0..store.inbox_shards() {
@@ -374,19 +386,12 @@ impl ClientLoop {
             // The node ends: whoever leads next is told.
             return;
         }
-        let store = self.node.store();
-        for shard in 0..store.inbox_shards() {
-            let op = InboxOp::Forget {
-                client: client.clone(),
-                incarnation: epoch,
-            };
-            store.inbox(shard, Ticket::NONE, op, client.len());
-        }
+        self.forget_everywhere(&client, epoch);
         let op = SessionOp::Gone {
             client: client.clone(),
             epoch,
         };
-        store.session(&client, Ticket::NONE, op);
+        self.node.store().session(&client, Ticket::NONE, op);
     }
 
     /// A PUBREC of a client is to be recorded.

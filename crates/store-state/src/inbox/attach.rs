@@ -4,8 +4,9 @@ use mqtt_session::DropReason;
 
 use super::inbox::{Inbox, is_shared};
 use super::machine::{Context, InboxMachine};
+use super::tables::INBOX;
 use super::{Attached, InboxDrop, InboxOutlet, InboxReply};
-use crate::TableError;
+use crate::{TableError, row};
 
 impl InboxMachine {
     pub(super) fn attach(
@@ -64,7 +65,7 @@ impl InboxMachine {
         let number = self.next_inbox;
         self.next_inbox += 1;
         self.origins.begin(client, epoch);
-        let stored = self.stock.revive(client);
+        let stored = self.stock.revive(&row::key(INBOX, client));
         self.inboxes
             .insert(Inbox::new(client, number, epoch, stored));
         number
@@ -169,7 +170,7 @@ impl InboxMachine {
         }
     }
 
-    /// Ends a session with all it has.
+    /// Ends a session with all it has. What others of its shared groups are to have stays, as a legacy.
     fn discard(&mut self, number: u64, context: &mut Context<'_>) -> Result<(), TableError> {
         let Some(mut inbox) = self.inboxes.remove(number) else {
             return Ok(());
@@ -177,25 +178,24 @@ impl InboxMachine {
         self.attached -= usize::from(inbox.is_attached());
         self.unroute(&inbox, context.outlet);
         self.stock.end(&mut inbox);
-        let Inbox { client, queue, .. } = *inbox;
-        self.owed.end(&client);
+        let Inbox { client, queue, .. } = &mut *inbox;
+        self.owed.end(client);
         let sent = queue.sent();
-        let mut left_behind = Vec::new();
-        queue.drain(&mut self.stock, context.table, |sequence, item| {
+        queue.retain(&mut self.stock, context.table, |sequence, item| {
             // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.
             let is_bound = item.qos == mqtt_proto::QoS::ExactlyOnce && sequence <= sent;
-            if item.group.is_some() && !is_bound {
-                left_behind.push(item);
-            } else {
+            let stays = item.group.is_some() && !is_bound;
+            if !stays {
                 context.outlet.dropped(InboxDrop {
-                    client: &client,
+                    client,
                     message: &item.message,
                     reason: DropReason::SessionEnded,
                 });
             }
+            stays
         })?;
-        if !left_behind.is_empty() {
-            context.outlet.left_behind(&client, left_behind);
+        if inbox.queue.len() > 0 {
+            self.leave(inbox.into_legacy(), context.outlet);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::matching::Matching;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
-use super::tables::{INBOX, InboxRow, MACHINE, MachineRow, ORIGINS, OWED, RELEASED};
+use super::tables::{INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, RELEASED};
 use crate::{Changes, LoadError, SlotRange, Table, row};
 
 impl InboxMachine {
@@ -56,6 +56,11 @@ impl InboxMachine {
             machine.load_inbox(row::name(key)?, row::decode(key, value)?);
             Ok(())
         })?;
+        row::each(table, LEGACY, range, |key, value| {
+            let (client, _) = row::name_and_number(key)?;
+            machine.load_legacy(client, row::decode(key, value)?);
+            Ok(())
+        })?;
         row::each(table, ORIGINS, SlotRange::ALL, |key, value| {
             let entries = row::decode(key, value)?;
             machine.origins.load(row::name(key)?, entries);
@@ -86,6 +91,12 @@ impl InboxMachine {
             }
         }
         self.inboxes.insert(inbox);
+    }
+
+    fn load_legacy(&mut self, client: &str, row: InboxRow) {
+        let legacy = Box::new(Inbox::load_legacy(client, row));
+        self.stock.load(&legacy.queue);
+        self.inboxes.legacies.insert(legacy.number, legacy);
     }
 
     /// Inboxes and removals in parts, since one message can touch them all; all else with the first.

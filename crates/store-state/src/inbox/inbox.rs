@@ -4,7 +4,7 @@ use mqtt_proto::SubscriptionFilter;
 
 use super::StoredSubscription;
 use super::queue::Queue;
-use super::tables::{INBOX, InboxRow};
+use super::tables::{INBOX, InboxRow, LEGACY};
 use crate::{Changes, row, slot_of};
 
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Inbox {
     pub(super) round: u32,
     /// Its row is in the tables, or is being written.
     pub(super) stored: bool,
+    /// Its session has ended, and what is queued is for others: it is a legacy.
+    pub(super) is_legacy: bool,
 }
 
 impl Inbox {
@@ -38,6 +40,7 @@ impl Inbox {
             queue: Queue::new(slot_of(client), number),
             round: 0,
             stored,
+            is_legacy: false,
         }
     }
 
@@ -52,6 +55,24 @@ impl Inbox {
             subscriptions: row.subscriptions,
             round: 0,
             stored: true,
+            is_legacy: false,
+        }
+    }
+
+    /// What is left when the session has ended: the queue.
+    pub(super) fn into_legacy(mut self: Box<Self>) -> Box<Self> {
+        self.is_legacy = true;
+        self.stored = false;
+        self.attached = None;
+        self.subscriptions = Vec::new();
+        self.queue.owe_nothing();
+        self
+    }
+
+    pub(super) fn load_legacy(client: &str, row: InboxRow) -> Self {
+        Self {
+            is_legacy: true,
+            ..Self::load(client, row)
         }
     }
 
@@ -73,6 +94,15 @@ impl Inbox {
             .filter(|filter| !is_shared(filter))
     }
 
+    /// The key of its row.
+    pub(super) fn key(&self) -> Vec<u8> {
+        if self.is_legacy {
+            row::numbered_key(LEGACY, &self.client, self.number)
+        } else {
+            row::key(INBOX, &self.client)
+        }
+    }
+
     /// Hands out the inbox's row and those of its queue.
     pub(super) fn collect(&mut self, changes: &mut Changes) {
         let row = InboxRow {
@@ -88,7 +118,7 @@ impl Inbox {
             sent: self.queue.sent(),
             released: self.queue.released(),
         };
-        changes.put(row::key(INBOX, &self.client), row::encode(&row));
+        changes.put(self.key(), row::encode(&row));
         self.queue.collect(changes);
         self.round = 0;
         self.stored = true;

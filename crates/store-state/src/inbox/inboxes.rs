@@ -1,8 +1,10 @@
-//! All inboxes of a shard, by number and by client.
+//! All inboxes of a shard, by number and by client; and legacies: inboxes of sessions that have ended.
 //!
-//! Invariant: a client has one inbox at most. An inbox stands in an allocation of its own, so that the
-//! tables that find it can grow without moving it, and without room for inboxes that do not exist.
+//! Invariant: a client has one inbox at most, beside legacies. An inbox stands in an allocation of its own,
+//! so that the tables that find it can grow without moving it, and without room for inboxes that do not
+//! exist.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -16,6 +18,8 @@ pub(super) struct Inboxes {
     /// Numbers, found by client.
     by_client: HashTable<u64>,
     hasher: RandomState,
+    /// By number. No client is found here.
+    pub(super) legacies: BTreeMap<u64, Box<Inbox>>,
 }
 
 impl Inboxes {
@@ -39,6 +43,13 @@ impl Inboxes {
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Inbox> {
         self.by_number.get_mut(&number).map(|inbox| &mut **inbox)
+    }
+
+    /// An inbox or a legacy.
+    pub(super) fn any_mut(&mut self, number: u64) -> Option<&mut Inbox> {
+        let inbox = self.by_number.get_mut(&number);
+        let found = inbox.or_else(|| self.legacies.get_mut(&number));
+        found.map(|inbox| &mut **inbox)
     }
 
     pub(super) fn of_client(&mut self, client: &str) -> Option<&mut Inbox> {

@@ -56,7 +56,9 @@ pub struct InboxCounts {
     pub inboxes: usize,
     /// Those whose clients are connected.
     pub attached: usize,
-    /// Messages queued; one that several sessions have counts in each.
+    /// Legacies: what ended sessions have left to shared groups, and others do not have yet.
+    pub legacies: usize,
+    /// Messages queued, in legacies too; one that several sessions have counts in each.
     pub messages: u64,
     /// Their accounted bytes.
     pub bytes: u64,
@@ -81,7 +83,8 @@ impl Machine for InboxMachine {
             | InboxOp::Deliver { client, .. }
             | InboxOp::Acknowledge { client, .. }
             | InboxOp::Receipt { client, .. }
-            | InboxOp::Replay { client, .. } => Some(slot_of(client)),
+            | InboxOp::Replay { client, .. }
+            | InboxOp::HandOver { client, .. } => Some(slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
             | InboxOp::Release { .. }
@@ -185,13 +188,18 @@ impl InboxMachine {
             InboxOp::Forget {
                 client,
                 incarnation,
-            } => self.origins.forget(client, *incarnation),
+            } => self.origins.forget(client, *incarnation, context.now.0),
             InboxOp::Replay {
                 client,
                 epoch,
                 items,
                 progress,
             } => return self.replay(client, *epoch, items, progress, context),
+            InboxOp::HandOver {
+                client,
+                inbox,
+                done,
+            } => return self.hand_over(client, *inbox, &done.0, context),
         }
         Ok(InboxReply::Done)
     }
@@ -254,6 +262,7 @@ impl InboxMachine {
         InboxCounts {
             inboxes: self.inboxes.len(),
             attached: self.attached,
+            legacies: self.inboxes.legacies.len(),
             messages: self.stock.messages,
             bytes: self.stock.bytes,
         }

@@ -3,9 +3,9 @@
 //! Purpose: which messages each session has to get, and what its client has to be told after it
 //! reconnects, whatever happened to the broker in between.
 //!
-//! Invariants: a queued message is queued until its client is done with it, or the outlet is told why it
-//! is not; sequences of an inbox are given once each, in the order in which messages were queued; a
-//! message is stored once in the shard, however many sessions have it queued.
+//! Invariants: a queued message is queued until its client is done with it, or somebody else of its shared
+//! group has it, or the outlet is told why it is not; sequences of an inbox are given once each, in the order
+//! in which messages were queued; a message is stored once in the shard, however many sessions have it queued.
 //!
 //! Deliberately absent: packet identifiers and windows (the session of a connected client has them),
 //! who of a shared group gets a message, what is retained, and the life and end of sessions, which is
@@ -25,6 +25,7 @@ mod filters;
 )]
 mod inbox;
 mod inboxes;
+mod legacy;
 mod machine;
 mod matching;
 mod op;

@@ -111,7 +111,8 @@ pub enum InboxOp {
         /// The origin; every shard is asked that may know it.
         origin: Origin,
     },
-    /// A publisher's session has ended: its origins are forgotten.
+    /// A publisher's session has ended: its origins are forgotten. Those of the broker are from now on
+    /// as released ones.
     Forget {
         /// The publisher.
         client: Box<str>,
@@ -129,6 +130,15 @@ pub enum InboxOp {
         items: Vec<Item>,
         /// Of which filters they are.
         progress: Vec<Progress>,
+    },
+    /// Other members of shared groups have these messages of a legacy, and the next ones are asked for.
+    HandOver {
+        /// Whose session has ended.
+        client: Box<str>,
+        /// The number that its inbox had.
+        inbox: u64,
+        /// What others have; it is let go.
+        done: Done,
     },
 }
 
@@ -164,16 +174,16 @@ pub struct Origin {
     /// The publisher.
     pub client: Box<str>,
     /// The publisher's session, by the epoch it began with; a higher one makes older origins void, but
-    /// those of wills.
+    /// those of the broker.
     pub incarnation: u64,
-    /// The packet identifier; 0: the will.
+    /// The packet identifier; 0: the broker publishes it, a will or a message of a legacy.
     pub packet_id: u16,
 }
 
 impl Origin {
-    /// Whether it is that of a will, which nobody publishes again.
+    /// Whether it is that of a will or of a message of a legacy: no client publishes it again.
     #[must_use]
-    pub fn is_of_will(&self) -> bool {
+    pub fn is_of_broker(&self) -> bool {
         self.packet_id == 0
     }
 }
@@ -205,7 +215,7 @@ impl StoredSubscription {
 }
 
 /// A message for one session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Item {
     /// The message.
     #[serde(with = "wire::message")]
@@ -256,6 +266,9 @@ pub enum InboxReply {
         /// should be slowed down.
         pressing: u32,
     },
+    /// To `HandOver`: messages of the legacy by their sequences, ascending, at most 128, and none after
+    /// those that make 256 KiB. Empty: nothing is left, and the legacy is gone.
+    LeftBehind(Vec<(u64, Item)>),
 }
 
 /// What a client that has connected finds.
@@ -307,6 +320,7 @@ pub trait InboxOutlet {
     /// A session has joined a shared group (or changed its options), or left it (`None`).
     fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>);
 
-    /// Messages of a shared group that a session leaves behind: others of the group are to have them.
-    fn left_behind(&mut self, client: &str, items: Vec<Item>);
+    /// A session has ended and left a legacy: messages of shared groups that others of these groups are to
+    /// have. `inbox`: the number that its inbox had. Others get them by [`InboxOp::HandOver`].
+    fn left_behind(&mut self, client: &str, inbox: u64);
 }

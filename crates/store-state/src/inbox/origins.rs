@@ -1,18 +1,18 @@
 //! Publications that happened once and must not happen again.
 //!
 //! Invariants: an origin is known from the publication until it is released, its publisher's session has
-//! ended, or a later session of the publisher is heard of. That last does not hold for wills: the will of
-//! a session is published after the session is over. A will is known for [`LINGER_MS`] more after its
-//! release: if the session shard changed its leader, two nodes may have published it, and one of them be
-//! late.
+//! ended, or a later session of the publisher is heard of. That last does not hold for what the broker
+//! publishes, wills and messages of legacies: it does so after the session is over. These are known for
+//! [`LINGER_MS`] more after their release: if the shard that keeps them changed its leader, two nodes may
+//! have published them, and one of them be late.
 //!
 //! A publication reaches a shard in several parts: once for the sessions that match, and once for each
 //! shared group that has chosen a session of this shard. Each part happens once for itself.
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
+use hashbrown::{HashMap, HashSet};
 use mqtt_proto::PacketId;
 
 use super::Origin;
@@ -27,10 +27,11 @@ pub(super) fn part_for(name: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name.as_bytes()).max(1)
 }
 
-/// How long a will is known after its release, in ms: longer than a request to another node is waited for.
+/// How long what the broker publishes is known after its release, in ms: longer than a request to another
+/// node is waited for.
 pub(super) const LINGER_MS: u64 = 60_000;
 
-/// Incarnation, packet identifier (0: the will), part.
+/// Incarnation, packet identifier (0: the broker's), part.
 pub(super) type Entry = (u64, u16, u64);
 
 /// Estimated bytes of a publisher whose origins have changed.
@@ -42,7 +43,8 @@ pub(super) struct Origins {
     publishers: HashMap<Box<str>, Publisher>,
     /// Those whose rows are to be written, each once.
     changed: Vec<Box<str>>,
-    /// Those with released wills, by the time of the release in ms. Some may be forgotten since.
+    /// Those of which what the broker published is released, by the time of the release in ms. Some may be
+    /// forgotten since.
     released: BTreeSet<(u64, Box<str>)>,
 }
 
@@ -50,11 +52,11 @@ pub(super) struct Origins {
 struct Publisher {
     /// Sorted.
     entries: OriginsRow,
-    /// Wills that are released.
+    /// What the broker published, and is released.
     released: ReleasedRow,
     /// Its row of entries is in the tables, or is being written.
     stored: bool,
-    /// That of released wills is.
+    /// That of released ones is.
     stored_released: bool,
     /// It is in `changed`.
     changed: bool,
@@ -91,11 +93,11 @@ impl Origins {
         publisher.touch(&origin.client, &mut self.changed);
     }
 
-    /// The publisher is done with a packet identifier, or its will is published.
+    /// The publisher is done with a packet identifier, or what the broker published is recorded.
     pub(super) fn release(&mut self, origin: &Origin, now_ms: u64) {
         let released = (origin.incarnation, origin.packet_id);
-        if origin.packet_id == 0 {
-            self.release_will(origin, now_ms);
+        if origin.is_of_broker() {
+            self.linger(&origin.client, |of| of == origin.incarnation, now_ms);
             return;
         }
         self.remove(&origin.client, |&(incarnation, packet_id, _)| {
@@ -103,26 +105,31 @@ impl Origins {
         });
     }
 
-    fn release_will(&mut self, origin: &Origin, now_ms: u64) {
-        let Origin {
-            client,
-            incarnation,
-            ..
-        } = origin;
+    /// Releases what the broker published in incarnations that `is_done` selects.
+    fn linger(&mut self, client: &str, is_done: impl Fn(u64) -> bool, now_ms: u64) {
         let Some(publisher) = self.publishers.get_mut(client) else {
             return;
         };
-        let is_known = publisher.entries.iter().any(|e| is_will(e, *incarnation));
-        let is_released = publisher.released.iter().any(|(of, _)| of == incarnation);
-        if !is_known || is_released {
-            return;
+        let Publisher {
+            entries, released, ..
+        } = publisher;
+        let before = released.len();
+        let known: HashSet<u64> = released.iter().map(|(of, _)| *of).collect();
+        let mut done: Vec<u64> = entries
+            .iter()
+            .filter(|entry| is_of_broker(entry) && is_done(entry.0) && !known.contains(&entry.0))
+            .map(|entry| entry.0)
+            .collect();
+        // Entries are sorted.
+        done.dedup();
+        released.extend(done.into_iter().map(|of| (of, now_ms)));
+        if released.len() > before {
+            self.released.insert((now_ms, client.into()));
+            publisher.touch(client, &mut self.changed);
         }
-        self.released.insert((now_ms, client.clone()));
-        publisher.released.push((*incarnation, now_ms));
-        publisher.touch(client, &mut self.changed);
     }
 
-    /// Forgets wills that were released long enough ago.
+    /// Forgets what was released long enough ago.
     pub(super) fn pass_time(&mut self, now_ms: u64) {
         let is_over = |at: u64| at + LINGER_MS <= now_ms;
         while self.released.first().is_some_and(|(at, _)| is_over(*at))
@@ -134,9 +141,9 @@ impl Origins {
             let Publisher {
                 entries, released, ..
             } = publisher;
-            for (incarnation, _) in released.extract_if(.., |(_, at)| is_over(*at)) {
-                entries.retain(|entry| !is_will(entry, incarnation));
-            }
+            let over = released.extract_if(.., |(_, at)| is_over(*at));
+            let over: HashSet<u64> = over.map(|(of, _)| of).collect();
+            entries.retain(|entry| !is_of_broker(entry) || !over.contains(&entry.0));
             publisher.touch(&client, &mut self.changed);
         }
     }
@@ -146,9 +153,12 @@ impl Origins {
         self.remove(client, |entry| is_before(entry, incarnation));
     }
 
-    /// The publisher's session has ended, and its will is published.
-    pub(super) fn forget(&mut self, client: &str, incarnation: u64) {
-        self.remove(client, |entry| entry.0 <= incarnation);
+    /// The publisher's session has ended.
+    pub(super) fn forget(&mut self, client: &str, incarnation: u64, now_ms: u64) {
+        self.remove(client, |entry| {
+            entry.0 <= incarnation && !is_of_broker(entry)
+        });
+        self.linger(client, |of| of <= incarnation, now_ms);
     }
 
     /// The packet identifiers that a session has not released.
@@ -171,11 +181,7 @@ impl Origins {
             return;
         };
         let before = publisher.entries.len();
-        let Publisher {
-            entries, released, ..
-        } = publisher;
-        entries.retain(|entry| !is_over(entry));
-        released.retain(|(of, _)| entries.iter().any(|entry| is_will(entry, *of)));
+        publisher.entries.retain(|entry| !is_over(entry));
         if publisher.entries.len() < before {
             publisher.touch(client, &mut self.changed);
         }
@@ -253,11 +259,11 @@ fn write(changes: &mut Changes, key: Vec<u8>, row: Option<Vec<u8>>, stored: &mut
     }
 }
 
-fn is_will(&(of, packet_id, _): &Entry, incarnation: u64) -> bool {
-    (of, packet_id) == (incarnation, 0)
+fn is_of_broker(&(_, packet_id, _): &Entry) -> bool {
+    packet_id == 0
 }
 
-/// Whether a publication, not a will, is of an older session.
-fn is_before(&(of, packet_id, _): &Entry, incarnation: u64) -> bool {
-    of < incarnation && packet_id != 0
+/// Whether a publication of a client is of an older session.
+fn is_before(entry: &Entry, incarnation: u64) -> bool {
+    entry.0 < incarnation && !is_of_broker(entry)
 }

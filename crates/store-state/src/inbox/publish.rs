@@ -206,9 +206,9 @@ fn give(
     Ok(tally)
 }
 
-/// Whether a publication is to be remembered: QoS 2, and wills.
+/// Whether a publication is to be remembered: QoS 2, and what the broker publishes.
 fn happens_once(origin: &Origin, qos: QoS) -> bool {
-    qos == QoS::ExactlyOnce || origin.packet_id == 0
+    qos == QoS::ExactlyOnce || origin.is_of_broker()
 }
 
 fn item_for(target: &Target, message: &Arc<ApplicationMessage>) -> Item {

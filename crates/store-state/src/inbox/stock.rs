@@ -17,8 +17,8 @@ use super::bodies::Bodies;
 use super::inbox::Inbox;
 use super::inboxes::Inboxes;
 use super::queue::Queue;
-use super::tables::{INBOX, QueueKey};
-use crate::{Changes, Table, TableError, row};
+use super::tables::QueueKey;
+use crate::{Changes, Table, TableError};
 
 /// Estimated bytes of a queued reference to a body that the tables do not have.
 const REFERENCE: usize = 64;
@@ -46,14 +46,14 @@ pub(super) struct Stock {
     due: Vec<u64>,
     /// What was handed out ahead of its turn.
     early: Changes,
-    /// Clients whose rows are to be removed.
-    due_ended: BTreeSet<Box<str>>,
+    /// Rows of inboxes that are to be removed.
+    due_ended: BTreeSet<Vec<u8>>,
     /// The last key of `going` that was handed out.
     last_going: Option<QueueKey>,
     /// Inboxes whose rows are being written.
     collected: Vec<u64>,
-    /// Clients whose inboxes are gone, and have rows to be removed.
-    ended: BTreeSet<Box<str>>,
+    /// Rows of inboxes that are gone.
+    ended: BTreeSet<Vec<u8>>,
     /// Messages queued in all inboxes; one that several have counts in each.
     pub(super) messages: u64,
     /// Their accounted bytes.
@@ -152,14 +152,14 @@ impl Stock {
     pub(super) fn end(&mut self, inbox: &mut Inbox) {
         self.settle(inbox);
         if inbox.stored {
-            self.ended.insert(inbox.client.clone());
+            self.ended.insert(inbox.key());
             self.fresh += REMOVAL;
         }
     }
 
-    /// A client is to have an inbox. Whether the tables have a row of an earlier one.
-    pub(super) fn revive(&mut self, client: &str) -> bool {
-        self.ended.remove(client)
+    /// An inbox is to have this row. Whether the tables have that of an earlier one.
+    pub(super) fn revive(&mut self, key: &[u8]) -> bool {
+        self.ended.remove(key)
     }
 
     /// The tables have a queue.
@@ -196,7 +196,7 @@ impl Stock {
     ) -> bool {
         changes.append(&mut self.early);
         for number in last(rows, &mut self.due) {
-            if let Some(inbox) = inboxes.get_mut(number)
+            if let Some(inbox) = inboxes.any_mut(number)
                 && inbox.round != 0
                 && inbox.round != self.round
             {
@@ -205,10 +205,10 @@ impl Stock {
             }
         }
         for _ in 0..rows {
-            let Some(client) = self.due_ended.pop_first() else {
+            let Some(key) = self.due_ended.pop_first() else {
                 break;
             };
-            changes.delete(row::key(INBOX, &client));
+            changes.delete(key);
         }
         let after = self.last_going.map_or(Unbounded, Excluded);
         let mut going = self.going.range((after, Unbounded));
@@ -228,7 +228,7 @@ impl Stock {
     /// The tables have what was handed out: so many queues let go of it. True: those were the last.
     pub(super) fn saved_part(&mut self, rows: usize, inboxes: &mut Inboxes) -> bool {
         for number in last(rows, &mut self.collected) {
-            if let Some(inbox) = inboxes.get_mut(number) {
+            if let Some(inbox) = inboxes.any_mut(number) {
                 inbox.queue.saved(inbox.attached.is_some());
             }
         }

@@ -5,7 +5,7 @@ use mqtt_proto::SubscriptionFilter;
 
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, MachineRow, ORIGINS, OWED, OriginsRow,
+    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow, ORIGINS, OWED, OriginsRow,
     OwedRow, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find, number_of,
 };
 use crate::survey::{ensure, ensure_slot};
@@ -21,6 +21,7 @@ struct Claims {
 
 /// What an inbox's row says of its queue, and what is found of it.
 struct Inbox {
+    key: Vec<u8>,
     client: Box<str>,
     slot: u16,
     head: u64,
@@ -53,6 +54,9 @@ impl InboxMachine {
         survey.each(table, INBOX, "inboxes", |key, value| {
             claims.inbox(key, value, range)
         });
+        survey.each(table, LEGACY, "legacies", |key, value| {
+            claims.legacy(key, value, range)
+        });
         survey.each(table, BODY, "shared messages", |key, value| {
             claims.body(key, value)
         });
@@ -66,14 +70,12 @@ impl InboxMachine {
             owed(key, value, (range, table))
         });
         survey.each(table, ORIGINS, "origins", origins);
-        survey.each(table, RELEASED, "released wills", |key, value| {
+        survey.each(table, RELEASED, "released origins", |key, value| {
             released(key, value, table)
         });
         claims.compare(&mut survey);
-        survey.finish(
-            table,
-            vec![INBOX, BODY, COUNT, QUEUE, OWED, ORIGINS, RELEASED],
-        );
+        let kinds = vec![INBOX, LEGACY, BODY, COUNT, QUEUE, OWED, ORIGINS, RELEASED];
+        survey.finish(table, kinds);
         survey
     }
 }
@@ -88,8 +90,32 @@ impl Claims {
 
     fn inbox(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
         let client = row::name(key)?;
+        self.queue_of(key, client, row::decode(key, value)?, range)
+    }
+
+    /// A session has ended, and nothing is left of it but its queue.
+    fn legacy(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
+        let (client, number) = row::name_and_number(key)?;
         let row: InboxRow = row::decode(key, value)?;
+        let is_named = row.number == number;
+        let is_queue = row.alive > 0
+            && row.attached.is_none()
+            && row.subscriptions.is_empty()
+            && row.released.is_empty();
+        self.queue_of(key, client, row, range)?;
+        ensure(is_named, key, "its key has the number of another inbox")?;
+        ensure(is_queue, key, "it is empty, or more than a queue")
+    }
+
+    fn queue_of(
+        &mut self,
+        key: &[u8],
+        client: &str,
+        row: InboxRow,
+        range: SlotRange,
+    ) -> Result<(), LoadError> {
         let inbox = Inbox {
+            key: key.to_vec(),
             client: client.into(),
             slot: slot_of(client),
             head: row.head,
@@ -194,7 +220,7 @@ impl Claims {
     /// Compares what rows say of others with these.
     fn compare(&self, survey: &mut Survey) {
         let mut inboxes: Vec<&Inbox> = self.inboxes.values().collect();
-        inboxes.sort_unstable_by_key(|inbox| (inbox.slot, &inbox.client));
+        inboxes.sort_unstable_by_key(|inbox| (inbox.slot, &inbox.client, &inbox.key));
         for inbox in inboxes {
             survey.note_inbox(&inbox.client, inbox.found.into(), inbox.found_bytes);
             if (inbox.alive, inbox.bytes) != (inbox.found, inbox.found_bytes) {
@@ -202,7 +228,7 @@ impl Claims {
                     "it has {} messages of {} bytes queued, and there are {} of {}",
                     inbox.alive, inbox.bytes, inbox.found, inbox.found_bytes
                 );
-                survey.note(row::damaged(&row::key(INBOX, &inbox.client), &what));
+                survey.note(row::damaged(&inbox.key, &what));
             }
         }
         let mut bodies: Vec<_> = self.bodies.iter().collect();
@@ -242,7 +268,7 @@ fn released(key: &[u8], value: &[u8], table: &dyn Table) -> Result<(), LoadError
     ensure(
         !released.is_empty() && released.iter().all(|(of, _)| is_known(*of)),
         key,
-        "there is no such will, or none",
+        "there is no such origin, or none",
     )
 }
 

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `M` | the machine: what holds for all inboxes |
 //! | `I`, slot, client | an inbox, without its queue |
+//! | `L`, slot, client, inbox | a legacy: the same of an inbox whose session has ended |
 //! | `Q`, slot, inbox, sequence | a queued message, or a reference to a body |
 //! | `B`, body | a message that several inboxes refer to |
 //! | `C`, body | how many do |
 //! | `O`, slot of the publisher, publisher | its origins |
-//! | `R`, slot of the publisher, publisher | those of its wills that are released |
+//! | `R`, slot of the publisher, publisher | those that the broker published and that are released |
 //! | `P`, slot, client | retained messages that its subscriptions owe it |
 //!
 //! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
@@ -29,6 +30,7 @@ use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 
 pub(super) const MACHINE: &[u8] = b"M";
 pub(super) const INBOX: u8 = b'I';
+pub(super) const LEGACY: u8 = b'L';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
 pub(super) const OWED: u8 = b'P';
@@ -102,7 +104,7 @@ pub(super) struct MachineRow {
     pub(super) range: SlotRange,
 }
 
-/// `I`. `S` and `R` are slices to write and vectors to read.
+/// `I` and `L`. `S` and `R` are slices to write and vectors to read.
 #[derive(Serialize, Deserialize)]
 pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     pub(super) number: u64,
@@ -192,7 +194,7 @@ pub(super) type CountRow = u32;
 /// `O`.
 pub(super) type OriginsRow = Vec<Entry>;
 
-/// `R`: the incarnations, and when their wills were released, Unix time in ms.
+/// `R`: the incarnations, and when what the broker published for them was released, Unix time in ms.
 pub(super) type ReleasedRow = Vec<(u64, u64)>;
 
 /// `P`: each filter once.

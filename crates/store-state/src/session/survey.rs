@@ -16,7 +16,7 @@ pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
         Ok(())
     });
     survey.each(table, WILL, "wills", |key, value| {
-        let (client, epoch) = row::name_and_epoch(key)?;
+        let (client, epoch) = row::name_and_number(key)?;
         wills.insert((client.to_owned(), epoch));
         row::decode::<StoredWill>(key, value)?;
         ensure_slot(key, client, range)?;
@@ -46,7 +46,7 @@ pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
         ensure(!record.will || will_is_there(), key, "its will is missing")
     });
     survey.each(table, ENDING, "inboxes to remove", |key, value| {
-        let (client, epoch) = row::name_and_epoch(key)?;
+        let (client, epoch) = row::name_and_number(key)?;
         row::decode::<()>(key, value)?;
         ensure_slot(key, client, range)?;
         ensure(epoch < next_epoch, key, "its epoch was never given")

@@ -189,11 +189,11 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
         };
         let will = firing.get(client, *epoch).or_else(of_record);
         let value = will.map(row::encode);
-        (row::key_of_epoch(WILL, client, *epoch), value)
+        (row::numbered_key(WILL, client, *epoch), value)
     });
     unsaved.endings.collect(changes, |(client, epoch)| {
         let value = ending.get(client, *epoch).map(|()| row::encode(&()));
-        (row::key_of_epoch(ENDING, client, *epoch), value)
+        (row::numbered_key(ENDING, client, *epoch), value)
     });
 }
 
@@ -224,7 +224,7 @@ pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine
 fn load_wills(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<Box<StoredWill>>, LoadError> {
     let mut wills = ByEpoch::new();
     row::each(table, WILL, range, |key, value| {
-        let (client, epoch) = row::name_and_epoch(key)?;
+        let (client, epoch) = row::name_and_number(key)?;
         wills.insert(client.into(), epoch, Box::new(row::decode(key, value)?));
         Ok(())
     })?;
@@ -258,7 +258,7 @@ fn load_records(
 fn load_endings(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<()>, LoadError> {
     let mut endings = ByEpoch::new();
     row::each(table, ENDING, range, |key, value| {
-        let (client, epoch) = row::name_and_epoch(key)?;
+        let (client, epoch) = row::name_and_number(key)?;
         row::decode::<()>(key, value)?;
         endings.insert(client.into(), epoch, ());
         Ok(())

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{Lead, Member, Options};
+use mqtt_proto::QoS;
+use mqtt_session::SubscriptionIdSet;
+use store::{Event, Lead, Member, Options};
+use store_state::inbox::{Done, InboxOp, InboxReply, Item};
 use tempfile::TempDir;
 
 use crate::hub::{Hub, member};
-use crate::node::{Node, options};
+use crate::node::{Node, message, options};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -208,5 +211,69 @@ fn nothing_acknowledged_is_lost_when_the_leader_dies() {
     let mut got = node.read("a", &attached, 6);
     got.dedup();
     assert_eq!(got, [&[0][..], &[0, 0], &[1], &[1, 1], &[2], &[2, 2]]);
+    cluster.stop();
+}
+
+/// Waits until a node is told that a client's session has left something: the number that its inbox had.
+fn left_behind(node: &Node, client: &str) -> u64 {
+    node.wait(|event| match event {
+        Event::LeftBehind { client: of, inbox } if *of == *client => Ok(inbox),
+        other => Err(other),
+    })
+}
+
+/// What others are to have of that, when they have these.
+fn hand_over(node: &Node, client: &str, inbox: u64, done: Vec<u64>) -> Vec<(u64, Item)> {
+    let op = InboxOp::HandOver {
+        client: client.into(),
+        inbox,
+        done: Done(done),
+    };
+    match node.inbox(0, op) {
+        Ok(InboxReply::LeftBehind(items)) => items,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_session_left_is_told_by_each_leader_until_others_have_it() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(0, &[0, 1, 2]);
+    let node = cluster.node(0);
+    let epoch = node.sleeper("a", "$share/g/t");
+    let item = Item {
+        message: message("t", b"x"),
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        subscription_ids: SubscriptionIdSet::None,
+        group: Some("$share/g/t".into()),
+    };
+    let deliver = InboxOp::Deliver {
+        client: "a".into(),
+        items: vec![item.clone()],
+        origin: None,
+    };
+    assert!(matches!(
+        node.inbox(0, deliver),
+        Ok(InboxReply::Published { matched: 1, .. })
+    ));
+    let client = "a".into();
+    assert_eq!(
+        node.inbox(0, InboxOp::Remove { client, epoch }),
+        Ok(InboxReply::Done)
+    );
+    let first = cluster.inbox_leader(0);
+    let inbox = left_behind(cluster.node(first), "a");
+    let gone = cluster.kill(first).node;
+    let other = (first + 1) % 3;
+    until("another leader", || {
+        let leader = cluster.node(other).store.inbox_leader(0);
+        leader.is_some_and(|leader| leader != gone)
+    });
+    let second = cluster.inbox_leader(other);
+    let leader = cluster.node(second);
+    assert_eq!(left_behind(leader, "a"), inbox);
+    assert_eq!(hand_over(leader, "a", inbox, Vec::new()), [(1, item)]);
+    assert_eq!(hand_over(leader, "a", inbox, vec![1]), []);
     cluster.stop();
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mqtt_session::Timestamp;
 
-use super::{NEVER, Queue};
+use super::{NEVER, Queue, Slot};
 use crate::inbox::Item;
 use crate::inbox::stock::{Stock, Weight};
 use crate::inbox::tables::{self, QueueRow};
@@ -93,29 +93,33 @@ impl Queue {
         Ok(from + slots.take_while(|slot| slot.is_gone()).count() as u64)
     }
 
-    /// All that is queued, in order; the queue is no more.
-    pub(in crate::inbox) fn drain(
-        self,
+    /// Takes all messages from the queue but those that `stays` says, which is asked in order.
+    pub(in crate::inbox) fn retain(
+        &mut self,
         stock: &mut Stock,
         table: &dyn Table,
-        mut each: impl FnMut(u64, Item),
+        mut stays: impl FnMut(u64, &Item) -> bool,
     ) -> Result<(), TableError> {
+        self.paged = None;
         for (sequence, row) in self.cold_rows(0, usize::MAX, usize::MAX, stock, table)? {
             let weight = row.weight();
-            each(
-                sequence,
-                row.into_item(|body| stock.bodies.message(body, table))?,
-            );
-            stock.taken(self.key(sequence), weight, true, table)?;
+            let item = row.into_item(|body| stock.bodies.message(body, table))?;
+            if !stays(sequence, &item) {
+                self.cold -= 1;
+                self.let_go(sequence, weight, stock, table)?;
+            }
         }
-        for (sequence, slot) in (self.first..).zip(&self.slots) {
-            let Some(weight) = slot.weight() else {
+        for index in 0..self.slots.len() {
+            let sequence = self.first + index as u64;
+            let Some(weight) = self.slots[index].weight() else {
                 continue;
             };
-            each(sequence, self.read(sequence, stock, table)?);
-            let stored = sequence < self.written;
-            stock.taken(self.key(sequence), weight, stored, table)?;
+            if !stays(sequence, &self.read(sequence, stock, table)?) {
+                self.slots[index] = Slot::Gone;
+                self.let_go(sequence, weight, stock, table)?;
+            }
         }
+        self.trim();
         Ok(())
     }
 

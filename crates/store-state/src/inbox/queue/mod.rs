@@ -225,6 +225,11 @@ impl Queue {
         }
     }
 
+    /// PUBREL is owed for nothing any more: the session has ended.
+    pub(in crate::inbox) fn owe_nothing(&mut self) {
+        self.released = Vec::new();
+    }
+
     fn slot_index(&self, sequence: u64) -> Option<usize> {
         usize::try_from(sequence.checked_sub(self.first)?).ok()
     }
@@ -256,16 +261,28 @@ impl Queue {
         let Some(weight) = self.remove(sequence, stock, table)? else {
             return Ok(false);
         };
-        let stored = sequence < self.written;
-        stock.taken(self.key(sequence), weight, stored, table)?;
-        self.alive -= 1;
-        self.bytes -= u64::from(weight.bytes);
+        self.let_go(sequence, weight, stock, table)?;
         self.raise_head(sequence);
         if sequence == self.unsent {
             self.unsent += 1;
             self.unsent_expires = None;
         }
         Ok(true)
+    }
+
+    /// A message is not queued any more.
+    fn let_go(
+        &mut self,
+        sequence: u64,
+        weight: Weight,
+        stock: &mut Stock,
+        table: &dyn Table,
+    ) -> Result<(), TableError> {
+        let stored = sequence < self.written;
+        stock.taken(self.key(sequence), weight, stored, table)?;
+        self.alive -= 1;
+        self.bytes -= u64::from(weight.bytes);
+        Ok(())
     }
 
     fn remove(

@@ -94,8 +94,7 @@ fn a_group_gets_what_a_session_cannot_have_received() {
     // [MQTT-4.8.2-5]
     let group = Some("$share/g/a");
     let mut shard = Shard::new();
-    shard.attach("ann", 1, false);
-    shard.subscribe("ann", 1, "$share/g/a", QoS::ExactlyOnce);
+    let inbox = shard.session("ann", "$share/g/a");
     let items = [
         item("a", "sent 2", QoS::ExactlyOnce, group),
         item("a", "sent 1", QoS::AtLeastOnce, group),
@@ -124,9 +123,12 @@ fn a_group_gets_what_a_session_cannot_have_received() {
             Event::Member("ann".into(), "$share/g/a".into(), None),
             dropped("sent 2"),
             dropped("own"),
-            Event::LeftBehind("ann".into(), vec![(&items[1]).into(), (&items[3]).into()]),
+            Event::LeftBehind("ann".into(), inbox),
         ]
     );
+    let left = vec![(2, items[1].clone()), (4, items[3].clone())];
+    assert_eq!(shard.hand_over("ann", inbox, &[]), left);
+    assert_eq!(shard.hand_over("ann", inbox, &[2, 4]), []);
     shard.checkpoint();
     assert_eq!(shard.table.rows.len(), 1, "only the machine's own row");
     assert_eq!(shard.machine.counts(), InboxCounts::default());

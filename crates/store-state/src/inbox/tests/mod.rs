@@ -2,6 +2,7 @@
 
 mod attach;
 mod broadcast;
+mod legacy;
 mod limits;
 mod model;
 mod origins;
@@ -55,7 +56,7 @@ pub(super) enum Event {
     Filter(String, bool, bool),
     /// Client, filter, identifier of the subscription and its options.
     Member(String, String, Option<(u32, u8)>),
-    LeftBehind(String, Vec<Seen>),
+    LeftBehind(String, u64),
 }
 
 #[derive(Debug, Default)]
@@ -82,9 +83,8 @@ impl InboxOutlet for Recorder {
             .push(Event::Member(client.to_owned(), filter.to_owned(), options));
     }
 
-    fn left_behind(&mut self, client: &str, items: Vec<Item>) {
-        let items = items.iter().map(Seen::from).collect();
-        self.0.push(Event::LeftBehind(client.to_owned(), items));
+    fn left_behind(&mut self, client: &str, inbox: u64) {
+        self.0.push(Event::LeftBehind(client.to_owned(), inbox));
     }
 }
 
@@ -213,6 +213,19 @@ impl Shard {
             epoch,
             sequence,
         })
+    }
+
+    /// What others are to have next, when they have these messages of a legacy.
+    fn hand_over(&mut self, client: &str, inbox: u64, done: &[u64]) -> Vec<(u64, Item)> {
+        let reply = self.apply(&InboxOp::HandOver {
+            client: client.into(),
+            inbox,
+            done: Done(done.to_vec()),
+        });
+        match reply {
+            InboxReply::LeftBehind(items) => items,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// The whole queue: sequences and payloads, `PUBREL` for what is released.

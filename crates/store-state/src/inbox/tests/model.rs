@@ -8,11 +8,12 @@ use crate::inbox::origins::LINGER_MS;
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) inboxes: Vec<ModelInbox>,
+    pub(super) legacies: Vec<ModelLegacy>,
     nodes: BTreeMap<u64, u64>,
     last_number: u64,
     /// Client, incarnation, packet identifier, and the group or nothing.
     pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
-    /// Of wills: publisher, incarnation, and when.
+    /// Of the broker: publisher, incarnation, and when.
     pub(super) released: Vec<(Box<str>, u64, u64)>,
     events: Vec<Event>,
     /// Messages of the last operation that went to attached inboxes that are three quarters full.
@@ -32,6 +33,13 @@ pub(super) struct ModelInbox {
     pub(super) next: u64,
     pub(super) sent: u64,
     pub(super) owed: Vec<Owed>,
+}
+
+/// What a session has left to shared groups.
+pub(super) struct ModelLegacy {
+    pub(super) client: Box<str>,
+    pub(super) number: u64,
+    pub(super) queue: Vec<(u64, Item)>,
 }
 
 pub(super) fn weight(item: &Item) -> u64 {
@@ -302,18 +310,7 @@ impl Model {
                     incarnation,
                     ..
                 } = origin;
-                let is_known = self
-                    .origins
-                    .iter()
-                    .any(|(of, began, id, _)| (of, began, *id) == (client, incarnation, 0));
-                let is_released = self
-                    .released
-                    .iter()
-                    .any(|(of, began, _)| (of, began) == (client, incarnation));
-                if is_known && !is_released {
-                    let now = header.now_ms;
-                    self.released.push((client.clone(), *incarnation, now));
-                }
+                self.linger(client, *incarnation, header.now_ms);
                 InboxReply::Done
             }
             InboxOp::Release { origin } => {
@@ -328,11 +325,47 @@ impl Model {
                 incarnation,
             } => {
                 self.origins
-                    .retain(|(of, began, ..)| of != client || began > incarnation);
-                self.released
-                    .retain(|(of, began, _)| of != client || began > incarnation);
+                    .retain(|(of, began, id, _)| of != client || began > incarnation || *id == 0);
+                let known: Vec<_> = self
+                    .origins
+                    .iter()
+                    .filter(|(of, began, ..)| of == client && began <= incarnation)
+                    .map(|(_, began, ..)| *began)
+                    .collect();
+                for incarnation in known {
+                    self.linger(client, incarnation, header.now_ms);
+                }
                 InboxReply::Done
             }
+            InboxOp::HandOver {
+                client,
+                inbox,
+                done,
+            } => {
+                let is_it = |of: &&mut ModelLegacy| of.number == *inbox && of.client == *client;
+                let Some(legacy) = self.legacies.iter_mut().find(is_it) else {
+                    return InboxReply::LeftBehind(Vec::new());
+                };
+                legacy.queue.retain(|(of, _)| !done.0.contains(of));
+                let left = legacy.queue.clone();
+                self.legacies.retain(|of| !of.queue.is_empty());
+                InboxReply::LeftBehind(left)
+            }
+        }
+    }
+
+    /// What the broker published is released.
+    fn linger(&mut self, client: &str, incarnation: u64, now_ms: u64) {
+        let is_known = self
+            .origins
+            .iter()
+            .any(|(of, began, id, _)| (&**of, *began, *id) == (client, incarnation, 0));
+        let is_released = self
+            .released
+            .iter()
+            .any(|(of, began, _)| (&**of, *began) == (client, incarnation));
+        if is_known && !is_released {
+            self.released.push((client.into(), incarnation, now_ms));
         }
     }
 
@@ -406,15 +439,20 @@ impl Model {
             self.events
                 .push(Event::Member(client.to_owned(), filter, None));
         }
-        let (left, dropped): (Vec<_>, Vec<_>) = inbox.queue.iter().partition(|(of, item)| {
+        let (left, dropped): (Vec<_>, Vec<_>) = inbox.queue.into_iter().partition(|(of, item)| {
             item.group.is_some() && !(item.qos == QoS::ExactlyOnce && *of <= inbox.sent)
         });
         for (_, item) in dropped {
             self.drop(client, &item.message, DropReason::SessionEnded);
         }
         if !left.is_empty() {
-            let left = left.into_iter().map(|(_, item)| item.into()).collect();
-            self.events.push(Event::LeftBehind(client.to_owned(), left));
+            self.events
+                .push(Event::LeftBehind(client.to_owned(), inbox.number));
+            self.legacies.push(ModelLegacy {
+                client: client.into(),
+                number: inbox.number,
+                queue: left,
+            });
         }
     }
 

@@ -125,7 +125,12 @@ impl Run {
             Step::Collect => {}
         }
         self.collect_row();
-        let bytes = self.model.inboxes.iter().map(|of| of.bytes()).sum();
+        let inboxes = self.model.inboxes.iter().map(|of| &of.queue);
+        let queues = || {
+            inboxes
+                .clone()
+                .chain(self.model.legacies.iter().map(|of| &of.queue))
+        };
         let counts = InboxCounts {
             inboxes: self.model.inboxes.len(),
             attached: self
@@ -134,13 +139,9 @@ impl Run {
                 .iter()
                 .filter(|of| of.is_attached())
                 .count(),
-            messages: self
-                .model
-                .inboxes
-                .iter()
-                .map(|of| of.queue.len() as u64)
-                .sum(),
-            bytes,
+            legacies: self.model.legacies.len(),
+            messages: queues().map(|queue| queue.len() as u64).sum(),
+            bytes: queues().flatten().map(|(_, item)| weight(item)).sum(),
         };
         assert_eq!(self.crashing.counts(), counts);
         assert_eq!(self.steady.counts(), counts);
@@ -225,7 +226,7 @@ impl Run {
         let client = CLIENTS[usize::from(dice[0]) % 4];
         let epoch = self.epoch_of(client, dice[1]);
         let client: Box<str> = client.into();
-        match kind % 32 {
+        match kind % 34 {
             0 => {
                 self.incarnation += u64::from(dice[2] % 2);
                 InboxOp::NodeUp {
@@ -296,10 +297,29 @@ impl Run {
             30 => InboxOp::Release {
                 origin: self.some_origin(dice),
             },
-            _ => InboxOp::Forget {
+            31 => InboxOp::Forget {
                 incarnation: epoch,
                 client,
             },
+            _ => self.hand_over(dice),
+        }
+    }
+
+    /// Some of what a session has left, or of what none has.
+    fn hand_over(&self, dice: [u8; 6]) -> InboxOp {
+        let legacies = &self.model.legacies;
+        let place = usize::from(dice[1]) % legacies.len().max(1);
+        let legacy = legacies.get(place);
+        let queued = legacy.into_iter().flat_map(|of| &of.queue);
+        let done = queued.map(|(of, _)| *of).chain([u64::from(dice[5])]);
+        let is_other = dice[2].is_multiple_of(16);
+        InboxOp::HandOver {
+            client: match legacy {
+                Some(legacy) if !is_other => legacy.client.clone(),
+                _ => CLIENTS[usize::from(dice[0]) % 4].into(),
+            },
+            inbox: legacy.map_or(1, |of| of.number),
+            done: Done(done.skip(usize::from(dice[3] % 4)).step_by(2).collect()),
         }
     }
 
@@ -448,7 +468,9 @@ impl Run {
         assert_eq!(changes.entries, []);
         let model = &self.model;
         assert_eq!(self.table.rows_of(b'I'), model.inboxes.len());
-        let queued: usize = model.inboxes.iter().map(|of| of.queue.len()).sum();
+        assert_eq!(self.table.rows_of(b'L'), model.legacies.len());
+        let left: usize = model.legacies.iter().map(|of| of.queue.len()).sum();
+        let queued = model.inboxes.iter().map(|of| of.queue.len()).sum::<usize>() + left;
         assert_eq!(self.table.rows_of(b'Q'), queued);
         let mut references: BTreeMap<u64, u32> = BTreeMap::new();
         let mut own = 0;
@@ -485,6 +507,7 @@ impl Run {
         let mut recorder = Recorder::default();
         self.crashing.for_each_filter(&mut recorder);
         self.crashing.for_each_member(&mut recorder);
+        self.crashing.for_each_legacy(&mut recorder);
         recorder.0.sort();
         let mut expected: Vec<Event> = self
             .model
@@ -502,6 +525,9 @@ impl Run {
                 let (client, filter) = (inbox.client.to_string(), of.filter.to_string());
                 expected.push(Event::Member(client, filter, options));
             }
+        }
+        for of in &self.model.legacies {
+            expected.push(Event::LeftBehind(of.client.to_string(), of.number));
         }
         expected.sort();
         assert_eq!(recorder.0, expected);

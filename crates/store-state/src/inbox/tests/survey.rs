@@ -4,7 +4,7 @@ use super::*;
 use crate::row;
 
 /// Ann and Bob have two messages in common; Ann has one more, and one for which PUBREL is owed. A will that a
-/// third one had no use for is published.
+/// third one had no use for is published. Lea's session has ended, and left a message.
 fn filled() -> Shard {
     let mut shard = Shard::new();
     shard.session("ann", "a");
@@ -33,6 +33,17 @@ fn filled() -> Shard {
         Some(origin.clone()),
     ));
     shard.apply(&InboxOp::Release { origin });
+    shard.session("lea", "$share/g/a");
+    shard.apply(&InboxOp::Deliver {
+        client: "lea".into(),
+        items: vec![item("a", "7", QoS::AtLeastOnce, Some("$share/g/a"))],
+        origin: None,
+    });
+    shard.attach("lea", 2, false);
+    shard.apply(&InboxOp::Remove {
+        client: "lea".into(),
+        epoch: 2,
+    });
     shard.checkpoint();
     shard
 }
@@ -50,7 +61,8 @@ fn found(damage: impl FnOnce(&mut TestTable)) -> Vec<String> {
 fn queues(table: &TestTable) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let keys = table.keys_of(b'Q');
     let inbox = |key: &[u8]| u64::from_be_bytes(key[3..11].try_into().unwrap());
-    keys.into_iter().partition(|key| inbox(key) == 1)
+    let keys = keys.into_iter().filter(|key| inbox(key) <= 2);
+    keys.partition(|key| inbox(key) == 1)
 }
 
 #[test]
@@ -61,12 +73,13 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
     let expected = [
         ("machine", 1),
         ("inboxes", 3),
+        ("legacies", 1),
         ("shared messages", 2),
         ("reference counts", 2),
-        ("queued messages", 6),
+        ("queued messages", 7),
         ("retained messages owed", 2),
         ("origins", 2),
-        ("released wills", 1),
+        ("released origins", 1),
     ];
     assert_eq!(counted, expected);
     assert!(survey.rows.iter().all(|of| of.bytes > of.rows));
@@ -75,7 +88,7 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
         .iter()
         .map(|of| (&*of.client, of.messages))
         .collect();
-    assert_eq!(fullest, [("ann", 4), ("bob", 2)]);
+    assert_eq!(fullest, [("ann", 4), ("bob", 2), ("lea", 1)]);
 }
 
 #[test]
@@ -118,6 +131,25 @@ fn a_queue_without_an_inbox_is_found() {
     let owed = "there is no such subscription, or none";
     let queued = "there is no such inbox";
     assert_eq!(found, [queued, queued, owed]);
+}
+
+#[test]
+fn a_legacy_that_is_no_queue_of_an_ended_session_is_found() {
+    let key = row::numbered_key(b'L', "lea", 4);
+    let renamed = found(|table| table.rename(&key, row::numbered_key(b'L', "lea", 9)));
+    assert_eq!(renamed, ["its key has the number of another inbox"]);
+    let of_a_session = found(|table| {
+        let inbox = table.rows[&row::key(b'I', "ann")].clone();
+        table.rows.remove(&row::key(b'I', "ann"));
+        let key = row::numbered_key(b'L', "ann", 1);
+        table.rows.insert(key, inbox);
+    });
+    let owed = "there is no such subscription, or none";
+    assert_eq!(of_a_session, ["it is empty, or more than a queue", owed]);
+    let missing = found(|table| {
+        table.rows.remove(&key);
+    });
+    assert_eq!(missing, ["there is no such inbox"]);
 }
 
 #[test]

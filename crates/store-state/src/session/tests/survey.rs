@@ -56,7 +56,7 @@ fn rows_that_do_not_agree_are_found() {
     let epoch = found(|table| {
         let wills = table.keys_of(b'W');
         let value = table.rows[&wills[0]].clone();
-        table.rows.insert(row::key_of_epoch(b'W', "ann", 99), value);
+        table.rows.insert(row::numbered_key(b'W', "ann", 99), value);
     });
     assert_eq!(epoch, ["its epoch was never given"]);
 }
