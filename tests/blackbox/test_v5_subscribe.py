@@ -449,6 +449,38 @@ def test_shared_messages_wait_for_an_offline_group(broker, name, publisher):
     assert sorted(int(m.payload) for part in got for m in part) == list(range(10))
 
 
+def test_what_an_ended_session_had_queued_goes_to_another(broker, name, publisher):
+    # More than are handed over at once; with what the other member subscribed with.
+    with broker.client(name + "1", props=KEEP) as leaves:
+        leaves.subscribe(f"$share/g/{name}", qos=2, props={"subscription_identifier": 7})
+        leaves.disconnect()
+    for number in range(300):
+        publisher.published(name, str(number), qos=2)
+    with broker.client(name + "2", props=KEEP) as stays:
+        stays.subscribe(f"$share/g/{name}", qos=1, props={"subscription_identifier": 8})
+        broker.client(name + "1", session_present=False).close()
+        got = stays.take(300)
+        assert [int(m.payload) for m in got] == list(range(300))
+        assert all((m.qos, m.props["subscription_identifier"]) == (1, [8]) for m in got)
+
+
+def test_what_an_ended_session_had_queued_survives_a_crash(tmp_path, name):
+    with Broker(data_dir=tmp_path) as broker:
+        for member in "12":
+            with broker.client(name + member, props=KEEP) as client:
+                client.subscribe(f"$share/g/{name}", qos=2)
+                client.disconnect()
+        with broker.client() as publisher:
+            for number in range(600):
+                publisher.published(name, str(number), qos=2)
+        broker.client(name + "1", session_present=False).close()
+        broker.kill()
+    with Broker(data_dir=tmp_path) as broker:
+        with broker.client(name + "2", clean=False, session_present=True) as stays:
+            got = sorted(int(m.payload) for m in stays.take(600))
+            assert got == list(range(600))
+
+
 def test_online_members_are_preferred_to_offline_ones(broker, name, publisher):
     # 4.8.2: the server may choose; a member that is away would delay the message
     with broker.client(name + "1", props=KEEP) as away, broker.client(name + "2") as here:
