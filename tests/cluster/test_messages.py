@@ -204,3 +204,18 @@ def test_a_publisher_of_another_node_is_told_that_nobody_subscribes(three, name)
         sender.publish(name, b"x", qos=1, pid=2)
         assert sender.answer(PUBACK, 2).reason == 0
         assert receiver.message().payload == b"x"
+
+
+def test_what_is_left_of_retained_messages_comes_on_another_node(three, name):
+    first, second, _ = three
+    topics = {f"{name}/{n}" for n in range(200)}
+    with first.client(f"{name}p") as publisher:
+        for topic in topics:
+            publisher.published(topic, b"on", qos=2, retain=True)
+    with first.client(name, clean=False, props=DURABLE) as client:
+        client.subscribe(f"{name}/+", qos=2)
+        got = [client.message().topic for _ in range(100)]
+    with second.client(name, clean=False, props=DURABLE, session_present=True) as client:
+        got += [client.message().topic for _ in range(100)]
+        client.ping()
+    assert sorted(got) == sorted(topics)
