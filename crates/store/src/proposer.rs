@@ -173,7 +173,14 @@ impl<M: Kind> Proposer<M> {
         }
         self.shard.pass(&*self.listener, &barriers);
         self.answer(pages);
-        Ok(stop)
+        match stop {
+            // There is space, which was not heard of yet: what has waited for it comes before the end.
+            Some(done) if !self.later.is_empty() && !is_full(&self.condition.borrow()) => {
+                self.shard.queue.put_first(vec![(0, Work::Stop(done))]);
+                Ok(None)
+            }
+            stop => Ok(stop),
+        }
     }
 
     /// Waits until one more batch may be on its way; `None`: the disk is full.
