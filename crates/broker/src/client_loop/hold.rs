@@ -94,6 +94,9 @@ pub(super) enum Wait {
     Pause,
 }
 
+/// So many publishers that are held back for other nodes are not worth being looked through.
+const FEW: usize = 1024;
+
 /// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
 const KEPT_LIMIT: usize = 64 * 1024;
 
@@ -332,11 +335,12 @@ impl ClientLoop {
         let Some(key) = self.find_publisher(publisher) else {
             return;
         };
-        if self.held_for.len() > self.clients.len() {
-            // There is an entry of a session that has ended.
+        if self.held_for.len() > self.held_for_most {
+            // Some may be of sessions that have ended.
             let clients = &self.clients;
             self.held_for
                 .retain(|(_, key), _| clients.get(*key).is_some());
+            self.held_for_most = FEW.max(2 * self.held_for.len());
         }
         *self.held_for.entry((node, key)).or_default() += 1;
         self.held(key);

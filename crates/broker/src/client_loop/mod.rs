@@ -315,6 +315,8 @@ pub(crate) struct ClientLoop {
     forwarding: Forwarding,
     /// Publishers that subscribers of other nodes hold back, and how many of these.
     held_for: HashMap<(NodeId, Key), u32, RandomState>,
+    /// How many entries there are when it is looked through for sessions that have ended.
+    held_for_most: usize,
     /// What the directory of clients is to be told.
     registering: Registering,
     /// What the store was asked.
@@ -361,6 +363,7 @@ impl ClientLoop {
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
             held_for: HashMap::default(),
+            held_for_most: 0,
             registering: Registering::default(),
             pending: Arena::default(),
             legacies: Legacies::default(),
