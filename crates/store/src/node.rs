@@ -885,6 +885,8 @@ impl Store {
                 tracing::error!("a thread of the store ended by a panic");
             }
         }
+        // What this did not need of the space that was given up is for the next start.
+        self.folder.reserve().keep();
     }
 }
 
