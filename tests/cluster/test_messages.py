@@ -208,7 +208,7 @@ def test_a_publisher_of_another_node_is_told_that_nobody_subscribes(three, name)
 
 def test_what_is_left_of_retained_messages_comes_on_another_node(three, name):
     first, second, _ = three
-    topics = {f"{name}/{n}" for n in range(200)}
+    topics = {f"{name}/{n}" for n in range(400)}
     with first.client(f"{name}p") as publisher:
         for topic in topics:
             publisher.published(topic, b"on", qos=2, retain=True)
@@ -216,6 +216,6 @@ def test_what_is_left_of_retained_messages_comes_on_another_node(three, name):
         client.subscribe(f"{name}/+", qos=2)
         got = [client.message().topic for _ in range(100)]
     with second.client(name, clean=False, props=DURABLE, session_present=True) as client:
-        got += [client.message().topic for _ in range(100)]
+        got += [client.message().topic for _ in range(300)]
         client.ping()
     assert sorted(got) == sorted(topics)
