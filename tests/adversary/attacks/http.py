@@ -1,0 +1,151 @@
+"""The HTTP port: heads, bodies, and the answers that cost the most."""
+
+import json
+
+from harness import raw
+
+from . import Attack
+from .websocket import flood
+
+KIND = "http"
+TOKEN = "for-tests-only"
+
+
+class _Http(Attack):
+    n, small = 300, 60
+
+    def sets(self, folder):
+        token = folder / "token"
+        token.write_text(TOKEN)
+        return {"http.tokenFile": token}
+
+    def request(self) -> bytes:
+        raise NotImplementedError
+
+    def run(self, stage):
+        flood(stage, KIND, self.request())
+
+
+class HttpHeads(_Http):
+    """n requests with 15 kB of header lines."""
+
+    def request(self):
+        return ("GET /healthz HTTP/1.1\r\nhost: x\r\n" + "x: " + "y" * 15_000 + "\r\n\r\n").encode()
+
+
+class HttpManyHeads(_Http):
+    """n requests with 90 header lines."""
+
+    def request(self):
+        lines = "".join(f"x{number}: y\r\n" for number in range(90))
+        return f"GET /healthz HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode()
+
+
+class HttpUnfinished(_Http):
+    """n requests that do not end; they hold a place until their time is over."""
+
+    n, small = 100, 50
+
+    def run(self, stage):
+        for _ in range(stage.n):
+            line = stage.dial(stage.broker.port_of(KIND))
+            line.parses = False
+            line.send(b"GET /hea")
+        stage.sent()
+
+
+class HttpBigBody(_Http):
+    """n bans without a token, with 60 kB of JSON."""
+
+    n, small = 200, 40
+
+    def request(self):
+        body = ('{"client": "' + "x" * 60_000 + '"}').encode()
+        head = f"POST /api/v1/bans HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        return head.encode() + b"\r\n\r\n" + body
+
+
+class HttpNestedBody(_Http):
+    """n bans with the token, with 60 kB of nested JSON."""
+
+    n, small = 200, 40
+
+    def request(self):
+        body = b"[" * 60_000
+        head = (
+            f"POST /api/v1/bans HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+class HttpWrongTokens(_Http):
+    """n bans with a wrong token: what the log says of them."""
+
+    n, small = 2000, 300
+
+    def request(self):
+        body = b'{"client": "x"}'
+        head = (
+            "POST /api/v1/bans HTTP/1.1\r\nhost: x\r\nauthorization: Bearer wrong\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+class HttpMetrics(_Http):
+    """n readings of the metrics on one connection after the other."""
+
+    n, small = 300, 60
+
+    def request(self):
+        return b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+class HttpMetricsPipelined(_Http):
+    """n readings of the metrics on one connection, all asked for at once."""
+
+    n, small = 1000, 150
+
+    def run(self, stage):
+        # Each is a request that is worth a connection: a page of 10 kB is made for it.
+        stage.cause.connections += stage.n
+        line = stage.dial(stage.broker.port_of(KIND))
+        line.parses = False
+        line.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n" * stage.n, stage.n)
+        line.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        stage.until(lambda: not line.is_open, what="all answers")
+
+
+class HttpDrops(_Http):
+    """n readings of the list of drops, which is full of topics of 60 kB."""
+
+    n, small = 20, 4
+
+    def prepare(self, stage):
+        stalled = stage.ordinary(f"{stage.tag}s", receive_buffer=8192)
+        stalled.send(raw.subscribe(1, [(f"{stage.tag}/#", 0)]))
+        stalled.got(9, 1)
+        stage.stall(stalled)
+        line = stage.ordinary(f"{stage.tag}p")
+        for number in range(1600):
+            line.send(raw.publish(f"{stage.tag}/{number}/".ljust(60_000, "x"), b"x" * 100))
+            if number % 50 == 49:
+                line.settle()
+        drops = stage.broker.http("/api/v1/drops?limit=1000000")[1]
+        self.answer = len(drops)
+        assert len(json.loads(drops)) > 100
+
+    def run(self, stage):
+        # The list is what was asked for: it is made and written once for each.
+        stage.cause.connections += stage.n
+        stage.cause.deliveries += stage.n * 1024
+        for _ in range(stage.n):
+            line = stage.dial(stage.broker.port_of(KIND))
+            line.parses = False
+            line.send(b"GET /api/v1/drops?limit=1000000 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        stage.until(lambda: not stage_lines(stage), what="all answers")
+
+
+def stage_lines(stage):
+    return [line for line in stage.lines if line.is_open and not line.parses]

@@ -1,0 +1,324 @@
+"""PUBLISH: small ones, long topics, many levels, properties, aliases, fan-out, receivers that stall."""
+
+import time
+
+from harness import raw
+from harness.raw import CONNACK, PUBACK, PUBCOMP, PUBREC, SUBACK, varint
+
+from . import Attack
+
+WINDOW = 20_000
+
+
+def flood(line, packets, answer=None):
+    """Sends packets made beforehand, as far as an identifier allows before it is answered."""
+    for first in range(0, len(packets), WINDOW):
+        part = packets[first : first + WINDOW]
+        line.send(b"".join(part), len(part))
+        if answer:
+            line.got(answer, first + len(part))
+        if not line.is_open:
+            return
+    line.settle()
+
+
+class PublishSmall(Attack):
+    """n messages of QoS 0 of 5 or 6 bytes that nobody receives."""
+
+    n, small = 400_000, 60_000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish("a", version=stage.version)] * stage.n)
+
+
+class PublishSmallDistinct(Attack):
+    """n messages of QoS 0, each of another topic, that nobody receives."""
+
+    n, small = 200_000, 30_000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(f"{number:x}", version=stage.version) for number in range(stage.n)])
+
+
+class PublishQos1(Attack):
+    """n small messages of QoS 1 that nobody receives."""
+
+    n, small = 100_000, 20_000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        made = [raw.publish("a", version=stage.version, qos=1, pid=n % 60_000 + 1) for n in range(stage.n)]
+        flood(line, made, PUBACK)
+
+
+class PublishQos2(Attack):
+    """n small messages of QoS 2 that nobody receives, with their PUBREL."""
+
+    n, small = 60_000, 10_000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        made = []
+        for number in range(stage.n):
+            made.append(raw.publish("a", version=stage.version, qos=2, pid=number % 60_000 + 1))
+            made.append(raw.ack(6, number % 60_000 + 1))
+        for first in range(0, len(made), WINDOW):
+            part = made[first : first + WINDOW]
+            line.send(b"".join(part), len(part))
+            line.got(PUBCOMP, (first + len(part)) // 2)
+
+
+class PublishQos2Durable(Attack):
+    """The same from a session that outlives its connection: each identifier is a change."""
+
+    n, small = 20_000, 4000
+
+    def run(self, stage):
+        stage.cause.synced += 2 * stage.n
+        line = stage.durable(f"{stage.tag}p")
+        made = []
+        for number in range(stage.n):
+            made.append(raw.publish("a", version=stage.version, qos=2, pid=number % 60_000 + 1))
+            made.append(raw.ack(6, number % 60_000 + 1))
+        for first in range(0, len(made), WINDOW):
+            part = made[first : first + WINDOW]
+            line.send(b"".join(part), len(part))
+            line.got(PUBCOMP, (first + len(part)) // 2)
+
+
+class PublishDuplicates(Attack):
+    """One message of QoS 2, sent n times."""
+
+    n, small = 100_000, 20_000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        line.send(raw.publish("a", version=stage.version, qos=2, pid=1))
+        again = raw.publish("a", version=stage.version, qos=2, pid=1, dup=True)
+        flood(line, [again] * stage.n, PUBREC)
+
+
+class PublishLongTopics(Attack):
+    """n messages with topics of 60 kB, each another one."""
+
+    n, small = 300, 60
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(f"{number}/".ljust(60_000, "x"), version=stage.version) for number in range(stage.n)])
+
+
+class PublishManyLevels(Attack):
+    """n messages with topics of 128 levels, each another one."""
+
+    n, small = 30_000, 5000
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(f"{number:x}" + "/" * 127, version=stage.version) for number in range(stage.n)])
+
+
+class PublishUserProperties(Attack):
+    """n messages of 100 kB of the smallest user properties, to one subscriber."""
+
+    n, small, versions = 60, 12, (5,)
+
+    def run(self, stage):
+        stage.cause.deliveries += stage.n
+        subscriber = stage.ordinary(f"{stage.tag}s")
+        subscriber.send(raw.subscribe(1, [(stage.tag, 0)]))
+        subscriber.got(SUBACK, 1)
+        line = stage.connect(f"{stage.tag}p")
+        many = raw.prop("user_property", ("", "")) * 20_000
+        flood(line, [raw.publish(stage.tag, props=many)] * stage.n)
+
+
+class PublishAliases(Attack):
+    """n messages that set a topic alias anew, and n that only name it."""
+
+    n, small, versions = 100_000, 20_000, (5,)
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        made = []
+        for number in range(stage.n):
+            alias = {"topic_alias": number % 10 + 1}
+            made.append(raw.publish(f"{number:x}", props=alias))
+            made.append(raw.publish("", props=alias))
+        flood(line, made)
+
+
+class PublishAliasesLong(Attack):
+    """One topic of 60 kB behind an alias, named n times, to a subscriber that reads: allowed by what is delivered."""
+
+    n, small, versions = 40_000, 6000, (5,)
+
+    def prepare(self, stage):
+        subscriber = stage.ordinary(f"{stage.tag}s")
+        subscriber.parses = False
+        subscriber.send(raw.subscribe(1, [("nobody/else", 0)]))
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}p")
+        line.send(raw.publish(f"{stage.tag}/".ljust(60_000, "x"), props={"topic_alias": 1}))
+        flood(line, [raw.publish("", props={"topic_alias": 1})] * stage.n)
+
+
+class PublishFanOut(Attack):
+    """n small messages to 2,000 subscribers of the attacker's own; deliveries are allowed for."""
+
+    leaves = True
+    n, small = 200, 30
+    RECEIVERS = 2000
+
+    def prepare(self, stage):
+        lines = []
+        for number in range(self.RECEIVERS):
+            line = stage.connect(f"{stage.tag}s{number}", waits=False)
+            line.parses = True
+            line.send(raw.subscribe(1, [(stage.tag, 0)], version=stage.version))
+            lines.append(line)
+            if number % 100 == 99:
+                stage.pump(0.01)
+        stage.until(lambda: all(line.counts[SUBACK] for line in lines), what="subscriptions")
+        for line in lines:
+            line.parses = False
+
+    def run(self, stage):
+        stage.cause.deliveries += stage.n * self.RECEIVERS
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(stage.tag, version=stage.version)] * stage.n)
+
+
+class PublishFanOutDurable(Attack):
+    """n small messages of QoS 1 to 500 durable sessions that are away."""
+
+    leaves = True
+    n, small = 200, 40
+    RECEIVERS = 500
+
+    def prepare(self, stage):
+        for first in range(0, self.RECEIVERS, 50):
+            lines = [stage.durable(f"{stage.tag}s{first + number}", waits=False) for number in range(50)]
+            for line in lines:
+                line.send(raw.subscribe(1, [(stage.tag, 1)], version=stage.version))
+            stage.until(lambda lines=lines: all(line.counts[SUBACK] for line in lines), what="subscriptions")
+            for line in lines:
+                line.close()
+
+    def run(self, stage):
+        stage.cause.deliveries += stage.n * self.RECEIVERS
+        stage.cause.synced += stage.n
+        line = stage.connect(f"{stage.tag}p")
+        made = [raw.publish(stage.tag, version=stage.version, qos=1, pid=number + 1) for number in range(stage.n)]
+        flood(line, made, PUBACK)
+
+
+class PublishPastStalled(Attack):
+    """n messages of 1 kB and QoS 0 for a subscriber that does not read."""
+
+    n, small = 40_000, 6000
+
+    def run(self, stage):
+        # What waits for it, up to limits.session.queueBytes.
+        stage.cause.deliveries += stage.n
+        stalled = stage.connect(f"{stage.tag}s", receive_buffer=8192)
+        stalled.send(raw.subscribe(1, [(stage.tag, 0)], version=stage.version))
+        stalled.got(SUBACK, 1)
+        stage.stall(stalled)
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(stage.tag, b"x" * 1000, version=stage.version)] * stage.n)
+
+
+class PublishRetainedPastStalled(Attack):
+    """n retained topics of 60 kB that pass ten subscribers, who do not read what was retained before."""
+
+    leaves = True
+    n, small = 400, 80
+    STALLED = 10
+
+    def prepare(self, stage):
+        keeper = stage.ordinary(f"{stage.tag}k")
+        made = [raw.publish(f"{stage.tag}/r/{n}", b"x" * 50_000, retain=True, qos=1, pid=n + 1) for n in range(400)]
+        keeper.send(b"".join(made))
+        keeper.got(PUBACK, len(made))
+
+    def run(self, stage):
+        stalled = [stage.connect(f"{stage.tag}s{n}", receive_buffer=8192) for n in range(self.STALLED)]
+        for line in stalled:
+            line.send(raw.subscribe(1, [(f"{stage.tag}/#", 0)], version=stage.version))
+            line.got(SUBACK, 1)
+            stage.stall(line)
+        # Messages for those who do not read: references to what is queued once, up to the queue's limit.
+        stage.cause.deliveries += stage.n * self.STALLED + 400 * self.STALLED
+        line = stage.connect(f"{stage.tag}p")
+        made = []
+        for number in range(stage.n):
+            topic = f"{stage.tag}/p/{number}/".ljust(60_000, "x")
+            made.append(raw.publish(topic, b"", version=stage.version, qos=1, pid=number + 1))
+        flood(line, made, PUBACK)
+
+
+class PublishAtStalledSubscribers(Attack):
+    """n subscribers of everything that acknowledge nothing, beside publishers of others at QoS 1."""
+
+    n, small = 3, 3
+    grows = False
+
+    def sets(self, _folder):
+        return {"limits.session.queueMessages": 100, "limits.connection.inflightMaximum": 16}
+
+    def run(self, stage):
+        # A second for a message every five milliseconds, for each of them.
+        stage.cause.deliveries += stage.n * 2000
+        for number in range(stage.n):
+            line = stage.connect(f"{stage.tag}s{number}")
+            line.send(raw.subscribe(1, [("#", 1)], version=stage.version))
+            line.got(SUBACK, 1)
+        start = time.monotonic()
+        stage.until(lambda: time.monotonic() - start > 8, what="their queues to be full")
+
+
+class PublishMalformed(Attack):
+    """n connections that publish to a topic with a wildcard."""
+
+    n, small = 3000, 400
+
+    def run(self, stage):
+        bad = raw.publish("a/#", version=stage.version)
+        for first in range(0, stage.n, 50):
+            lines = [stage.connect(f"{stage.tag}{first + n}", waits=False) for n in range(50)]
+            for line in lines:
+                line.send(bad)
+            stage.until(lambda lines=lines: all(not line.is_open for line in lines), what="the ends")
+
+
+class PublishEmptyTopic(Attack):
+    """n connections that publish without a topic and without an alias."""
+
+    n, small = 3000, 400
+
+    def run(self, stage):
+        bad = raw.publish("", version=stage.version)
+        for first in range(0, stage.n, 50):
+            lines = [stage.connect(f"{stage.tag}{first + n}", waits=False) for n in range(50)]
+            for line in lines:
+                line.send(bad)
+            stage.until(lambda lines=lines: all(not line.is_open for line in lines), what="the ends")
+
+
+class PublishUnfinished(Attack):
+    """n connections that announce packets of 2 MiB and send 1 kB of them."""
+
+    n, small = 500, 100
+
+    def run(self, stage):
+        head = b"\x30" + varint(2_000_000) + b"\0\1a" + b"x" * 1000
+        lines = []
+        for number in range(stage.n):
+            lines.append(stage.connect(f"{stage.tag}{number}", waits=False))
+            lines[-1].send(head)
+        stage.until(lambda: all(line.counts[CONNACK] or not line.is_open for line in lines), what="answers")
+        stage.sent()

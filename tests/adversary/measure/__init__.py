@@ -1,0 +1,1 @@
+"""Measuring what one client causes in the broker."""

@@ -1,0 +1,158 @@
+"""What a client may cause by what it sends, and what may be added for what the protocol asks the broker to do.
+
+Invariant: an attack fails if one bar is passed, in each of its runs. Absent on purpose: any measuring.
+"""
+
+import dataclasses
+
+MIB = 1 << 20
+
+CPU_PER_BYTE = 1.5 / 1e6  # seconds
+CPU_PER_PACKET = 20e-6
+CPU_PER_VISIT = 60e-9
+CPU_PER_DELIVERY = 5e-6
+CPU_PER_SYNCED_CHANGE = 40e-6
+CPU_PER_CONNECTION = 500e-6
+# Ten turns of the sampler: what the process does by itself in the time of a run differs by so much.
+CPU_FIXED = 0.05
+
+PAUSE_S = 0.1
+# Over several nodes a bystander's message waits for a majority of them.
+PAUSE_OF_NODES_S = 1.0
+
+MEMORY_PER_BYTE = 4
+MEMORY_PER_DELIVERY = 48
+# A connection has its session, its entry in the registry and, while it is served, a buffer; those of TLS have
+# their keys and records (docs/internals/measurements.md: 700 bytes idle, 4.8 KB with TLS), a session that outlives
+# its connection has its rows.
+MEMORY_PER_CONNECTION = 8 << 10
+# A change that is synced is a row that memory holds until the next checkpoint: 32 MiB of them at most.
+MEMORY_PER_SYNCED_CHANGE = 256
+# Not by what is sent, and limited by themselves (ARCHITECTURE.md, "Limits"): the match cache of a loop (2 × 16 MiB),
+# the buffers of loops and store threads, and what the allocator keeps of a burst.
+MEMORY_FIXED = 48 * MIB
+
+LOG_PER_BYTE = 2
+# The lines per second that a loop may write of each kind (ten), for a run of some seconds.
+LOG_FIXED = 64 << 10
+
+FOLDER_PER_BYTE = 4
+FOLDER_FIXED = 64 * MIB
+
+GROWTH = 2.2
+# Costs below these are not compared with those of half the input: they are what any run costs.
+GROWTH_FROM = {"cpu": 0.2, "memory": 16 * MIB, "log": 128 << 10, "folder": 16 * MIB}
+
+
+@dataclasses.dataclass
+class Cause:
+    """What was sent, and what the protocol asks the broker to do for it."""
+
+    sent: int = 0
+    packets: int = 0
+    # Pairs of a filter and a retained topic, or of a topic and a filter, that must be looked at.
+    visits: int = 0
+    # Messages that are queued for a receiver.
+    deliveries: int = 0
+    synced: int = 0
+    connections: int = 0
+    # How many nodes do what is done for it, and keep it.
+    nodes: int = 1
+
+    def cpu(self) -> float:
+        """Seconds."""
+        return self.nodes * (
+            self.sent * CPU_PER_BYTE
+            + self.packets * CPU_PER_PACKET
+            + self.visits * CPU_PER_VISIT
+            + self.deliveries * CPU_PER_DELIVERY
+            + self.synced * CPU_PER_SYNCED_CHANGE
+            + self.connections * CPU_PER_CONNECTION
+            + CPU_FIXED
+        )
+
+    def memory(self) -> int:
+        """Bytes."""
+        return self.nodes * (
+            self.sent * MEMORY_PER_BYTE
+            + self.deliveries * MEMORY_PER_DELIVERY
+            + self.connections * MEMORY_PER_CONNECTION
+            + self.synced * MEMORY_PER_SYNCED_CHANGE
+            + MEMORY_FIXED
+        )
+
+    def log(self) -> int:
+        return self.nodes * (self.sent * LOG_PER_BYTE + LOG_FIXED)
+
+    def folder(self) -> int:
+        return self.nodes * (self.sent * FOLDER_PER_BYTE + self.deliveries * MEMORY_PER_DELIVERY + FOLDER_FIXED)
+
+
+@dataclasses.dataclass
+class Cost:
+    """What a run caused. Seconds and bytes."""
+
+    cause: Cause
+    cpu: float = 0.0
+    pause: float = 0.0
+    # Seconds a byte.
+    control_cpu: float = 0.0
+    control_pause: float = 0.0
+    memory: int = 0
+    log: int = 0
+    folder: int = 0
+    # Bytes between nodes.
+    links: int = 0
+    seconds: float = 0.0
+    # CPU seconds of threads, by name: where to look.
+    threads: dict = dataclasses.field(default_factory=dict)
+    # What the attack itself found wrong.
+    faults: list = dataclasses.field(default_factory=list)
+
+    def broken(self) -> dict[str, str]:
+        """Bars that are passed, each with its figures."""
+        cause, found = self.cause, {}
+        if self.cpu > cause.cpu():
+            found["cpu"] = f"{self.cpu:.2f} s of CPU, {cause.cpu():.2f} s allowed"
+        if self.pause > self.control_pause + (PAUSE_S if cause.nodes == 1 else PAUSE_OF_NODES_S):
+            waits = f"{self.pause * 1e3:.0f} ms, {self.control_pause * 1e3:.0f} ms beside the control"
+            found["pause"] = f"a bystander waited {waits}"
+        for name in ("memory", "log", "folder"):
+            value, allowed = getattr(self, name), getattr(cause, name)()
+            if value > allowed:
+                found[name] = f"{value / MIB:.1f} MiB of {name}, {allowed / MIB:.1f} MiB allowed"
+        for number, fault in enumerate(self.faults):
+            found[f"fault{number or ''}"] = fault
+        return found
+
+
+def least(costs: list[Cost]) -> Cost:
+    """Each figure at its best of several runs: what noise adds is in none of them."""
+    best = dataclasses.replace(costs[-1])
+    for name in ("cpu", "memory", "log", "folder", "links", "seconds"):
+        setattr(best, name, min(getattr(cost, name) for cost in costs))
+    pauses = min(costs, key=lambda cost: cost.pause - cost.control_pause)
+    best.pause, best.control_pause = pauses.pause, pauses.control_pause
+    best.threads = min(costs, key=lambda cost: cost.cpu).threads
+    best.faults = min((cost.faults for cost in costs), key=len)
+    return best
+
+
+def growth(half: Cost, whole: Cost) -> dict[str, float]:
+    """How many times as much the whole input costs as half of it, where it costs enough to tell."""
+    found = {}
+    scale = whole.cause.sent / max(half.cause.sent, 1) / 2
+    for name, floor in GROWTH_FROM.items():
+        small, large = getattr(half, name), getattr(whole, name)
+        if large >= floor:
+            found[name] = large / max(small, floor / 8) / max(scale, 1)
+    return found
+
+
+def steep(half: Cost, whole: Cost) -> dict[str, str]:
+    """The bar on growth."""
+    return {
+        f"growth of {name}": f"twice the input costs {factor:.1f} times the {name}"
+        for name, factor in growth(half, whole).items()
+        if factor > GROWTH
+    }

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Measures what one client can cause (README.md). Without arguments in small, as pytest; arguments go to pytest.
+#
+#   run.sh                 small sizes: every attack against its bars
+#   run.sh --full [...]    full sizes; writes docs/internals/adversary.md. Takes about an hour
+set -eu
+cd "$(dirname "$0")"
+root=$(CDPATH='' cd -- ../.. && pwd)
+. "$root/scripts/tools.sh"
+"$root/tests/blackbox/setup.sh"
+HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
+[ -x "$HERALDMQ_BIN" ] ||
+    fail "there is no broker at $HERALDMQ_BIN; build it (cargo build --release) or set HERALDMQ_BIN"
+export HERALDMQ_BIN
+python="$root/tests/blackbox/.venv/bin/python"
+if [ "${1:-}" = --full ]; then
+    shift
+    exec "$python" full.py --page "$root/docs/internals/adversary.md" "$@"
+fi
+# Two at a time: what is counted is the broker's own.
+exec "$python" -m pytest -n "${WORKERS:-2}" --dist worksteal "$@"

@@ -1,0 +1,27 @@
+"""What one client can cause, in small: each attack once, against the bars of `measure/bars.py`.
+
+CPU, memory, log and folder are counted, so that a busy machine changes them little; waits are compared with those
+beside the control, in the same run. A bar that is passed is measured twice more before it counts.
+"""
+
+import attacks
+import pytest
+from known import KNOWN
+from measure.runner import judge
+
+
+def cases():
+    for number, attack in enumerate(attacks.load()):
+        # Another version of the protocol for each.
+        version = attack.versions[number % len(attack.versions)]
+        reason = KNOWN.get(type(attack).__name__)
+        marks = [pytest.mark.xfail(strict=False, reason=reason)] if reason else []
+        yield pytest.param(attack, version, marks=marks, id=f"{attack.name.replace(' ', '-')}-{version}")
+
+
+@pytest.mark.parametrize("attack, version", list(cases()))
+def test_costs_what_it_weighs(place, attack, version):
+    # What is expected to fail needs no second look.
+    again = 0 if type(attack).__name__ in KNOWN else 2
+    verdict = judge(attack, version, attack.small, again, place)
+    assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; threads: {verdict.cost.threads}"
