@@ -233,11 +233,11 @@ class PublishPastStalled(Attack):
 
 
 class PublishRetainedPastStalled(Attack):
-    """n retained topics of 60 kB that pass ten subscribers, who do not read what was retained before."""
+    """n retained topics of 60 kB that pass twenty subscribers, who do not read what was retained before."""
 
     leaves = True
-    n, small = 400, 80
-    STALLED = 10
+    n, small = 400, 100
+    STALLED = 20
 
     def prepare(self, stage):
         keeper = stage.ordinary(f"{stage.tag}k")
@@ -257,7 +257,7 @@ class PublishRetainedPastStalled(Attack):
         made = []
         for number in range(stage.n):
             topic = f"{stage.tag}/p/{number}/".ljust(60_000, "x")
-            made.append(raw.publish(topic, b"", version=stage.version, qos=1, pid=number + 1))
+            made.append(raw.publish(topic, b"x", version=stage.version, qos=1, pid=number + 1, retain=True))
         flood(line, made, PUBACK)
 
 

@@ -3,7 +3,7 @@
 import time
 
 from harness import raw
-from harness.raw import PUBACK, SUBACK
+from harness.raw import PUBACK, PUBLISH, SUBACK
 
 from . import Attack
 
@@ -102,6 +102,35 @@ class RetainedReplayToDurable(Attack):
         stage.until(lambda: time.monotonic() - start > 3, what="the replay")
         for line in lines:
             line.reset()
+
+
+class RetainedBigPages(Attack):
+    """64 retained messages of 400 kB, which are one page; n durable subscribers, who must get all of them."""
+
+    n, small = 4, 2
+    leaves = True
+    TOPICS, SIZE = 64, 400_000
+
+    def prepare(self, stage):
+        retain(stage, self.TOPICS, lambda number: f"{stage.tag}/{number}", b"x" * self.SIZE)
+
+    def run(self, stage):
+        # What each of them is sent.
+        stage.cause.deliveries += stage.n * self.TOPICS
+        stage.cause.delivered += stage.n * self.TOPICS * self.SIZE
+        for number in range(stage.n):
+            line = stage.durable(f"{stage.tag}s{number}")
+
+            def acknowledge(first, body, line=line):
+                if first >> 4 == PUBLISH:
+                    at = 2 + int.from_bytes(body[:2], "big")
+                    line.send(b"\x40\x02" + body[at : at + 2])
+
+            line.on_packet = acknowledge
+            line.send(raw.subscribe(1, [(f"{stage.tag}/#", 1)], version=stage.version))
+            line.got(PUBLISH, self.TOPICS, 20)
+            line.settle()
+            line.close()
 
 
 class RetainedReplayToStalled(Attack):

@@ -11,6 +11,8 @@ CPU_PER_BYTE = 1.5 / 1e6  # seconds
 CPU_PER_PACKET = 20e-6
 CPU_PER_VISIT = 60e-9
 CPU_PER_DELIVERY = 5e-6
+# A copy into a buffer and one by the kernel.
+CPU_PER_DELIVERED_BYTE = 10e-9
 CPU_PER_SYNCED_CHANGE = 40e-6
 CPU_PER_CONNECTION = 500e-6
 # Ten turns of the sampler: what the process does by itself in the time of a run differs by so much.
@@ -54,6 +56,8 @@ class Cause:
     visits: int = 0
     # Messages that are queued for a receiver.
     deliveries: int = 0
+    # Bytes of those that are sent to a receiver that reads.
+    delivered: int = 0
     synced: int = 0
     connections: int = 0
     # How many nodes do what is done for it, and keep it.
@@ -66,6 +70,7 @@ class Cause:
             + self.packets * CPU_PER_PACKET
             + self.visits * CPU_PER_VISIT
             + self.deliveries * CPU_PER_DELIVERY
+            + self.delivered * CPU_PER_DELIVERED_BYTE
             + self.synced * CPU_PER_SYNCED_CHANGE
             + self.connections * CPU_PER_CONNECTION
             + CPU_FIXED

@@ -24,6 +24,7 @@ NAMES = [
     "RetainedDistinct",
     "RetainedChurn",
     "RetainedReplayToDurable",
+    "RetainedBigPages",
     "UnreleasedReconnects",
     "SubscribedReconnects",
     "ConnectDurableFlood",
