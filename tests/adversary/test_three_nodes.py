@@ -23,6 +23,8 @@ def cases():
         yield pytest.param(attack, attack.versions[number % len(attack.versions)], marks=marks, id=name)
 
 
+# One cluster for all of them, in one worker.
+@pytest.mark.xdist_group("nodes")
 @pytest.mark.parametrize("attack, version", list(cases()))
 def test_leaders_stay(place, attack, version):
     again = 0 if type(attack).__name__ in KNOWN_OF_NODES else 2

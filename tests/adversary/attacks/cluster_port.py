@@ -3,6 +3,7 @@
 import itertools
 import os
 import struct
+import time
 
 from harness.broker import BASE
 
@@ -69,22 +70,23 @@ class ClusterPortHugeLengthBigEndian(_ClusterPort):
 
 
 class ClusterPortSilent(_ClusterPort):
-    """n connections that say nothing, of which a real node must still find a place: they are closed when there are
-    too many."""
+    """n connections from many addresses that say nothing: one more, which comes later, must find a place."""
 
     n, small = 300, 200
     grows = False
 
     def run(self, stage):
-        lines = []
-        for _ in range(stage.n):
-            line = stage.dial(self.PORT, host=self.address)
+        def silent(source):
+            line = stage.dial(self.PORT, host=self.address, source=source)
             line.parses = False
-            lines.append(line)
-        # One that speaks now is heard: the broker answers it or closes it at once.
-        probe = stage.dial(self.PORT, host=self.address)
-        probe.parses = False
-        probe.send(b"GET / HTTP/1.1\r\n\r\n" * 4)
-        stage.until(lambda: probe.received or not probe.is_open, 2, "an answer to one more connection")
-        for line in lines:
+            return line
+
+        lines = [silent(f"127.3.{number // 200}.{number % 200 + 1}") for number in range(stage.n)]
+        stage.pump(0.2)
+        latest = silent("127.4.0.1")
+        start = time.monotonic()
+        stage.until(lambda: not latest.is_open or time.monotonic() - start > 0.5, what="the time of a handshake")
+        if not latest.is_open:
+            stage.faults.append("a connection that came after the silent ones was closed at once")
+        for line in [*lines, latest]:
             line.close()
