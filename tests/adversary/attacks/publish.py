@@ -281,6 +281,59 @@ class PublishAtStalledSubscribers(Attack):
         stage.until(lambda: time.monotonic() - start > 8, what="their queues to be full")
 
 
+class PublishPastFullQueue(Attack):
+    """n messages of QoS 1 for a durable session that is away, whose queue is full: the newest is dropped."""
+
+    n, small = 20_000, 3000
+    leaves = True
+    policy = "dropNewest"
+
+    def sets(self, _folder):
+        return {
+            "limits.session.queueMessages": 500,
+            "limits.connection.holdPublisherMs": 0,
+            "limits.session.queueFull": self.policy,
+        }
+
+    def run(self, stage):
+        stage.cause.deliveries += stage.n
+        stage.cause.synced += stage.n
+        away = stage.durable(f"{stage.tag}s")
+        away.send(raw.subscribe(1, [(stage.tag, 1)], version=stage.version))
+        away.got(SUBACK, 1)
+        away.close()
+        line = stage.connect(f"{stage.tag}p")
+        made = [raw.publish(stage.tag, b"x", version=stage.version, qos=1, pid=n % 60_000 + 1) for n in range(stage.n)]
+        flood(line, made, PUBACK)
+
+
+class PublishPastFullQueueOldest(PublishPastFullQueue):
+    """The same where the oldest is dropped."""
+
+    policy = "dropOldest"
+
+
+class PublishExpiring(Attack):
+    """n messages for a durable session that is away, all of which expire in the same second."""
+
+    n, small, versions = 9000, 2000, (5,)
+    leaves = True
+
+    def run(self, stage):
+        stage.cause.deliveries += stage.n
+        stage.cause.synced += 2 * stage.n
+        away = stage.durable(f"{stage.tag}s")
+        away.send(raw.subscribe(1, [(stage.tag, 1)]))
+        away.got(SUBACK, 1)
+        away.close()
+        line = stage.connect(f"{stage.tag}p")
+        props = {"message_expiry": 2}
+        flood(line, [raw.publish(stage.tag, b"x", qos=1, pid=n + 1, props=props) for n in range(stage.n)], PUBACK)
+        start = time.monotonic()
+        stage.until(lambda: time.monotonic() - start > 3, what="the expiry")
+        stage.durable(f"{stage.tag}s").settle()
+
+
 class PublishMalformed(Attack):
     """n connections that publish to a topic with a wildcard."""
 

@@ -152,6 +152,44 @@ class SubscribeSamePacketsDurable(Attack):
         self.line.got(SUBACK, 10 + stage.n)
 
 
+class SubscribeOneByOne(Attack):
+    """n filters in packets of their own, and their end one by one, the latest first."""
+
+    n, small = 10_000, 3000
+    durable = False
+
+    def run(self, stage):
+        line = (stage.durable if self.durable else stage.connect)(f"{stage.tag}s")
+        if self.durable:
+            stage.cause.synced += 2 * stage.n
+        names = [f"{stage.tag}/{number}" for number in range(stage.n)]
+        line.send(b"".join(raw.subscribe(1, [(name, 0)], version=stage.version) for name in names), stage.n)
+        line.got(SUBACK, stage.n)
+        line.send(b"".join(raw.unsubscribe(1, [name], version=stage.version) for name in reversed(names)), stage.n)
+        line.got(UNSUBACK, stage.n)
+
+
+class SubscribeOneByOneDurable(SubscribeOneByOne):
+    """The same in a session that outlives its connection."""
+
+    n, small = 10_000, 1500
+    durable = True
+
+
+class SubscribeOwnTopics(Attack):
+    """n times SUBSCRIBE to what the broker says of itself, and its end."""
+
+    n, small = 3000, 500
+
+    def run(self, stage):
+        line = stage.connect(f"{stage.tag}s")
+        # About a hundred topics come each time.
+        stage.cause.deliveries += 100 * stage.n
+        one = raw.subscribe(1, [("$SYS/#", 0)], version=stage.version)
+        line.send((one + raw.unsubscribe(2, ["$SYS/#"], version=stage.version)) * stage.n, 2 * stage.n)
+        line.got(UNSUBACK, stage.n)
+
+
 class SubscribeRefused(Attack):
     """n filters that are refused, from a client with an identifier of 40 kB: what the log says of them."""
 

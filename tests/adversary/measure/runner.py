@@ -167,15 +167,19 @@ def longest(bystander) -> float:
     return float("inf") if waits["closed"] else max(waits["ping"], waits.get("publish", 0))
 
 
+def idle_rate(stage) -> float:
+    """What the bystanders and the broker itself use, in CPU seconds a second."""
+    start, cpu = time.monotonic(), stage.broker.cpu()
+    while time.monotonic() - start < IDLE_S:
+        stage.pump()
+    return (stage.broker.cpu() - cpu) / (time.monotonic() - start)
+
+
 def measure(attack, stage, bystander) -> Cost:
     broker = stage.broker
     attack.prepare(stage)
-    stage.quiet(0.3, QUIET_S)
-    # What the bystanders and the broker itself use.
-    start, cpu = time.monotonic(), broker.cpu()
-    while time.monotonic() - start < IDLE_S:
-        stage.pump()
-    idle = (broker.cpu() - cpu) / (time.monotonic() - start)
+    stage.quiet(0.3 * stage.cause.nodes, QUIET_S)
+    idle = idle_rate(stage)
 
     longest(bystander)
     start, cpu = time.monotonic(), broker.cpu()
@@ -202,7 +206,9 @@ def measure(attack, stage, bystander) -> Cost:
         peak.stop()
         return Cost(stage.cause, faults=[f"the broker ended: {broker.log_text[-3:]}"])
     seconds = time.monotonic() - start
-    used = broker.cpu() - cpu - idle * seconds
+    used = broker.cpu() - cpu
+    # What bystanders cost varies with what else the machine does; in a long run that adds up.
+    used -= seconds * (max(idle, idle_rate(stage)) if seconds > 1 else idle)
     cost = Cost(
         stage.cause,
         cpu=max(used, 0.0),
