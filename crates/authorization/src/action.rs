@@ -34,6 +34,9 @@ impl Action {
 pub struct Actions(u8);
 
 impl Actions {
+    /// Every action.
+    pub const ALL: Self = Self((1 << Action::ALL.len()) - 1);
+
     /// Reads actions separated by commas, or `all`. `None`: one of them is unknown.
     ///
     /// `publish` means retained messages too, and `subscribe` what the subscription then brings: a rule
@@ -51,7 +54,7 @@ impl Actions {
             "retain" => Self::of(&[Action::Retain]),
             "subscribe" => Self::of(&[Action::Subscribe, Action::Receive]),
             "receive" => Self::of(&[Action::Receive]),
-            "all" => Self::of(&Action::ALL),
+            "all" => Self::ALL,
             _ => return None,
         })
     }

@@ -65,4 +65,19 @@ impl Rules {
         }
         Ok(made)
     }
+
+    /// The same rules, and a last one that denies everything that none of them allows or denies, whatever the
+    /// topic begins with.
+    #[must_use]
+    pub fn or_deny(mut self) -> Self {
+        let line = self.rules.len() as u32 + 1;
+        let effect = Effect::Deny;
+        self.push(Rule {
+            decision: Decision { effect, line },
+            who: Box::default(),
+            actions: Actions::ALL,
+            filters: Box::default(),
+        });
+        self
+    }
 }

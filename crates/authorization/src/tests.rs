@@ -213,6 +213,30 @@ fn rules_of_a_login() {
     assert!(!many(17, &"a".repeat(65_535)));
 }
 
+#[test]
+fn what_a_closed_list_does_not_name_is_denied_whatever_it_begins_with() {
+    let rule = LoginRule::parse("allow", "subscribe", "#").unwrap();
+    let rules = Rules::from_login([rule]).unwrap().or_deny();
+    let ann = client("c", Some("ann"));
+    assert!(rules.concern_receive());
+    for topic in ["a", "#", "a/$priv"] {
+        assert_eq!(line(&rules, &ann, Action::Subscribe, topic), 1, "{topic}");
+        assert_eq!(line(&rules, &ann, Action::Publish, topic), 2, "{topic}");
+    }
+    for action in Action::ALL {
+        for topic in [
+            "$priv/#",
+            "$priv",
+            "$SYS/#",
+            "$SYSTEM/x",
+            "$/a",
+            "$share/g/a",
+        ] {
+            assert_eq!(line(&rules, &ann, action, topic), 2, "{topic}");
+        }
+    }
+}
+
 /// MQTT's matching, written without a thought for speed.
 fn matches(filter: &[&str], topic: &[&str]) -> bool {
     match (filter, topic) {

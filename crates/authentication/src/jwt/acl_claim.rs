@@ -18,10 +18,6 @@ struct AllowedTopics {
     all: Vec<String>,
 }
 
-/// What the form with lists of topics denies at its end: all of them. A wildcard at the beginning does not
-/// match `$` [MQTT-4.7.2-1].
-const EVERYTHING: [&str; 2] = ["#", "$SYS/#"];
-
 /// Reads `{"pub": […], "sub": […], "all": […]}`, which denies all else, or a list of
 /// `{"permission", "action", "topic"}`, which leaves the rest to other rules.
 pub(super) fn read(claim: &Value) -> Result<Rules, String> {
@@ -40,8 +36,6 @@ pub(super) fn read(claim: &Value) -> Result<Rules, String> {
             rules.push(LoginRule::parse("allow", action, &topic)?);
         }
     }
-    for topic in EVERYTHING {
-        rules.push(LoginRule::parse("deny", "all", topic)?);
-    }
-    Rules::from_login(rules)
+    // Not by a filter: `#` does not match what begins with `$` [MQTT-4.7.2-1].
+    Ok(Rules::from_login(rules)?.or_deny())
 }

@@ -419,6 +419,10 @@ async fn lists_of_topics_allow_these_and_deny_the_rest() {
         (Action::Subscribe, "c", true),
         (Action::Subscribe, "#", false),
         (Action::Subscribe, "$SYS/#", false),
+        (Action::Subscribe, "$priv/#", false),
+        (Action::Receive, "$priv/x", false),
+        (Action::Publish, "$priv/x", false),
+        (Action::Subscribe, "$SYSTEM/#", false),
     ] {
         let expected = if allowed { Effect::Allow } else { Effect::Deny };
         let decided = effect(&identity, action, topic);
