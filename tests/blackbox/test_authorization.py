@@ -257,6 +257,26 @@ def test_a_will_is_judged_at_connect(with_rules, name, version, code):
             watcher.message(payload="will")
 
 
+@pytest.mark.parametrize("version, code", [(4, NOT_AUTHORIZED_V3), (5, DENIED)])
+def test_the_broker_s_own_topics_are_nobody_s_will(name, version, code):
+    with Broker() as broker:
+        for topic in ("$SYS", "$SYS/broker/version"):
+            client = broker.raw(version)
+            client.send(raw.connect(name, version=version, will={"topic": topic, "retain": True}))
+            client.expect_refused(code)
+        reserved = ("reserved_topic", "$SYS"), ("reserved_topic", "$SYS/broker/version")
+        assert sorted(drops_of(broker, name)) == sorted(reserved)
+
+
+def test_what_only_begins_like_the_broker_s_own_topics_is_a_client_s(name):
+    with Broker() as broker, broker.client(name) as client, broker.client("other") as other:
+        client.published("$SYSTEM/x", b"kept", qos=1, retain=True)
+        other.subscribe("$SYSTEM/#")
+        other.message(topic="$SYSTEM/x", payload="kept")
+        for topic in ("$SYS", "$SYS/x"):
+            assert client.answer(PUBACK, client.publish(topic, qos=1)).reason == DENIED
+
+
 # ---- who ---------------------------------------------------------------------------------------
 
 

@@ -777,9 +777,9 @@ impl Index {
     }
 }
 
-/// What begins with `$SYS` is said by each node for itself.
+/// Its own topics are said by each node for itself.
 fn is_exported(topic_or_filter: &str) -> bool {
-    !topic_or_filter.starts_with(sys::ROOT)
+    !sys::is_own(topic_or_filter.as_bytes())
 }
 
 /// Which messages a session gets directly: not those that its inbox gives it.

@@ -11,11 +11,17 @@ use store::Store;
 use crate::node::Node;
 use crate::stats::{BrokerStats, sum, sum_net};
 
-/// Where the broker's own topics begin.
-pub(crate) const PREFIX: &str = "$SYS/";
-
 /// The first level of the broker's own topics.
-pub(crate) const ROOT: &str = "$SYS";
+const ROOT: &[u8] = b"$SYS";
+
+/// Whether a topic name, or a topic filter without `$share/…/`, is of the broker's own topics: `$SYS` and what
+/// is below it. `$SYSTEM` is a client's.
+pub(crate) fn is_own(topic_or_filter: &[u8]) -> bool {
+    match topic_or_filter.strip_prefix(ROOT) {
+        Some(behind) => behind.is_empty() || behind.starts_with(b"/"),
+        None => false,
+    }
+}
 
 /// The broker as the publisher of its own messages.
 pub(crate) const PUBLISHER: u64 = 0;
@@ -142,6 +148,25 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_whole_levels_are_the_brokers_own() {
+        for own in ["$SYS", "$SYS/", "$SYS/#", "$SYS/broker/uptime"] {
+            assert!(is_own(own.as_bytes()), "{own}");
+        }
+        for other in [
+            "$SYSTEM",
+            "$SYSTEM/x",
+            "$SY",
+            "$",
+            "",
+            "SYS/x",
+            "a/$SYS",
+            "$share/g/$SYS/#",
+        ] {
+            assert!(!is_own(other.as_bytes()), "{other}");
+        }
+    }
 
     #[test]
     fn a_steady_load_is_its_own_average() {

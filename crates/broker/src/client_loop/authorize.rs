@@ -16,6 +16,7 @@ use super::login::Admission;
 use super::{ClientLoop, LoopIo};
 use crate::access::Access;
 use crate::drops::Reason;
+use crate::sys;
 
 impl ClientLoop {
     /// From now on a client has the rights of this identity. Clients that were given none are anonymous.
@@ -131,15 +132,19 @@ impl ClientLoop {
         let identity = admission.map_or_else(Identity::default, |a| a.identity().clone());
         let access = Access::new(identity, address(io, Some(connection)));
         let denied = |action| !access.allows(client_id, node, action, will.topic);
-        let action = if denied(Action::Publish) {
-            Action::Publish
+        let reason = if sys::is_own(will.topic.as_bytes()) {
+            // [MQTT-4.7.2-1] as for a PUBLISH
+            Reason::ReservedTopic
+        } else if denied(Action::Publish) {
+            Reason::Denied(Action::Publish)
         } else if will.retain && denied(Action::Retain) {
-            Action::Retain
+            Reason::Denied(Action::Retain)
         } else {
             return true;
         };
-        self.count_denied(action);
-        let reason = Reason::Denied(action);
+        if let Reason::Denied(action) = reason {
+            self.count_denied(action);
+        }
         let length = will.payload.len();
         self.drops
             .record(io.now_ms(), client_id, will.topic, reason, will.qos, length);

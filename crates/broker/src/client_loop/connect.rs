@@ -147,7 +147,13 @@ impl ClientLoop {
             connect.client_id.into()
         };
         if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
-            tracing::info!(client_id = &*client_id, "a client's will is denied");
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*client_id,
+                    left_out,
+                    "a client's will is denied"
+                );
+            }
             self.refuse(
                 io,
                 connection,

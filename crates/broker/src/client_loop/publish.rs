@@ -67,12 +67,8 @@ impl ClientLoop {
         packet_id: Option<PacketId>,
     ) -> Option<ReasonCode> {
         let message = Arc::new(message);
-        if message
-            .body
-            .topic_bytes()
-            .starts_with(sys::PREFIX.as_bytes())
-        {
-            // [MQTT-4.7.2-1] what begins with $SYS/ is the broker's to say
+        if sys::is_own(message.body.topic_bytes()) {
+            // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
             self.drop_inbound(io, from, &message, Reason::ReservedTopic);
             return Some(ReasonCode::NotAuthorized);
         }

@@ -18,7 +18,7 @@ use topic_router::Cursor;
 use super::pending::{Answer, Pending};
 use super::{Client, ClientLoop, LoopIo, Timer, effective, record};
 use crate::node::Node;
-use crate::sys::ROOT;
+use crate::sys;
 
 /// Retained messages that are queued for a session at once. The next page follows when these are sent,
 /// so a filter that selects a million messages costs the memory of a page.
@@ -188,8 +188,8 @@ impl Owed {
         now: Timestamp,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<Place>) {
         let after = self.after.take();
-        // [MQTT-4.7.2-1] a filter selects either what begins with $SYS or what does not.
-        if self.filter.starts_with(ROOT) {
+        // [MQTT-4.7.2-1] a filter selects either the broker's own topics or others.
+        if sys::is_own(self.filter.as_bytes()) {
             let cursor = match after {
                 Some(Place::Own(cursor)) => Some(cursor),
                 _ => None,
@@ -325,7 +325,7 @@ impl ClientLoop {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         let owed = replay.filters.front_mut()?;
         let wanted = owed.wanted;
-        let is_own = owed.filter.starts_with(ROOT);
+        let is_own = sys::is_own(owed.filter.as_bytes());
         let page = match replay.page.take() {
             Some(page) => page,
             None if is_own || !self.node.store().has_neighbours() => owed.page(&self.node, now),

@@ -11,7 +11,9 @@ use store_state::session::{SessionOp, StoredWill};
 
 use super::pending::{Answer, Awaiting, Pending};
 use super::publish::Source;
-use super::{ClientLoop, Done, LoopIo};
+use super::{ClientLoop, Done, LoopIo, record_drop};
+use crate::drops::Reason;
+use crate::sys;
 
 impl ClientLoop {
     /// A will is due.
@@ -22,6 +24,17 @@ impl ClientLoop {
         epoch: u64,
         will: &StoredWill,
     ) {
+        if sys::is_own(will.message.body.topic_bytes()) {
+            // CONNECT refuses such a will. An earlier version has stored this one.
+            record_drop(
+                &self.drops,
+                io.now_ms(),
+                &will.message,
+                Reason::ReservedTopic,
+            );
+            self.will_is_published(&client, epoch);
+            return;
+        }
         self.stats.wills.add(1);
         let now = Timestamp(io.now_ms());
         let message = Arc::new(ApplicationMessage {
