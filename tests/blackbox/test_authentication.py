@@ -280,6 +280,15 @@ def test_the_rules_of_a_token(by_token, name):
         client.subscribe("other", expect=[NOT_AUTHORIZED])
 
 
+def test_a_list_of_topics_denies_what_begins_with_a_dollar_too(by_token, name):
+    acl = {"sub": ["#"]}
+    with by_token.client(name, username="alice", password=token(**GOOD, acl=acl)) as client:
+        client.subscribe(f"{name}/#", "#", expect=[0, 0])
+        for filter in ("$priv/#", "$share/g/$priv/#", "$queue/$priv/#", "$SYSTEM/#", "$SYS/#"):
+            client.subscribe(filter, expect=[NOT_AUTHORIZED])
+        assert client.answer(raw.PUBACK, client.publish("$priv/x", qos=1)).reason == NOT_AUTHORIZED
+
+
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     """A key set with an RSA and an elliptic curve key, and their private halves."""
@@ -339,6 +348,24 @@ def test_a_certificate_names_the_user(tmp_path, name):
         with Raw(stream=broker.stream("tls")) as client:
             client.send(raw.connect(name))
             client.expect_refused(NOT_AUTHORIZED)
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_certificate_names_the_user_of_an_anonymous_client(tmp_path, users, name, chain):
+    rules = tmp_path / "rules"
+    rules.write_text(f"allow user good publish {name}/%u\nallow anonymous publish {name}/anonymous\ndeny all publish #\n")
+    ca = Authority(tmp_path, "clients")
+    ssl_config = {"clientAuth": "OPTIONAL", "trustCertsFile": ca.path}
+    sets = {**NO_LOGIN_WAIT, "allowAnonymous": "true", "authorization.file": rules}
+    if chain:
+        sets |= {"authentication.chain.kind": "passwordFile", "authentication.chain.file": users}
+    with Listeners(tmp_path, sets, ssl_config) as broker:
+        for certificate, allowed in ((ca.issue("good"), "good"), (None, "anonymous")):
+            with Raw(stream=broker.stream("tls", client=certificate)) as client:
+                client.connect(name)
+                for topic in ("good", "anonymous"):
+                    reason = client.answer(raw.PUBACK, client.publish(f"{name}/{topic}", qos=1)).reason
+                    assert reason in ((0x00, 0x10) if topic == allowed else (NOT_AUTHORIZED,)), topic
 
 
 # ---- HTTP ------------------------------------------------------------------------------------

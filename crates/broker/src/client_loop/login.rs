@@ -64,7 +64,7 @@ pub(super) struct LoggedIn {
 
 /// How far a CONNECT has come.
 pub(super) enum Progress {
-    /// It is let in; `None`: as an anonymous client.
+    /// It is let in; `None`: as a client that nothing is known of.
     Admitted(Option<Box<Admission>>),
     /// It is to be offered again when the connection is resumed.
     Waits,
@@ -103,7 +103,9 @@ impl ClientLoop {
                     };
                     self.step(io, connection, method, frame.into(), step)
                 }
-                None if self.may_be_anonymous(io, connection, connect) => Progress::Admitted(None),
+                None if self.may_be_anonymous(io, connection, connect) => {
+                    Progress::Admitted(certified(io, connection))
+                }
                 None if self.node.authentication.is_empty() => {
                     self.node.explain_anonymous_refusal();
                     self.login_failed(io, connection, connect);
@@ -439,6 +441,20 @@ fn count_denial(stats: &BrokerStats, denial: Denial) {
         Denial::Credentials => stats.logins_denied.add(1),
         Denial::Unavailable => stats.logins_failed.add(1),
     }
+}
+
+/// The user that a verified certificate names, of a client that nobody is asked about. What it says itself in
+/// CONNECT is not confirmed.
+fn certified(io: &LoopIo, connection: ConnectionId) -> Option<Box<Admission>> {
+    let name = io.certificate_name(connection)?;
+    Some(Box::new(Admission {
+        identity: Box::new(Identity {
+            username: Some(name.into()),
+            ..Identity::default()
+        }),
+        connect: None,
+        data: None,
+    }))
 }
 
 /// The authentication method of a CONNECT packet.
