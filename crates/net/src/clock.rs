@@ -35,6 +35,14 @@ impl Clock {
         self.unix_us_at_start + u64::try_from(self.started.elapsed().as_micros()).unwrap_or(0)
     }
 
+    /// The system's time in seconds since 1970-01-01 UTC: as it is set, and with the time that the machine slept.
+    /// For what others have agreed on by their clocks, such as the end of a token.
+    #[must_use]
+    pub fn system_s() -> u64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        since_epoch.unwrap_or_default().as_secs()
+    }
+
     /// The time in ms since the clock was started.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {

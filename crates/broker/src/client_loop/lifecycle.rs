@@ -103,6 +103,11 @@ impl ClientLoop {
             self.unregister(io, key);
         }
         let session_key = self.session_key(key);
+        let expires_at = self
+            .clients
+            .get(key)
+            .and_then(|client| client.login.as_ref()?.expires_at());
+        self.watch_expiry(io, key, expires_at, None);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {
                 self.stats.sessions.sub(1);

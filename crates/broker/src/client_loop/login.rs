@@ -10,7 +10,7 @@
 use authentication::{Credentials, Denial, Exchange, Identity, Secret, Step, Verdict};
 use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
-use net::{ConnectionId, Key};
+use net::{Clock, ConnectionId, Key};
 
 use super::connect::is_loopback;
 use super::guarded::ip_of;
@@ -19,9 +19,6 @@ use crate::stats::BrokerStats;
 
 /// How soon a CONNECT that found too many logins under way is looked at again.
 const RETRY_MS: u64 = 10;
-
-/// A deadline that is further away is looked at again after this time.
-const HORIZON_MS: u64 = 60 * 60 * 1000;
 
 /// Where a connection without a session stands.
 #[derive(Debug)]
@@ -197,6 +194,11 @@ impl ClientLoop {
         verdict: Verdict,
     ) -> Progress {
         match verdict {
+            // An answer that an authenticator remembers may be older than its end.
+            Verdict::Allow(identity) if has_ended(&identity) => {
+                count_denial(&self.stats, Denial::Credentials);
+                Progress::Refused(ReasonCode::NotAuthorized)
+            }
             Verdict::Allow(identity) => {
                 self.login_succeeded(io, connection, connect.username);
                 Progress::Admitted(Some(Box::new(Admission {
@@ -315,37 +317,15 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        client.login = Some(Box::new(LoggedIn {
+        let before = client.login.replace(Box::new(LoggedIn {
             username: identity.username.clone(),
             expires_at: identity.expires_at,
             method: method.map(Box::from),
             exchange: None,
         }));
-        if identity.expires_at.is_some() {
-            self.watch_expiry(io, key);
-        }
+        let before = before.and_then(|login| login.expires_at);
+        self.watch_expiry(io, key, before, identity.expires_at);
         self.grant(io, key, identity);
-    }
-
-    /// Disconnects a client whose login has expired, or looks again when it will have.
-    pub(super) fn watch_expiry(&mut self, io: &mut LoopIo, key: Key) {
-        let login = self.clients.get(key).and_then(|c| c.login.as_ref());
-        let Some(at) = login.and_then(|login| login.expires_at) else {
-            return;
-        };
-        let at_ms = at.saturating_mul(1000);
-        if at_ms > io.now_ms() {
-            let next = at_ms.min(io.now_ms() + HORIZON_MS);
-            io.arm(next, Timer::LoginExpiry(key).to_bits());
-            return;
-        }
-        if let Some(client) = self.clients.get(key) {
-            tracing::info!(
-                client_id = client.session.client_id(),
-                "a login has expired and its client is disconnected"
-            );
-        }
-        self.kick(io, key, ReasonCode::NotAuthorized);
     }
 
     /// An AUTH of a client that is connected: it authenticates again.
@@ -418,6 +398,11 @@ impl ClientLoop {
 }
 
 impl LoggedIn {
+    /// When the client must be disconnected, in seconds since 1970-01-01 UTC.
+    pub(super) fn expires_at(&self) -> Option<u64> {
+        self.expires_at
+    }
+
     /// The user that the client is.
     pub(super) fn username(&self) -> Option<&str> {
         self.username.as_deref()
@@ -434,6 +419,12 @@ impl Admission {
     pub(super) fn into_identity(self) -> Identity {
         *self.identity
     }
+}
+
+fn has_ended(identity: &Identity) -> bool {
+    identity
+        .expires_at
+        .is_some_and(|at| at <= Clock::system_s())
 }
 
 fn count_denial(stats: &BrokerStats, denial: Denial) {

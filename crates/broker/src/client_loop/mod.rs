@@ -6,7 +6,7 @@
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
 //! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
-//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `guarded.rs`: who is
+//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `expiry.rs`: logins that end. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
 //! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
@@ -16,6 +16,7 @@
 mod authorize;
 mod connect;
 mod drained;
+mod expiry;
 mod forward;
 mod guarded;
 mod hold;
@@ -60,6 +61,7 @@ use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
 use drained::Drained;
+use expiry::Expiries;
 use forward::Forwarding;
 use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
@@ -230,8 +232,8 @@ enum Timer {
     Peers,
     /// See whether there are fewer logins under way.
     Login,
-    /// A login may have expired.
-    LoginExpiry(Key),
+    /// Logins may have expired.
+    LoginExpiry,
     /// Go on looking for banned clients.
     Bans,
     /// Try again to hand over what ended sessions have left.
@@ -256,7 +258,7 @@ impl Timer {
             Self::Store => (7, 0),
             Self::Pressed(key) => (8, key.to_bits()),
             Self::Login => (9, 0),
-            Self::LoginExpiry(key) => (10, key.to_bits()),
+            Self::LoginExpiry => (10, 0),
             Self::Bans => (11, 0),
             Self::Peers => (12, 0),
             Self::Replay(key) => (13, key.to_bits()),
@@ -277,7 +279,7 @@ impl Timer {
             7 => Self::Store,
             8 => Self::Pressed(key),
             9 => Self::Login,
-            10 => Self::LoginExpiry(key),
+            10 => Self::LoginExpiry,
             11 => Self::Bans,
             12 => Self::Peers,
             13 => Self::Replay(key),
@@ -307,6 +309,8 @@ pub(crate) struct ClientLoop {
     waiting_for_memory: Vec<ConnectionId>,
     /// Connections whose clients are about to be let in or not.
     logins: HashMap<ConnectionId, Login, RandomState>,
+    /// Clients whose logins end at a time.
+    expiries: Expiries,
     /// Connections whose CONNECT is not read because there are too many logins under way.
     waiting_for_login: Vec<ConnectionId>,
     /// Connections that are not read because the store has enough to do.
@@ -359,6 +363,7 @@ impl ClientLoop {
                 .unwrap_or_else(|| Drops::new(0)),
             waiting_for_memory: Vec::new(),
             logins: HashMap::default(),
+            expiries: Expiries::default(),
             waiting_for_login: Vec::new(),
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
@@ -937,7 +942,7 @@ impl Service for ClientLoop {
             }
             Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
             Some(Timer::Login) => self.log_in_later(io),
-            Some(Timer::LoginExpiry(key)) => self.watch_expiry(io, key),
+            Some(Timer::LoginExpiry) => self.end_logins(io),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Sys) => self.publish_sys(io),
