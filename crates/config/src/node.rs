@@ -58,6 +58,8 @@ pub(crate) fn parse(source: &str) -> Result<Node, NotYaml> {
             max_replay_stack_depth: 8,
         },
         with_snippet: false,
+        // Otherwise a file with a hundred lines of comments in a row would be refused.
+        emit_comments: false,
         // Otherwise `.inf` would be refused before the option's own type can say what it expects.
         non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
     };

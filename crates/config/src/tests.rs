@@ -982,6 +982,13 @@ fn taking_off_every_mark_of_the_example_changes_nothing() {
 }
 
 #[test]
+fn a_file_may_have_any_number_of_comments() {
+    let comments = "# a line\n".repeat(1_000);
+    let source = format!("mqtt:\n  maximumQos: 1\n{comments}log:\n  level: warn\n");
+    assert_eq!(config(&source).log.level, "warn");
+}
+
+#[test]
 fn every_option_is_documented() {
     for listed in crate::catalog::catalog() {
         let is_group = format!("{}.", listed.path);

@@ -51,6 +51,8 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
             max_replay_stack_depth: 8,
         },
         with_snippet: false,
+        // Otherwise a file with a hundred lines of comments in a row would be refused.
+        emit_comments: false,
     };
     let mut key = String::new();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
