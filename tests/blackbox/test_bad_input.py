@@ -325,6 +325,8 @@ V311 = {
     "SUBSCRIBE qos 3": raw.subscribe(1, [("a", 3)], version=4),  # [MQTT3-3.8.3-4]
     "SUBSCRIBE reserved bits": raw.subscribe(1, [("a", 4)], version=4),  # [MQTT3-3.8.3-4]
     "SUBSCRIBE filter not UTF-8": raw.subscribe(1, [(b"\xff", 0)], version=4),  # [MQTT3-3.8.3-1]
+    "SUBSCRIBE filter empty": raw.subscribe(1, [("", 0)], version=4),  # [MQTT3-4.7.3-1]
+    "UNSUBSCRIBE filter empty": raw.unsubscribe(1, [""], version=4),  # [MQTT3-4.7.3-1]
     "UNSUBSCRIBE without filters": raw.unsubscribe(1, [], version=4),  # [MQTT3-3.10.3-2]
     "UNSUBSCRIBE filter not UTF-8": raw.unsubscribe(1, [b"\xff"], version=4),  # [MQTT3-3.10.3-1]
     "PUBACK in the long form of 5.0": b"\x40\x03\x00\x01\x00",

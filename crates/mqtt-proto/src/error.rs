@@ -117,6 +117,8 @@ decode_errors! {
 
     /// SUBSCRIBE or UNSUBSCRIBE without a topic filter.
     NoTopicFilter(kind: PacketType) = ProtocolError, Some("MQTT-3.8.3-2"), "{kind:?} without a topic filter";
+    /// A topic filter of SUBSCRIBE or UNSUBSCRIBE without a character.
+    TopicFilterEmpty(kind: PacketType) = ProtocolError, Some("MQTT-4.7.3-1"), "{kind:?} with an empty topic filter";
     /// Reserved bits of the subscription options.
     ReservedSubscriptionOptions = MalformedPacket, Some("MQTT-3.8.3-5"), "reserved bits of the subscription options are set";
     /// Subscription options with QoS 3.
@@ -148,6 +150,8 @@ pub enum EncodeError {
     TopicNameInvalid,
     /// SUBSCRIBE or UNSUBSCRIBE without a topic filter.
     NoTopicFilter,
+    /// A topic filter without a character.
+    TopicFilterEmpty,
     /// A subscription identifier outside 1..=268,435,455.
     SubscriptionIdentifierInvalid,
     /// A reason code that this packet type cannot carry.
@@ -177,6 +181,7 @@ impl std::fmt::Display for EncodeError {
             Self::DupWithQos0 => f.write_str("DUP is set with QoS 0"),
             Self::TopicNameInvalid => f.write_str("topic is empty or has a wildcard character"),
             Self::NoTopicFilter => f.write_str("there is no topic filter"),
+            Self::TopicFilterEmpty => f.write_str("topic filter is empty"),
             Self::SubscriptionIdentifierInvalid => {
                 f.write_str("subscription identifier is not within 1..=268,435,455")
             }

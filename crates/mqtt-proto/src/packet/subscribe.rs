@@ -4,7 +4,7 @@
 //! again cannot fail.
 //!
 //! Deliberately absent: whether a filter is a topic filter. The server answers that filter by filter in
-//! SUBACK; here a filter is a UTF-8 string.
+//! SUBACK; here a filter is a UTF-8 string that is not empty.
 
 use crate::codec::{Reader, put_frame, put_string, put_u16};
 use crate::{
@@ -112,6 +112,10 @@ impl<'a> SubscribeFilters<'a> {
             // [MQTT-3.8.3-1] [MQTT3-3.8.3-1] UTF-8 strings.
             let filter = reader.string()?;
             let options = SubscriptionOptions::from_byte(reader.u8()?, version)?;
+            // [MQTT-4.7.3-1] [MQTT3-4.7.3-1] at least one character.
+            if filter.is_empty() {
+                return Err(DecodeError::TopicFilterEmpty(PacketType::Subscribe));
+            }
             // [MQTT-3.8.3-4] no local has no meaning among members of a group.
             if options.no_local && filter.starts_with(SharedKind::Share.prefix()) {
                 return Err(DecodeError::NoLocalOnSharedSubscription);
@@ -128,8 +132,8 @@ impl<'a> SubscribeFilters<'a> {
     /// Lays `filters` out at the end of `buffer`.
     ///
     /// # Errors
-    /// No filter, a filter with U+0000 or of more than 65,535 bytes, no local on a shared subscription;
-    /// `buffer` is then unchanged.
+    /// No filter, a filter that is empty, has U+0000 or more than 65,535 bytes, no local on a shared
+    /// subscription; `buffer` is then unchanged.
     pub fn encode_from(
         filters: &[(&str, SubscriptionOptions)],
         buffer: &'a mut Vec<u8>,
@@ -141,6 +145,8 @@ impl<'a> SubscribeFilters<'a> {
         for (filter, options) in filters {
             let appended = if options.no_local && filter.starts_with(SharedKind::Share.prefix()) {
                 Err(EncodeError::NoLocalOnSharedSubscription)
+            } else if filter.is_empty() {
+                Err(EncodeError::TopicFilterEmpty)
             } else {
                 put_string(filter, buffer)
             };

@@ -1,7 +1,8 @@
 //! UNSUBSCRIBE (§3.10): topic filters to give up.
 //!
 //! Invariant: a decoded list has at least one entry and every entry was checked, so that walking it
-//! again cannot fail. As in SUBSCRIBE, a filter is only a UTF-8 string here.
+//! again cannot fail. As in SUBSCRIBE, a filter is only a UTF-8
+//! string here that is not empty.
 
 use crate::codec::{Reader, put_frame, put_string, put_u16};
 use crate::{
@@ -32,7 +33,11 @@ impl<'a> UnsubscribeFilters<'a> {
         let mut count = 0;
         while !reader.is_empty() {
             // [MQTT-3.10.3-1] [MQTT3-3.10.3-1] UTF-8 strings.
-            reader.string()?;
+            let filter = reader.string()?;
+            // [MQTT-4.7.3-1] [MQTT3-4.7.3-1] at least one character.
+            if filter.is_empty() {
+                return Err(DecodeError::TopicFilterEmpty(PacketType::Unsubscribe));
+            }
             count += 1;
         }
         // [MQTT-3.10.3-2] [MQTT3-3.10.3-2] at least one.
@@ -45,14 +50,19 @@ impl<'a> UnsubscribeFilters<'a> {
     /// Lays `filters` out at the end of `buffer`.
     ///
     /// # Errors
-    /// No filter, a filter with U+0000 or of more than 65,535 bytes; `buffer` is then unchanged.
+    /// No filter, a filter that is empty, has U+0000 or more than 65,535 bytes; `buffer` is then unchanged.
     pub fn encode_from(filters: &[&str], buffer: &'a mut Vec<u8>) -> Result<Self, EncodeError> {
         let start = buffer.len();
         if filters.is_empty() {
             return Err(EncodeError::NoTopicFilter);
         }
         for filter in filters {
-            if let Err(error) = put_string(filter, buffer) {
+            let appended = if filter.is_empty() {
+                Err(EncodeError::TopicFilterEmpty)
+            } else {
+                put_string(filter, buffer)
+            };
+            if let Err(error) = appended {
                 buffer.truncate(start);
                 return Err(error);
             }

@@ -59,6 +59,11 @@ impl Source<'_> {
         text.repeat(times).leak()
     }
 
+    fn filter(&mut self) -> &'static str {
+        let text = self.text();
+        if text.is_empty() { "#" } else { text }
+    }
+
     fn topic(&mut self) -> &'static str {
         let text = self.text().replace(['+', '#'], "x");
         if text.is_empty() { "t" } else { text.leak() }
@@ -353,7 +358,7 @@ fn subscribe(source: &mut Source<'_>, v5: bool) -> Subscribe<'static> {
                     RetainHandling::DoNotSend,
                 ][usize::from(source.below(3))];
             }
-            (source.text(), options)
+            (source.filter(), options)
         })
         .collect();
     Subscribe {
@@ -392,7 +397,7 @@ fn unsubscribe(source: &mut Source<'_>, v5: bool) -> Packet<'static> {
     if v5 {
         properties.user_properties = source.user_properties();
     }
-    let filters: Vec<_> = (0..=source.below(4)).map(|_| source.text()).collect();
+    let filters: Vec<_> = (0..=source.below(4)).map(|_| source.filter()).collect();
     Packet::Unsubscribe(Unsubscribe {
         packet_id: source.packet_id(),
         properties,

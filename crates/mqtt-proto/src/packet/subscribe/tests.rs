@@ -97,7 +97,7 @@ fn options_and_properties_of_v5() {
 
 #[test]
 fn a_filter_is_judged_by_the_server_one_by_one() {
-    for filter in ["", "a#", "a/#/b", "$share//x"] {
+    for filter in ["a#", "a/#/b", "$share//x"] {
         let len = filter.len() as u8;
         let frame = [&[0x82, 6 + len, 0, 10, 0, 0, len], filter.as_bytes(), &[0]].concat();
         check(
@@ -140,6 +140,12 @@ fn malformed() {
             &[0x82, 6, 0, 1, 0, 1, 0xFF, 0],
             DecodeError::NotUtf8,
         );
+        // [MQTT3-4.7.3-1]
+        refuse(
+            version,
+            &[0x82, 9, 0, 1, 0, 1, b'a', 0, 0, 0, 0],
+            DecodeError::TopicFilterEmpty(PacketType::Subscribe),
+        );
         refuse(
             version,
             &[0x82, 5, 0, 1, 0, 1, b'a'],
@@ -167,6 +173,9 @@ fn malformed() {
     refuse(V5, &v5(0x30), DecodeError::RetainHandlingInvalid);
     // [MQTT-3.8.3-1]
     refuse(V5, &[0x82, 7, 0, 1, 0, 0, 1, 0xFF, 0], DecodeError::NotUtf8);
+    // [MQTT-4.7.3-1]
+    let empty = DecodeError::TopicFilterEmpty(PacketType::Subscribe);
+    refuse(V5, &[0x82, 6, 0, 1, 0, 0, 0, 0], empty);
     // §3.8.2.1.2
     let frame = [0x82, 9, 0, 1, 2, 0x0B, 0, 0, 1, b'a', 0];
     refuse(V5, &frame, DecodeError::PropertyValueInvalid(0x0B));
@@ -200,6 +209,10 @@ fn no_local_on_a_shared_subscription() {
         ),
         (&[], EncodeError::NoTopicFilter),
         (&[("a", options), ("\0", options)], EncodeError::NulInString),
+        (
+            &[("a", options), ("", options)],
+            EncodeError::TopicFilterEmpty,
+        ),
     ] {
         assert_eq!(
             SubscribeFilters::encode_from(filters, &mut buffer),

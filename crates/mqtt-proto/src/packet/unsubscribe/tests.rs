@@ -73,6 +73,11 @@ fn malformed() {
     refuse(V3_1_1, &[0xA2, 5, 0, 1, 0, 1, 0xFF], DecodeError::NotUtf8);
     refuse(V5, &[0xA2, 6, 0, 1, 0, 0, 1, 0xFF], DecodeError::NotUtf8);
     refuse(V5, &[0xA2, 6, 0, 1, 0, 0, 2, b'a'], DecodeError::Truncated);
+    // [MQTT-4.7.3-1] [MQTT3-4.7.3-1]
+    let empty = DecodeError::TopicFilterEmpty(PacketType::Unsubscribe);
+    refuse(V3_1, &[0xA2, 7, 0, 1, 0, 1, b'a', 0, 0], empty);
+    refuse(V3_1_1, &[0xA2, 4, 0, 1, 0, 0], empty);
+    refuse(V5, &[0xA2, 5, 0, 1, 0, 0, 0], empty);
     // §3.10.2.1
     let frame = [0xA2, 10, 0, 1, 4, 0x1F, 0, 1, b'w', 0, 1, b'a'];
     refuse(V5, &frame, DecodeError::PropertyNotAllowed(0x1F));
@@ -91,6 +96,7 @@ fn malformed() {
     for (filters, error) in [
         (&[][..], EncodeError::NoTopicFilter),
         (&["a", "\0"], EncodeError::NulInString),
+        (&["a", ""], EncodeError::TopicFilterEmpty),
     ] {
         assert_eq!(
             UnsubscribeFilters::encode_from(filters, &mut buffer),
