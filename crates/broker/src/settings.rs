@@ -70,6 +70,7 @@ impl Settings {
             response_information: mqtt.response_information.as_deref().map(Box::from),
             server_reference: mqtt.server_reference.as_deref().map(Box::from),
             check_payload_format: mqtt.check_payload_format,
+            strict_client_id_v3_1: mqtt.strict_client_id_v3_1,
             receive_maximum: limits.connection.receive_maximum.get(),
             inflight_maximum: limits.connection.inflight_maximum.get(),
             maximum_packet_size: limits.connection.maximum_packet_size,

@@ -178,6 +178,9 @@ options! {
         live "serverReference" => server_reference: Option<String>;
         /// Whether a payload announced as UTF-8 is checked, and refused with 0x99 if it is not.
         live "checkPayloadFormat" => check_payload_format: bool = false;
+        /// Whether clients of MQTT 3.1 are refused (0x02) if their client identifier has more than 23
+        /// characters, as that version demands. Unset, they are let in: many have longer ones.
+        live "strictClientIdV31" => strict_client_id_v3_1: bool = false;
     }
 
     /// The queues of persistent sessions.

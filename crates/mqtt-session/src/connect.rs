@@ -21,9 +21,14 @@ const CLIENT_ID_MAX_V3_1: usize = 23;
 /// The reason code to refuse the connection with: [`encode_refusal`].
 pub fn check_connect(connect: &Connect<'_>, policy: &Policy) -> Result<(), ReasonCode> {
     let client_id_fits = match connect.version {
-        // 3.1 §3.1: 1 to 23 characters.
+        // 3.1 §3.1: 1 to 23 characters. Clients in use have longer ones, so the upper end is a setting.
         ProtocolVersion::V3_1 => {
-            (1..=CLIENT_ID_MAX_V3_1).contains(&connect.client_id.chars().count())
+            let longest = if policy.strict_client_id_v3_1 {
+                CLIENT_ID_MAX_V3_1
+            } else {
+                usize::MAX
+            };
+            (1..=longest).contains(&connect.client_id.chars().count())
         }
         // [MQTT3-3.1.3-7] [MQTT3-3.1.3-8] none only together with a clean session.
         ProtocolVersion::V3_1_1 => !connect.client_id.is_empty() || connect.clean_start,

@@ -64,6 +64,8 @@ pub struct Policy {
     pub server_reference: Option<Box<str>>,
     /// Whether a payload that claims to be UTF-8 is checked.
     pub check_payload_format: bool,
+    /// Whether client identifiers of MQTT 3.1 have 23 characters at most, as that version says.
+    pub strict_client_id_v3_1: bool,
     /// The most inbound QoS 1 and 2 publications in flight; at least 1.
     pub receive_maximum: u16,
     /// The most outbound QoS 1 and 2 publications in flight; less if the client's Receive Maximum is.
@@ -104,6 +106,7 @@ impl Default for Policy {
             response_information: None,
             server_reference: None,
             check_payload_format: false,
+            strict_client_id_v3_1: false,
             receive_maximum: 1024,
             inflight_maximum: 128,
             maximum_packet_size: 2_097_152,

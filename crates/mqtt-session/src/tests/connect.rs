@@ -133,12 +133,13 @@ fn refusals() {
     );
 }
 
-/// [MQTT3-3.1.3-7] [MQTT3-3.1.3-8] [MQTT-3.1.3-6], and 23 characters of MQTT 3.1. The codec shows a
-/// return code as the reason code with the same meaning.
+/// [MQTT3-3.1.3-7] [MQTT3-3.1.3-8] [MQTT-3.1.3-6], and 23 characters of MQTT 3.1 [MQTT31-2]. The codec
+/// shows a return code as the reason code with the same meaning.
 #[test]
 fn client_identifiers_by_version() {
     check(
-        "> CONNECT v=3.1.1 id=
+        "% strict_ids=1
+         > CONNECT v=3.1.1 id=
          < CONNACK reason=0x85
          > CONNECT v=3.1 id= clean
          < CONNACK reason=0x85
@@ -149,6 +150,10 @@ fn client_identifiers_by_version() {
          $ close
          ! ended
          > CONNECT v=3.1.1 id= clean
+         < CONNACK",
+    );
+    check(
+        "> CONNECT v=3.1 id=abcdefghijklmnopqrstuvwxyz clean
          < CONNACK",
     );
 }
