@@ -591,6 +591,13 @@ def test_scram_out_of_order(by_scram):
             client.expect(raw.AUTH)
             client.send(raw.auth(reason, method_and(b"x", method)))
             client.expect_refused(PROTOCOL_ERROR)
+    # [MQTT-3.1.2-30] AUTH or DISCONNECT, and nothing else
+    for packet in (raw.PING, raw.publish("a", b""), raw.subscribe(1, [("a", 0)])):
+        with by_scram.raw() as client:
+            client.send(raw.connect("", props=method_and(Scram("alice", "x").first)))
+            client.expect(raw.AUTH)
+            client.send(packet)
+            client.expect_refused(PROTOCOL_ERROR)
     with by_scram.raw() as client:
         client.send(raw.auth(0x18, method_and(b"x")))
         client.expect_closed()

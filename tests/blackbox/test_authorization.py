@@ -70,11 +70,12 @@ def test_publish_denied_v5(with_rules):
             assert broker.drop_totals()["publish_denied"] == denied(broker, "publish") == len(dropped)
 
 
+@pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_publish_denied_v3_is_ignored(with_rules, name, qos):
-    # [MQTT3-3.3.5-2]
+def test_publish_denied_v3_is_ignored(with_rules, name, qos, version):
+    # [MQTT3-3.3.5-2] [MQTT31-7]
     with with_rules(f"deny all publish {name}/no\n") as broker:
-        with broker.client(name, version=4) as client:
+        with broker.client(name, version=version) as client:
             client.subscribe("#")
             client.published(f"{name}/no", b"no", qos=qos)
             client.published(f"{name}/yes", b"yes", qos=qos)
