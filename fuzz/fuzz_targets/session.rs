@@ -110,6 +110,7 @@ impl<'a> Input<'a> {
                 qos,
                 retain: false,
                 publisher: 0,
+                publisher_hash: 0,
                 expires_at: self
                     .flag()
                     .then(|| now.add_millis(u64::from(self.byte()) * 20)),

@@ -4,8 +4,8 @@
 //! whose client is offline while another's is online. The members that are connected to another node stand
 //! as one, with the number of those that have room: that node gets a message when no member of this one has
 //! room, and chooses among its own. In an ordered group (`$oshare`) the publisher
-//! decides instead: all its messages go to the same member, and a change of members moves only the
-//! publishers of the member that came or went.
+//! decides instead, by its client identifier: all its messages go to the same member, also after it has
+//! reconnected, and a change of members moves only the publishers of the member that came or went.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -183,12 +183,12 @@ impl Group {
     pub(crate) fn choose<'m>(
         &self,
         members: &'m [Member],
-        publisher: u64,
+        publisher_hash: u32,
         admits: impl Fn(&Member) -> bool,
     ) -> Option<&'m Member> {
         let admitted = || members.iter().filter(|member| admits(member));
         if self.ordered {
-            return by_publisher(admitted(), publisher);
+            return by_publisher(admitted(), publisher_hash);
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let chosen = by_turn(members, turn, &admits)
@@ -251,9 +251,9 @@ fn best<'m>(
 /// before those that are not.
 fn by_publisher<'m>(
     members: impl Iterator<Item = &'m Member>,
-    publisher: u64,
+    publisher_hash: u32,
 ) -> Option<&'m Member> {
-    let draw = FixedState::with_seed(publisher);
+    let draw = FixedState::with_seed(publisher_hash.into());
     members.max_by_key(|member| (member.gauge.is_online(), draw.hash_one(&member.who)))
 }
 
@@ -391,7 +391,7 @@ mod tests {
         let members = group.members();
         for (publisher, was) in before.iter().enumerate() {
             let is = group
-                .choose(&members, publisher as u64, |_| true)
+                .choose(&members, publisher as u32, |_| true)
                 .map(|m| m.who.clone());
             assert!(is == *was || *was == Some(gone.clone()));
         }

@@ -82,6 +82,19 @@ impl Foreign {
     }
 }
 
+/// Bits of a hash of a publisher's client identifier, as messages between nodes carry it.
+pub(crate) const HASH_BITS: u32 = 64 - FOUND_BITS;
+
+/// What a node finds a session by, and the hash of its client identifier above it.
+pub(crate) fn with_hash(found_by: u64, hash: u32) -> u64 {
+    u64::from(hash) << FOUND_BITS | found_by
+}
+
+/// The hash in what [`with_hash`] gave; 0 from nodes of versions that do not send it.
+pub(crate) fn hash_in(named: u64) -> u32 {
+    (named >> FOUND_BITS) as u32
+}
+
 impl SessionKey {
     /// What other nodes name it by. There may be others of this name, in other times of the same slot.
     pub(crate) fn found_by(self) -> u64 {

@@ -48,6 +48,7 @@ mod tests {
             qos: QoS::AtMostOnce,
             retain: true,
             publisher: 1,
+            publisher_hash: 0,
             expires_at: None,
         })
     }

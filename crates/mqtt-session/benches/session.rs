@@ -71,6 +71,7 @@ fn measure(name: &str, batch: usize, rounds: usize, run: fn(&mut Turn, usize)) {
         qos: QoS::AtLeastOnce,
         retain: false,
         publisher: 1,
+        publisher_hash: 0,
         expires_at: None,
     };
     let mut turn = Turn {

@@ -160,6 +160,7 @@ impl Session {
             qos: publish.qos,
             retain: publish.retain,
             publisher: key,
+            publisher_hash: 0,
             expires_at: publish
                 .properties
                 .message_expiry_interval

@@ -22,6 +22,9 @@ pub struct ApplicationMessage {
     /// The publishing session's key, for No Local and for holding back its publisher; 0: the server
     /// itself. Opaque here.
     pub publisher: u64,
+    /// 32 bits of a hash of the publisher's client identifier, for shared groups that keep one
+    /// publisher's messages with one member; 0: of nobody, or not known any more. Opaque here.
+    pub publisher_hash: u32,
     /// The end of its Message Expiry Interval.
     pub expires_at: Option<Timestamp>,
 }

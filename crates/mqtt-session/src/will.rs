@@ -39,6 +39,7 @@ impl Will {
             // [MQTT-3.1.2-14] [MQTT-3.1.2-15]
             retain: self.retain,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: self.message_expiry_interval.map(|secs| now.add_secs(secs)),
         }
     }

@@ -185,6 +185,7 @@ fn publish(topic: &str) -> InboxOp {
             qos: QoS::AtLeastOnce,
             retain: false,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         }),
         publisher: 0,

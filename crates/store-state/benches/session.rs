@@ -269,6 +269,7 @@ fn set(i: u64) -> RetainOp {
             qos: QoS::AtLeastOnce,
             retain: true,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         }),
     }

@@ -127,6 +127,7 @@ pub mod message {
             qos,
             retain: written.flags & 0b100 != 0,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: Some(Timestamp(written.expires_at)).filter(|at| at.0 != 0),
         }))
     }
@@ -146,6 +147,7 @@ mod tests {
             qos: QoS::ExactlyOnce,
             retain: true,
             publisher: 77,
+            publisher_hash: 0,
             expires_at: Some(Timestamp(5)),
         };
         let bytes = postcard::to_stdvec(&Holder(Arc::new(before.clone()))).unwrap();

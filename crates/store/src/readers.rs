@@ -208,6 +208,7 @@ mod tests {
                 qos: QoS::AtLeastOnce,
                 retain: false,
                 publisher: 0,
+                publisher_hash: 0,
                 expires_at: None,
             }),
             qos: QoS::AtLeastOnce,

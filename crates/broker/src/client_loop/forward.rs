@@ -18,7 +18,7 @@ use store_state::inbox::Item;
 use super::{ClientLoop, LoopIo, Mail, PEERS_RETRY_MS, Timer, effective, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
-use crate::key::{SessionKey, Slot};
+use crate::key::{SessionKey, Slot, with_hash};
 use crate::node::Node;
 use crate::peers::frame::{ForGroup, Forwarded, Whom, begin_messages};
 use crate::routes::{MatchSet, NodeTarget};
@@ -142,7 +142,7 @@ impl ClientLoop {
         }
         let forwarded = Forwarded {
             message: Arc::clone(message),
-            publisher: found_by(publisher),
+            publisher: named(publisher, message),
             whom: whom(),
         };
         let encoded = forwarded.append(std::mem::take(&mut self.forwarding.encoded));
@@ -169,7 +169,7 @@ impl ClientLoop {
         };
         let mut forwarded = Forwarded {
             message: Arc::clone(message),
-            publisher: found_by(message.publisher),
+            publisher: named(message.publisher, message),
             whom: Whom::Group(ForGroup {
                 filter: group.filter().into(),
                 hops: hops + 1,
@@ -291,7 +291,7 @@ impl ClientLoop {
         self.deliver_to_sessions(io, message, &set);
         let others = |group: &Group| !served.iter().any(|filter| **filter == *group.filter());
         for (group, members) in set.groups.iter().filter(|(group, _)| others(group)) {
-            let chosen = group.choose(members, message.publisher, |m| m.by == Slot::OWN);
+            let chosen = group.choose(members, message.publisher_hash, |m| m.by == Slot::OWN);
             if let Some(member) = chosen {
                 self.give_to_member(io, group, member, message, 0);
             }
@@ -311,8 +311,9 @@ impl ClientLoop {
             return;
         };
         let members = self.node.routes.members(&group);
-        let choose =
-            |admits: &dyn Fn(&Member) -> bool| group.choose(&members, message.publisher, admits);
+        let choose = |admits: &dyn Fn(&Member) -> bool| {
+            group.choose(&members, message.publisher_hash, admits)
+        };
         let here = |m: &Member| m.who.is_session();
         let elsewhere =
             |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
@@ -333,7 +334,7 @@ impl ClientLoop {
                 continue;
             };
             let others = |m: &Member| m.who != Who::Node(gone);
-            match group.choose(&members, message.publisher, others) {
+            match group.choose(&members, message.publisher_hash, others) {
                 Some(member) => self.give_to_member(io, &group, member, &message, 0),
                 None => self.nobody_in_group(io, &message),
             }
@@ -361,8 +362,9 @@ impl ClientLoop {
 }
 
 /// What another node is to name a publisher by. Who is not connected to this node is found by nobody.
-fn found_by(publisher: u64) -> u64 {
-    SessionKey::from_bits(publisher).map_or(0, SessionKey::found_by)
+fn named(publisher: u64, message: &ApplicationMessage) -> u64 {
+    let found_by = SessionKey::from_bits(publisher).map_or(0, SessionKey::found_by);
+    with_hash(found_by, message.publisher_hash)
 }
 
 /// A message as a member of a group gets it.

@@ -591,6 +591,7 @@ fn stored_will(will: &LastWill<'_>) -> StoredWill {
             qos: will.qos,
             retain: will.retain,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         }),
         message_expiry: will.properties.message_expiry_interval,

@@ -16,7 +16,7 @@ use super::pending::{Awaiting, Pending, Publication};
 use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
-use crate::key::SessionKey;
+use crate::key::{HASH_BITS, SessionKey};
 use crate::routes::{MatchSet, Target};
 use crate::{node::Node, sys};
 
@@ -62,10 +62,13 @@ impl ClientLoop {
     pub(super) fn publish(
         &mut self,
         io: &mut LoopIo,
-        message: ApplicationMessage,
+        mut message: ApplicationMessage,
         from: Key,
         packet_id: Option<PacketId>,
     ) -> Option<ReasonCode> {
+        if let Some(client) = self.clients.get(from) {
+            message.publisher_hash = ordering_hash(client.session.client_id());
+        }
         let message = Arc::new(message);
         if sys::is_own(message.body.topic_bytes()) {
             // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
@@ -153,7 +156,7 @@ impl ClientLoop {
             keepers.shards.extend_from_slice(&set.cut_off);
         }
         if source.repeated {
-            self.repeat_to_groups(io, message, &set, source.key, &mut keepers);
+            self.repeat_to_groups(io, message, &set, &mut keepers);
         } else {
             self.deliver_now(io, message, &set, source.key, &mut keepers);
         }
@@ -196,7 +199,7 @@ impl ClientLoop {
         keepers: &mut Keepers,
     ) {
         for (group, members) in &set.groups {
-            self.deliver_to_group(io, group, members, message, publisher, keepers);
+            self.deliver_to_group(io, group, members, message, keepers);
         }
         self.deliver_to_sessions(io, message, set);
         self.forward(io, message, set, publisher);
@@ -233,13 +236,12 @@ impl ClientLoop {
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
         set: &MatchSet,
-        publisher: u64,
         keepers: &mut Keepers,
     ) {
         let all_durable =
             |members: &[Member]| members.iter().all(|m| matches!(m.who, Who::Durable(_)));
         for (group, members) in set.groups.iter().filter(|(_, m)| all_durable(m)) {
-            self.deliver_to_group(io, group, members, message, publisher, keepers);
+            self.deliver_to_group(io, group, members, message, keepers);
         }
     }
 
@@ -427,10 +429,9 @@ impl ClientLoop {
         group: &Arc<Group>,
         members: &[Member],
         message: &Arc<ApplicationMessage>,
-        publisher: u64,
         keepers: &mut Keepers,
     ) {
-        let Some(member) = group.choose(members, publisher, |_| true) else {
+        let Some(member) = group.choose(members, message.publisher_hash, |_| true) else {
             self.nobody_in_group(io, message);
             return;
         };
@@ -571,7 +572,7 @@ impl ClientLoop {
     ) -> Option<(Arc<str>, Item)> {
         let members = self.node.routes.members(group);
         let others = |member: &Member| Some(&member.who) != except;
-        let Some(member) = group.choose(&members, message.publisher, others) else {
+        let Some(member) = group.choose(&members, message.publisher_hash, others) else {
             self.nobody_in_group(io, message);
             return None;
         };
@@ -599,6 +600,7 @@ impl ClientLoop {
                 qos: QoS::AtMostOnce,
                 retain: true,
                 publisher: sys::PUBLISHER,
+                publisher_hash: 0,
                 expires_at: None,
             });
             self.node.retained.set(&message);
@@ -614,6 +616,12 @@ impl ClientLoop {
             Timer::Sys.to_bits(),
         );
     }
+}
+
+/// What groups that keep a publisher's messages with one member know a client by: unlike its session's key,
+/// it is the same after a reconnect.
+pub(super) fn ordering_hash(client_id: &str) -> u32 {
+    (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
 }
 
 fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {

@@ -10,7 +10,7 @@ use store_state::inbox::Origin;
 use store_state::session::{SessionOp, StoredWill};
 
 use super::pending::{Answer, Awaiting, Pending};
-use super::publish::Source;
+use super::publish::{Source, ordering_hash};
 use super::{ClientLoop, Done, LoopIo, record_drop};
 use crate::drops::Reason;
 use crate::sys;
@@ -39,6 +39,7 @@ impl ClientLoop {
         let now = Timestamp(io.now_ms());
         let message = Arc::new(ApplicationMessage {
             expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
+            publisher_hash: ordering_hash(&client),
             ..(*will.message).clone()
         });
         let source = Source {

@@ -126,6 +126,7 @@ mod tests {
                 qos: QoS::AtLeastOnce,
                 retain: false,
                 publisher: 0,
+                publisher_hash: 0,
                 expires_at: None,
             }),
             publisher: 1,

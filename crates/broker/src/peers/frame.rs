@@ -10,7 +10,7 @@ use mqtt_session::ApplicationMessage;
 use route_exchange::{Malformed, Message, ShardNumber};
 use serde::{Deserialize, Serialize};
 
-use crate::key::{Foreign, Slot};
+use crate::key::{Foreign, Slot, hash_in};
 
 /// Frames of these formats begin with their number. A change is a new one.
 const ROUTES: u8 = 1;
@@ -38,7 +38,8 @@ pub(crate) struct Messages {
 pub(crate) struct Forwarded {
     #[serde(with = "store_state::wire::message")]
     pub(crate) message: Arc<ApplicationMessage>,
-    /// What its node finds the publisher by; see [`SessionKey::found_by`].
+    /// What its node finds the publisher by, and a hash of its client identifier; see
+    /// [`SessionKey::found_by`] and [`with_hash`](crate::key::with_hash).
     pub(crate) publisher: u64,
     pub(crate) whom: Whom,
 }
@@ -144,6 +145,7 @@ impl Forwarded {
     pub(crate) fn came_from(&mut self, from: Slot) {
         if let Some(message) = Arc::get_mut(&mut self.message) {
             message.publisher = Foreign::new(from, self.publisher).to_bits();
+            message.publisher_hash = hash_in(self.publisher);
         }
     }
 }
@@ -153,7 +155,7 @@ mod tests {
     use mqtt_proto::{MessageBody, QoS};
 
     use super::*;
-    use crate::key::{Publisher, SessionKey};
+    use crate::key::{Publisher, SessionKey, with_hash};
 
     fn forwarded(whom: Whom) -> Forwarded {
         Forwarded {
@@ -162,6 +164,7 @@ mod tests {
                 qos: QoS::AtLeastOnce,
                 retain: true,
                 publisher: 5,
+                publisher_hash: 0,
                 expires_at: None,
             }),
             publisher: u64::MAX,
@@ -191,6 +194,12 @@ mod tests {
         assert_eq!(SessionKey::from_bits(message.publisher), None);
         let publisher = Publisher::from_bits(message.publisher);
         assert!(matches!(publisher, Some(Publisher::Elsewhere(_))));
+        let mut named = forwarded(Whom::Sessions);
+        named.publisher = with_hash(7, 0xA_BCDE);
+        named.came_from(Slot(1));
+        assert_eq!(named.message.publisher_hash, 0xA_BCDE);
+        let found_by = Foreign::from_bits(named.message.publisher).map(Foreign::found_by);
+        assert_eq!(found_by, Some(7));
         for cut in 3..frame.len() {
             // A cut between the two messages is none.
             if let Ok(Frame::Messages(read)) = Frame::decode(&frame[..cut]) {

@@ -180,6 +180,7 @@ impl Driver {
                 "expiry" => policy.session_expiry_maximum = number() as u32,
                 "response" => policy.response_information = Some((*value).into()),
                 "reference" => policy.server_reference = Some((*value).into()),
+                "strict_ids" => policy.strict_client_id_v3_1 = flag(),
                 "check_payload" => policy.check_payload_format = flag(),
                 "rm" => policy.receive_maximum = number() as u16,
                 "inflight" => policy.inflight_maximum = number() as u16,
@@ -567,6 +568,7 @@ fn delivery(words: &Words<'_>, now: Timestamp) -> Delivery {
         qos,
         retain: words.has("retain"),
         publisher: 1,
+        publisher_hash: 0,
         expires_at: words.number("expiry").map(|secs| now.add_secs(secs)),
     };
     let ids = words.text("ids").unwrap_or_default();

@@ -536,6 +536,7 @@ fn direct_and_stored_messages_leave_as_they_came() {
             qos,
             retain: false,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         }),
         qos,

@@ -289,6 +289,7 @@ impl Fuzz {
                     qos,
                     retain: false,
                     publisher: 0,
+                    publisher_hash: 0,
                     expires_at: random
                         .maybe(|random| random.below(3_000))
                         .map(|millis| self.now.add_millis(millis)),

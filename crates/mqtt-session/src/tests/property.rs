@@ -188,6 +188,7 @@ impl World {
             qos,
             retain: false,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         };
         let delivery = Delivery {

@@ -219,6 +219,7 @@ fn delivery(qos: QoS, number: u32) -> Delivery {
         qos,
         retain: false,
         publisher: 0,
+        publisher_hash: 0,
         expires_at: None,
     };
     Delivery {

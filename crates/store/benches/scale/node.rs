@@ -167,6 +167,7 @@ impl Node {
             qos: QoS::AtLeastOnce,
             retain: false,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         });
         let bytes = message.body.heap_len();

@@ -77,6 +77,7 @@ fn outcome(
         qos: QoS::AtLeastOnce,
         retain: true,
         publisher: 0,
+        publisher_hash: 0,
         expires_at: None,
     });
     let request = Request {

@@ -119,6 +119,7 @@ pub(crate) fn message(topic: &str, payload: &[u8]) -> Arc<ApplicationMessage> {
         qos: QoS::AtLeastOnce,
         retain: false,
         publisher: 0,
+        publisher_hash: 0,
         expires_at: None,
     })
 }

@@ -241,6 +241,7 @@ fn message(topic: &str, number: u64, once: bool, retain: bool) -> Arc<Applicatio
         qos: qos(once),
         retain,
         publisher: 0,
+        publisher_hash: 0,
         expires_at: None,
     })
 }

@@ -277,6 +277,7 @@ fn message(topic: &str, payload: &str, qos: QoS) -> ApplicationMessage {
         qos,
         retain: false,
         publisher: 0,
+        publisher_hash: 0,
         expires_at: None,
     }
 }

@@ -392,6 +392,7 @@ impl Run {
             qos: QoS::from_u8(dice[3] / 2 % 3).unwrap(),
             retain: dice[1] & 16 != 0,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: (dice[5] & 32 != 0).then(|| Timestamp(self.now_ms + 5)),
         })
     }

@@ -32,6 +32,7 @@ pub(super) fn set(topic: &str, payload: &[u8], expires_at: u64) -> RetainOp {
             qos: QoS::AtLeastOnce,
             retain: true,
             publisher: 1,
+            publisher_hash: 0,
             expires_at: Some(Timestamp(expires_at)).filter(|at| at.0 != 0),
         }),
     }

@@ -164,6 +164,7 @@ pub(super) fn will(topic: &str, delay: u32) -> StoredWill {
             qos: QoS::AtLeastOnce,
             retain: false,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         }),
         message_expiry: Some(30),
