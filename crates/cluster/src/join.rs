@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::StartError;
 use crate::connect::{ConnectError, dial};
 use crate::handshake::{Admission, Failure, Identity, Purpose, Refusal};
+use crate::members::Place;
 use crate::record::Record;
 use crate::shared::Shared;
 
@@ -25,6 +26,7 @@ pub(crate) async fn belong(shared: &Shared) -> Result<(), StartError> {
         if record.evicted.contains(&shared.options.node) {
             return Err(StartError::Evicted);
         }
+        note_address(shared, &record.members)?;
         shared.belong(record);
         return Ok(());
     }
@@ -33,7 +35,31 @@ pub(crate) async fn belong(shared: &Shared) -> Result<(), StartError> {
         false => join(shared).await?,
     };
     shared.write_record(&record)?;
+    note_address(shared, &[])?;
     shared.belong(record);
+    Ok(())
+}
+
+/// Says if the node is not where it was: perhaps somebody has mistaken the folder for another node's.
+fn note_address(shared: &Shared, members: &[Place]) -> Result<(), StartError> {
+    let place = shared.place();
+    let known = members.iter().find(|other| other.address == place.address);
+    if let Some(other) = known {
+        tracing::warn!(
+            node = format_args!("{:016x}", place.node),
+            address = place.address,
+            member = format_args!("{:016x}", other.node),
+            "the data folder is that of another node than the one that the cluster knows at this address"
+        );
+    }
+    if let Some(before) = shared.note_address(&place.address)? {
+        tracing::warn!(
+            node = format_args!("{:016x}", place.node),
+            before,
+            now = place.address,
+            "the data folder is that of a node which had another address: the others look for it here from now on"
+        );
+    }
     Ok(())
 }
 

@@ -89,6 +89,12 @@ impl error::Error for RecordError {
     }
 }
 
+/// The file beside it with the address at which the node was started last, as text. Only people are told.
+const ADDRESS: &str = "cluster.address";
+
+/// Longer than any `host:port`.
+const ADDRESS_LIMIT: usize = 512;
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct RecordFile {
@@ -140,13 +146,32 @@ impl RecordFile {
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        File::open(folder)?.sync_all()
+        replace(&self.path, bytes)
     }
+
+    /// Notes where the node is from now on. Returns where it was before, if that is known and another place.
+    pub(crate) fn note_address(&self, address: &str) -> Result<Option<String>, RecordError> {
+        let path = self.path.with_file_name(ADDRESS);
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => Some(text.trim().chars().take(ADDRESS_LIMIT).collect::<String>()),
+            Err(_) => None,
+        };
+        if before.as_deref() == Some(address) {
+            return Ok(None);
+        }
+        replace(&path, format!("{address}\n").as_bytes())
+            .map_err(|error| RecordError::Io(path, error))?;
+        Ok(before.filter(|before| !before.is_empty()))
+    }
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(folder)?.sync_all()
 }
 
 fn encode(record: &Record) -> Vec<u8> {
@@ -182,6 +207,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = RecordFile::new(folder.path());
         (folder, file)
+    }
+
+    #[test]
+    fn a_node_that_has_moved_is_told() {
+        let (_folder, file) = file();
+        assert_eq!(file.note_address("a:1").unwrap(), None);
+        assert_eq!(file.note_address("a:1").unwrap(), None);
+        assert_eq!(file.note_address("b:1").unwrap().as_deref(), Some("a:1"));
+        assert_eq!(file.note_address("b:1").unwrap(), None);
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Shared {
         self.record_file.write(record)
     }
 
+    /// Notes where this node is from now on. Returns where it was before, if that is another place.
+    pub(crate) fn note_address(&self, address: &str) -> Result<Option<String>, RecordError> {
+        self.record_file.note_address(address)
+    }
+
     /// Writes the file `cluster` if the members or the evicted have changed. Blocks.
     pub(crate) fn keep_record(&self) -> Result<(), RecordError> {
         let mut kept = self.record.lock();

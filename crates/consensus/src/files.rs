@@ -2,8 +2,11 @@
 
 use std::fs::{File as StdFile, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::Path;
+
+/// The log holds messages: its files are for their owner only.
+pub(crate) const PRIVATE_FILE: u32 = 0o600;
 
 /// A file system, as far as the log needs one. Names are listed with `std::fs`, so an implementation
 /// that keeps contents elsewhere leaves empty files under these names.
@@ -52,6 +55,7 @@ impl Files for RealFiles {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(PRIVATE_FILE)
             .open(path)?;
         Ok(Box::new(file))
     }

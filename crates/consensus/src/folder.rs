@@ -3,11 +3,16 @@
 //! `LOCK` is locked by the process that has the log open, `FORMAT` says the version, `entries` holds
 //! raft-engine's files.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::files::PRIVATE_FILE;
 use crate::log::LogError;
+
+/// The log holds messages: its folders are for their owner only.
+const PRIVATE_FOLDER: u32 = 0o700;
 
 /// What `FORMAT` holds. Changed with every change that an older program could misread.
 const FORMAT: &str = "heraldmq log, version 1\n";
@@ -32,13 +37,13 @@ impl Folder {
             path: path.to_owned(),
             error,
         };
-        fs::create_dir_all(path).map_err(failed)?;
+        make_folder(path).map_err(failed)?;
         let folder = Self {
             path: path.to_owned(),
             _lock: lock(path)?,
         };
         folder.check_format()?;
-        fs::create_dir_all(folder.entries()).map_err(failed)?;
+        make_folder(&folder.entries()).map_err(failed)?;
         sync_folder(path).map_err(failed)?;
         Ok(folder)
     }
@@ -66,7 +71,7 @@ impl Folder {
     /// Makes an empty folder ours. Written aside first, so that `FORMAT` is never half there.
     fn write_format(&self) -> io::Result<()> {
         let new = self.path.join(NEW_FORMAT_NAME);
-        let mut file = File::create(&new)?;
+        let mut file = create(&new)?;
         file.write_all(FORMAT.as_bytes())?;
         file.sync_all()?;
         fs::rename(new, self.path.join(FORMAT_NAME))?;
@@ -129,7 +134,7 @@ fn refuse_foreign(path: &Path) -> Result<bool, LogError> {
 
 fn lock(folder: &Path) -> Result<File, LogError> {
     let path = folder.join(LOCK_NAME);
-    let file = match File::create(&path) {
+    let file = match create(&path) {
         Ok(file) => file,
         Err(error) => return Err(LogError::Io { path, error }),
     };
@@ -140,6 +145,20 @@ fn lock(folder: &Path) -> Result<File, LogError> {
         }),
         Err(TryLockError::Error(error)) => Err(LogError::Io { path, error }),
     }
+}
+
+/// Makes a folder for its owner only, and those above it that are missing.
+fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_FOLDER)
+        .create(path)
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    options.mode(PRIVATE_FILE).open(path)
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {

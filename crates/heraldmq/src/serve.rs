@@ -1,9 +1,9 @@
 //! `heraldmq serve`: loads the configuration, starts the broker, and lives until a signal ends it.
 //!
-//! SIGTERM and SIGINT shut down in order; a second one ends the process at once. SIGHUP loads the
+//! SIGTERM and SIGINT shut down in order; a second one ends the process at once, whatever it is doing. SIGHUP loads the
 //! configuration again and applies what can be applied to a running broker.
 
-mod data_dir;
+pub(crate) mod data_dir;
 mod descriptors;
 mod kernel;
 pub(crate) mod logging;
@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use broker::{Broker, Ends, StartError};
+use broker::{Broker, Ends};
 use config::{Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -53,7 +53,8 @@ Examples:
   heraldmq serve --config conf/standalone.yml --data-dir /var/lib/heraldmq
   heraldmq serve --set mqttServerConfig.tcpListener.port=1884 --set log.format=json
 
-Exit codes: 0 ended in order, 1 could not run (port in use, unusable folder), 2 wrong configuration.";
+Exit codes: 0 ended in order, 1 could not run (port in use, unusable folder), 2 wrong configuration, or a
+file that it names cannot be used.";
 
 impl Arguments {
     fn load(&self) -> Result<Loaded, ConfigError> {
@@ -71,6 +72,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    data_dir::keep_private();
     let Loaded {
         mut config,
         warnings,
@@ -82,15 +84,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         warn!("{warning}");
     }
     data_dir::prepare(&config.data_dir).map_err(Failure::Runtime)?;
+    data_dir::warn_if_open(&config);
     descriptors::prepare();
     kernel::check(&config);
 
     // Before the start, so that no signal takes its default course once the broker is ready.
     let watch = |error: std::io::Error| Failure::Runtime(format!("cannot watch signals: {error}"));
-    let ending = Arc::new(AtomicBool::new(false));
     let give_up = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        flag::register_conditional_shutdown(signal, 1, Arc::clone(&ending)).map_err(watch)?;
+        // In this order: the first signal finds the flag unset and sets it, the second one finds it set. No
+        // thread has to come round to anything in between, so that a process that is stuck ends as well.
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&give_up)).map_err(watch)?;
         flag::register(signal, Arc::clone(&give_up)).map_err(watch)?;
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(watch)?;
@@ -104,8 +108,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let broker = match Broker::start_until(&config, ends) {
         Ok(broker) => broker,
         Err(_) if give_up.load(Ordering::Relaxed) => return Ok(()),
-        Err(StartError::Rules(mistakes)) => return Err(Failure::Usage(mistakes.to_string())),
-        Err(other) => return Err(Failure::Runtime(other.to_string())),
+        Err(error) if error.is_in_configuration() => return Err(Failure::Usage(error.to_string())),
+        Err(error) => return Err(Failure::Runtime(error.to_string())),
     };
     for signal in signals.forever() {
         if signal == SIGHUP {
@@ -115,7 +119,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         info!(signal = signal_name(signal), "signal received");
         break;
     }
-    ending.store(true, Ordering::Relaxed);
     broker.shutdown();
     Ok(())
 }
@@ -138,13 +141,16 @@ fn reload(arguments: &Arguments, config: &mut Config, log: &logging::Handle, bro
                 .reload(&loaded.config)
                 .map_err(|error| error.to_string())
         })
-        .and_then(|()| log.set_level(level));
-    if let Err(problem) = applied {
-        for problem in problem.lines() {
-            error!(problem, "configuration not reloaded");
+        .and_then(|reread| log.set_level(level).map(|()| reread));
+    let reread = match applied {
+        Ok(reread) => reread,
+        Err(problem) => {
+            for problem in problem.lines() {
+                error!(problem, "configuration not reloaded");
+            }
+            return;
         }
-        return;
-    }
+    };
     for warning in loaded.warnings {
         warn!("{warning}");
     }
@@ -155,6 +161,8 @@ fn reload(arguments: &Arguments, config: &mut Config, log: &logging::Handle, bro
     info!(
         applied = diff.applied.join(", "),
         needs_restart = diff.needs_restart.join(", "),
+        files_read = reread.read,
+        files_failed = reread.failed,
         "configuration reloaded"
     );
 }

@@ -31,7 +31,8 @@ use std::{error, fmt};
 
 use parking_lot::Mutex;
 
-pub(crate) use durable::{make_directory, sync_directory};
+use durable::open_or_make;
+pub(crate) use durable::{create, make_directory, sync_directory};
 pub(crate) use format::FORMAT;
 use format::{FORMAT_FILE, read as read_format, write as write_format};
 pub(crate) use reserve::Reserve;
@@ -317,15 +318,6 @@ fn is_left_by_first_start(name: &str) -> bool {
     matches!(name, LOCK | INCARNATION | "lost+found")
         || name.strip_suffix(durable::UNFINISHED) == Some(FORMAT_FILE)
         || name.starts_with(".write-test-")
-}
-
-fn open_or_make(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
 }
 
 /// Why a data folder cannot be used.

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use store_state::{SLOTS, SlotRange, slot_of};
 
+use crate::folder::create;
+
 /// A shard's number within its store.
 pub type ShardNumber = u16;
 
@@ -33,7 +35,7 @@ impl ShardMap {
         let path = folder.join(FILE);
         let shards = u32::from(initial.max(1));
         let temporary = path.with_extension("new");
-        let mut file = fs::File::create(&temporary)?;
+        let mut file = create(&temporary)?;
         writeln!(file, "{shards}")?;
         file.sync_all()?;
         fs::rename(&temporary, &path)?;

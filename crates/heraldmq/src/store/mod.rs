@@ -15,6 +15,7 @@ use clap::Subcommand;
 use store::{Folder, NodeSurvey};
 
 use crate::failure::Failure;
+use crate::serve::data_dir;
 
 /// Look at the data folder of a broker that does not run.
 ///
@@ -88,6 +89,7 @@ struct Place {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    data_dir::keep_private();
     match &arguments.command {
         Command::Inspect { place, json } => inspect(place, *json),
         Command::Verify(place) => verify(place),

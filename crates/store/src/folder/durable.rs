@@ -2,9 +2,16 @@
 //!
 //! Invariant: when a function here returns, what it wrote is on disk, name included.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+/// What is stored is nobody's but the broker's: its files are for their owner only.
+const PRIVATE_FILE: u32 = 0o600;
+
+/// The same for directories.
+const PRIVATE_DIRECTORY: u32 = 0o700;
 
 /// Puts `bytes` at `path`, replacing what was there. Needs `path` with a `.new` added for itself.
 ///
@@ -13,17 +20,40 @@ use std::path::Path;
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED);
-    let mut file = File::create(&unfinished)?;
+    let mut file = create(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
     sync_directory(path.parent().unwrap_or(Path::new("/")))
 }
 
+/// Opens a new or empty file for writing, which only its owner may read.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn create(path: impl AsRef<Path>) -> io::Result<File> {
+    private().truncate(true).open(path)
+}
+
+/// Opens a file for reading and writing. If there is none, one is made that only its owner may read.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
+    private().read(true).truncate(false).open(path)
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(PRIVATE_FILE);
+    options
+}
+
 /// What the name of a file ends with until it is written.
 pub(super) const UNFINISHED: &str = ".new";
 
-/// Makes a directory and those above it that are missing, each one's name on disk at return.
+/// Makes a directory and those above it that are missing, for their owner only, each one's name on disk at
+/// return.
 ///
 /// # Errors
 /// What the system says.
@@ -36,7 +66,7 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_directory(above)?;
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => sync_directory(above),
     }
