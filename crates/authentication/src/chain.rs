@@ -54,12 +54,29 @@ impl Chain {
     pub(crate) fn open(config: &AuthenticationConfig, shared: &Shared) -> Result<Self, OpenError> {
         let mut chain = Self::default();
         for (index, authenticator) in config.chain.iter().enumerate() {
-            let name = format!("{} ({})", authenticator.kind, index + 1);
-            chain
-                .add(name.clone(), authenticator, shared)
-                .map_err(|reason| OpenError(format!("authenticator {name}: {reason}")))?;
+            chain.add_next(index, authenticator, shared)?;
         }
         Ok(chain)
+    }
+
+    /// What is wrong with each authenticator, not with the first one only.
+    pub(crate) fn problems(config: &AuthenticationConfig, shared: &Shared) -> Vec<OpenError> {
+        let mut chain = Self::default();
+        let members = config.chain.iter().enumerate();
+        members
+            .filter_map(|(index, member)| chain.add_next(index, member, shared).err())
+            .collect()
+    }
+
+    fn add_next(
+        &mut self,
+        index: usize,
+        config: &AuthenticatorConfig,
+        shared: &Shared,
+    ) -> Result<(), OpenError> {
+        let name = format!("{} ({})", config.kind, index + 1);
+        self.add(name.clone(), config, shared)
+            .map_err(|reason| OpenError(format!("authenticator {name}: {reason}")))
     }
 
     fn add(

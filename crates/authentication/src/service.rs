@@ -69,6 +69,24 @@ impl Authentication {
         })
     }
 
+    /// Reads keys and files of all authenticators and starts nothing: no thread, no connection.
+    #[must_use]
+    pub fn check(config: &AuthenticationConfig) -> Vec<OpenError> {
+        // Tasks that authenticators give to a runtime which nobody drives never run.
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                return vec![OpenError(format!("no thread for authentication: {error}"))];
+            }
+        };
+        let shared = Shared {
+            runtime: runtime.handle().clone(),
+            hashes: HashThreads::new(thread_count(config.hash_threads)),
+            key_sets: Arc::default(),
+        };
+        Chain::problems(config, &shared)
+    }
+
     /// Reads keys and files again, and takes over changed settings. After an error all is as before.
     ///
     /// # Errors

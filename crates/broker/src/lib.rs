@@ -17,6 +17,7 @@ pub mod cluster_control;
 mod clustered;
 mod control;
 mod drops;
+mod excerpt;
 mod groups;
 mod http;
 mod key;
@@ -27,6 +28,7 @@ mod node;
 mod parting;
 mod peers;
 mod registry;
+mod reread;
 mod retained;
 mod routes;
 mod settings;
@@ -52,6 +54,7 @@ use net::{Clock, EventLoops, Remote};
 
 pub use access::{RuleFile, RuleFileError};
 pub use peers::{Links, PeerListener, Place};
+pub use reread::Reread;
 pub use route_exchange::Times;
 
 use ban_file::BanFile;
@@ -167,6 +170,9 @@ pub enum StartError {
     Welcome(String),
     /// The data folder has sessions of its own, and the node is to join a cluster that has others.
     NotEmpty(PathBuf),
+    /// The data folder belongs to a member of a cluster, and the configuration is that of a node that runs
+    /// alone.
+    Member(PathBuf),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -200,6 +206,12 @@ impl fmt::Display for StartError {
                  `bootstrap: true` founds a cluster with them, an empty folder joins one",
                 folder.display()
             ),
+            Self::Member(folder) => write!(
+                f,
+                "{} is the data folder of a member of a cluster, and the configuration has no clusterConfig: \
+                 give the one that the node had, or another dataDir for a node that runs alone",
+                folder.display()
+            ),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -217,8 +229,31 @@ impl std::error::Error for StartError {
             Self::Rules(source) => Some(source),
             Self::Folder(source) => Some(source),
             Self::Cluster(source) => Some(source),
-            Self::Welcome(_) | Self::NotEmpty(_) => None,
+            Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) => None,
             Self::Store(source) => Some(source),
+        }
+    }
+}
+
+impl StartError {
+    /// Whether the configuration has to be changed, or a file that it names, before the node can start.
+    #[must_use]
+    pub fn is_in_configuration(&self) -> bool {
+        match self {
+            Self::Authentication(_)
+            | Self::Certificate { .. }
+            | Self::Rules(_)
+            | Self::File { .. }
+            | Self::Member(_) => true,
+            Self::Cluster(error) => error.is_in_configuration(),
+            // What a listener is to be cannot be, wherever it listens.
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::InvalidInput => true,
+            Self::Listen { .. }
+            | Self::Folder(_)
+            | Self::Welcome(_)
+            | Self::NotEmpty(_)
+            | Self::Store(_)
+            | Self::System(_) => false,
         }
     }
 }
@@ -240,12 +275,16 @@ impl Broker {
     /// As [`Broker::start`].
     pub fn start_until(config: &Config, ends: Ends) -> Result<Self, StartError> {
         let Ends { give_up, left } = ends;
+        let is_member = config.data_dir.join(cluster::RECORD).exists();
+        if is_member && !config.cluster_config.is_enabled() {
+            // Its shards would wait for the other voters for ever.
+            return Err(StartError::Member(config.data_dir.clone()));
+        }
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
         if !config.cluster_config.is_enabled() {
             return Self::start_node(config, (folder, port), None, left, |_| {});
         }
-        let is_member = config.data_dir.join(cluster::RECORD).exists();
         if folder.has_founded() && !config.bootstrap && !is_member {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
         }
@@ -371,25 +410,32 @@ impl Broker {
     }
 
     /// Reads the rule file again and applies what can change without a restart. What is wrong with
-    /// authenticators or certificates is logged, and stays as it was. When this returns, all clients are
-    /// subject to what could be applied.
+    /// authenticators or certificates is logged, and stays as it was; so is which files were read. When this
+    /// returns, all clients are subject to what could be applied.
     ///
     /// # Errors
     /// A rule file that is wrong; then everything stays as it is.
-    pub fn reload(&self, config: &Config) -> Result<(), RuleFileError> {
+    pub fn reload(&self, config: &Config) -> Result<Reread, RuleFileError> {
         let settings = Arc::new(read_settings(config)?);
-        if let Err(error) = self.node.authentication.reload(&config.authentication) {
+        let mut reread = Reread::default();
+        reread.tell("rules", reread::rules(config), true);
+        let chain = self.node.authentication.reload(&config.authentication);
+        if let Err(error) = &chain {
             tracing::error!(%error, "authentication stays as it was");
         }
-        self.listeners.reload();
+        let files = reread::authenticators(&config.authentication);
+        reread.tell("authentication", files, chain.is_ok());
+        self.listeners.reload(&mut reread);
         *self.node.settings.write() = Arc::clone(&settings);
         self.node.guard.reload(&config.abuse);
-        match http_token(&config.http) {
+        let token = http_token(&config.http);
+        reread.tell("HTTP token", reread::http_token(config), token.is_ok());
+        match token {
             Ok(token) => *self.node.http_token.write() = token,
             Err(error) => tracing::error!(%error, "the HTTP token stays as it was"),
         }
         reload_loops(&self.loops.remote(), &settings);
-        Ok(())
+        Ok(reread)
     }
 
     /// Ends the node in order: wills are published, clients are told and disconnected, sockets are
@@ -432,6 +478,22 @@ impl Broker {
         self.side.end();
         tracing::info!("stopped");
     }
+}
+
+/// Reads all files that the configuration names, as [`Broker::start`] does, and says what is wrong with each.
+/// Opens no listener, connects to nobody, writes nothing.
+#[must_use]
+pub fn check_files(config: &Config) -> Vec<StartError> {
+    let mut problems = listeners::check(&config.mqtt_server_config);
+    let chain = Authentication::check(&config.authentication);
+    problems.extend(chain.into_iter().map(StartError::Authentication));
+    problems.extend(read_settings(config).err().map(StartError::Rules));
+    problems.extend(http_token(&config.http).err());
+    problems.extend(ban_file(config).err());
+    if config.cluster_config.is_enabled() {
+        problems.extend(clustered::check(config).err());
+    }
+    problems
 }
 
 /// Sends all loops a step and waits until each has done it.

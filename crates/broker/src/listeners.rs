@@ -18,6 +18,7 @@ use transport::{
 };
 
 use crate::StartError;
+use crate::reread::{self, Reread};
 
 /// The open listeners of a node.
 pub(crate) struct Listeners {
@@ -29,6 +30,8 @@ struct Opened {
     profile: Arc<Profile>,
     address: String,
     layers: LayerSettings,
+    /// Of its certificates, keys, authorities and revocation lists.
+    files: Vec<PathBuf>,
     socket: Option<SocketFile>,
 }
 
@@ -93,6 +96,7 @@ impl Listeners {
             profile,
             address: address.unwrap_or(wanted),
             layers,
+            files: reread::certificates(view),
             socket,
         });
         Ok(listener)
@@ -118,9 +122,11 @@ impl Listeners {
     }
 
     /// Reads certificates, keys and revocation lists again. Where one is broken, the old ones stay.
-    pub(crate) fn reload(&self) {
+    pub(crate) fn reload(&self, reread: &mut Reread) {
         for opened in self.opened.iter().filter(|o| o.layers.tls.is_some()) {
-            match opened.layers.load(&self.tickets) {
+            let loaded = opened.layers.load(&self.tickets);
+            reread.tell("certificates", opened.files.clone(), loaded.is_ok());
+            match loaded {
                 Ok(options) => opened.profile.replace(options),
                 Err(error) => tracing::error!(
                     kind = opened.profile.kind.name(),
@@ -138,6 +144,30 @@ impl Listeners {
             opened.socket = None;
         }
     }
+}
+
+/// Reads the certificates, keys, authorities and revocation lists of all listeners, and opens none of them.
+pub(crate) fn check(config: &MqttServerConfig) -> Vec<StartError> {
+    let tickets = Tickets::default();
+    let problem = |view: ListenerView<'_>| {
+        let (kind, address) = (kind(&view).name(), wanted_address(&view.place));
+        let identity = view.ssl.map_or("", |ssl| &ssl.identity);
+        let loaded = LayerSettings::new(&view).load(&tickets);
+        match (loaded, checked(identity)) {
+            (Ok(_), Ok(())) => None,
+            (Err(source), _) => Some(StartError::Certificate {
+                kind,
+                address,
+                source,
+            }),
+            (_, Err(source)) => Some(StartError::Listen {
+                kind,
+                address,
+                source,
+            }),
+        }
+    };
+    config.listeners().into_iter().filter_map(problem).collect()
 }
 
 /// Where a listener's address is reached from other machines, if it is.

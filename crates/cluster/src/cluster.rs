@@ -19,7 +19,7 @@ use crate::connect::{Tls, check_own_name};
 use crate::frame::Frame;
 use crate::handler::{Channel, Handler};
 use crate::members::{Members, State};
-use crate::options::Options;
+use crate::options::{Options, Security};
 use crate::record::RecordError;
 use crate::shared::Shared;
 use crate::stats::LinkReading;
@@ -59,6 +59,25 @@ pub enum StartError {
     Info(InfoError),
     /// The thread cannot be started, or has ended.
     Thread(io::Error),
+}
+
+impl StartError {
+    /// Whether the configuration has to be changed, or a file that it names, before the node can start.
+    #[must_use]
+    pub fn is_in_configuration(&self) -> bool {
+        match self {
+            Self::NobodyToAsk | Self::Tls(_) | Self::Certificate(_) => true,
+            Self::Record(RecordError::OtherEnv(..)) => true,
+            Self::Evicted
+            | Self::GivenUp
+            | Self::Record(_)
+            | Self::Listen(..)
+            | Self::Host(..)
+            | Self::Welcome(_)
+            | Self::Info(_)
+            | Self::Thread(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for StartError {
@@ -163,11 +182,7 @@ impl Cluster {
     /// See [`StartError`].
     pub fn start(options: Options, handler: Arc<dyn Handler>) -> Result<Self, StartError> {
         check_info(&options.info).map_err(StartError::Info)?;
-        let tls = options.security.tls.as_ref().map(Tls::load);
-        let tls = tls.transpose().map_err(StartError::Tls)?;
-        if let Some(files) = &options.security.tls {
-            check_own_name(files, &options.host).map_err(StartError::Certificate)?;
-        }
+        let tls = load_tls(&options.security, &options.host)?;
         let shared = Arc::new(Shared::new(options, handler, tls));
         check_seeds(&shared)?;
         let (started, start) = sync_channel(1);
@@ -184,6 +199,15 @@ impl Cluster {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(StartError::Thread(io::Error::other("it has ended"))),
         }
+    }
+
+    /// Reads the files of TLS as [`Cluster::start`] does, and starts nothing. `host`: the name or address that
+    /// the others reach this node by.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or a certificate for another name.
+    pub fn check(security: &Security, host: &str) -> Result<(), StartError> {
+        load_tls(security, host).map(drop)
     }
 
     /// Lets links begin: from now on the handler is called.
@@ -380,6 +404,16 @@ fn check_info(info: &BTreeMap<String, String>) -> Result<(), InfoError> {
         return Err(InfoError);
     }
     Ok(())
+}
+
+/// The files of TLS, and whether the certificate is one for this node.
+fn load_tls(security: &Security, host: &str) -> Result<Option<Tls>, StartError> {
+    let tls = security.tls.as_ref().map(Tls::load);
+    let tls = tls.transpose().map_err(StartError::Tls)?;
+    if let Some(files) = &security.tls {
+        check_own_name(files, host).map_err(StartError::Certificate)?;
+    }
+    Ok(tls)
 }
 
 fn check_seeds(shared: &Shared) -> Result<(), StartError> {

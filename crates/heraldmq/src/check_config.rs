@@ -1,5 +1,5 @@
-//! `heraldmq check-config`: whether the broker would take a configuration file, and the rule file that it
-//! names.
+//! `heraldmq check-config`: whether the broker would take a configuration file, and the files that it names:
+//! certificates and keys, users, tokens, rules, secrets, bans.
 //!
 //! Deliberately absent: the environment and the command line. The file is judged by itself, so that
 //! the answer is the same on every machine.
@@ -10,7 +10,6 @@ use std::{
     path::PathBuf,
 };
 
-use broker::RuleFile;
 use config::Config;
 
 use crate::{
@@ -21,7 +20,9 @@ use crate::{
 /// Say whether a configuration file is right, and what is wrong with it.
 ///
 /// Prints OK and exits with 0, or prints one line per problem and exits with 2. The environment is
-/// not looked at. The rule file is read too. Every option is described in docs/reference/configuration.md.
+/// not looked at. The files that it names are read as `serve` reads them, from this directory if their paths
+/// are relative: certificates and keys, which have to fit together, users, tokens, rules, secrets, bans. No
+/// port is opened and nobody is connected to. Every option is described in docs/reference/configuration.md.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration file (YAML).
@@ -33,8 +34,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let loaded = Config::load(Some(&arguments.file), iter::empty(), &[], None)
         .map_err(|error| Failure::Usage(error.to_string()))?;
     logging::filter(&loaded.config.log.level).map_err(Failure::Usage)?;
-    RuleFile::configured(&loaded.config.authorization)
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let problems = broker::check_files(&loaded.config);
+    if !problems.is_empty() {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        return Err(Failure::Usage(lines.join("\n")));
+    }
     for warning in &loaded.warnings {
         complain(&format!("warning: {warning}"));
     }

@@ -1,0 +1,72 @@
+//! What a reload has read again and what it could not, file by file, for the log.
+
+use std::path::{Path, PathBuf};
+
+use config::{AuthenticationConfig, Config, ListenerView};
+
+/// The files that a reload was to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reread {
+    /// They were read, and count from now on.
+    pub read: usize,
+    /// They, or others that belong to them, cannot be used: what was read before stays.
+    pub failed: usize,
+}
+
+impl Reread {
+    /// Says that these files are read, or that they stay as they were.
+    pub(crate) fn tell(&mut self, what: &'static str, files: Vec<PathBuf>, good: bool) {
+        for file in files {
+            if good {
+                self.read += 1;
+                tracing::info!(what, file = %file.display(), "read again");
+            } else {
+                self.failed += 1;
+                tracing::warn!(what, file = %file.display(), "what was read before stays");
+            }
+        }
+    }
+}
+
+/// The file of rules.
+pub(crate) fn rules(config: &Config) -> Vec<PathBuf> {
+    config.authorization.file.iter().cloned().collect()
+}
+
+/// The file of the token of the HTTP port.
+pub(crate) fn http_token(config: &Config) -> Vec<PathBuf> {
+    config.http.token_file.iter().cloned().collect()
+}
+
+/// The files of a listener's TLS.
+pub(crate) fn certificates(view: &ListenerView<'_>) -> Vec<PathBuf> {
+    let Some(ssl) = view.ssl else {
+        return Vec::new();
+    };
+    let files = [
+        &ssl.cert_file,
+        &ssl.key_file,
+        &ssl.trust_certs_file,
+        &ssl.crl_file,
+    ];
+    files.into_iter().flatten().cloned().collect()
+}
+
+/// The files of all authenticators.
+pub(crate) fn authenticators(config: &AuthenticationConfig) -> Vec<PathBuf> {
+    let files = config.chain.iter().flat_map(|member| {
+        [
+            &member.file,
+            &member.jwt.secret_file,
+            &member.jwt.public_key_file,
+            &member.jwt.jwks_file,
+            &member.http.token_file,
+            &member.http.ca_file,
+            &member.postgres.password_file,
+            &member.postgres.ca_file,
+        ]
+    });
+    files
+        .filter_map(|file| file.as_deref().map(Path::to_owned))
+        .collect()
+}
