@@ -65,6 +65,8 @@ pub(crate) struct Clustered {
     configured_shards: [u16; 3],
     /// The latest starts of the others.
     incarnations: Mutex<BTreeMap<u64, u64>>,
+    /// The others that have been told of in the log, and whether they were down then.
+    told: Mutex<BTreeMap<u64, bool>>,
     /// Counts how often clients were sent elsewhere.
     turns: AtomicUsize,
     /// This node has left: that it is evicted is as it should be.
@@ -99,6 +101,7 @@ impl Clustered {
                 config.retain_store_shards,
             ],
             incarnations: Mutex::default(),
+            told: Mutex::default(),
             turns: AtomicUsize::default(),
             has_left: AtomicBool::default(),
             is_forgotten: AtomicBool::default(),
@@ -228,6 +231,34 @@ impl Clustered {
         members.nodes.values().map(member).chain(evicted).collect()
     }
 
+    /// One line for each node that comes into reach, or goes down; its connections have none.
+    fn tell_reach(&self, own: u64, members: &Members) {
+        let mut told = self.told.lock();
+        told.retain(|id, _| members.nodes.contains_key(id));
+        for member in members.nodes.values().filter(|member| member.node != own) {
+            let is_down = match &member.reach {
+                Reach::Up => false,
+                Reach::Down { .. } => true,
+                Reach::Suspect => continue,
+            };
+            if told.insert(member.node, is_down) == Some(is_down) {
+                continue;
+            }
+            let (node, address) = (format!("{:016x}", member.node), &member.address);
+            match &member.reach {
+                Reach::Down { has_ended, .. } => {
+                    let reason = if *has_ended {
+                        "its process has ended"
+                    } else {
+                        "it is not heard any more"
+                    };
+                    tracing::warn!(node, address, reason, "a node is down");
+                }
+                Reach::Up | Reach::Suspect => tracing::info!(node, address, "a node is in reach"),
+            }
+        }
+    }
+
     /// Nodes that have been started again since they were last seen.
     fn restarted(&self, members: &Members) -> Vec<u64> {
         let mut incarnations = self.incarnations.lock();
@@ -276,6 +307,12 @@ fn options(
         timings: Timings::default(),
         give_up,
     })
+}
+
+/// Reads the files that a node needs in its cluster, and starts nothing.
+pub(crate) fn check(config: &Config) -> Result<(), StartError> {
+    let security = security(&config.cluster_config)?;
+    Cluster::check(&security, host(config)).map_err(StartError::Cluster)
 }
 
 fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
@@ -378,6 +415,7 @@ impl Handler for Clustered {
             return;
         };
         let own = node.store().node();
+        self.tell_reach(own, members);
         let listener = PeerListener::new(Arc::clone(node));
         for restarted in self.restarted(members) {
             listener.restarted(restarted);

@@ -27,6 +27,9 @@ use crate::stats::{BrokerStats, sum};
 /// Lines per second about refusals: enough to see who it is, and too few to fill a disk.
 const REFUSAL_LINES: u32 = 10;
 
+/// Lines per second about clients that connect, and as many about those that go.
+const CLIENT_LINES: u32 = 20;
+
 /// The state of a node beside its sessions, which belong to their loops.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -47,6 +50,10 @@ pub(crate) struct Node {
     pub(crate) guard: Arc<Guard>,
     /// Lines of the log about connections and clients that are refused.
     pub(crate) refusal_lines: Quota,
+    /// Lines about clients that connect.
+    pub(crate) connect_lines: Quota,
+    /// Lines about clients that go.
+    pub(crate) disconnect_lines: Quota,
     /// What requests that change something must show; without it there are none.
     pub(crate) http_token: RwLock<Option<Token>>,
     /// Opened after the node is made, because it tells the node what it finds.
@@ -139,6 +146,8 @@ impl Node {
             authentication: gate.authentication,
             guard: gate.guard,
             refusal_lines: Quota::new(REFUSAL_LINES),
+            connect_lines: Quota::new(CLIENT_LINES),
+            disconnect_lines: Quota::new(CLIENT_LINES),
             http_token: RwLock::new(None),
             store: OnceLock::new(),
             peers: OnceLock::new(),

@@ -83,7 +83,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
     link.outbox.open();
     shared.handler.connected(peer.node, channel, session);
     shared.changed.notify_one();
-    tracing::info!(
+    tracing::debug!(
         node = format_args!("{:016x}", peer.node),
         channel = channel.name(),
         session,
@@ -94,7 +94,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
         reason = renewed(peer, incarnation) => reason,
         reason = exchange(dialled.stream, link_io(peer, channel), &shared.clock, timings) => reason,
     };
-    tracing::info!(
+    tracing::debug!(
         node = format_args!("{:016x}", peer.node),
         channel = channel.name(),
         reason = %reason,

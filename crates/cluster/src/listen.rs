@@ -155,7 +155,7 @@ async fn carry(
         reason = renewed(peer, identity.place.incarnation) => reason,
         reason = exchange(shared, peer, channel, stream) => reason,
     };
-    tracing::info!(
+    tracing::debug!(
         node = format_args!("{:016x}", peer.node),
         channel = channel.name(),
         %reason,

@@ -162,13 +162,13 @@ impl HandshakeFailure {
             Closed::Transport(error) => match error {
                 TransportError::Closed => Self::Disconnected,
                 TransportError::Proxy(_) => Self::Proxy,
-                TransportError::WebSocket(_) => Self::WebSocket,
+                TransportError::WebSocket(_) | TransportError::NotWebSocket(_) => Self::WebSocket,
                 TransportError::Tls(
                     rustls::Error::InvalidCertificate(_)
                     | rustls::Error::NoCertificatesPresented
                     | rustls::Error::InvalidCertRevocationList(_),
                 ) => Self::Certificate,
-                TransportError::Tls(_) => Self::Tls,
+                TransportError::Tls(_) | TransportError::NotTls(_) => Self::Tls,
             },
         }
     }

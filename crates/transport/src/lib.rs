@@ -254,6 +254,43 @@ impl Layers {
     }
 }
 
+/// What a peer speaks, by the first byte that it sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spoken {
+    /// MQTT without TLS or WebSocket: CONNECT of a client, CONNACK of a server.
+    Mqtt,
+    /// HTTP, which is what WebSocket begins with.
+    Http,
+    /// TLS.
+    Tls,
+}
+
+impl Spoken {
+    /// `None`: something else, or TLS that cannot be told from it.
+    #[must_use]
+    pub fn by(first: u8) -> Option<Self> {
+        match first {
+            // Types of MQTT packets with flags 0.
+            0x10 | 0x20 => Some(Self::Mqtt),
+            // GET, HEAD, HTTP, OPTIONS, POST, PUT.
+            b'G' | b'H' | b'O' | b'P' => Some(Self::Http),
+            // Types of records: alert, handshake.
+            0x15 | 0x16 => Some(Self::Tls),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Spoken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mqtt => "plain MQTT",
+            Self::Http => "plain HTTP",
+            Self::Tls => "TLS",
+        })
+    }
+}
+
 /// Why a connection ends.
 #[derive(Debug)]
 pub enum TransportError {
@@ -263,6 +300,10 @@ pub enum TransportError {
     Proxy(&'static str),
     /// TLS failed.
     Tls(rustls::Error),
+    /// The peer does not speak TLS, but this.
+    NotTls(Spoken),
+    /// The peer does not speak WebSocket, but this.
+    NotWebSocket(Spoken),
     /// The WebSocket handshake or a frame is wrong.
     WebSocket(&'static str),
 }
@@ -272,7 +313,11 @@ impl fmt::Display for TransportError {
         match self {
             Self::Closed => f.write_str("closed by the peer"),
             Self::Proxy(what) => write!(f, "PROXY protocol: {what}"),
-            Self::Tls(error) => write!(f, "TLS: {error}"),
+            Self::Tls(error) => write!(f, "TLS: {}", tls::in_words(error)),
+            Self::NotTls(spoken) => write!(f, "the peer speaks {spoken} where TLS is spoken"),
+            Self::NotWebSocket(spoken) => {
+                write!(f, "the peer speaks {spoken} where WebSocket is spoken")
+            }
             Self::WebSocket(what) => write!(f, "WebSocket: {what}"),
         }
     }

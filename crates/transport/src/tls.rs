@@ -20,10 +20,10 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, CommonState, InvalidMessage, ServerConfig};
 
-pub(crate) use files::blame;
 pub use files::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
+pub(crate) use files::{blame, in_words};
 
-use crate::TransportError;
+use crate::{Spoken, TransportError};
 
 /// A record is at most 16 KiB and 261 bytes; a client's certificates may be longer.
 const INCOMPLETE_LIMIT: usize = 32 * 1024;
@@ -36,6 +36,8 @@ const RECORD_CONTENT: usize = 16 * 1024;
 pub(crate) struct Tls {
     connection: Connection,
     incomplete: Vec<u8>,
+    /// The first byte that came, for an error that names the peer's mistake. 0: none yet.
+    first: u8,
     /// Whether an error was reported. rustls may not be given anything then.
     failed: bool,
 }
@@ -123,6 +125,7 @@ impl Tls {
         Self {
             connection,
             incomplete: Vec::new(),
+            first: 0,
             failed: false,
         }
     }
@@ -145,6 +148,9 @@ impl Tls {
         if self.failed {
             return Err(TransportError::Closed);
         }
+        if self.first == 0 {
+            self.first = bytes.first().copied().unwrap_or(0);
+        }
         self.incomplete.extend_from_slice(bytes);
         match self.run(Outgoing::Nothing, inner, output) {
             Ok(Progress::Closed) => Err(TransportError::Closed),
@@ -155,8 +161,13 @@ impl Tls {
             }
             Ok(_) => Ok(()),
             Err(error) => {
+                let is_other = matches!(error, rustls::Error::InvalidMessage(_))
+                    && self.connection.is_handshaking();
                 self.fail(inner, output);
-                Err(TransportError::Tls(error))
+                match Spoken::by(self.first) {
+                    Some(spoken) if is_other => Err(TransportError::NotTls(spoken)),
+                    _ => Err(TransportError::Tls(error)),
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
-use crate::TransportError;
+use crate::{Spoken, TransportError};
 use handshake::Opening;
 
 /// Longest payload of a control frame (RFC 6455 §5.5).
@@ -182,7 +182,12 @@ impl WebSocket {
             }
             Err(reason) => {
                 self.stage = Stage::Closed;
-                Err(TransportError::WebSocket(reason))
+                match bytes.first().copied().and_then(Spoken::by) {
+                    Some(spoken @ (Spoken::Mqtt | Spoken::Tls)) => {
+                        Err(TransportError::NotWebSocket(spoken))
+                    }
+                    Some(Spoken::Http) | None => Err(TransportError::WebSocket(reason)),
+                }
             }
         }
     }

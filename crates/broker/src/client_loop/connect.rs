@@ -42,12 +42,10 @@ impl ClientLoop {
         match packet_type {
             PacketType::Connect => {}
             PacketType::Auth if login.is_some() => {
+                let kept = login.as_ref().and_then(Login::kept_connect).map(Box::from);
                 let progress = self.challenge_answered(io, connection, frame, login);
-                if let Progress::Refused(reason) = progress
-                    && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
-                {
-                    let reason = reason.name();
-                    tracing::info!(peer, reason, left_out, "a client fails a challenge");
+                if let Progress::Refused(reason) = progress {
+                    self.log_failed_challenge(io, connection, kept.as_deref(), reason);
                 }
                 return self.proceed(io, connection, ProtocolVersion::V5, frame, progress);
             }
@@ -74,16 +72,8 @@ impl ClientLoop {
             Ok(()) => self.login(io, connection, &connect, frame, login),
             Err(reason) => Progress::Refused(reason),
         };
-        if let Progress::Refused(reason) = progress
-            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
-        {
-            tracing::info!(
-                client_id = connect.client_id,
-                peer,
-                reason = reason.name(),
-                left_out,
-                "a client is refused"
-            );
+        if let Progress::Refused(reason) = progress {
+            self.log_refused(io, connection, &connect, reason);
         }
         self.proceed(io, connection, connect.version, frame, progress)
     }
@@ -147,13 +137,7 @@ impl ClientLoop {
             connect.client_id.into()
         };
         if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
-            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
-                tracing::info!(
-                    client_id = &*client_id,
-                    left_out,
-                    "a client's will is denied"
-                );
-            }
+            self.log_refused(io, connection, &connect, ReasonCode::NotAuthorized);
             self.refuse(
                 io,
                 connection,
@@ -181,6 +165,7 @@ impl ClientLoop {
                     && !self.node.store().knows(&client_id);
                 if full || !self.has_room() {
                     self.node.registry.release(&client_id, session_key);
+                    self.log_refused(io, connection, &connect, self.full());
                     self.refuse(io, connection, Some((connect.version, self.full())));
                     return Some(Next::Read);
                 }

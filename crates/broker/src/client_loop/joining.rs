@@ -546,13 +546,7 @@ impl ClientLoop {
         self.arm_deadline(io, key);
         io.touch(connection);
         io.resume(connection);
-        if let Some(client) = self.clients.get(key) {
-            tracing::debug!(
-                client_id = client.session.client_id(),
-                peer = io.peer(connection).map(tracing::field::display),
-                "connected"
-            );
-        }
+        self.log_connected(io, key);
     }
 }
 

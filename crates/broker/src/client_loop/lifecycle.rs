@@ -24,6 +24,7 @@ impl ClientLoop {
         let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
             return;
         };
+        self.log_kicked(io, key, reason);
         let is_plain = self.is_plain(io, connection);
         let Some(client) = self.clients.get_mut(key) else {
             return;

@@ -37,6 +37,16 @@ pub(super) enum Login {
     Admitted(Box<Admission>),
 }
 
+impl Login {
+    /// The CONNECT packet that AUTH packets go on with.
+    pub(super) fn kept_connect(&self) -> Option<&[u8]> {
+        match self {
+            Self::Challenged { connect, .. } => Some(connect),
+            _ => None,
+        }
+    }
+}
+
 /// A client that has authenticated and has no session yet.
 #[derive(Debug)]
 pub(crate) struct Admission {

@@ -14,6 +14,7 @@
 //! keeps, and what the loop asks of it. `legacies.rs`: what sessions that have ended leave to shared groups.
 
 mod authorize;
+mod client_log;
 mod connect;
 mod drained;
 mod expiry;
@@ -48,6 +49,7 @@ use net::{
     Service, Transmit,
 };
 use route_exchange::{NodeId, ShardNumber};
+use transport::Spoken;
 
 use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
@@ -446,6 +448,9 @@ impl ClientLoop {
                 }
             }
             Action::Disconnect => {
+                if let Packet::Disconnect(disconnect) = &packet {
+                    self.log_disconnected(io, key, disconnect.reason);
+                }
                 self.detach(io, key);
                 return Ok(Next::Close);
             }
@@ -474,6 +479,17 @@ impl ClientLoop {
             }
             let rest = bytes.get(consumed..).unwrap_or_default();
             let key = Self::key_of(io, connection);
+            if key.is_none()
+                && let Some(spoken) = rest.first().copied().and_then(Spoken::by)
+                && spoken != Spoken::Mqtt
+            {
+                self.log_other_protocol(io, connection, spoken);
+                Self::dismiss(io, connection, Vec::new());
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
             let client = key.and_then(|key| self.clients.get(key));
             if client.is_some_and(|client| client.waits || client.joining.is_some()) {
                 return Received {
@@ -887,17 +903,11 @@ impl Service for ClientLoop {
 
     fn closed(&mut self, io: &mut LoopIo, connection: ConnectionId, cause: Closed) {
         if let Some(key) = Self::key_of(io, connection) {
-            if let Some(client) = self.clients.get(key) {
-                let error = cause.error().map(tracing::field::display);
-                tracing::debug!(
-                    client_id = client.session.client_id(),
-                    error,
-                    "connection closed by the client"
-                );
-            }
+            self.log_lost(io, key, &cause);
             self.take_kept(io, key, true);
             self.detach(io, key);
         } else {
+            self.log_failed_handshake(io, connection, &cause);
             self.logins.remove(&connection);
         }
     }

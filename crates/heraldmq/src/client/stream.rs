@@ -4,15 +4,15 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Shutdown, TcpStream, ToSocketAddrs},
+    net::{IpAddr, Shutdown, SocketAddr, ToSocketAddrs},
     os::unix::net::UnixStream,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use socket2::Socket;
-use transport::{Layers, TransportError};
+use socket2::{Domain, Socket, Type};
+use transport::{Layers, Spoken, TransportError};
 
 use super::options::{ConnectionOptions, Place};
 use crate::failure::Failure;
@@ -42,28 +42,39 @@ impl Stream {
         let layers = Layers::connect(&options.layers()?);
         let socket = match options.place() {
             Place::Socket(path) => dial_unix(path)?,
-            Place::Port(host, port) => dial(host, port, deadline)?,
+            Place::Port(host, port) => dial(host, port, options.bind_address, deadline)?,
         };
         let mut stream = Self {
             socket,
             layers: layers.map(|layers| Arc::new(Mutex::new(*layers))),
             chunk: Vec::new(),
         };
+        let transport = options.chosen();
         stream
-            .prepare()
+            .prepare(transport.tls.is_some(), transport.websocket.is_some())
             .map_err(|error| Failure::Runtime(format!("cannot connect: {error}")))?;
         Ok(stream)
     }
 
     /// The handshakes. Only the broker's answers come before they are done.
-    fn prepare(&mut self) -> io::Result<()> {
+    fn prepare(&mut self, tls: bool, websocket: bool) -> io::Result<()> {
         self.socket.set_write_timeout(Some(PATIENCE))?;
         self.socket.set_read_timeout(Some(PATIENCE))?;
         self.write_all(&[])?;
         let mut early = Vec::new();
         while !self.is_established() {
-            if self.read(&mut early)? == 0 {
-                return Err(io::Error::other("the broker closed the connection"));
+            if self.read(&mut early).map_err(hinted)? == 0 {
+                return Err(io::Error::other(match (tls, websocket) {
+                    (true, _) => {
+                        "the broker closed the connection in the handshake: it may not speak TLS here \
+                         (leave --tls, --cafile and the like out, or use another port)"
+                    }
+                    (false, true) => {
+                        "the broker closed the connection in the handshake: it may not speak WebSocket \
+                         here (leave --ws out, or use another port)"
+                    }
+                    (false, false) => "the broker closed the connection",
+                }));
             }
         }
         self.socket.set_read_timeout(None)
@@ -132,6 +143,24 @@ impl Stream {
     }
 }
 
+/// An error of a handshake; what the options have to do with it stands behind it.
+fn hinted(error: io::Error) -> io::Error {
+    let inner = error.get_ref();
+    match inner.and_then(|inner| inner.downcast_ref::<TransportError>()) {
+        Some(TransportError::NotTls(_)) => io::Error::other(
+            "the broker does not speak TLS here (leave --tls, --cafile and the like out, or use another \
+             port)",
+        ),
+        Some(TransportError::NotWebSocket(Spoken::Tls)) => {
+            io::Error::other("the broker speaks TLS here (--tls or --cafile goes with it)")
+        }
+        Some(TransportError::NotWebSocket(_)) => io::Error::other(
+            "the broker does not speak WebSocket here (leave --ws out, or use another port)",
+        ),
+        _ => error,
+    }
+}
+
 /// The layers; a thread that panicked with them has ended the process.
 fn locked(layers: &Mutex<Layers>) -> MutexGuard<'_, Layers> {
     layers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,8 +173,24 @@ fn dial_unix(path: &Path) -> Result<Socket, Failure> {
     Ok(stream.into())
 }
 
+/// Connects to one address, from one of this machine's if it is given.
+fn connect(address: SocketAddr, from: Option<IpAddr>, patience: Duration) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), patience)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
+}
+
 /// Tries each address of the host in turn.
-fn dial(host: &str, port: u16, deadline: Option<Instant>) -> Result<Socket, Failure> {
+fn dial(
+    host: &str,
+    port: u16,
+    from: Option<IpAddr>,
+    deadline: Option<Instant>,
+) -> Result<Socket, Failure> {
     let failed = |error: &io::Error| {
         Failure::Runtime(format!("cannot connect to {host}, port {port}: {error}"))
     };
@@ -159,12 +204,11 @@ fn dial(host: &str, port: u16, deadline: Option<Instant>) -> Result<Socket, Fail
             return Err(Failure::TimedOut);
         }
         let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
-        let connected = TcpStream::connect_timeout(&address, patience).and_then(|stream| {
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        });
-        match connected {
-            Ok(stream) => return Ok(stream.into()),
+        if from.is_some_and(|from| from.is_ipv4() != address.is_ipv4()) {
+            continue;
+        }
+        match connect(address, from, patience) {
+            Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
     }

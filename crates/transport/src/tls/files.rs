@@ -58,9 +58,10 @@ pub enum ClientAuth {
 }
 
 /// The lowest version of TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum MinimumVersion {
     /// RFC 5246.
+    #[default]
     V1_2,
     /// RFC 8446.
     V1_3,
@@ -78,12 +79,16 @@ impl MinimumVersion {
 /// What a TLS client is made of. All files are PEM.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClientTls {
-    /// Authorities that sign the server's certificate. `None`: those of the system.
+    /// Authorities that sign the server's certificate: a file, or a folder of such files. `None`: those of the
+    /// system.
     pub authorities: Option<PathBuf>,
     /// The client's own certificate chain and its private key.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Takes any certificate of the server. For tests.
     pub insecure: bool,
+    /// The lowest version.
+    #[serde(default)]
+    pub minimum_version: MinimumVersion,
     /// Whether WebSocket is within, which servers know as `http/1.1` and not as `mqtt`.
     pub websocket: bool,
     /// Whether a connection resumes the session of an earlier one. Not for a process that plays many
@@ -225,7 +230,7 @@ impl ClientTls {
         let provider = Arc::new(default_provider());
         let verifier = self.verifier(&provider)?;
         let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&MinimumVersion::V1_2.versions())
+            .with_protocol_versions(&self.minimum_version.versions())
             .map_err(|error| blame(Path::new("TLS"), error))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
@@ -253,6 +258,7 @@ impl ClientTls {
         }
         let system = Path::new("the system's authorities");
         let (path, roots) = match &self.authorities {
+            Some(path) if path.is_dir() => (path.as_path(), roots_of_folder(path)?),
             Some(path) => (
                 path.as_path(),
                 root_store(path, &read(path, "certificate")?)?,
@@ -326,7 +332,7 @@ fn certified_key(
             let reason = format!("is not the key of {}", certificate.display());
             blame(key, reason)
         }
-        rustls::Error::InvalidCertificate(_) => blame(certificate, error),
+        rustls::Error::InvalidCertificate(_) => blame(certificate, in_words(&error)),
         error => blame(key, error),
     })
 }
@@ -339,9 +345,36 @@ fn root_store(
     for certificate in certificates {
         roots
             .add(certificate.clone())
-            .map_err(|error| blame(path, error))?;
+            .map_err(|error| blame(path, in_words(&error)))?;
     }
     Ok(roots)
+}
+
+/// The certificates of all files in a folder. Other files may stand beside them.
+fn roots_of_folder(folder: &Path) -> Result<RootCertStore, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    let entries = std::fs::read_dir(folder).map_err(|error| blame(folder, error))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if let Ok(certificates) = read(&path, "certificate") {
+            roots.add_parsable_certificates(certificates);
+        }
+    }
+    if roots.is_empty() {
+        return Err(blame(folder, "holds no certificate in PEM"));
+    }
+    Ok(roots)
+}
+
+/// An error of rustls; what operators meet often, with its remedy.
+pub(crate) fn in_words(error: &rustls::Error) -> String {
+    // The variant of webpki behind it has no type here.
+    if error.to_string().contains(UNSUPPORTED_VERSION) {
+        return "is a certificate of version 1, as `openssl x509 -req` makes it without extensions; \
+                version 3 is needed: sign it with -extfile and a subjectAltName \
+                (docs/operate/listeners.md has the commands)"
+            .to_owned();
+    }
+    error.to_string()
 }
 
 /// What the system has that rustls can read; if that is nothing, the verifier's builder says so.
@@ -377,6 +410,9 @@ fn pem_error(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> 
         error => blame(path, error),
     }
 }
+
+/// What rustls says of a certificate that is not of version 3.
+const UNSUPPORTED_VERSION: &str = "UnsupportedCertVersion";
 
 pub(crate) fn blame(path: &Path, reason: impl ToString) -> TlsFileError {
     TlsFileError {
