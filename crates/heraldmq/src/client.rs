@@ -1,6 +1,6 @@
 //! What `pub` and `sub` share: options, and a small blocking client.
 //!
-//! Deliberately absent: reconnecting, sessions on disk, topic aliases. This is for a first try,
+//! Deliberately absent: sessions on disk, topic aliases; connecting again is for `sub` to do. This is for a first try,
 //! for scripts and for looking into a broker, not a client library.
 
 mod connection;

@@ -3,7 +3,16 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+/// Whether errors are not to be printed (`--quiet`).
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is printed about errors; exit codes stay.
+pub(crate) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
 
 /// Why a subcommand could not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +42,9 @@ impl Failure {
 /// Prints each line of `message` on standard error. A standard error that nobody reads changes
 /// nothing about the outcome.
 pub(crate) fn complain(message: &str) {
+    if IS_QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     for line in message.lines() {
         let _ = writeln!(io::stderr(), "heraldmq: {line}");
     }

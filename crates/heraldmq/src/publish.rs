@@ -17,7 +17,7 @@ use crate::{
         Connection, ConnectionOptions, Event, Properties, explain, parse_qos, unencodable,
         unexpected,
     },
-    failure::Failure,
+    failure::{Failure, be_quiet},
 };
 
 /// Messages of QoS 1 and 2 that wait for their acknowledgement at a time, if the broker allows.
@@ -28,8 +28,8 @@ const WINDOW: usize = 100;
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Topic name to publish to.
-    #[arg(short, long, value_parser = parse_topic)]
-    topic: String,
+    #[arg(short, long, required_unless_present = "url", value_parser = parse_topic)]
+    topic: Option<String>,
     #[command(flatten)]
     payload: Payload,
     /// Quality of service: 0, 1 or 2.
@@ -84,7 +84,23 @@ Examples:
 
 Exit codes: 0 all messages are published (with QoS 1 and 2: acknowledged), 1 not, 2 wrong options.";
 
+impl Arguments {
+    /// The topic of -t, or else that of the URL.
+    fn topic(&self) -> Result<String, Failure> {
+        let of_url = || {
+            let missing = || Failure::Usage("the URL has no topic, and there is no -t".to_owned());
+            let topic = self.connection.topic().ok_or_else(missing)?;
+            parse_topic(topic).map_err(Failure::Usage)
+        };
+        self.topic.clone().map_or_else(of_url, Ok)
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.connection.quiet {
+        be_quiet();
+    }
+    let topic = arguments.topic()?;
     let properties = arguments.connection.properties()?;
     // Before connecting, so that a missing file costs the broker nothing.
     let payload = match &arguments.payload {
@@ -109,6 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         window: WINDOW.min(connection.receive_maximum().into()),
         connection,
         arguments,
+        topic,
         properties: &properties,
         in_flight: BTreeSet::new(),
         published: 0,
@@ -124,6 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 struct Publisher<'a> {
     connection: Connection<'a>,
     arguments: &'a Arguments,
+    topic: String,
     properties: &'a Properties,
     window: usize,
     in_flight: BTreeSet<PacketId>,
@@ -176,7 +194,7 @@ impl Publisher<'_> {
             dup: false,
             qos,
             retain: self.arguments.retain,
-            topic: &self.arguments.topic,
+            topic: &self.topic,
             packet_id,
             properties: self.properties.publish(&mut buffer).map_err(unencodable)?,
             payload,
@@ -215,7 +233,7 @@ impl Publisher<'_> {
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
         let frame = match event {
             Event::Frame(frame) => frame,
-            Event::Ended(how) => return Err(Failure::Runtime(how)),
+            Event::Ended(how) | Event::Dismissed(how) => return Err(Failure::Runtime(how)),
             Event::Line(_) | Event::EndOfInput | Event::Stop => return Ok(()),
         };
         match self.connection.decode(&frame)? {

@@ -8,6 +8,11 @@ mod format;
 use std::{
     collections::HashSet,
     io::{self, Write},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::SyncSender,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -29,18 +34,29 @@ use crate::{
         Connection, ConnectionOptions, Event, Properties, explain, parse_qos, unencodable,
         unexpected,
     },
-    failure::{Failure, complain},
+    failure::{Failure, be_quiet, complain},
 };
 
 /// How long to wait at the end for PUBREL of messages that were printed.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time between attempts to connect again.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// How often is looked whether a signal has come meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Subscribe and print messages, in the manner of mosquitto_sub.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Topic filter to subscribe to; may be repeated.
-    #[arg(short, long, required_unless_present = "unsubscribe", value_parser = parse_subscription)]
+    #[arg(
+        short,
+        long,
+        required_unless_present_any = ["unsubscribe", "url"],
+        value_parser = parse_subscription
+    )]
     topic: Vec<String>,
     /// Topic filter to unsubscribe from, in a session that was kept; may be repeated.
     #[arg(short = 'U', long, value_name = "TOPIC")]
@@ -69,6 +85,12 @@ pub(crate) struct Arguments {
     /// Do not print messages that were retained before.
     #[arg(short = 'R')]
     no_retained: bool,
+    /// Print only messages that were retained before, and end with the first other one.
+    #[arg(long, conflicts_with = "no_retained")]
+    retained_only: bool,
+    /// End with exit code 1 when the connection is lost, instead of connecting again.
+    #[arg(long)]
+    no_reconnect: bool,
     /// Do not print messages whose topic name matches this filter; may be repeated.
     #[arg(short = 'T', long, value_name = "TOPIC", value_parser = parse_filter)]
     filter_out: Vec<String>,
@@ -111,6 +133,8 @@ Examples:
   heraldmq sub -t a/b -C 1 -W 5                        one message, within 5 seconds
   heraldmq sub -t '#' -F '%t %q %r %l'
 
+A connection that is lost is made again, once a second, until it succeeds (--no-reconnect: it is not).
+
 Exit codes: 0 ended as asked or by a signal, 1 refused or disconnected, 2 wrong options, 27 time is
 over (-W).";
 
@@ -128,6 +152,19 @@ impl Arguments {
         }
     }
 
+    /// The topic filters of -t, and that of the URL.
+    fn topics(&self) -> Result<Vec<String>, Failure> {
+        let mut topics = self.topic.clone();
+        if let Some(topic) = self.connection.topic() {
+            topics.push(parse_subscription(topic).map_err(Failure::Usage)?);
+        }
+        if topics.is_empty() && self.unsubscribe.is_empty() {
+            let missing = "the URL has no topic, and there is no -t";
+            return Err(Failure::Usage(missing.to_owned()));
+        }
+        Ok(topics)
+    }
+
     fn is_wanted(&self, publish: &Publish<'_>) -> bool {
         let filtered_out = |filter: &String| matches(filter, publish.topic);
         let stale = self.no_retained && publish.retain;
@@ -136,10 +173,14 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.connection.quiet {
+        be_quiet();
+    }
     let deadline = arguments
         .timeout
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let properties = arguments.connection.properties()?;
+    let topics = arguments.topics()?;
     let options = arguments.options();
     let only_qos = SubscriptionOptions {
         qos: options.qos,
@@ -155,20 +196,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None if arguments.verbose => Format::verbose(),
         None => Format::plain(),
     };
-    let connection = Connection::open(&arguments.connection, &properties, "sub", deadline)?;
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::Runtime(format!("cannot watch signals: {error}")))?;
-    let sink = connection.sender();
-    thread::spawn(move || {
-        for _ in signals.forever() {
-            if sink.send(Event::Stop).is_err() {
-                return;
-            }
-        }
-    });
+    let open = || Connection::open(&arguments.connection, &properties, "sub", deadline);
+    let connection = open()?;
+    let stop = Stop::watch(&connection)?;
     let mut subscriber = Subscriber {
         connection,
         arguments,
+        topics: &topics,
         properties: &properties,
         format,
         owed: 0,
@@ -176,9 +210,78 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         printed: 0,
         outcome: None,
     };
-    subscriber.request()?;
-    let outcome = subscriber.receive(deadline)?;
-    subscriber.finish(outcome)
+    loop {
+        let lost = match subscriber
+            .request()
+            .and_then(|()| subscriber.receive(deadline))
+        {
+            Ok(Outcome::Lost(how)) | Err(Failure::Runtime(how)) if !arguments.no_reconnect => how,
+            Ok(outcome) => return subscriber.finish(outcome),
+            Err(failure) => return Err(failure),
+        };
+        complain(&format!("{lost}; connecting again"));
+        // As mosquitto_sub: the first connection has to succeed, later ones are tried until they do.
+        let connection = loop {
+            if stop.wait(deadline) {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(Failure::TimedOut);
+            }
+            match open() {
+                Ok(connection) => break connection,
+                Err(Failure::Runtime(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        };
+        if stop.goes_to(&connection) {
+            return connection.disconnect();
+        }
+        subscriber.go_on(connection);
+    }
+}
+
+/// Signals that ask for the end: given to the connection, or noted while there is none.
+struct Stop {
+    asked: Arc<AtomicBool>,
+    sink: Arc<Mutex<SyncSender<Event>>>,
+}
+
+impl Stop {
+    fn watch(connection: &Connection<'_>) -> Result<Self, Failure> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])
+            .map_err(|error| Failure::Runtime(format!("cannot watch signals: {error}")))?;
+        let stop = Self {
+            asked: Arc::default(),
+            sink: Arc::new(Mutex::new(connection.sender())),
+        };
+        let (asked, sink) = (Arc::clone(&stop.asked), Arc::clone(&stop.sink));
+        thread::spawn(move || {
+            for _ in signals.forever() {
+                asked.store(true, Ordering::Relaxed);
+                let sink = sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                // A connection that is lost has nobody to tell.
+                let _ = sink.try_send(Event::Stop);
+            }
+        });
+        Ok(stop)
+    }
+
+    /// From now on signals go to this connection. True: one has come.
+    fn goes_to(&self, connection: &Connection<'_>) -> bool {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = connection.sender();
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Waits before the next attempt to connect. True: the end was asked for.
+    fn wait(&self, deadline: Option<Instant>) -> bool {
+        let next = Instant::now() + RECONNECT;
+        let next = deadline.map_or(next, |deadline| deadline.min(next));
+        while Instant::now() < next && !self.asked.load(Ordering::Relaxed) {
+            thread::sleep(LOOK);
+        }
+        self.asked.load(Ordering::Relaxed)
+    }
 }
 
 /// Why receiving ends.
@@ -187,11 +290,15 @@ enum Outcome {
     Done,
     TimedOut,
     Refused(String),
+    /// The connection is gone, or the broker has ended it; the text says how.
+    Lost(String),
+    Dismissed(String),
 }
 
 struct Subscriber<'a> {
     connection: Connection<'a>,
     arguments: &'a Arguments,
+    topics: &'a [String],
     properties: &'a Properties,
     format: Format,
     /// SUBACK and UNSUBACK that have not come yet.
@@ -202,7 +309,7 @@ struct Subscriber<'a> {
     outcome: Option<Outcome>,
 }
 
-impl Subscriber<'_> {
+impl<'a> Subscriber<'a> {
     /// Sends SUBSCRIBE and UNSUBSCRIBE.
     fn request(&mut self) -> Result<(), Failure> {
         let (mut buffer, mut list) = (Vec::new(), Vec::new());
@@ -226,11 +333,10 @@ impl Subscriber<'_> {
             self.owed += 1;
         }
         let (mut buffer, mut list) = (Vec::new(), Vec::new());
-        if !self.arguments.topic.is_empty() {
+        if !self.topics.is_empty() {
             let options = self.arguments.options();
             let filters: Vec<(&str, SubscriptionOptions)> = self
-                .arguments
-                .topic
+                .topics
                 .iter()
                 .map(|topic| (topic.as_str(), options))
                 .collect();
@@ -253,7 +359,8 @@ impl Subscriber<'_> {
             match self.connection.next(deadline)? {
                 None => return Ok(Outcome::TimedOut),
                 Some(Event::Stop) => return Ok(Outcome::Done),
-                Some(Event::Ended(how)) => return Err(Failure::Runtime(how)),
+                Some(Event::Ended(how)) => return Ok(Outcome::Lost(how)),
+                Some(Event::Dismissed(how)) => return Ok(Outcome::Dismissed(how)),
                 Some(Event::Frame(frame)) => self.handle(&frame)?,
                 Some(Event::Line(_) | Event::EndOfInput) => {}
             }
@@ -277,7 +384,7 @@ impl Subscriber<'_> {
     fn subscribed(&mut self, suback: &SubAck<'_>) {
         let mut granted = 0;
         let mut refusal = None;
-        for (topic, reason) in self.arguments.topic.iter().zip(suback.reasons.iter()) {
+        for (topic, reason) in self.topics.iter().zip(suback.reasons.iter()) {
             if reason.is_error() {
                 let why = explain(reason, suback.properties.reason_string);
                 let line = format!("the broker refused the subscription to {topic}: {why}");
@@ -307,6 +414,10 @@ impl Subscriber<'_> {
     }
 
     fn deliver(&mut self, publish: &Publish<'_>) -> Result<(), Failure> {
+        if self.arguments.retained_only && !publish.retain {
+            self.outcome = Some(Outcome::Done);
+            return Ok(());
+        }
         let released = publish
             .packet_id
             .is_none_or(|id| !self.awaiting_release.contains(&id));
@@ -366,9 +477,21 @@ impl Subscriber<'_> {
         }))
     }
 
+    /// Another connection takes the place of one that was lost.
+    fn go_on(&mut self, connection: Connection<'a>) {
+        self.owed = 0;
+        if !connection.session_present() {
+            self.awaiting_release.clear();
+        }
+        self.connection = connection;
+    }
+
     /// Completes what was printed, and disconnects. Messages that come meanwhile are not
     /// acknowledged: in a session that is kept, they come again.
     fn finish(mut self, outcome: Outcome) -> Result<(), Failure> {
+        if let Outcome::Lost(how) | Outcome::Dismissed(how) = outcome {
+            return Err(Failure::Runtime(how));
+        }
         let patience = Instant::now() + PATIENCE;
         while !self.awaiting_release.is_empty() {
             let Some(Event::Frame(frame)) = self.connection.next(Some(patience))? else {
@@ -382,7 +505,9 @@ impl Subscriber<'_> {
         match outcome {
             Outcome::Done => Ok(()),
             Outcome::TimedOut => Err(Failure::TimedOut),
-            Outcome::Refused(why) => Err(Failure::Runtime(why)),
+            Outcome::Refused(why) | Outcome::Lost(why) | Outcome::Dismissed(why) => {
+                Err(Failure::Runtime(why))
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use transport::{ClientTls, ClientTransport};
+use clap::{Args, ValueEnum};
+use transport::{ClientTls, ClientTransport, MinimumVersion};
 
 /// Which layers to use.
 #[derive(Args, Clone, Default)]
@@ -14,6 +14,12 @@ pub(crate) struct TransportOptions {
     /// Use TLS; only these authorities are trusted (PEM).
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
+    /// Use TLS; only the authorities in the files of this folder are trusted (PEM).
+    #[arg(long, value_name = "DIR", conflicts_with = "cafile")]
+    capath: Option<PathBuf>,
+    /// Use TLS, of this version or a later one: tlsv1.2 or tlsv1.3.
+    #[arg(long, value_name = "VERSION")]
+    tls_version: Option<TlsVersion>,
     /// Use TLS; the client's certificate chain (PEM).
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -34,6 +40,15 @@ pub(crate) struct TransportOptions {
     ws: Option<String>,
 }
 
+/// Versions of TLS, named as in mosquitto_pub.
+#[derive(Clone, Copy, ValueEnum)]
+enum TlsVersion {
+    #[value(name = "tlsv1.2", alias = "1.2")]
+    V1_2,
+    #[value(name = "tlsv1.3", alias = "1.3")]
+    V1_3,
+}
+
 impl TransportOptions {
     /// What they ask for.
     pub(crate) fn chosen(&self) -> ClientTransport {
@@ -43,13 +58,28 @@ impl TransportOptions {
         }
     }
 
+    /// The same with TLS, by the authorities of the system if no others are named.
+    pub(crate) fn with_tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     fn has_tls(&self) -> bool {
-        self.tls || self.insecure || self.cafile.is_some() || self.cert.is_some()
+        self.tls
+            || self.insecure
+            || self.cafile.is_some()
+            || self.capath.is_some()
+            || self.tls_version.is_some()
+            || self.cert.is_some()
     }
 
     fn tls(&self) -> ClientTls {
         ClientTls {
-            authorities: self.cafile.clone(),
+            authorities: self.cafile.clone().or_else(|| self.capath.clone()),
+            minimum_version: match self.tls_version {
+                Some(TlsVersion::V1_3) => MinimumVersion::V1_3,
+                Some(TlsVersion::V1_2) | None => MinimumVersion::V1_2,
+            },
             certificate: self.cert.clone().zip(self.key.clone()),
             insecure: self.insecure,
             websocket: self.ws.is_some(),

@@ -226,7 +226,7 @@ fn time_over_is_exit_code_27() {
 
 #[test]
 fn a_lost_connection_is_a_failure() {
-    let output = run(&["sub", "-t", "a"], |mut peer| {
+    let output = run(&["sub", "-t", "a", "--no-reconnect"], |mut peer| {
         peer.accept(ReasonCode::Success);
         peer.subscribe(ReasonCode::Success);
     });

@@ -16,6 +16,8 @@ use mqtt_proto::{
     peek_frame,
 };
 
+use transport::Spoken;
+
 use super::{options::ConnectionOptions, property::Properties, stream::Stream};
 use crate::failure::Failure;
 
@@ -40,10 +42,13 @@ pub(crate) enum Event {
     Stop,
     /// The broker closed the connection, or it broke; the text says how.
     Ended(String),
+    /// The broker closed the connection for a reason that stays: whoever comes back meets it again.
+    Dismissed(String),
 }
 
 /// What CONNACK said about the broker.
 struct Grants {
+    session_present: bool,
     keep_alive: Duration,
     receive_maximum: u16,
     maximum_packet_size: Option<u32>,
@@ -90,6 +95,7 @@ impl<'a> Connection<'a> {
             properties,
             debug: options.debug,
             grants: Grants {
+                session_present: false,
                 keep_alive: Duration::from_secs(options.keepalive.into()),
                 receive_maximum: u16::MAX,
                 maximum_packet_size: None,
@@ -109,10 +115,10 @@ impl<'a> Connection<'a> {
 
     fn connect(&mut self, options: &ConnectionOptions, command: &str) -> Result<(), Failure> {
         let fallback = format!("heraldmq-{command}-{}", std::process::id());
-        let client_id = match &options.id {
+        let client_id = match options.client_id() {
             Some(id) => id,
-            None if self.version == ProtocolVersion::V3_1 => &fallback,
-            None => "",
+            None if self.version == ProtocolVersion::V3_1 => fallback,
+            None => String::new(),
         };
         let (mut buffer, mut will_buffer) = (Vec::new(), Vec::new());
         let will = match &options.will_topic {
@@ -134,10 +140,10 @@ impl<'a> Connection<'a> {
             version: self.version,
             clean_start: !options.disable_clean_session,
             keep_alive: options.keepalive,
-            client_id,
+            client_id: &client_id,
             will,
-            username: options.username.as_deref(),
-            password: options.password.as_deref().map(str::as_bytes),
+            username: options.username(),
+            password: options.password().map(str::as_bytes),
             properties,
         }))
     }
@@ -146,14 +152,16 @@ impl<'a> Connection<'a> {
         let patience = Instant::now() + PATIENCE;
         let frame = match self.next(Some(deadline.map_or(patience, |given| given.min(patience))))? {
             Some(Event::Frame(frame)) => frame,
-            Some(Event::Ended(how)) => return Err(Failure::Runtime(how)),
+            Some(Event::Ended(how) | Event::Dismissed(how)) => return Err(Failure::Runtime(how)),
             None if deadline.is_some_and(|given| given < patience) => {
                 return Err(Failure::TimedOut);
             }
             _ => return Err(Failure::Runtime("the broker does not answer".to_owned())),
         };
         let ConnAck {
-            reason, properties, ..
+            reason,
+            properties,
+            session_present,
         } = match self.decode(&frame)? {
             Packet::ConnAck(connack) => connack,
             other => return Err(unexpected(&other)),
@@ -164,6 +172,7 @@ impl<'a> Connection<'a> {
                 explain(reason, properties.reason_string)
             )));
         }
+        self.grants.session_present = session_present;
         if let Some(seconds) = properties.server_keep_alive {
             self.grants.keep_alive = Duration::from_secs(seconds.into());
         }
@@ -172,6 +181,11 @@ impl<'a> Connection<'a> {
         self.grants.maximum_qos = properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         self.grants.retain_available = properties.retain_available.unwrap_or(true);
         Ok(())
+    }
+
+    /// Whether the broker has had the session before.
+    pub(crate) fn session_present(&self) -> bool {
+        self.grants.session_present
     }
 
     /// How many messages of QoS 1 and 2 the broker takes unacknowledged.
@@ -271,10 +285,15 @@ impl<'a> Connection<'a> {
             match self.decode(&frame)? {
                 Packet::PingResp => self.ping_sent = None,
                 Packet::Disconnect(Disconnect { reason, properties }) => {
-                    return Ok(Some(Event::Ended(format!(
+                    let how = format!(
                         "the broker closed the connection: {}",
                         explain(reason, properties.reason_string)
-                    ))));
+                    );
+                    return Ok(Some(if passes(reason) {
+                        Event::Ended(how)
+                    } else {
+                        Event::Dismissed(how)
+                    }));
                 }
                 _ => return Ok(Some(Event::Frame(frame))),
             }
@@ -336,7 +355,7 @@ impl<'a> Connection<'a> {
         loop {
             let left = patience.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left) {
-                Ok(Event::Ended(_)) | Err(_) => return Ok(()),
+                Ok(Event::Ended(_) | Event::Dismissed(_)) | Err(_) => return Ok(()),
                 Ok(_) => {}
             }
         }
@@ -350,6 +369,23 @@ impl<'a> Connection<'a> {
             crate::failure::complain(&format!("{what} {name}, {} bytes", frame.len()));
         }
     }
+}
+
+/// Whether a client that was disconnected for this reason may have better luck when it comes back.
+fn passes(reason: ReasonCode) -> bool {
+    matches!(
+        reason,
+        ReasonCode::Success
+            | ReasonCode::UnspecifiedError
+            | ReasonCode::ImplementationSpecificError
+            | ReasonCode::ServerBusy
+            | ReasonCode::ServerShuttingDown
+            | ReasonCode::KeepAliveTimeout
+            | ReasonCode::QuotaExceeded
+            | ReasonCode::ConnectionRateExceeded
+            | ReasonCode::MaximumConnectTime
+            | ReasonCode::UseAnotherServer
+    )
 }
 
 /// Reason code and, if the broker gave one, reason string.
@@ -381,8 +417,21 @@ fn broken(error: &io::Error) -> Failure {
 /// Cuts what arrives into frames until the connection ends or nobody listens any more.
 fn read_frames(mut stream: Stream, version: ProtocolVersion, sink: &SyncSender<Event>) {
     let mut pending: Vec<u8> = Vec::new();
+    let mut is_first = true;
     let how = loop {
         let mut rest = pending.as_slice();
+        if is_first && let Some(first) = rest.first() {
+            is_first = false;
+            match Spoken::by(*first) {
+                Some(Spoken::Tls) => {
+                    break "the broker speaks TLS here: --tls or --cafile goes with it".to_owned();
+                }
+                Some(Spoken::Http) => {
+                    break "the broker speaks HTTP here: --ws goes with WebSocket".to_owned();
+                }
+                Some(Spoken::Mqtt) | None => {}
+            }
+        }
         let problem = loop {
             match peek_frame(rest, Some(version)) {
                 Ok(Some(header)) => {

@@ -1,10 +1,11 @@
 //! The options of `pub` and `sub` that are about the connection; letters as in mosquitto_pub.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use mqtt_proto::{ProtocolVersion, QoS};
-use transport::ClientOptions;
+use transport::{ClientOptions, ClientTransport};
 
 use super::property::Properties;
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ const NEVER: u32 = u32::MAX;
 pub(crate) struct ConnectionOptions {
     /// Host name or address of the broker.
     #[arg(short = 'h', long, default_value = "localhost")]
-    pub(super) host: String,
+    host: String,
     /// Port of the broker. Default: 1883, with TLS 8883, with WebSocket 8080, with both 8443.
     #[arg(short, long)]
     port: Option<u16>,
@@ -26,20 +27,36 @@ pub(crate) struct ConnectionOptions {
     #[arg(
         long,
         value_name = "PATH",
-        conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "cert", "insecure"]
+        conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "capath", "tls_version", "cert", "insecure"]
     )]
     unix: Option<PathBuf>,
+    /// Host, port, user name, password and topic at once: mqtt://alice:secret@host:1883/topic, or mqtts://
+    /// for TLS.
+    #[arg(
+        short = 'L',
+        long,
+        value_name = "URL",
+        value_parser = Url::parse,
+        conflicts_with_all = ["host", "port", "unix", "username", "password"]
+    )]
+    url: Option<Url>,
+    /// Local address to connect from.
+    #[arg(short = 'A', value_name = "ADDRESS", conflicts_with = "unix")]
+    pub(super) bind_address: Option<IpAddr>,
     #[command(flatten)]
     transport: TransportOptions,
     /// Client identifier; without it, the broker chooses one.
     #[arg(short, long, value_name = "CLIENT_ID")]
     pub(super) id: Option<String>,
+    /// Client identifier that begins like this; the number of the process follows.
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    id_prefix: Option<String>,
     /// User name.
     #[arg(short, long)]
-    pub(super) username: Option<String>,
+    username: Option<String>,
     /// Password.
     #[arg(short = 'P', long = "pw", value_name = "PASSWORD")]
-    pub(super) password: Option<String>,
+    password: Option<String>,
     /// Keep alive in seconds; 0: none.
     #[arg(short, long, default_value_t = 60, value_name = "SECONDS")]
     pub(super) keepalive: u16,
@@ -81,6 +98,9 @@ pub(crate) struct ConnectionOptions {
     /// Retain the will message.
     #[arg(long, requires = "will_topic")]
     pub(super) will_retain: bool,
+    /// Print no messages about errors; the exit code tells.
+    #[arg(long)]
+    pub(crate) quiet: bool,
     /// Say on standard error which packets come and go.
     #[arg(short, long)]
     pub(super) debug: bool,
@@ -108,7 +128,98 @@ pub(super) enum Version {
     V31,
 }
 
+/// `mqtt[s]://[user[:password]@]host[:port][/topic]`, taken apart as mosquitto_pub does: nothing is decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Url {
+    tls: bool,
+    username: Option<String>,
+    password: Option<String>,
+    host: String,
+    port: Option<u16>,
+    topic: Option<String>,
+}
+
+impl Url {
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = || "expected mqtt[s]://[user[:password]@]host[:port]/topic".to_owned();
+        let (tls, rest) = match (text.strip_prefix("mqtt://"), text.strip_prefix("mqtts://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            (None, None) => return Err(expected()),
+        };
+        let (place, topic) = match rest.split_once('/') {
+            Some((place, topic)) => (place, Some(topic).filter(|topic| !topic.is_empty())),
+            None => (rest, None),
+        };
+        let (user, place) = match place.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, place),
+        };
+        let (username, password) = match user.map(|user| user.split_once(':').ok_or(user)) {
+            Some(Ok((name, password))) => (Some(name), Some(password)),
+            Some(Err(name)) => (Some(name), None),
+            None => (None, None),
+        };
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, Some(port.parse().map_err(|_| expected())?))
+            }
+            _ => (place, None),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(expected());
+        }
+        Ok(Self {
+            tls,
+            username: username.map(str::to_owned),
+            password: password.map(str::to_owned),
+            host: host.to_owned(),
+            port,
+            topic: topic.map(str::to_owned),
+        })
+    }
+}
+
 impl ConnectionOptions {
+    /// The topic of the URL.
+    pub(crate) fn topic(&self) -> Option<&str> {
+        self.url.as_ref()?.topic.as_deref()
+    }
+
+    pub(super) fn username(&self) -> Option<&str> {
+        match &self.url {
+            Some(url) => url.username.as_deref(),
+            None => self.username.as_deref(),
+        }
+    }
+
+    pub(super) fn password(&self) -> Option<&str> {
+        match &self.url {
+            Some(url) => url.password.as_deref(),
+            None => self.password.as_deref(),
+        }
+    }
+
+    /// The client identifier, unless the broker is to choose one.
+    pub(super) fn client_id(&self) -> Option<String> {
+        let prefixed = |prefix: &String| format!("{prefix}{}", std::process::id());
+        let prefixed = self.id_prefix.as_ref().map(prefixed);
+        self.id.clone().or(prefixed)
+    }
+
+    fn host(&self) -> &str {
+        self.url.as_ref().map_or(&self.host, |url| &url.host)
+    }
+
+    /// TLS and WebSocket.
+    pub(super) fn chosen(&self) -> ClientTransport {
+        match &self.url {
+            Some(Url { tls: true, .. }) => self.transport.clone().with_tls().chosen(),
+            _ => self.transport.chosen(),
+        }
+    }
+
     pub(crate) fn version(&self) -> ProtocolVersion {
         match self.protocol_version {
             Version::V5 => ProtocolVersion::V5,
@@ -121,19 +232,20 @@ impl ConnectionOptions {
     pub(super) fn place(&self) -> Place<'_> {
         match &self.unix {
             Some(path) => Place::Socket(path),
-            None => Place::Port(&self.host, self.port()),
+            None => Place::Port(self.host(), self.port()),
         }
     }
 
     fn port(&self) -> u16 {
-        let transport = self.transport.chosen();
+        let transport = self.chosen();
         let default = match (transport.tls, transport.websocket) {
             (None, None) => 1883,
             (Some(_), None) => 8883,
             (None, Some(_)) => 8080,
             (Some(_), Some(_)) => 8443,
         };
-        self.port.unwrap_or(default)
+        let of_url = self.url.as_ref().and_then(|url| url.port);
+        of_url.or(self.port).unwrap_or(default)
     }
 
     /// What the connection begins with.
@@ -141,8 +253,7 @@ impl ConnectionOptions {
     /// # Errors
     /// Files that cannot be used, and a host whose name no certificate can have.
     pub(super) fn layers(&self) -> Result<ClientOptions, Failure> {
-        let transport = self.transport.chosen();
-        let loaded = transport.load(&self.host, self.port());
+        let loaded = self.chosen().load(self.host(), self.port());
         loaded.map_err(|error| Failure::Usage(error.to_string()))
     }
 
@@ -160,7 +271,7 @@ impl ConnectionOptions {
         if self.will_topic.is_none() && properties.of(super::PropertyOf::Will).next().is_some() {
             return Err(Failure::Usage("-D will needs --will-topic".to_owned()));
         }
-        if !self.version().is_v5() && self.password.is_some() && self.username.is_none() {
+        if !self.version().is_v5() && self.password().is_some() && self.username().is_none() {
             return Err(Failure::Usage("before MQTT 5, -P needs -u".to_owned()));
         }
         Ok(properties)
@@ -279,7 +390,40 @@ mod tests {
 
     #[test]
     fn h_is_the_host() {
-        assert_eq!(parse("-h example.org").unwrap().host, "example.org");
+        assert_eq!(parse("-h example.org").unwrap().host(), "example.org");
+    }
+
+    #[test]
+    fn a_url_has_it_all() {
+        let options = parse("-L mqtt://alice:se:c@host.example:77/a/+/b").unwrap();
+        assert_eq!(options.place(), Place::Port("host.example", 77));
+        assert_eq!(options.username(), Some("alice"));
+        assert_eq!(options.password(), Some("se:c"));
+        assert_eq!(options.topic(), Some("a/+/b"));
+        for (line, port) in [
+            ("-L mqtt://h", 1883),
+            ("-L mqtts://h/t", 8883),
+            ("-L mqtts://h:1/t", 1),
+        ] {
+            assert_eq!(
+                parse(line).unwrap().place(),
+                Place::Port("h", port),
+                "{line}"
+            );
+        }
+        let six = parse("-L mqtt://[::1]:5/t").unwrap();
+        assert_eq!(six.place(), Place::Port("::1", 5));
+        for wrong in ["http://h/t", "mqtt:///t", "mqtt://h:x/t"] {
+            assert!(parse(&format!("-L {wrong}")).is_err(), "{wrong}");
+        }
+        assert!(parse("-L mqtt://h/t -h other").is_err());
+    }
+
+    #[test]
+    fn an_identifier_can_have_a_prefix() {
+        let id = parse("-I sensor-").unwrap().client_id();
+        assert_eq!(id, Some(format!("sensor-{}", std::process::id())));
+        assert!(parse("-I a -i b").is_err());
     }
 
     #[test]
