@@ -5,14 +5,26 @@ fail() {
     exit 1
 }
 
-# Installs Debian packages, if this is root on Debian; otherwise says that they are needed.
+# Installs Debian packages, if this is root on Debian; otherwise says that they are needed. Services that come
+# with them are not started.
 install() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
         fail "this is missing, and only root on Debian can install it here: apt-get install $*"
     fi
     echo "installing $*" >&2
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    else
+        policy=''
+    fi
+    installed=0
+    apt-get update -qq >&2 &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+            -o Dpkg::Options::=--force-confold "$@" >&2 || installed=$?
+    [ -z "$policy" ] || rm -f "$policy"
+    [ "$installed" = 0 ] || fail "apt-get install $* failed"
 }
 
 # need COMMAND PACKAGE: installs the package if there is no such command.
@@ -20,14 +32,111 @@ need() {
     command -v "$1" >/dev/null 2>&1 || install "$2"
 }
 
+# at_least HAVE WANTED: whether a version such as 1.95.0 is as new as another.
+at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# The first thing in a text that looks like a version.
+version_in() {
+    printf '%s\n' "$1" | sed -n 's/[^0-9]*\([0-9][0-9]*\(\.[0-9][0-9]*\)*\).*/\1/p' | head -n 1
+}
+
 # What building takes. The memory allocator is written in C.
 need_compilers() {
     need cc build-essential
     need make build-essential
-    # rustup puts cargo here, and a shell that was open at that time does not know it.
-    [ ! -d "$HOME/.cargo/bin" ] || PATH="$PATH:$HOME/.cargo/bin"
-    command -v cargo >/dev/null 2>&1 ||
-        fail "a Rust toolchain (1.95 or newer) is needed: https://rustup.rs"
+    need_rust
+}
+
+# The Rust that Cargo.toml asks for: the one in the path, or else that of rustup, which a shell that was open
+# when it was installed does not know.
+need_rust() {
+    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
+    if ! has_rust && [ -x "$HOME/.cargo/bin/cargo" ]; then
+        PATH="$HOME/.cargo/bin:$PATH"
+    fi
+    has_rust || fail "a Rust toolchain ($rust or newer) is needed, and cargo is $(cargo --version 2>/dev/null ||
+        echo 'not there'), rustc is $(rustc --version 2>/dev/null || echo 'not there'): https://rustup.rs"
+}
+
+has_rust() {
+    for program in cargo rustc; do
+        said=$("$program" --version 2>/dev/null) || return 1
+        at_least "$(version_in "$said")" "$rust" || return 1
+    done
+}
+
+# The Go that the client of the tests asks for, in `go`: the one in the path, or one that somebody has put into
+# /usr/local, or one that Debian's fetches from the Go module proxy.
+need_go() {
+    wanted=$(sed -n 's/^go //p' "$root/tests/blackbox/clients/go/go.mod")
+    need go golang-go
+    go=''
+    for candidate in "$(command -v go)" /usr/local/go/bin/go; do
+        [ -x "$candidate" ] || continue
+        # Not the one that it would fetch by itself.
+        found=$(version_in "$(cd / && GOTOOLCHAIN=local "$candidate" version | sed 's/^go version go//')")
+        if at_least "$found" "$wanted"; then
+            go=$candidate
+            return
+        fi
+    done
+    fetch_go
+}
+
+# Toolchains are modules. Go from 1.21 on fetches them by itself; older ones are told to.
+fetch_go() {
+    case $(uname -m) in
+        x86_64) machine=amd64 ;;
+        aarch64) machine=arm64 ;;
+        *) fail "Go $wanted or newer is needed for the Go client of the tests: https://go.dev/dl" ;;
+    esac
+    module="golang.org/toolchain@v0.0.1-go$wanted.linux-$machine"
+    echo "fetching Go $wanted from the module proxy" >&2
+    # Outside of any module, whose go.mod an older Go might not understand.
+    (cd / && GOFLAGS='' GOTOOLCHAIN=local go mod download "$module") ||
+        fail "Go $wanted or newer is needed for the Go client of the tests, $(go version) is here, and $module \
+cannot be fetched: https://go.dev/dl"
+    toolchain="$(cd / && GOTOOLCHAIN=local go env GOMODCACHE)/$module"
+    # Modules hold no programs, as far as their files' permissions say.
+    chmod -R u+w "$toolchain"
+    find "$toolchain/bin" "$toolchain/pkg/tool" -type f -exec chmod +x {} +
+    go="$toolchain/bin/go"
+    export GOTOOLCHAIN=local GOROOT="$toolchain"
+}
+
+# mosquitto_passwd comes with a broker whose service would be started, now or after the next boot: only the
+# program is taken from the package.
+need_mosquitto_passwd() {
+    command -v mosquitto_passwd >/dev/null 2>&1 && return
+    unpacked="$(target_dir)/mosquitto"
+    if [ ! -x "$unpacked/usr/bin/mosquitto_passwd" ]; then
+        command -v apt-get >/dev/null 2>&1 ||
+            fail "mosquitto_passwd is missing; Debian has it in the package mosquitto"
+        mkdir -p "$unpacked"
+        echo "fetching mosquitto_passwd" >&2
+        (
+            cd "$unpacked"
+            apt-get download -qq mosquitto >&2
+            for package in mosquitto_*.deb; do dpkg-deb -x "$package" .; done
+        ) || fail "mosquitto_passwd is missing; Debian has it in the package mosquitto"
+    fi
+    PATH="$PATH:$unpacked/usr/bin"
+}
+
+# PostgreSQL for the tests, which make servers of their own: Debian's is not to make and start another.
+need_postgresql() {
+    # Debian keeps the server's programs out of the path.
+    if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1; then
+        return
+    fi
+    settings=/etc/postgresql-common/createcluster.conf
+    if [ "$(id -u)" = 0 ] && [ ! -e "$settings" ]; then
+        mkdir -p "$(dirname "$settings")"
+        echo 'create_main_cluster = false' >"$settings"
+    fi
+    install postgresql
 }
 
 # Where cargo builds to.
