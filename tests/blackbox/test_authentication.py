@@ -206,7 +206,7 @@ def test_an_unusable_file_is_an_error_at_the_start(tmp_path, content):
     config = tmp_path / "conf.yml"
     config.write_text(json.dumps({**BASE, "authentication": {"chain": {"kind": "passwordFile", "file": str(file)}}}))
     ended = run("serve", "--config", config, "--data-dir", tmp_path / "data")
-    assert ended.returncode == 1 and "passwords" in ended.stderr
+    assert ended.returncode == 2 and "passwords" in ended.stderr
 
 
 # ---- JSON Web Tokens -------------------------------------------------------------------------
