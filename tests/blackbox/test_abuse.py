@@ -336,7 +336,7 @@ def test_a_damaged_ban_file_is_named(content, tmp_path):
     file.write_text(content)
     broker = Broker({"abuse.banFile": file}, ready=False)
     try:
-        assert broker.wait() == 1
+        assert broker.wait() == 2
         assert any(f"{file} (bans)" in line for line in broker.log_text), broker.log_text
     finally:
         broker.close()
@@ -424,7 +424,7 @@ def test_without_a_token_nothing_changes(name):
 def test_a_token_file_that_is_not_there(tmp_path):
     broker = Broker({"http.tokenFile": tmp_path / "none"}, ready=False)
     try:
-        assert broker.wait() == 1
+        assert broker.wait() == 2
         assert any("none (HTTP token)" in line for line in broker.log_text), broker.log_text
     finally:
         broker.close()

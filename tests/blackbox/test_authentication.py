@@ -597,7 +597,7 @@ def test_scram_out_of_order(by_scram):
             client.send(raw.connect("", props=method_and(Scram("alice", "x").first)))
             client.expect(raw.AUTH)
             client.send(packet)
-            client.expect_refused(PROTOCOL_ERROR)
+            client.expect_closed()
     with by_scram.raw() as client:
         client.send(raw.auth(0x18, method_and(b"x")))
         client.expect_closed()

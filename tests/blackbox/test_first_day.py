@@ -107,14 +107,23 @@ def test_a_second_signal_ends_a_node_that_waits_for_its_cluster(tmp_path, second
     pipe = tmp_path / "secret"
     os.mkfifo(pipe)
     config = of_a_cluster(tmp_path, "127.0.0.1", secretFile=str(pipe))
-    with Broker(config=config, ready=False) as broker:
+    broker = Broker(config=config, ready=False)
+    try:
         held = until(lambda: opened(pipe), what="the start to read the secret")
-        try:
-            broker.signal(signal.SIGTERM)
-            broker.signal(second)
-            assert broker.wait() == 1
-        finally:
-            os.close(held)
+        broker.signal(signal.SIGTERM)
+        # Two of a kind that come at once are one.
+        until(lambda: not pending(broker.pid), what="the first signal to be taken")
+        broker.signal(second)
+        assert broker.wait() == 1
+        os.close(held)
+    finally:
+        broker.close()
+
+
+def pending(pid) -> bool:
+    """Whether a signal was sent to the process that it has not taken."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
 
 
 def opened(pipe):
