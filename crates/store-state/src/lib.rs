@@ -17,6 +17,7 @@
 
 mod batch;
 pub mod inbox;
+mod insertion_map;
 mod machine;
 pub mod retain;
 mod row;
@@ -32,6 +33,7 @@ mod touched;
 pub mod wire;
 
 pub use batch::{Batch, GivenUp, Header, Limits, Request, Ticket};
+pub use insertion_map::InsertionMap;
 pub use machine::{LoadError, Machine};
 pub use slot::{SLOTS, SlotRange, slot_of};
 pub use survey::{FullInbox, Rows, Survey, WrongRow};

@@ -56,7 +56,7 @@ impl InboxMachine {
             received: self.origins.received(&inbox.client, inbox.incarnation),
             first: inbox.queue.lowest(&self.stock, context.table)?,
             sent: inbox.queue.sent() + 1,
-            owed: self.owed.of(&inbox.client).to_vec(),
+            owed: self.owed.of(&inbox.client),
         })))
     }
 

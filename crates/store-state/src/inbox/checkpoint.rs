@@ -10,7 +10,9 @@ use super::matching::Matching;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
-use super::tables::{INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, RELEASED};
+use super::tables::{
+    INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, RELEASED,
+};
 use crate::{Changes, LoadError, SlotRange, Table, row};
 
 impl InboxMachine {
@@ -67,7 +69,14 @@ impl InboxMachine {
             Ok(())
         })?;
         row::each(table, OWED, range, |key, value| {
-            machine.owed.load(row::name(key)?, row::decode(key, value)?);
+            machine
+                .owed
+                .load_all(row::name(key)?, row::decode(key, value)?);
+            Ok(())
+        })?;
+        row::each(table, OWED_FILTER, range, |key, value| {
+            let (client, number) = row::name_and_number(key)?;
+            machine.owed.load(client, number, row::decode(key, value)?);
             Ok(())
         })?;
         row::each(table, RELEASED, SlotRange::ALL, |key, value| {
@@ -99,14 +108,16 @@ impl InboxMachine {
         self.inboxes.legacies.insert(legacy.number, legacy);
     }
 
-    /// Inboxes and removals in parts, since one message can touch them all; all else with the first.
+    /// What is owed, inboxes and removals in parts, since one message can touch all inboxes; all else with the
+    /// first.
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
             self.origins.collect(changes);
-            self.owed.collect(changes);
+            self.owed.begin();
             self.collect_own(changes);
         }
-        self.stock.collect_part(rows, &mut self.inboxes, changes)
+        self.owed.collect_part(rows, changes)
+            && self.stock.collect_part(rows, &mut self.inboxes, changes)
     }
 
     fn collect_own(&mut self, changes: &mut Changes) {

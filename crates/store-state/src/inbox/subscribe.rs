@@ -21,7 +21,7 @@ impl InboxMachine {
             .map(|subscription| self.subscribe_one(client, subscription, outlet))
             .collect();
         if let Some(inbox) = self.inboxes.of_client(client) {
-            inbox.subscriptions.shrink_to_fit();
+            shrink(&mut inbox.subscriptions);
         }
         InboxReply::Subscribed(new)
     }
@@ -73,7 +73,7 @@ impl InboxMachine {
             .map(|filter| self.unsubscribe_one(client, filter, outlet))
             .collect();
         if let Some(inbox) = self.inboxes.of_client(client) {
-            inbox.subscriptions.shrink_to_fit();
+            shrink(&mut inbox.subscriptions);
         }
         InboxReply::Unsubscribed(had)
     }
@@ -100,5 +100,14 @@ impl InboxMachine {
             self.filters.remove(filter, !inbox.is_attached(), outlet);
         }
         true
+    }
+}
+
+/// Gives back room for more than a quarter of what there is. An eighth stays, so that one subscription after the
+/// other does not move all of them each time.
+fn shrink(subscriptions: &mut Vec<StoredSubscription>) {
+    let len = subscriptions.len();
+    if subscriptions.capacity() > len + len / 4 + 2 {
+        subscriptions.shrink_to(len + len / 8);
     }
 }

@@ -1,12 +1,14 @@
 //! All rows of the inbox tables, and whether they agree.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use mqtt_proto::SubscriptionFilter;
 
+use super::Owed;
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow, ORIGINS, OWED, OriginsRow,
-    OwedRow, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find, number_of,
+    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow, ORIGINS, OWED,
+    OWED_FILTER, OriginsRow, OwedRow, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key,
+    find, number_of,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, SlotRange, Survey, Table, row, slot_of};
@@ -69,12 +71,26 @@ impl InboxMachine {
         survey.each(table, OWED, "retained messages owed", |key, value| {
             owed(key, value, (range, table))
         });
+        let mut subscriber = Subscriber::default();
+        survey.each(table, OWED_FILTER, "filters owed", |key, value| {
+            subscriber.owed(key, value, (range, table))
+        });
         survey.each(table, ORIGINS, "origins", origins);
         survey.each(table, RELEASED, "released origins", |key, value| {
             released(key, value, table)
         });
         claims.compare(&mut survey);
-        let kinds = vec![INBOX, LEGACY, BODY, COUNT, QUEUE, OWED, ORIGINS, RELEASED];
+        let kinds = vec![
+            INBOX,
+            LEGACY,
+            BODY,
+            COUNT,
+            QUEUE,
+            OWED,
+            OWED_FILTER,
+            ORIGINS,
+            RELEASED,
+        ];
         survey.finish(table, kinds);
         survey
     }
@@ -241,6 +257,39 @@ impl Claims {
                 survey.note(row::damaged(&count_key(*number), &what));
             }
         }
+    }
+}
+
+/// The session whose filters are being looked at. They stand together, so that its row is read once.
+#[derive(Default)]
+struct Subscriber {
+    client: Option<Box<str>>,
+    filters: HashSet<Box<str>>,
+}
+
+impl Subscriber {
+    fn owed(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        (range, table): (SlotRange, &dyn Table),
+    ) -> Result<(), LoadError> {
+        let (client, _) = row::name_and_number(key)?;
+        let owed: Owed = row::decode(key, value)?;
+        if self.client.as_deref() != Some(client) {
+            let inbox: Option<InboxRow> = find(table, &row::key(INBOX, client))?;
+            let subscriptions = inbox.map_or_else(Vec::new, |inbox| inbox.subscriptions);
+            self.filters = subscriptions.into_iter().map(|of| of.filter).collect();
+            self.client = Some(client.into());
+        }
+        ensure_slot(key, client, range)?;
+        // Each is there once: what is owed twice would be sent twice.
+        let is_subscribed = self.filters.remove(&owed.filter);
+        ensure(
+            is_subscribed,
+            key,
+            "there is no such subscription, or it is owed twice",
+        )
     }
 }
 

@@ -10,7 +10,8 @@
 //! | `C`, body | how many do |
 //! | `O`, slot of the publisher, publisher | its origins |
 //! | `R`, slot of the publisher, publisher | those that the broker published and that are released |
-//! | `P`, slot, client | retained messages that its subscriptions owe it |
+//! | `P`, slot, client | retained messages that its subscriptions owe it, as earlier versions wrote it |
+//! | `F`, slot, client, number | a filter whose retained messages it is owed; numbers ascend in the order of the subscriptions |
 //!
 //! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
 //! here stands on disks: a change of it is a new format number.
@@ -34,6 +35,7 @@ pub(super) const LEGACY: u8 = b'L';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
 pub(super) const OWED: u8 = b'P';
+pub(super) const OWED_FILTER: u8 = b'F';
 pub(super) const QUEUE: u8 = b'Q';
 pub(super) const BODY: u8 = b'B';
 pub(super) const COUNT: u8 = b'C';
