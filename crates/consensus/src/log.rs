@@ -32,7 +32,7 @@ pub struct LogOptions {
     pub file_bytes: u64,
     /// Beyond this many bytes of files, those are deleted that hold nothing but purged entries.
     pub disk_bytes: u64,
-    /// How often, at most, files are looked through for deletion.
+    /// How often, at most, files are looked through for deletion, unless another file has been filled.
     pub purge_interval: Duration,
 }
 

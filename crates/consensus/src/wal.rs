@@ -312,6 +312,9 @@ pub(crate) struct Writer {
     purge_interval: Duration,
     /// When files are looked through for deletion: entries were purged since the last time.
     purge_at: Option<Instant>,
+    /// Bytes written since the last time, and so many that it is done before.
+    written: u64,
+    purge_bytes: u64,
 }
 
 impl Writer {
@@ -322,6 +325,8 @@ impl Writer {
             batch_bytes: options.batch_bytes,
             purge_interval: options.purge_interval,
             purge_at: None,
+            written: 0,
+            purge_bytes: options.file_bytes,
         }
     }
 
@@ -331,10 +336,16 @@ impl Writer {
             if !requests.is_empty() {
                 self.serve(requests);
             }
-            if self.purge_at.is_some_and(|due| due <= Instant::now()) {
+            if self.is_deletion_due() {
                 self.delete_files();
             }
         }
+    }
+
+    /// After a while, or when another file is full: at a hundred megabytes a second, a while would be a gigabyte.
+    fn is_deletion_due(&self) -> bool {
+        let is_due = |at: Instant| self.written >= self.purge_bytes || at <= Instant::now();
+        self.purge_at.is_some_and(is_due)
     }
 
     /// The same as a task, which takes this long to write. On a full disk it blocks.
@@ -383,6 +394,8 @@ impl Writer {
             Ok(()) => {
                 let entries = requests.iter().map(Request::entries).sum();
                 self.wal.health.counters.committed(entries);
+                let bytes: usize = requests.iter().map(Request::bytes).sum();
+                self.written += bytes as u64;
                 self.plan_deletion(&requests);
                 for request in requests {
                     self.wal.answer(request, Ok(()));
@@ -460,6 +473,7 @@ impl Writer {
 
     fn delete_files(&mut self) {
         self.purge_at = None;
+        self.written = 0;
         let deleted = {
             let _reads_wait = self.wal.deletion.write();
             self.wal.engine.purge_expired_files()
