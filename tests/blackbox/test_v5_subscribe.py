@@ -538,3 +538,23 @@ def test_shared_subscriptions_survive_reconnection(broker, name, publisher):
     with broker.client(name, clean=False, session_present=True) as client:
         publisher.published(name, b"x")
         client.message(payload="x")
+
+
+# ---- retained messages: what is looked at ----------------------------------------------------------
+
+
+def test_looking_for_retained_messages_is_spread_over_turns(name):
+    """A small SUBSCRIBE can make the broker look at a million topics: it does so a slice a turn, for each client."""
+    topics, filters = 20_000, 50
+    with Broker() as broker, broker.client(name) as client, broker.client(name + "p") as publisher:
+        publisher.send(*(raw.publish(f"{name}/{n}/x", b"1", retain=True) for n in range(topics)))
+        publisher.published(f"{name}/found/n{filters - 1}", b"found", qos=1, retain=True)
+        before = broker.metric("heraldmq_loop_turns_total")
+        client.subscribe(*(f"{name}/+/n{n}" for n in range(filters)))
+        assert client.message(timeout=60).payload == b"found"
+        assert broker.metric("heraldmq_loop_turns_total") - before > topics * filters / 2_048
+        # A client that goes away while it is looked for does not stop anything.
+        client.subscribe(*(f"{name}/+/m{n}" for n in range(filters)))
+        client.close()
+        publisher.ping()
+

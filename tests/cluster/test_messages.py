@@ -219,3 +219,27 @@ def test_what_is_left_of_retained_messages_comes_on_another_node(three, name):
         got += [client.message().topic for _ in range(300)]
         client.ping()
     assert sorted(got) == sorted(topics)
+
+
+def test_long_retained_messages_reach_a_durable_session_of_another_node(three, name):
+    """17 MiB of them fit neither into one message between nodes nor into one entry of the log."""
+    first, second, third = three
+    payload = bytes(1 << 20)
+    with first.client(f"{name}p") as publisher:
+        for n in range(17):
+            publisher.published(f"{name}/{n:02}", payload, qos=1, retain=True)
+    # Whichever node leads its shard: two of the three nodes ask another one.
+    for n, node in enumerate(three):
+        with node.client(f"{name}{n}", clean=False, props=DURABLE) as client:
+            client.subscribe(f"{name}/+", qos=1)
+            got = [m.topic for m in client.take(17, timeout=60)]
+            assert sorted(got) == [f"{name}/{n:02}" for n in range(17)]
+    # The shards go on.
+    with second.client(f"{name}0", clean=False, props=DURABLE, session_present=True) as client:
+        client.subscribe(f"{name}/end", qos=1)
+        with third.client() as sender:
+            sender.published(f"{name}/end", b"end", qos=1)
+        assert client.message(topic=f"{name}/end").payload == b"end"
+    with first.client(f"{name}p") as publisher:
+        for n in range(17):
+            publisher.published(f"{name}/{n:02}", b"", qos=1, retain=True)

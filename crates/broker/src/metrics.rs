@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 23] = [
+const BROKER: [Described<BrokerStats>; 24] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -158,6 +158,11 @@ const BROKER: [Described<BrokerStats>; 23] = [
         "subscribe_route_waits",
         "SUBSCRIBE packets whose answer waited until all nodes knew their routes",
         |s| &s.route_waits,
+    ),
+    (
+        "retained_replay_pauses",
+        "Replays of retained messages that waited because too many messages passed them by",
+        |s| &s.replay_pauses,
     ),
     (
         "match_cache_misses",

@@ -1,10 +1,12 @@
 //! The retained messages of the broker's own topics (`$SYS`), in memory. Those of clients are in the
 //! store.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 use parking_lot::RwLock;
+use store_state::retain::PageBudget;
 use topic_router::{Cursor, RetainedIndex};
 
 /// At most one message per topic. The topics are a fixed number.
@@ -20,19 +22,25 @@ impl Retained {
             .insert(message.body.topic(), Arc::clone(message));
     }
 
-    /// Up to `limit` messages whose topics match, from where the last page ended, and where the next
-    /// page begins; `None`: there is none.
+    /// Messages whose topics match, from where the last page ended, until `budget` is spent; and where the
+    /// next page begins; `None`: there is none. What they weigh does not matter: they are short.
     pub(crate) fn page(
         &self,
         filter: &str,
         after: Option<&Cursor>,
-        limit: usize,
+        budget: &mut PageBudget,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<Cursor>) {
-        let mut messages = Vec::new();
-        let next = self.0.read().page(filter, after, limit, |_, message| {
-            messages.push(Arc::clone(message));
+        let mut page = Vec::new();
+        let PageBudget { messages, work, .. } = budget;
+        let next = self.0.read().page(filter, after, work, |_, message| {
+            page.push(Arc::clone(message));
+            *messages = messages.saturating_sub(1);
+            match *messages {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
         });
-        (messages, next)
+        (page, next)
     }
 }
 
@@ -59,9 +67,14 @@ mod tests {
         for (topic, payload) in [("$SYS/a", b"1"), ("$SYS/b", b"2"), ("$SYS/a", b"3")] {
             retained.set(&message(topic, payload));
         }
-        let (first, next) = retained.page("$SYS/#", None, 1);
+        let mut one = PageBudget {
+            messages: 1,
+            ..PageBudget::UNLIMITED
+        };
+        let (first, next) = retained.page("$SYS/#", None, &mut one);
         assert_eq!(first[0].body.payload(), b"3");
-        let (second, end) = retained.page("$SYS/#", next.as_ref(), 9);
+        let mut rest = PageBudget::UNLIMITED;
+        let (second, end) = retained.page("$SYS/#", next.as_ref(), &mut rest);
         assert_eq!(second[0].body.payload(), b"2");
         assert!(end.is_none());
     }

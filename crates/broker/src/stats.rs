@@ -59,6 +59,8 @@ pub(crate) struct BrokerStats {
     pub(crate) from_peers: Counter,
     /// Their bytes.
     pub(crate) from_peers_bytes: Counter,
+    /// Replays of retained messages that waited because too much passed them by.
+    pub(crate) replay_pauses: Counter,
     /// SUBSCRIBE packets that waited for other nodes.
     pub(crate) route_waits: Counter,
     /// Questions to the store that are not answered.

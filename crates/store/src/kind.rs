@@ -6,7 +6,7 @@ use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
     StoredSubscription,
 };
-use store_state::retain::{RetainMachine, RetainOp, RetainReply};
+use store_state::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use store_state::session::{SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill};
 use store_state::{Batch, Machine, Table, TableError, Ticket};
 
@@ -77,7 +77,7 @@ pub(crate) trait Kind: Machine + Sync {
     }
 
     /// A page of retained messages.
-    fn retained(&self, _wanted: &Wanted) -> Option<Page> {
+    fn retained(&self, _wanted: &Wanted, _budget: &mut PageBudget) -> Option<Page> {
         None
     }
 
@@ -437,10 +437,9 @@ impl Kind for RetainMachine {
         Event::Retain { token, reply }
     }
 
-    fn retained(&self, wanted: &Wanted) -> Option<Page> {
+    fn retained(&self, wanted: &Wanted, budget: &mut PageBudget) -> Option<Page> {
         let cursor = wanted.place.cursor();
-        let limit = wanted.limit as usize;
-        Some(self.page(&wanted.filter, cursor.as_ref(), limit, wanted.now()))
+        Some(self.page(&wanted.filter, cursor.as_ref(), budget, wanted.now()))
     }
 
     fn message(forwarded: Forwarded<RetainOp>) -> Message {

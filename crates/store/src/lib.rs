@@ -52,7 +52,7 @@ pub use node::{Cluster, OpenError, Options, ShardStats, Store, StoreStats};
 pub use peers::{Lead, Peers};
 pub use readers::Read;
 pub use recover::{Recovered, recover};
-pub use retained::RetainedPlace;
+pub use retained::{RetainMark, RetainedPlace};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
 pub use store_state::{FullInbox, Rows};

@@ -13,7 +13,7 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use parking_lot::Mutex;
 use store_state::Ticket;
 use store_state::inbox::{InboxMachine, InboxOp};
-use store_state::retain::{RetainMachine, RetainOp};
+use store_state::retain::{PageBudget, RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp};
 use tokio::sync::{mpsc, watch};
 
@@ -23,7 +23,7 @@ use crate::later::Debts;
 use crate::map::{ShardMap, ShardNumber};
 use crate::neighbours::{Member, Neighbours};
 use crate::peers::{Lead, Message, Peers};
-use crate::retained::{PageRequest, RetainedPlace, Wanted};
+use crate::retained::{PageRequest, RetainMark, RetainedPlace, Wanted};
 use crate::shard::{Place, Seat, Shard, Work};
 use crate::starting::{Duties, Led, Means, OVERHEAD, Part, Start, StartShard, go_on_as, run, work};
 use crate::tables::{Tables, TablesOptions};
@@ -569,27 +569,44 @@ impl Store {
         self.is_full() || self.retain.shards.iter().all(|shard| shard.is_idle())
     }
 
-    /// A page of the retained messages that a filter selects, and where the next one begins. `from`:
-    /// where the last one said; `None`: the first. Only if this node is alone, and so has all there is.
+    /// What has been given to the retain store here until now.
+    #[must_use]
+    pub fn retain_mark(&self) -> RetainMark {
+        let shards = self.retain.shards.iter();
+        RetainMark(shards.map(|shard| shard.given()).collect())
+    }
+
+    /// Whether all that was given to the retain store here by then is applied, or refused.
+    #[must_use]
+    pub fn has_reached(&self, mark: &RetainMark) -> bool {
+        let mut shards = self.retain.shards.iter().zip(&mark.0);
+        shards.all(|(shard, given)| shard.has_finished(*given))
+    }
+
+    /// A page of the retained messages that a filter selects, which takes its part of `budget`, and where the
+    /// next one begins. `from`: where the last one said; `None`: the first. A page may hold no message, and yet
+    /// not be the last. Only if this node is alone, and so has all there is.
     #[must_use]
     pub fn retained(
         &self,
         filter: &str,
         from: Option<RetainedPlace>,
-        limit: usize,
+        budget: &mut PageBudget,
         now: Timestamp,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
-        let wanted = self.wanted(filter, from, limit, now);
-        let page = self
-            .retain
-            .get(wanted.place.shard)
-            .and_then(|shard| shard.look(|machine| machine.retained(&wanted)).flatten());
+        let wanted = self.wanted(filter, from, budget.messages, now);
+        let page = self.retain.get(wanted.place.shard).and_then(|shard| {
+            shard
+                .look(|machine| machine.retained(&wanted, budget))
+                .flatten()
+        });
         let (messages, cursor) = page.unwrap_or_default();
         (messages, wanted.next(cursor))
     }
 
-    /// Asks for such a page: [`Event::Retained`](crate::Event::Retained) brings it. It has what was
-    /// acknowledged before, by whichever node, and what was given to the retain store here before.
+    /// Asks for such a page of `limit` messages at most: [`Event::Retained`](crate::Event::Retained) brings it.
+    /// It has what was acknowledged before, by whichever node, and what was given to the retain store here
+    /// before. It holds 256 KiB and one message at most.
     pub fn ask_retained(
         &self,
         ticket: Ticket,

@@ -216,6 +216,8 @@ impl<M: Kind> Proposer<M> {
             if group.linearize().await.is_ok() {
                 for page in &pages {
                     shard.answer_page(&*listener, page);
+                    // What else the thread has to do comes between two pages.
+                    tokio::task::yield_now().await;
                 }
             } else {
                 // A leader that lacks a majority is told so at once, and may go on leading for a while.

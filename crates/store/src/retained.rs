@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use store_state::Ticket;
+use store_state::retain::PageBudget;
 use topic_router::Cursor;
 
 use crate::ShardNumber;
@@ -49,6 +50,10 @@ impl RetainedPlace {
     }
 }
 
+/// What had been given to the retain store by a moment, by shard.
+#[derive(Clone, Debug)]
+pub struct RetainMark(pub(crate) Vec<u64>);
+
 /// A page, and where the shard goes on with the next one.
 pub(crate) type Page = (Vec<Arc<ApplicationMessage>>, Option<Cursor>);
 
@@ -66,12 +71,28 @@ pub(crate) struct Wanted {
     pub(crate) place: RetainedPlace,
     /// The last shard that can have messages of the filter.
     pub(crate) last_shard: ShardNumber,
+    /// Messages at most.
     pub(crate) limit: u32,
     /// Unix time in ms.
     pub(crate) now_ms: u64,
 }
 
+/// Bytes of messages on a page that another node may be sent; the last message may exceed them.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// What the thread of a shard does at once to find messages: a quarter of a millisecond.
+const PAGE_WORK: usize = 4096;
+
 impl Wanted {
+    /// What the page may hold and cost.
+    pub(crate) fn budget(&self) -> PageBudget {
+        PageBudget {
+            messages: self.limit as usize,
+            bytes: PAGE_BYTES,
+            work: PAGE_WORK,
+        }
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.now_ms)
     }

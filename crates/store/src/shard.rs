@@ -267,6 +267,16 @@ impl<M: Kind> Shard<M> {
         self.stats.given.load(Ordering::Acquire) <= finished
     }
 
+    /// Requests given so far.
+    pub(crate) fn given(&self) -> u64 {
+        self.stats.given.load(Ordering::Acquire)
+    }
+
+    /// Whether so many of these are applied, or refused.
+    pub(crate) fn has_finished(&self, given: u64) -> bool {
+        self.stats.finished.load(Ordering::Acquire) >= given
+    }
+
     /// The shard's group in the log.
     pub(crate) fn group(&self) -> u64 {
         group_of::<M>(self.number)
@@ -558,7 +568,10 @@ impl<M: Kind> Shard<M> {
     /// Answers a question for retained messages.
     pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
         let wanted = &request.wanted;
-        let page: Option<Page> = self.look(|machine| machine.retained(wanted)).flatten();
+        let mut budget = wanted.budget();
+        let page: Option<Page> = self
+            .look(|machine| machine.retained(wanted, &mut budget))
+            .flatten();
         let mut outbox = Outbox::default();
         outbox.address(request.ticket, |token| match page {
             Some((messages, cursor)) => Event::Retained {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mqtt_session::Timestamp;
 use store_state::Table;
 use store_state::inbox::{InboxMachine, Queued};
-use store_state::retain::RetainMachine;
+use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
 
 use crate::ShardNumber;
@@ -81,7 +81,8 @@ fn shown((sequence, queued): &(u64, Queued)) -> (u64, &[u8]) {
 
 impl Describe for RetainMachine {
     fn describe(&mut self, _: &dyn Table) -> String {
-        let (messages, _) = self.page("#", None, usize::MAX, Timestamp(0));
+        let mut budget = PageBudget::UNLIMITED;
+        let (messages, _) = self.page("#", None, &mut budget, Timestamp(0));
         let body = |message: &std::sync::Arc<mqtt_session::ApplicationMessage>| {
             let body = &message.body;
             (body.topic().to_owned(), body.payload().to_vec())

@@ -8,6 +8,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -222,8 +223,14 @@ fn retained(n: u64) {
     let (mut pages, mut found, mut cursor) = (0, 0, None);
     let (paging, ()) = time(|| {
         loop {
-            cursor = index.page("a/+/c", cursor.as_ref(), 100, |_, value| {
-                found += u64::from(*value < n)
+            let (mut work, mut left) = (usize::MAX, 100);
+            cursor = index.page("a/+/c", cursor.as_ref(), &mut work, |_, value| {
+                found += u64::from(*value < n);
+                left -= 1;
+                match left {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
             });
             pages += 1;
             if cursor.is_none() {
@@ -232,6 +239,11 @@ fn retained(n: u64) {
         }
     });
     assert_eq!(found, n / 4);
+    let mut work = usize::MAX;
+    let (looking, next) =
+        time(|| index.page("a/+/z", None, &mut work, |_, _| ControlFlow::Continue(())));
+    assert!(next.is_none());
+    let worked = (usize::MAX - work) as u64;
     let (remove, ()) = time(|| {
         topics.iter().for_each(|topic| {
             black_box(index.remove(topic));
@@ -240,13 +252,14 @@ fn retained(n: u64) {
     assert_eq!(LIVE.load(Relaxed), before, "removal of all frees all");
     println!(
         "{n} retained topics like {}: {:.1} B/topic (bytes() {:.1}), insert {:.0} ns, get {:.0} ns, \
-         page of 100 over a/+/c {:.0} ns, remove {:.0} ns",
+         page of 100 over a/+/c {:.0} ns, a/+/z {:.1} ns per work, remove {:.0} ns",
         topics[0],
         bytes as f64 / n as f64,
         accounted as f64 / n as f64,
         each(insert, n),
         each(get, n),
         each(paging, pages),
+        each(looking, worked),
         each(remove, n),
     );
 }

@@ -1,6 +1,7 @@
 //! Router and retained index against naive models, under random changes.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -117,9 +118,11 @@ proptest! {
         let mut changes = changes.into_iter();
         loop {
             let mut visits = 0;
-            cursor = index.page(&filter, cursor.as_ref(), limit, |topic, value| {
+            let mut work = limit;
+            cursor = index.page(&filter, cursor.as_ref(), &mut work, |topic, value| {
                 visits += 1;
                 found.push((topic.to_owned(), *value));
+                if visits < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             prop_assert!(visits <= limit);
             if cursor.is_none() {
@@ -167,9 +170,9 @@ proptest! {
         }
         for name in &names {
             router.for_each_match(name, |_, ()| {});
-            let mut cursor = index.page(name, None, 2, |_, ()| {});
+            let mut cursor = index.page(name, None, &mut 0, |_, ()| ControlFlow::Continue(()));
             while let Some(after) = cursor {
-                cursor = index.page(name, Some(&after), 2, |_, ()| {});
+                cursor = index.page(name, Some(&after), &mut 2, |_, ()| ControlFlow::Continue(()));
             }
             buckets_of_topic(name);
             bucket_of_filter(name);

@@ -71,7 +71,7 @@ use legacies::Legacies;
 use login::{Admission, LoggedIn, Login};
 use pending::{Answer, Pending};
 use registering::Registering;
-use replay::Replay;
+use replay::{Replay, Slices};
 use unheard::Unheard;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
@@ -242,7 +242,7 @@ enum Timer {
     Legacies,
     /// Publish `$SYS`.
     Sys,
-    /// Ask the store again for retained messages.
+    /// Go on looking for retained messages.
     Replay(Key),
 }
 
@@ -327,6 +327,10 @@ pub(crate) struct ClientLoop {
     registering: Registering,
     /// What the store was asked.
     pending: Arena<Pending>,
+    /// What sessions may look at of retained messages.
+    slices: Slices,
+    /// Questions for pages of retained messages so far.
+    questions: u64,
     /// What ended sessions have left.
     legacies: Legacies,
     /// Connections that have sent no CONNECT yet.
@@ -373,6 +377,8 @@ impl ClientLoop {
             held_for_most: 0,
             registering: Registering::default(),
             pending: Arena::default(),
+            slices: Slices::default(),
+            questions: 0,
             legacies: Legacies::default(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
@@ -956,7 +962,7 @@ impl Service for ClientLoop {
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Sys) => self.publish_sys(io),
-            Some(Timer::Replay(key)) => self.replay_goes_on(io, key),
+            Some(Timer::Replay(key)) => self.replay_resumes(io, key),
             Some(Timer::Connect(_)) | None => {}
         }
     }

@@ -50,8 +50,8 @@ pub(super) enum Pending {
     },
     /// Retained messages for a durable session.
     Replay(Key),
-    /// A page of retained messages for a session.
-    Page(Key),
+    /// A page of retained messages for a session, by the number of the question.
+    Page(Key, u64),
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
@@ -232,7 +232,7 @@ impl ClientLoop {
                 });
             }
             Pending::Replay(key) => self.replay_answered(io, key, &answer),
-            Pending::Page(key) => self.page_has_come(io, key, answer),
+            Pending::Page(key, question) => self.page_has_come(io, key, question, answer),
             Pending::Barrier {
                 key,
                 packet_id,

@@ -400,10 +400,16 @@ impl ClientLoop {
         } else {
             &self.settings.policy
         };
-        if let Some(replay) = &mut client.replay {
-            replay.passed_by(&delivery.message);
+        let replay = client.replay.as_ref();
+        let passing = replay.and_then(|replay| replay.topic_of(&delivery.message));
+        let delivered = client.session.deliver(delivery, policy, now);
+        // One that is dropped may come when the retained messages do.
+        if let (Some(replay), Some(topic)) = (&mut client.replay, passing)
+            && !matches!(delivered, Delivered::Dropped(_))
+        {
+            replay.passed_by(topic);
         }
-        match client.session.deliver(delivery, policy, now) {
+        match delivered {
             Delivered::Queued => {}
             Delivered::QueuedDropping(older) => {
                 for dropped in older {

@@ -1,54 +1,182 @@
 //! Retained messages for new subscriptions, a page at a time.
 //!
-//! Invariant: a durable session is owed what its inbox shard says, also after a crash or on another node: each page
-//! that is stored for it is recorded in one step with the place of the next.
+//! Invariants: a durable session is owed what its inbox shard says, also after a crash or on another node: each page
+//! that is stored for it is recorded in one step with the place of the next. What a session looks at in a turn of
+//! the loop is its slice of that turn, whether anything is found or not; the rest follows in later turns, behind
+//! everybody else. A message never comes after a newer one of its topic.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use foldhash::quality::RandomState;
+use hashbrown::{HashMap, HashSet};
 use mqtt_proto::{QoS, ReasonCode};
 use mqtt_session::{ApplicationMessage, Delivered, Delivery, Timestamp, Wanted};
 use net::Key;
-use store::RetainedPlace;
+use store::{RetainMark, RetainedPlace};
+use store_state::InsertionMap;
 use store_state::inbox::{InboxOp, Item, Progress, StoredSubscription};
+use store_state::retain::PageBudget;
 use topic_router::Cursor;
 
 use super::pending::{Answer, Pending};
-use super::{Client, ClientLoop, LoopIo, Timer, effective, record};
-use crate::node::Node;
+use super::{Client, ClientLoop, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
+use crate::node::{Node, Pressure};
 use crate::sys;
 
 /// Retained messages that are queued for a session at once. The next page follows when these are sent,
 /// so a filter that selects a million messages costs the memory of a page.
 const PAGE: usize = 64;
 
+/// Bytes of these; the last message may exceed them.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// What all sessions of a loop may look at in one turn, as pages count their work: a millisecond.
+const TURN_WORK: usize = 16_384;
+
+/// What one session may look at in a turn; and what it may however many others there are.
+const SLICE: usize = 2_048;
+const LEAST_SLICE: usize = 256;
+
+/// The work that a message is that is found: the client's rights are judged.
+const MESSAGE_WORK: usize = 16;
+
 /// How soon the store is asked again for a page that it could not give: no node leads the shard.
 const ASK_AGAIN_MS: u64 = 1_000;
+
+/// Topics of which a replay remembers that they passed it by: some 1.2 MB of hashes.
+const PASSED: usize = 65_536;
+
+/// Until a message that came to a session as it was published is in the retain store, whichever node leads it, or
+/// was refused there; longer than requests to a shard without a leader are kept.
+const SETTLED_MS: u64 = 10_000;
+
+/// How soon a replay looks again whether messages that passed it by are in this node's retain store.
+const SETTLE_MS: u64 = 10;
 
 /// Retained messages that subscriptions still owe a session.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    filters: VecDeque<Owed>,
-    /// Questions to the store that it waits for.
+    filters: InsertionMap<Owed>,
+    /// Questions to the store of inboxes, and barriers, that it waits for.
     blocked: u32,
-    /// The store was asked for a page of the first filter.
-    asked: bool,
+    /// A timer goes on with it.
+    pauses: bool,
+    /// The number of the question by which the store was asked for a page of the first filter.
+    asked: Option<u64>,
     /// The page that it gave, and where the next one begins.
     page: Option<Page>,
     /// What the store of inboxes has not been told yet, of a durable session.
-    progress: Vec<Progress>,
-    /// Topics of retained messages that came to the session as they were published: what is kept of
-    /// these topics is not newer.
-    passed: HashSet<Box<[u8]>, RandomState>,
+    progress: InsertionMap<LookedThrough>,
+    passed: Passed,
+    /// The turn in which it looked at something last, and what it may still look at in that.
+    slice: (u64, usize),
 }
 
 /// Retained messages that have come from another node, and where the next ones begin.
 type Page = (Vec<Arc<ApplicationMessage>>, Option<Place>);
 
-/// Topics of which a replay remembers that they passed it by.
-const PASSED: usize = 4096;
+/// How far a filter has been looked through since the store of inboxes was told.
+#[derive(Debug)]
+struct LookedThrough {
+    from: Box<[u8]>,
+    /// `None`: to the end.
+    next: Option<Box<[u8]>>,
+}
+
+/// Hashes of topics of retained messages that came to the session as they were published: what a page has of these
+/// topics is not newer.
+///
+/// When there are too many, they are forgotten, and the next page is read when the retain store has all that passed
+/// until then: what it gives afterwards is not older.
+#[derive(Debug, Default)]
+struct Passed {
+    topics: HashSet<u64, foldhash::fast::RandomState>,
+    hasher: RandomState,
+    /// Some were not remembered.
+    is_over: bool,
+    /// What is waited for: pages that are read before are not used.
+    settling: Option<Settling>,
+}
+
+#[derive(Debug)]
+struct Settling {
+    since_ms: u64,
+    mark: RetainMark,
+}
+
+impl Passed {
+    fn remember(&mut self, topic: u64) {
+        if self.topics.len() < PASSED {
+            self.topics.insert(topic);
+        } else {
+            self.is_over = true;
+        }
+    }
+
+    fn knows(&self, message: &ApplicationMessage) -> bool {
+        !self.topics.is_empty()
+            && self
+                .topics
+                .contains(&self.hasher.hash_one(message.body.topic_bytes()))
+    }
+
+    /// Before a page is read or used. `Some`: not before so many ms have passed.
+    fn wait(&mut self, node: &Node, now: Timestamp) -> Option<u64> {
+        let store = node.store();
+        let is_alone = !store.has_neighbours();
+        if self.settling.is_none() && !self.is_over {
+            // Who is alone knows when all that passed is in the store.
+            if is_alone && !self.topics.is_empty() && store.is_retain_idle() {
+                self.topics.clear();
+            }
+            return None;
+        }
+        let settling = self.settling.get_or_insert_with(|| {
+            self.is_over = false;
+            self.topics.clear();
+            Settling {
+                since_ms: now.0,
+                mark: store.retain_mark(),
+            }
+        });
+        let left = if is_alone {
+            (!store.has_reached(&settling.mark)).then_some(SETTLE_MS)
+        } else {
+            let passed = now.0.saturating_sub(settling.since_ms);
+            SETTLED_MS.checked_sub(passed).filter(|left| *left > 0)
+        };
+        if left.is_none() {
+            self.settling = None;
+            // So many have passed meanwhile that it begins anew.
+            return self.is_over.then_some(SETTLE_MS);
+        }
+        left
+    }
+}
+
+/// How much of a turn each session gets to look at retained messages.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    turn: u64,
+    /// Sessions that got a slice of this turn, and of the one before.
+    given: usize,
+    before: usize,
+}
+
+impl Slices {
+    fn next(&mut self, turn: u64) -> usize {
+        if self.turn != turn {
+            let follows = self.turn + 1 == turn;
+            self.before = if follows { self.given } else { 0 };
+            self.given = 0;
+            self.turn = turn;
+        }
+        self.given += 1;
+        (TURN_WORK / self.before.max(self.given)).clamp(LEAST_SLICE, SLICE)
+    }
+}
 
 impl Replay {
     /// What a durable session was owed when its last connection ended; `None`: nothing.
@@ -56,14 +184,19 @@ impl Replay {
         owed: Vec<store_state::inbox::Owed>,
         subscriptions: &[StoredSubscription],
     ) -> Option<Self> {
-        let filters: VecDeque<Owed> = owed
-            .into_iter()
-            .filter_map(|owed| {
-                let of = |s: &&StoredSubscription| s.filter == owed.filter;
-                let StoredSubscription { options, id, .. } = subscriptions.iter().find(of)?;
-                Some(Owed::resumed(owed, Wanted::new(*options, *id)))
-            })
-            .collect();
+        if owed.is_empty() {
+            return None;
+        }
+        let of = |s: &StoredSubscription| Wanted::new(s.options, s.id);
+        let wanted: HashMap<&str, &StoredSubscription> =
+            subscriptions.iter().map(|s| (&*s.filter, s)).collect();
+        let mut filters = InsertionMap::default();
+        for owed in owed {
+            if let Some(subscription) = wanted.get(&*owed.filter) {
+                let owed = Owed::resumed(owed, of(subscription));
+                filters.push(&owed.filter.clone(), owed);
+            }
+        }
         (!filters.is_empty()).then(|| Self {
             filters,
             ..Self::default()
@@ -72,7 +205,7 @@ impl Replay {
 
     /// The first filter has been looked through up to `next`; `None`: to the end.
     fn looked_through(&mut self, next: Option<Place>) {
-        let Some(owed) = self.filters.front_mut() else {
+        let Some(owed) = self.filters.first_mut() else {
             return;
         };
         let bytes = match &next {
@@ -81,27 +214,29 @@ impl Replay {
             Some(Place::Own(_)) => Some(owed.recorded.clone()),
             None => None,
         };
-        match self.progress.iter_mut().find(|p| p.filter == owed.filter) {
-            Some(progress) => progress.next.clone_from(&bytes),
-            None => self.progress.push(Progress {
-                filter: owed.filter.clone(),
-                from: owed.recorded.clone(),
-                next: bytes.clone(),
-            }),
+        match self.progress.get_mut(&owed.filter) {
+            Some(progress) => progress.next = bytes,
+            None => {
+                let progress = LookedThrough {
+                    from: owed.recorded.clone(),
+                    next: bytes,
+                };
+                self.progress.push(&owed.filter, progress);
+            }
         }
         if next.is_some() {
             owed.after = next;
         } else {
-            self.filters.pop_front();
+            self.filters.pop_first();
         }
     }
 
     /// Subscriptions owe more; what is owed twice is sent once, so that the subscriptions bound what is owed.
-    pub(super) fn owe(&mut self, mut owed: VecDeque<Owed>) {
-        for new in &owed {
+    pub(super) fn owe(&mut self, owed: VecDeque<Owed>) {
+        for new in owed {
             self.cancel(&new.filter);
+            self.filters.push(&new.filter.clone(), new);
         }
-        self.filters.append(&mut owed);
     }
 
     /// It waits for one more question, if `hold` says so.
@@ -111,33 +246,48 @@ impl Replay {
 
     /// The session is not owed what it was by a subscription.
     pub(super) fn cancel(&mut self, filter: &str) {
-        if self.filters.front().is_some_and(|o| &*o.filter == filter) {
-            self.asked = false;
+        if self
+            .filters
+            .first()
+            .is_some_and(|(first, _)| first == filter)
+        {
+            self.asked = None;
             self.page = None;
         }
-        self.filters.retain(|owed| &*owed.filter != filter);
-        self.progress.retain(|of| &*of.filter != filter);
+        self.filters.remove(filter);
+        self.progress.remove(filter);
+    }
+
+    /// Something is waited for: it is not looked for more retained messages.
+    fn is_blocked(&self) -> bool {
+        self.blocked > 0 || self.pauses || self.asked.is_some()
     }
 
     /// What the store of inboxes is to be told now.
     fn take_progress(&mut self) -> Vec<Progress> {
-        for progress in &self.progress {
-            let owed = self
-                .filters
-                .iter_mut()
-                .find(|o| o.filter == progress.filter);
-            if let (Some(owed), Some(next)) = (owed, &progress.next) {
+        let mut all = Vec::with_capacity(self.progress.len());
+        while let Some((filter, LookedThrough { from, next })) = self.progress.pop_first() {
+            if let (Some(owed), Some(next)) = (self.filters.get_mut(&filter), &next) {
                 owed.recorded.clone_from(next);
             }
+            let filter = (&*filter).into();
+            all.push(Progress { filter, from, next });
         }
-        std::mem::take(&mut self.progress)
+        all
     }
 
-    /// A message comes to the session as it is published.
-    pub(super) fn passed_by(&mut self, message: &ApplicationMessage) {
-        if message.retain && self.passed.len() < PASSED {
-            self.passed.insert(message.body.topic_bytes().into());
-        }
+    /// What a message is remembered by when it has come to the session as it is published. `None`: it is not
+    /// retained.
+    pub(super) fn topic_of(&self, message: &ApplicationMessage) -> Option<u64> {
+        let hasher = &self.passed.hasher;
+        message
+            .retain
+            .then(|| hasher.hash_one(message.body.topic_bytes()))
+    }
+
+    /// A message came to the session as it is published.
+    pub(super) fn passed_by(&mut self, topic: u64) {
+        self.passed.remember(topic);
     }
 }
 
@@ -181,12 +331,8 @@ impl Owed {
         }
     }
 
-    /// The next page, and where the one after it begins.
-    fn page(
-        &mut self,
-        node: &Node,
-        now: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<Place>) {
+    /// The next page, which takes its part of the budget, and where the one after it begins.
+    fn page(&mut self, node: &Node, budget: &mut PageBudget, now: Timestamp) -> Page {
         let after = self.after.take();
         // [MQTT-4.7.2-1] a filter selects either the broker's own topics or others.
         if sys::is_own(self.filter.as_bytes()) {
@@ -194,14 +340,14 @@ impl Owed {
                 Some(Place::Own(cursor)) => Some(cursor),
                 _ => None,
             };
-            let (messages, next) = node.retained.page(&self.filter, cursor.as_ref(), PAGE);
+            let (messages, next) = node.retained.page(&self.filter, cursor.as_ref(), budget);
             return (messages, next.map(Place::Own));
         }
         let place = match after {
             Some(Place::Stored(place)) => Some(place),
             _ => None,
         };
-        let (messages, next) = node.store().retained(&self.filter, place, PAGE, now);
+        let (messages, next) = node.store().retained(&self.filter, place, budget, now);
         (messages, next.map(Place::Stored))
     }
 }
@@ -226,26 +372,56 @@ impl ClientLoop {
         }
     }
 
-    /// Queues the next page of retained messages, if the last one is sent. True: there is something to
-    /// transmit, or more to look at.
-    pub(super) fn replay_page(&mut self, io: &LoopIo, key: Key) -> bool {
+    /// A timer goes on with a replay.
+    pub(super) fn replay_resumes(&mut self, io: &mut LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(replay) = &mut client.replay
+        {
+            replay.pauses = false;
+            if let Some(connection) = client.connection {
+                io.touch(connection);
+            }
+        }
+    }
+
+    /// Queues the next page of retained messages, if the last one is sent, or looks for some, as far as the
+    /// session's slice of the turn goes. True: there is something to transmit, or more to look at now.
+    pub(super) fn replay_page(&mut self, io: &mut LoopIo, key: Key) -> bool {
         let now = Timestamp(io.now_ms());
-        let Some(client) = self.clients.get(key) else {
+        let turn = self
+            .node
+            .net
+            .get(self.index)
+            .map_or(0, |net| net.turns.get());
+        let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
-        let Some(replay) = &client.replay else {
+        let Some(replay) = &mut client.replay else {
             return false;
         };
-        if replay.blocked > 0 || client.session.queue_len() > 0 {
+        if replay.is_blocked() || client.session.queue_len() > 0 {
             return false;
         }
+        if self.node.pressure() != Pressure::None {
+            // Nobody asked for these bytes at this moment: they come when there is memory for them.
+            replay.pauses = true;
+            io.arm(now.0 + PRESSURE_RETRY_MS, Timer::Replay(key).to_bits());
+            return false;
+        }
+        if replay.slice.0 != turn {
+            replay.slice = (turn, self.slices.next(turn));
+        }
+        let mut budget = PageBudget {
+            messages: PAGE,
+            bytes: PAGE_BYTES,
+            work: replay.slice.1,
+        };
         let mut to_store = Vec::new();
-        let mut looked_at = 0;
-        while looked_at < PAGE {
-            let Some((messages, wanted)) = self.next_retained(key, now) else {
+        while !budget.is_spent() {
+            let Some((messages, wanted)) = self.next_retained(io, key, &mut budget, now) else {
                 break;
             };
-            looked_at += messages.len();
+            budget.work = budget.work.saturating_sub(messages.len() * MESSAGE_WORK);
             for message in messages {
                 if self.may_receive(io, key, &message) {
                     to_store.extend(self.replay_one(key, message, wanted, now));
@@ -258,12 +434,16 @@ impl ClientLoop {
         let Some(replay) = &mut client.replay else {
             return false;
         };
-        let mut more = !replay.filters.is_empty();
+        replay.slice.1 = budget.work;
+        let more = !replay.filters.is_empty();
         let waits = !to_store.is_empty();
-        if waits {
-            more = false;
-            replay.blocked += 1;
+        replay.blocked += u32::from(waits);
+        if more && budget.work == 0 && !replay.is_blocked() {
+            // The next turn goes on, behind everybody else.
+            replay.pauses = true;
+            io.arm(now.0, Timer::Replay(key).to_bits());
         }
+        let goes_on = more && !replay.is_blocked();
         self.record_progress(key, to_store);
         if !more
             && !waits
@@ -272,7 +452,7 @@ impl ClientLoop {
             client.replay = None;
         }
         let queue_len = |client: &Client| client.session.queue_len();
-        more || self.clients.get(key).map_or(0, queue_len) > 0
+        goes_on || self.clients.get(key).map_or(0, queue_len) > 0
     }
 
     /// Tells the store of inboxes what a durable session is not owed any more, and what it gets of that.
@@ -284,25 +464,29 @@ impl ClientLoop {
             return;
         };
         let Some(stored) = client.stored.as_ref().filter(|s| s.inbox.is_some()) else {
-            replay.progress.clear();
+            replay.progress = InsertionMap::default();
             return;
         };
         let waits = !items.is_empty();
-        if !waits && replay.progress.iter().all(|p| p.next.is_some()) {
+        if !waits && replay.progress.iter().all(|(_, p)| p.next.is_some()) {
             return;
         }
         let client_id = Box::<str>::from(client.session.client_id());
+        let progress = replay.take_progress();
+        let bytes = client_id.len() + weight(&items, &progress);
         let op = InboxOp::Replay {
             client: client_id.clone(),
             epoch: stored.epoch,
             items,
-            progress: replay.take_progress(),
+            progress,
         };
         if waits {
-            self.ask_inbox(&client_id, Pending::Replay(key), op);
+            let ticket = self.ask(Pending::Replay(key));
+            let store = self.node.store();
+            store.inbox(store.inbox_shard(&client_id), ticket, op, bytes);
         } else {
             let store = self.node.store();
-            store.acknowledge(store.inbox_shard(&client_id), op, client_id.len());
+            store.acknowledge(store.inbox_shard(&client_id), op, bytes);
         }
     }
 
@@ -316,29 +500,45 @@ impl ClientLoop {
     }
 
     /// Retained messages that a session is owed and has not got as they were published, and for what
-    /// subscription. `None`: there are no more.
+    /// subscription. `None`: there are no more, or not now.
     fn next_retained(
         &mut self,
+        io: &mut LoopIo,
         key: Key,
+        budget: &mut PageBudget,
         now: Timestamp,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
-        let owed = replay.filters.front_mut()?;
+        let owed = replay.filters.first_mut()?;
         let wanted = owed.wanted;
         let is_own = sys::is_own(owed.filter.as_bytes());
+        if let Some(ms) = replay.passed.wait(&self.node, now) {
+            self.stats.replay_pauses.add(1);
+            replay.page = None;
+            replay.pauses = true;
+            io.arm(now.0 + ms, Timer::Replay(key).to_bits());
+            return None;
+        }
         let page = match replay.page.take() {
-            Some(page) => page,
-            None if is_own || !self.node.store().has_neighbours() => owed.page(&self.node, now),
+            Some(page) => {
+                let bytes: usize = page.0.iter().map(|m| m.body.heap_len()).sum();
+                budget.messages = budget.messages.saturating_sub(page.0.len());
+                budget.bytes = budget.bytes.saturating_sub(bytes);
+                page
+            }
+            None if is_own || !self.node.store().has_neighbours() => {
+                owed.page(&self.node, budget, now)
+            }
             None => {
                 let (filter, after) = (owed.filter.clone(), owed.after.clone());
-                replay.blocked += 1;
-                replay.asked = true;
+                self.questions += 1;
+                replay.asked = Some(self.questions);
                 self.ask_page(key, &filter, after, now);
                 return None;
             }
         };
         let (mut messages, next) = page;
-        messages.retain(|message| !replay.passed.contains(message.body.topic_bytes()));
+        messages.retain(|message| !replay.passed.knows(message));
         replay.looked_through(next);
         Some((messages, wanted))
     }
@@ -349,25 +549,37 @@ impl ClientLoop {
             Some(Place::Stored(place)) => Some(place),
             _ => None,
         };
-        let ticket = self.ask(Pending::Page(key));
+        let ticket = self.ask(Pending::Page(key, self.questions));
         let store = self.node.store();
         store.ask_retained(ticket, filter, place, PAGE, now);
     }
 
-    /// The page that was asked for has come, or is to be asked for again after a while.
-    pub(super) fn page_has_come(&mut self, io: &mut LoopIo, key: Key, answer: Answer) {
+    /// The page that was asked for has come, or is to be asked for again after a while. `question`: by which
+    /// number; the answer to another one than the last is not wanted any more.
+    pub(super) fn page_has_come(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        question: u64,
+        answer: Answer,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(replay) = &mut client.replay else {
+            return;
+        };
+        if replay.asked != Some(question) {
+            return;
+        }
+        replay.asked = None;
         let Answer::Retained(messages, next) = answer else {
+            replay.pauses = true;
             io.arm(io.now_ms() + ASK_AGAIN_MS, Timer::Replay(key).to_bits());
             return;
         };
-        if let Some(client) = self.clients.get_mut(key)
-            && let Some(replay) = &mut client.replay
-            && std::mem::take(&mut replay.asked)
-        {
-            let messages = messages.into_iter().map(|retained| retained.0).collect();
-            replay.page = Some((messages, next.map(Place::Stored)));
-        }
-        self.replay_goes_on(io, key);
+        let messages = messages.into_iter().map(|retained| retained.0).collect();
+        replay.page = Some((messages, next.map(Place::Stored)));
         self.replay_page(io, key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -408,5 +620,67 @@ impl ClientLoop {
             record(&self.drops, now.0, client.session.client_id(), &dropped);
         }
         None
+    }
+}
+
+/// Bytes that a page takes in a log entry, about.
+fn weight(items: &[Item], progress: &[Progress]) -> usize {
+    let item = |item: &Item| ITEM_BYTES + item.message.body.heap_len();
+    let step = |step: &Progress| {
+        let next = step.next.as_ref().map_or(0, |next| next.len());
+        ITEM_BYTES + step.filter.len() + step.from.len() + next
+    };
+    items.iter().map(item).sum::<usize>() + progress.iter().map(step).sum::<usize>()
+}
+
+/// What an item or a step takes beside its message and names.
+const ITEM_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_a_turn_and_are_never_nothing() {
+        let mut slices = Slices::default();
+        let turn = |slices: &mut Slices, turn, sessions: usize| {
+            (0..sessions).map(|_| slices.next(turn)).sum::<usize>()
+        };
+        assert_eq!(slices.next(1), SLICE);
+        let crowd = TURN_WORK / LEAST_SLICE;
+        turn(&mut slices, 2, crowd);
+        // It is known now how many there are.
+        assert_eq!(turn(&mut slices, 3, crowd), TURN_WORK);
+        assert_eq!(turn(&mut slices, 4, 10 * crowd), 10 * crowd * LEAST_SLICE);
+        assert_eq!(slices.next(9), SLICE);
+    }
+
+    #[test]
+    fn what_is_owed_again_comes_last_and_what_is_cancelled_not_at_all() {
+        let wanted = Wanted::new(mqtt_proto::SubscriptionOptions::default(), 0);
+        let owe = |filters: &[&str]| filters.iter().map(|f| Owed::new(f, wanted)).collect();
+        let mut replay = Replay::default();
+        replay.owe(owe(&["a", "b", "a", "c", "d"]));
+        replay.cancel("c");
+        replay.owe(owe(&["b"]));
+        let mut order = Vec::new();
+        while let Some((filter, _)) = replay.filters.first() {
+            order.push(filter.to_owned());
+            replay.looked_through(None);
+        }
+        assert_eq!(order, ["a", "d", "b"]);
+        let steps = replay.take_progress();
+        assert_eq!(steps.len(), 3);
+        assert!(steps.iter().all(|step| step.next.is_none()));
+    }
+
+    #[test]
+    fn what_passes_by_is_remembered_in_little_memory() {
+        let mut passed = Passed::default();
+        for topic in 0..PASSED as u64 + 1 {
+            passed.remember(topic);
+        }
+        assert_eq!((passed.topics.len(), passed.is_over), (PASSED, true));
+        assert!(passed.topics.allocation_size() < 2 << 20);
     }
 }

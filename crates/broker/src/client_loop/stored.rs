@@ -155,8 +155,10 @@ impl ClientLoop {
             client.session.skip_stored(sequence);
             return;
         }
-        if let Some(replay) = &mut client.replay {
-            replay.passed_by(&item.message);
+        if let Some(replay) = &mut client.replay
+            && let Some(topic) = replay.topic_of(&item.message)
+        {
+            replay.passed_by(topic);
         }
         let delivery = Delivery {
             message: item.message,

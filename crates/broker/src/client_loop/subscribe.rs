@@ -191,7 +191,6 @@ impl ClientLoop {
                     let options = subscription.options;
                     let was_new = stored.map(|_| answers.next().unwrap_or(false));
                     if let Some(owes) = self.add_subscription(key, subscription, was_new) {
-                        owed.retain(|old: &Owed| old.filter != owes.filter);
                         owed.push_back(owes);
                     }
                     granted_code(options.qos)

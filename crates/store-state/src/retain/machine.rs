@@ -1,13 +1,14 @@
 //! The machine: all messages in memory, net changes to the tables.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
-use super::{RetainOp, RetainReply};
+use super::{PageBudget, RetainOp, RetainReply};
 use crate::survey::{ensure, ensure_slot};
 use crate::touched::Touched;
 use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Survey, Table, TableError};
@@ -123,24 +124,36 @@ impl Machine for RetainMachine {
 }
 
 impl RetainMachine {
-    /// Up to `limit` messages (at least one) whose topics match `filter` and that have not expired, from
-    /// where the last page ended (`after`; `None`: from the first), and where the next page begins
-    /// (`None`: there is none). A page may hold fewer messages, even none, and yet not be the last.
+    /// Messages whose topics match `filter` and that have not expired, from where the last page ended
+    /// (`after`; `None`: from the first), until `budget` is spent; and where the next page begins (`None`:
+    /// there is none). A page may hold no message, and yet not be the last: it looks at one topic at least.
     #[must_use]
     pub fn page(
         &self,
         filter: &str,
         after: Option<&Cursor>,
-        limit: usize,
+        budget: &mut PageBudget,
         now: Timestamp,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<Cursor>) {
-        let mut messages = Vec::new();
-        let next = self.index.page(filter, after, limit, |_, message| {
-            if !message.is_expired(now) {
-                messages.push(Arc::clone(message));
+        let mut page = Vec::new();
+        let PageBudget {
+            messages,
+            bytes,
+            work,
+        } = budget;
+        let next = self.index.page(filter, after, work, |_, message| {
+            if message.is_expired(now) {
+                return ControlFlow::Continue(());
             }
+            page.push(Arc::clone(message));
+            *messages = messages.saturating_sub(1);
+            *bytes = bytes.saturating_sub(message.body.heap_len());
+            if *messages == 0 || *bytes == 0 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
         });
-        (messages, next)
+        (page, next)
     }
 
     /// The message of a topic, unless it has expired.

@@ -10,10 +10,12 @@
 //!
 //! Read next: [`RetainMachine`].
 
+mod budget;
 mod machine;
 mod op;
 #[cfg(test)]
 mod tests;
 
+pub use budget::PageBudget;
 pub use machine::RetainMachine;
 pub use op::{RetainOp, RetainReply};

@@ -13,7 +13,7 @@ use store::{
 use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
-use store_state::retain::RetainReply;
+use store_state::retain::{PageBudget, RetainReply};
 use store_state::session::{ClaimRequest, Claimed, SessionOp, SessionReply};
 use store_state::{Limits, Ticket};
 
@@ -378,7 +378,12 @@ impl Node {
         let mut found = Vec::new();
         let mut from = None;
         loop {
-            let (messages, next) = self.store.retained("#", from, 3, Timestamp(1_000));
+            let mut budget = PageBudget {
+                messages: 3,
+                ..PageBudget::UNLIMITED
+            };
+            let now = Timestamp(1_000);
+            let (messages, next) = self.store.retained("#", from, &mut budget, now);
             found.extend(messages.iter().map(|message| {
                 let body = &message.body;
                 (body.topic().to_owned(), body.payload().to_vec())

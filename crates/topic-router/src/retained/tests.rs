@@ -1,10 +1,17 @@
 use super::*;
 
+/// All that a filter selects, in pages of `limit`.
 fn all<M: Copy>(index: &RetainedIndex<M>, filter: &str, limit: usize) -> Vec<(String, M)> {
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        cursor = index.page(filter, cursor.as_ref(), limit, |topic, m| {
-            found.push((topic.to_owned(), *m))
+        let (mut work, mut left) = (1_000, limit);
+        cursor = index.page(filter, cursor.as_ref(), &mut work, |topic, m| {
+            found.push((topic.to_owned(), *m));
+            left -= 1;
+            match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
         });
         if cursor.is_none() {
             return found;
@@ -74,23 +81,64 @@ fn siblings_that_cannot_match_are_leapt_over() {
         (0..10_000).for_each(|i| assert_eq!(index.insert(&format!("a/{sibling}/b/{i}"), i), None));
         index.insert(&format!("a/{sibling}/c"), sibling);
     }
-    // One page examines little more than 1,000 topics; it finds all five beyond 50,000 others.
-    let mut found = 0;
-    assert!(index.page("a/+/c", None, 100, |_, _| found += 1).is_none());
+    let (mut found, mut work) = (0, 1_000);
+    let next = index.page("a/+/c", None, &mut work, |_, _| {
+        found += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(next.is_none() && work > 0, "{work} left");
     assert_eq!(found, 5);
 }
 
 #[test]
-fn a_page_without_matches_ends() {
+fn a_page_without_matches_ends_when_its_work_is_used_up() {
     let mut index = RetainedIndex::new();
     (0..10_000).for_each(|i| assert_eq!(index.insert(&format!("a/{i}/b"), ()), None));
-    let mut pages = 1;
-    let mut cursor = index.page("+/+/z", None, 1, |_, ()| panic!("nothing matches"));
-    while let Some(after) = cursor {
-        cursor = index.page("+/+/z", Some(&after), 1, |_, ()| panic!("nothing matches"));
+    let (mut pages, mut used, mut cursor) = (0, 0, None);
+    loop {
+        let mut work = 500;
+        cursor = index.page("+/+/z", cursor.as_ref(), &mut work, |_, ()| {
+            panic!("nothing matches")
+        });
+        used += 500 - 8 - work;
         pages += 1;
+        if cursor.is_none() {
+            break;
+        }
+        assert_eq!(work, 0);
     }
-    assert!((9..=40).contains(&pages), "{pages}");
+    // Each topic once; and some are read again where a page begins.
+    assert!((10_000..12_000).contains(&used), "{used}");
+    assert!((20..=24).contains(&pages), "{pages}");
+}
+
+#[test]
+fn a_page_reads_one_topic_at_least() {
+    let mut index = RetainedIndex::new();
+    (0..100).for_each(|i| assert_eq!(index.insert(&format!("a/{i}/b"), ()), None));
+    let (mut pages, mut cursor) = (0, None);
+    loop {
+        let mut work = 0;
+        cursor = index.page("+/+/z", cursor.as_ref(), &mut work, |_, ()| {
+            panic!("nothing matches")
+        });
+        pages += 1;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, 101);
+}
+
+#[test]
+fn long_topics_are_more_work_than_short_ones() {
+    let mut index = RetainedIndex::new();
+    let long = "x".repeat(6_400);
+    (0..10).for_each(|i| assert_eq!(index.insert(&format!("{i}{long}/b"), ()), None));
+    let mut work = 10_000;
+    let next = index.page("+/z", None, &mut work, |_, ()| panic!("nothing matches"));
+    assert!(next.is_none());
+    assert!(work < 10_000 - 10 * 100, "{work} left");
 }
 
 #[test]

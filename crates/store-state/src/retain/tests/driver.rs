@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 
-use crate::retain::{RetainMachine, RetainOp, RetainReply};
+use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, SlotRange, Table};
 
@@ -90,7 +90,11 @@ pub(super) fn found(machine: &RetainMachine, filter: &str, now: u64) -> Vec<(Str
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let (page, next) = machine.page(filter, after.as_ref(), 2, Timestamp(now));
+        let mut budget = PageBudget {
+            messages: 2,
+            ..PageBudget::UNLIMITED
+        };
+        let (page, next) = machine.page(filter, after.as_ref(), &mut budget, Timestamp(now));
         assert!(page.len() <= 2);
         all.extend(page.iter().map(|message| {
             let body = &message.body;

@@ -4,7 +4,7 @@ use mqtt_session::Timestamp;
 
 use super::driver::{Shard, set};
 use crate::retain::machine::OVERHEAD;
-use crate::retain::{RetainMachine, RetainOp, RetainReply};
+use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use crate::{Machine, slot_of};
 
 #[test]
@@ -98,4 +98,30 @@ fn a_message_goes_to_the_slot_of_its_topic() {
         Some(slot_of("a/b"))
     );
     assert_eq!(RetainMachine::slot(&RetainOp::Expire), None);
+}
+
+#[test]
+fn a_page_ends_when_any_part_of_its_budget_is_spent() {
+    let mut shard = Shard::new();
+    for topic in ["a", "b", "c"] {
+        shard.ask(&set(topic, &[0; 1_000], 0));
+    }
+    let page = |mut budget: PageBudget| {
+        let (page, next) = shard.machine.page("#", None, &mut budget, Timestamp(0));
+        assert_eq!(budget.is_spent(), next.is_some());
+        page.len()
+    };
+    let all = PageBudget::UNLIMITED;
+    assert_eq!(page(all), 3);
+    assert_eq!(page(PageBudget { messages: 1, ..all }), 1);
+    // The last message may exceed the bytes.
+    assert_eq!(
+        page(PageBudget {
+            bytes: 1_500,
+            ..all
+        }),
+        2
+    );
+    assert_eq!(page(PageBudget { bytes: 1, ..all }), 1);
+    assert_eq!(page(PageBudget { work: 1, ..all }), 1);
 }
