@@ -48,7 +48,7 @@ def main():
     options.add_argument("--quick", action="store_true", help="the sizes of continuous integration")
     options.add_argument("--nodes", action="store_true", help="over three nodes")
     options.add_argument("--size", type=int, help="instead of the attack's own size")
-    options.add_argument("--again", type=int, default=2, help="how often an attack that passes a bar is measured again")
+    options.add_argument("--again", type=int, default=2, help="how often an attack that exceeds a bar is measured again")
     options.add_argument("--json", type=pathlib.Path, help="a line for each attack is added to this file")
     options.add_argument("--page", type=pathlib.Path, help="the page is written here")
     options.add_argument("--from", dest="old", type=pathlib.Path, help="makes the page of this file; measures nothing")

@@ -1,4 +1,4 @@
-"""Attacks that pass a bar today, each with what was measured at its small size. An entry goes when its attack is
+"""Attacks that exceed a bar today, each with what was measured at its small size. An entry goes when its attack is
 mended."""
 
 KNOWN: dict[str, str] = {

@@ -1,7 +1,7 @@
 """What one client can cause, in small: each attack once, against the bars of `measure/bars.py`.
 
 CPU, memory, log and folder are counted, so that a busy machine changes them little; waits are compared with those
-beside the control, in the same run. A bar that is passed is measured twice more before it counts.
+beside the control, in the same run. A bar that is exceeded is measured twice more before it counts.
 """
 
 import attacks

@@ -1,6 +1,6 @@
 """What a client may cause by what it sends, and what may be added for what the protocol asks the broker to do.
 
-Invariant: an attack fails if one bar is passed, in each of its runs. Absent on purpose: any measuring.
+Invariant: an attack fails if one bar is exceeded, in each of its runs. Absent on purpose: any measuring.
 """
 
 import dataclasses
@@ -115,7 +115,7 @@ class Cost:
     faults: list = dataclasses.field(default_factory=list)
 
     def broken(self) -> dict[str, str]:
-        """Bars that are passed, each with its figures."""
+        """Bars that are exceeded, each with its figures."""
         cause, found = self.cause, {}
         if self.cpu > cause.cpu():
             found["cpu"] = f"{self.cpu:.2f} s of CPU, {cause.cpu():.2f} s allowed"

@@ -230,7 +230,7 @@ def measure(attack, stage, bystander) -> Cost:
 
 
 class Verdict:
-    """An attack with what it cost, at half of its size and at its size, and the bars that it passed."""
+    """An attack with what it cost, at half of its size and at its size, and the bars that it exceeded."""
 
     def __init__(self, attack, version, n, place=alone):
         self.attack, self.version, self.n, self._place = attack, version, n, place
@@ -264,7 +264,7 @@ class Verdict:
 
 
 def judge(attack, version, n, again=2, place=alone) -> Verdict:
-    """Measures an attack; one that passes a bar again, so many times, before it counts."""
+    """Measures an attack; one that exceeds a bar again, so many times, before it counts."""
     verdict = Verdict(attack, version, n, place)
     verdict.measure()
     while verdict.broken() and len(verdict.whole) <= again:
