@@ -7,6 +7,8 @@ set -eu
 cd "$(dirname "$0")"
 root=$(CDPATH='' cd -- ../.. && pwd)
 . "$root/scripts/tools.sh"
+# It changes keys of TLS, which Python cannot.
+need openssl openssl
 "$root/tests/blackbox/setup.sh"
 HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
 [ -x "$HERALDMQ_BIN" ] ||
