@@ -22,7 +22,7 @@ impl HashThreads {
         Self(Arc::new(Semaphore::new(threads)))
     }
 
-    /// Computes something on one of the threads, and fails if that panics. Within the crate's runtime.
+    /// Computes something on one of the threads, and fails if the runtime ends. Within the crate's runtime.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -1,6 +1,7 @@
 //! The threads that ask the chain.
 //!
-//! Invariant: every login gets one answer, also if an authenticator panics or the threads end.
+//! Invariant: every login gets one answer, also if the threads end. A panic of an authenticator ends the process,
+//! as any panic does.
 
 use std::{
     sync::{
@@ -155,9 +156,8 @@ impl Running {
 
     fn end(self) {
         let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the thread for logins has panicked");
-        }
+        // A panic has ended the process.
+        let _ = self.thread.join();
     }
 }
 
@@ -186,9 +186,6 @@ impl<R: FnOnce(Verdict)> Login<R> {
 
 impl<R: FnOnce(Verdict)> Drop for Login<R> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            tracing::error!("an authenticator has panicked; the client is denied");
-        }
         self.answer(Verdict::Deny(Denial::Unavailable));
     }
 }

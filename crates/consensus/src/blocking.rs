@@ -6,7 +6,7 @@ use tokio::task::JoinError;
 /// order.
 ///
 /// # Errors
-/// The work panicked, or the runtime ends.
+/// The runtime ends.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {

@@ -321,9 +321,8 @@ impl<C: Command> Group<C> {
 
     /// Ends the group. Proposals under way are answered or dropped; what was acknowledged stays.
     pub async fn shutdown(self) {
-        if self.raft.shutdown().await.is_err() {
-            tracing::error!("a group's task panicked");
-        }
+        // It fails if a task of the group has panicked, which has ended the process.
+        let _ = self.raft.shutdown().await;
     }
 
     fn why_stopped(&self) -> String {

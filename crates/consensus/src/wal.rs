@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -178,7 +177,7 @@ impl Wal {
             let read = || self.read_here(group, begin, end, max_bytes);
             let thread = std::thread::Builder::new().name("log-read".to_owned());
             let outcome = thread.spawn_scoped(scope, read)?.join();
-            outcome.unwrap_or_else(|_| Err(unreadable(group, begin, "the engine panicked")))
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -451,13 +450,9 @@ impl Writer {
         for request in requests {
             request.add_to(&mut batch).map_err(to_io)?;
         }
-        // The engine panics where it does not know how to go on. The log then ends like after any
-        // failure; a batch that was not written is of no use any more.
-        let engine = AssertUnwindSafe(&self.wal.engine);
-        let mut unwritten = AssertUnwindSafe(&mut batch);
-        catch_unwind(move || engine.write(&mut unwritten, true))
-            .map_err(|_| io::Error::other("the engine panicked"))?
-            .map_err(to_io)?;
+        // The engine panics where it does not know how to go on, and that ends the process, as any panic does.
+        // Failures of the disk are not among these: `disk.rs` keeps them from it.
+        self.wal.engine.write(&mut batch, true).map_err(to_io)?;
         if let Some(failure) = self.wal.health.failure() {
             return Err(io::Error::other(failure.to_owned()));
         }

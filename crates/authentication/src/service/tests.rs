@@ -201,21 +201,3 @@ fn logins_under_way_are_answered_when_the_threads_end() {
         answer.recv_timeout(DEADLINE).expect("an answer");
     }
 }
-
-#[test]
-fn a_panic_denies() {
-    let authentication = Authentication::open(&config(Vec::new())).expect("opened");
-    let (sender, receiver) = mpsc::channel();
-    let login = Login::begin(&authentication.pending, move |verdict| {
-        sender.send(verdict).expect("somebody waits");
-    });
-    authentication.shared.runtime.spawn(async move {
-        let _login = login;
-        panic!("on purpose");
-    });
-    let verdict = receiver.recv_timeout(DEADLINE).expect("an answer");
-    assert!(matches!(verdict, Verdict::Deny(Denial::Unavailable)));
-    assert_eq!(authentication.pending.load(Ordering::Relaxed), 0);
-    // Others go on.
-    assert!(is_denied(&answer(&authentication, "alice", "secret")));
-}
