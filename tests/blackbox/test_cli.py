@@ -132,6 +132,7 @@ def test_good_configurations(tmp_path, text):
         ("limit:\n  topic:\n    levels: 3\n", ["limit", "limits"]),
         ("limits:\n  connection:\n    bytesPerSecondin: 1\n", ["bytesPerSecondin", "bytesPerSecondIn"]),
         ("clusterConfig:\n  seedEndpoint: x\n", ["seedEndpoint", "seedEndpoints"]),
+        ("clusterConfig:\n  host: 192.0.2.1\n", ["clusterConfig.secretFile", "clusterConfig.sslConfig", "openssl rand"]),
         ("mqttServerConfig:\n  tcpListener:\n    port: 70000\n", ["port"]),
         ("mqttServerConfig:\n  tcpListener:\n    port: abc\n", ["port"]),
         ("limits:\n  session:\n    queueFull: sometimes\n", ["queueFull"]),

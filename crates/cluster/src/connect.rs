@@ -92,8 +92,8 @@ pub(crate) fn check_own_name(files: &TlsFiles, host: &str) -> io::Result<()> {
 pub(crate) enum ConnectError {
     Io(io::Error),
     TimedOut,
-    /// Too many connections have not shown who they are.
-    TooMany,
+    /// Too many connections have not shown who they are, and this was the oldest.
+    Displaced,
     Failure(Failure),
 }
 
@@ -103,7 +103,7 @@ impl ConnectError {
         match self {
             Self::Io(_) => "io",
             Self::TimedOut => "timedOut",
-            Self::TooMany => "tooMany",
+            Self::Displaced => "displaced",
             Self::Failure(Failure::Malformed) => "malformed",
             Self::Failure(Failure::We(refusal) | Failure::They { refusal, .. }) => refusal.name(),
         }
@@ -127,7 +127,9 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::TimedOut => f.write_str("it does not answer in time"),
-            Self::TooMany => f.write_str("too many connections have not shown who they are"),
+            Self::Displaced => f.write_str(
+                "too many connections have not shown who they are, and it was the oldest of them",
+            ),
             Self::Failure(failure) => failure.fmt(f),
         }
     }

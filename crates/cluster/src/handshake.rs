@@ -125,7 +125,7 @@ impl fmt::Display for Refusal {
             ),
             Self::Env { ours, theirs } => write!(
                 f,
-                "its environment is `{theirs}`, that of the one that refuses `{ours}`"
+                "its environment is `{theirs:.64}`, that of the one that refuses `{ours:.64}`"
             ),
             Self::Cluster { ours, theirs } => write!(
                 f,

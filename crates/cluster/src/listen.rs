@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
@@ -23,10 +22,8 @@ use crate::handshake::{Admission, Failure, Identity, Judging, Purpose, Refusal};
 use crate::link::{Heard, renewed, silence};
 use crate::peer::Peer;
 use crate::shared::Shared;
+use crate::strangers::{Stranger, Strangers};
 use crate::writer::Writer;
-
-/// Connections that have not shown who they are. Further ones are closed.
-const STRANGERS_LIMIT: usize = 128;
 
 /// What is read at once, in bytes.
 const READ: usize = 64 * 1024;
@@ -35,15 +32,13 @@ const READ: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS_LIMIT));
+    let strangers = Arc::new(Strangers::default());
     loop {
         match listener.accept().await {
-            Ok((tcp, address)) => match strangers.clone().try_acquire_owned() {
-                Ok(stranger) => {
-                    tokio::spawn(serve(shared.clone(), tcp, address, stranger));
-                }
-                Err(_) => shared.refused(address, &ConnectError::TooMany),
-            },
+            Ok((tcp, address)) => {
+                let stranger = strangers.admit(address.ip());
+                tokio::spawn(serve(shared.clone(), tcp, address, stranger));
+            }
             Err(error) => {
                 shared.complain("this node", "accept", &error);
                 sleep(ACCEPT_PAUSE).await;
@@ -52,13 +47,9 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-async fn serve(
-    shared: Arc<Shared>,
-    tcp: TcpStream,
-    address: SocketAddr,
-    stranger: OwnedSemaphorePermit,
-) {
-    let result = async {
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, stranger: Stranger) {
+    let displaced = stranger.displaced.clone();
+    let greeting = async {
         let Accepted {
             mut stream,
             judging,
@@ -72,7 +63,12 @@ async fn serve(
             }
         }
     };
-    match result.await {
+    let result = tokio::select! {
+        biased;
+        result = greeting => result,
+        () = displaced.cancelled() => Err(ConnectError::Displaced),
+    };
+    match result {
         Ok(None) => {}
         Ok(Some((stream, peer, channel, identity))) => {
             drop(stranger);

@@ -2,7 +2,7 @@
 
 use crate::{
     address::Host,
-    listener::{ListenerView, Place},
+    listener::{ListenerView, Place, WebSocketView},
     options::{ClientAuth, ClusterConfig, Config, ProxyConfig, ProxyVersion, SslConfig},
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
         let problem = taken(earlier, listener)
             .or_else(|| listener.ssl.and_then(incomplete_tls).map(str::to_owned))
             .or_else(|| listener.proxy.and_then(trusts_nobody).map(str::to_owned))
-            .or_else(|| listener.ws_path.and_then(relative_path));
+            .or_else(|| listener.websocket.and_then(wrong_websocket));
         conflicts.extend(problem.map(|problem| (listener.key, problem)));
     }
     conflicts
@@ -61,10 +61,21 @@ fn cluster_conflicts(cluster: &ClusterConfig) -> Option<(&'static str, String)> 
             format!("expected an address of this node alone, found {host}"),
         ));
     }
-    cluster.ssl.is_half_set().then(|| {
-        (
+    if cluster.ssl.is_half_set() {
+        return Some((
             "clusterConfig.sslConfig",
             "certFile, keyFile and caFile are required together".to_owned(),
+        ));
+    }
+    (cluster.is_open_to_all() && !cluster.insecure).then(|| {
+        (
+            "clusterConfig.secretFile",
+            format!(
+                "this or clusterConfig.sslConfig is required: whoever reaches port {} could become a member. \
+                 Make a secret by `openssl rand -hex 32 > cluster-secret`, give all nodes the same file, and set \
+                 secretFile to its path (clusterConfig.insecure: true does without)",
+                cluster.port
+            ),
         )
     })
 }
@@ -98,19 +109,20 @@ fn trusts_nobody(proxy: &ProxyConfig) -> Option<&'static str> {
         .then_some("proxyProtocol.version requires proxyProtocol.trustedPeers")
 }
 
-fn relative_path(ws_path: &str) -> Option<String> {
-    (!ws_path.starts_with('/')).then(|| format!("expected wsPath to begin with /, found {ws_path}"))
+fn wrong_websocket(websocket: WebSocketView<'_>) -> Option<String> {
+    let path = websocket.path;
+    if !path.starts_with('/') {
+        return Some(format!("expected wsPath to begin with /, found {path}"));
+    }
+    (websocket.require_origin && websocket.origins.is_empty())
+        .then(|| "requireOrigin requires allowedOrigins".to_owned())
 }
 
 /// One line for each thing that is allowed and yet surprising.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let cluster = &config.cluster_config;
-    if cluster.is_enabled()
-        && cluster.secret_file.is_none()
-        && cluster.ssl.files().is_none()
-        && !cluster.host.as_ref().is_some_and(Host::is_loopback)
-    {
+    if cluster.is_open_to_all() {
         warnings.push(format!(
             "neither clusterConfig.secretFile nor clusterConfig.sslConfig is set: whoever reaches port {} \
              of this node can become a member of the cluster",

@@ -23,6 +23,7 @@ mod nearest;
 mod network;
 mod node;
 mod options;
+mod origin;
 mod problem;
 mod reload;
 mod setting;
@@ -30,7 +31,7 @@ mod setting;
 pub use address::{Endpoint, Endpoints, Host};
 pub use generated::{example, reference};
 pub use listed::Listed;
-pub use listener::{ListenerView, Place};
+pub use listener::{ListenerView, Place, WebSocketView};
 pub use load::{Loaded, MAX_FILE_BYTES};
 pub use network::{Network, Networks};
 pub use options::{
@@ -42,6 +43,7 @@ pub use options::{
     StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits,
     UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
+pub use origin::WebOrigin;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;
 

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use crate::{
     address::Host,
+    listed::Listed,
     options::{MqttServerConfig, ProxyConfig, SslConfig, UnixListenerConfig},
+    origin::WebOrigin,
 };
 
 /// An enabled listener, whatever its kind.
@@ -18,8 +20,19 @@ pub struct ListenerView<'a> {
     pub proxy: Option<&'a ProxyConfig>,
     /// TLS, of the kinds that have it.
     pub ssl: Option<&'a SslConfig>,
-    /// The path of the WebSocket, of the kinds that have one.
-    pub ws_path: Option<&'a str>,
+    /// The WebSocket, of the kinds that have one.
+    pub websocket: Option<WebSocketView<'a>>,
+}
+
+/// The WebSocket of a listener.
+#[derive(Clone, Copy, Debug)]
+pub struct WebSocketView<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Origins of pages that may connect; none: all.
+    pub origins: &'a Listed<WebOrigin>,
+    /// With origins, also requests without one are refused.
+    pub require_origin: bool,
 }
 
 /// Where a listener listens.
@@ -51,7 +64,7 @@ impl MqttServerConfig {
                 place: port(tcp.host.as_ref(), tcp.port),
                 proxy: Some(&tcp.proxy),
                 ssl: None,
-                ws_path: None,
+                websocket: None,
             });
         }
         for tls in self.tls_listeners.iter().filter(|l| l.enable) {
@@ -60,7 +73,7 @@ impl MqttServerConfig {
                 place: port(tls.host.as_ref(), tls.port),
                 proxy: Some(&tls.proxy),
                 ssl: Some(&tls.ssl),
-                ws_path: None,
+                websocket: None,
             });
         }
         for ws in self.ws_listeners.iter().filter(|l| l.enable) {
@@ -69,7 +82,11 @@ impl MqttServerConfig {
                 place: port(ws.host.as_ref(), ws.port),
                 proxy: Some(&ws.proxy),
                 ssl: None,
-                ws_path: Some(&ws.ws_path),
+                websocket: Some(WebSocketView {
+                    path: &ws.ws_path,
+                    origins: &ws.allowed_origins,
+                    require_origin: ws.require_origin,
+                }),
             });
         }
         for wss in self.wss_listeners.iter().filter(|l| l.enable) {
@@ -78,7 +95,11 @@ impl MqttServerConfig {
                 place: port(wss.host.as_ref(), wss.port),
                 proxy: Some(&wss.proxy),
                 ssl: Some(&wss.ssl),
-                ws_path: Some(&wss.ws_path),
+                websocket: Some(WebSocketView {
+                    path: &wss.ws_path,
+                    origins: &wss.allowed_origins,
+                    require_origin: wss.require_origin,
+                }),
             });
         }
         for unix in self.unix_listeners.iter().filter(|l| l.enable) {
@@ -90,7 +111,7 @@ impl MqttServerConfig {
                 },
                 proxy: None,
                 ssl: None,
-                ws_path: None,
+                websocket: None,
             });
         }
         listeners

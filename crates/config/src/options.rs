@@ -101,9 +101,12 @@ options! {
         fixed "clusterDomainName" => cluster_domain_name: Option<String>;
         /// Nodes to join the cluster through; this node may be among them.
         fixed "seedEndpoints" => seed_endpoints: Endpoints;
-        /// Secret that all nodes share: the content of this file. Unset: none is asked for, and
-        /// whoever reaches the port can become a member.
+        /// Secret that all nodes share: the content of this file. Required unless `sslConfig` or `insecure` is
+        /// set, or `host` is a loopback address.
         fixed "secretFile" => secret_file: Option<PathBuf>;
+        /// Lets a node start with neither `secretFile` nor `sslConfig`: whoever reaches the port can become a
+        /// member, and read and change everything. Only for networks that nobody else reaches.
+        fixed "insecure" => insecure: bool = false;
         /// Time after which the shards of a node that is down get another replica elsewhere, if there is
         /// a node for it. 0: they wait for the node.
         fixed "replaceAfterSeconds" => replace_after: Option<Duration> = Some(Duration::from_secs(600)), unit Seconds;
@@ -342,6 +345,14 @@ impl ClusterConfig {
     /// Whether this node is, or is to become, a member of a cluster.
     pub fn is_enabled(&self) -> bool {
         self.host.is_some() || self.finds_others()
+    }
+
+    /// Whether anybody who reaches the port from another machine can become a member.
+    pub(crate) fn is_open_to_all(&self) -> bool {
+        self.is_enabled()
+            && self.secret_file.is_none()
+            && self.ssl.files().is_none()
+            && !self.host.as_ref().is_some_and(Host::is_loopback)
     }
 
     /// Whether it says where other nodes are.

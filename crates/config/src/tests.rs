@@ -28,6 +28,11 @@ clusterConfig:
   seedEndpoints: 192.168.0.11:8899
 "#;
 
+/// With what the report's file needs since nodes recognise each other.
+fn with_a_secret() -> String {
+    format!("{REPORTS_FILE}  secretFile: /etc/heraldmq/cluster-secret\n")
+}
+
 /// Loads `source` as the file `f.yml`.
 fn file(source: impl AsRef<[u8]>) -> Result<Loaded, ConfigError> {
     let mut loader = Loader::default();
@@ -101,7 +106,18 @@ fn at(host: &str, port: u16) -> (String, u16) {
 
 #[test]
 fn the_reports_minimal_file_works_as_printed() {
-    let loaded = file(REPORTS_FILE).expect("the file is right");
+    // It was written for a network that nobody else reaches.
+    let message = refused(REPORTS_FILE);
+    for word in [
+        "clusterConfig.secretFile",
+        "clusterConfig.sslConfig",
+        "openssl rand",
+        "8899",
+    ] {
+        assert!(message.contains(word), "{message}");
+    }
+    assert_eq!(message.lines().count(), 1, "{message}");
+    let loaded = file(with_a_secret()).expect("the file is right");
     let cluster = &loaded.config.cluster_config;
     assert!(loaded.config.bootstrap);
     assert_eq!(listeners(&loaded.config), [at("", 1883)]);
@@ -583,7 +599,8 @@ fn listeners_of_all_kinds_are_checked() {
 #[test]
 fn seed_endpoints_are_a_text_or_a_list() {
     let seeds = |value: &str| {
-        let source = format!("clusterConfig: {{host: node1, seedEndpoints: {value}}}");
+        let source =
+            format!("clusterConfig: {{host: node1, secretFile: s, seedEndpoints: {value}}}");
         let seeds = config(&source).cluster_config.seed_endpoints;
         seeds.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -642,13 +659,22 @@ fn a_host_or_a_way_to_others_makes_a_cluster() {
 }
 
 #[test]
-fn a_cluster_that_anybody_can_join_is_warned_of() {
+fn a_cluster_that_anybody_can_join_is_refused_or_warned_of() {
+    for open in [
+        "host: node1",
+        "host: 192.0.2.1",
+        "host: node1, seedEndpoints: 'a:1'",
+    ] {
+        let message = refused(format!("clusterConfig: {{{open}}}"));
+        assert!(message.contains("clusterConfig.secretFile"), "{message}");
+    }
     let warnings = |source: &str| {
         let loaded = file(format!("clusterConfig: {{{source}}}"));
         loaded.expect("the file is right").warnings.len()
     };
     let ssl = "sslConfig: {certFile: a, keyFile: b, caFile: c}";
-    assert_eq!(warnings("host: node1"), 1);
+    assert_eq!(warnings("host: node1, insecure: true"), 1);
+    assert_eq!(warnings("host: node1, insecure: true, secretFile: s"), 0);
     assert_eq!(warnings("host: node1, secretFile: s"), 0);
     assert_eq!(warnings(&format!("host: node1, {ssl}")), 0);
     assert_eq!(warnings("host: 127.0.0.2"), 0);
@@ -675,7 +701,7 @@ fn tls_between_nodes_needs_all_its_files() {
 fn the_file_for_a_cluster_is_the_one_of_the_reports() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/cluster.yml");
     let source = fs::read_to_string(path).expect("the file is there");
-    assert_eq!(config(&source), config(REPORTS_FILE));
+    assert_eq!(config(&source), config(&with_a_secret()));
 }
 
 // Environment and command line.

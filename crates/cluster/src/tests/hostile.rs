@@ -111,7 +111,7 @@ fn garbage_and_half_open_connections_do_no_harm() {
     let half_open: Vec<_> = (0..200)
         .map(|_| TcpStream::connect(net.address(1)).unwrap())
         .collect();
-    for reason in ["tooMany", "timedOut"] {
+    for reason in ["displaced", "timedOut"] {
         eventually("given up", || {
             nodes[0].cluster.refusals().contains_key(reason)
         });
@@ -136,6 +136,22 @@ fn garbage_and_half_open_connections_do_no_harm() {
         nodes[0].recorder.messages(2, Channel::Data) == ["still"]
     });
     drop(half_open);
+}
+
+#[test]
+fn silent_connections_keep_no_node_out() {
+    let net = Net(44);
+    let node = Node::start_with(net, 1, |options| {
+        options.timings.handshake = Duration::from_secs(600);
+    });
+    // More than the kernel's queue and the limit hold, and each open until it is displaced.
+    let silent: Vec<_> = (0..300)
+        .map(|_| TcpStream::connect(net.address(1)).unwrap())
+        .collect();
+    let stranger = stranger(net, node.cluster.identifier(), |_| ());
+    let dialled = stranger.dial(net.address(1), DATA);
+    assert!(dialled.is_ok());
+    drop(silent);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::{address::Host, declare::options, network::Networks, setting::choice};
+use crate::{
+    address::Host, declare::options, listed::Listed, network::Networks, origin::WebOrigin,
+    setting::choice,
+};
 
 options! {
     /// The listeners for MQTT clients. Each takes one object, or a list of objects for several.
@@ -53,6 +56,12 @@ options! {
         fixed "port" => port: u16 = 8080;
         /// Path of the WebSocket; requests for others are answered with 404.
         fixed "wsPath" => ws_path: String = "/mqtt".to_owned();
+        /// Origins of web pages that may connect, such as `https://app.example.com`; requests of others are
+        /// answered with 403. Unset: pages of all origins may.
+        fixed "allowedOrigins" => allowed_origins: Listed<WebOrigin>;
+        /// Whether requests without an Origin are refused as well, where `allowedOrigins` is set. Browsers always
+        /// send one, other programs seldom do.
+        fixed "requireOrigin" => require_origin: bool = false;
         group "proxyProtocol" => proxy: ProxyConfig;
     }
 
@@ -66,6 +75,12 @@ options! {
         fixed "port" => port: u16 = 8443;
         /// Path of the WebSocket; requests for others are answered with 404.
         fixed "wsPath" => ws_path: String = "/mqtt".to_owned();
+        /// Origins of web pages that may connect, such as `https://app.example.com`; requests of others are
+        /// answered with 403. Unset: pages of all origins may.
+        fixed "allowedOrigins" => allowed_origins: Listed<WebOrigin>;
+        /// Whether requests without an Origin are refused as well, where `allowedOrigins` is set. Browsers always
+        /// send one, other programs seldom do.
+        fixed "requireOrigin" => require_origin: bool = false;
         group "proxyProtocol" => proxy: ProxyConfig;
         group "sslConfig" => ssl: SslConfig;
     }
