@@ -18,7 +18,7 @@ from harness.paho import Paho
 from harness.pki import DAY, Authority
 from harness.raw import Closed, Raw
 from harness.wait import until
-from harness.websocket import WebSocket
+from harness.websocket import WebSocket, request
 
 TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 NO_RATES = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
@@ -408,6 +408,31 @@ def test_a_unix_socket_is_replaced_only_if_nobody_listens(tmp_path):
     assert not path.exists()
 
 
+# ---- WebSocket ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("require", [False, True])
+def test_pages_of_other_origins_open_no_websocket(require):
+    ws = {"host": "127.0.0.1", "port": 0, "requireOrigin": require}
+    ws["allowedOrigins"] = ["https://app.example.com", "http://localhost:3000"]
+    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+
+        def status(**headers) -> str:
+            with socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=5) as stream:
+                stream.sendall(request(**headers))
+                return stream.recv(65536).split(b" ")[1].decode()
+
+        for origin in ("https://app.example.com", "HTTPS://APP.EXAMPLE.COM", "http://localhost:3000"):
+            assert status(Origin=origin) == "101", origin
+        for origin in ("https://evil.example", "http://app.example.com", "https://app.example.com:8443", "null", ""):
+            assert status(Origin=origin) == "403", origin
+        assert status() == ("403" if require else "101")
+        until(lambda: [line for line in broker.find("a WebSocket is refused") if "Origin" in line["reason"]])
+    ws["allowedOrigins"], ws["requireOrigin"] = [], False
+    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+        assert status(Origin="https://evil.example") == "101"
+
+
 # ---- the PROXY protocol -------------------------------------------------------------------------
 
 V1 = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 1883\r\n"
@@ -432,6 +457,42 @@ def test_a_trusted_proxy_says_who_connects(tmp_path, head):
         with Raw(stream=listeners.stream("tcp", head)) as client:
             client.send(raw.connect("x"))
             client.expect_refused(0x87)
+
+
+def v2(command, family, body=b"") -> bytes:
+    return b"\r\n\r\n\x00\r\nQUIT\n" + struct.pack(">BBH", command, family, len(body)) + body
+
+
+# What names nobody, and what names a loopback address: that of the proxy's machine.
+UNNAMED = {
+    "unknown": b"PROXY UNKNOWN\r\n",
+    "local": v2(0x20, 0x00),
+    "local with addresses": v2(0x20, 0x11, V2[16:]),
+    "unspec": v2(0x21, 0x00),
+    "unix": v2(0x21, 0x31, b"x" * 216),
+    "loopback": b"PROXY TCP4 127.0.0.1 127.0.0.1 40000 1883\r\n",
+    "loopback of IPv6": b"PROXY TCP6 ::1 ::1 40000 1883\r\n",
+    "mapped loopback": b"PROXY TCP6 ::ffff:127.0.0.1 ::1 40000 1883\r\n",
+}
+
+
+@pytest.mark.parametrize("head", UNNAMED.values(), ids=UNNAMED)
+def test_what_comes_through_a_proxy_is_not_this_machine(tmp_path, head):
+    rules = tmp_path / "rules"
+    rules.write_text("allow address 127.0.0.0/8 all\nallow address ::1 all\n")
+    closed = {"abuse.failedLogins": 3, "authorization.file": str(rules), "authorization.noMatch": "deny"}
+    with Listeners(tmp_path, closed, proxy={"version": "any", "trustedPeers": "127.0.0.0/8"}) as listeners:
+
+        def code(**fields) -> int:
+            with Raw(stream=listeners.stream("tcp", head)) as client:
+                client.send(raw.connect("", **fields))
+                return client.expect(raw.CONNACK).reason
+
+        assert code() == 0x87
+        assert [code(username="u") for _ in range(4)] == [0x87, 0x87, 0x87, 0x97]
+    with Listeners(tmp_path, closed | ALLOWED, proxy={"version": "any", "trustedPeers": "127.0.0.0/8"}) as listeners:
+        with listeners.client_on("tcp", head=head) as client:
+            client.subscribe("a", expect=[0x87])
 
 
 def test_untrusted_peers_of_a_proxy_listener_are_closed(tmp_path):

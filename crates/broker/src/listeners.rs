@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use config::{
     ClientAuth, ListenerView, MqttServerConfig, Networks, Place, ProxyConfig, ProxyVersion,
-    SslConfig, TlsVersion,
+    SslConfig, TlsVersion, WebSocketView,
 };
 use net::{Kind, Listener, Profile};
 use transport::{
     Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets, TlsFileError,
+    WebSocketServer,
 };
 
 use crate::StartError;
@@ -39,7 +40,7 @@ struct Opened {
 struct LayerSettings {
     proxy: Option<ProxyVersions>,
     tls: Option<ServerTls>,
-    websocket: Option<Arc<str>>,
+    websocket: Option<Arc<WebSocketServer>>,
 }
 
 /// The file of a Unix socket; it goes when the broker ends.
@@ -204,8 +205,8 @@ impl LayerSettings {
             proxy: view.proxy.and_then(proxy_versions),
             tls: view
                 .ssl
-                .and_then(|ssl| server_tls(ssl, view.ws_path.is_some())),
-            websocket: view.ws_path.map(Arc::from),
+                .and_then(|ssl| server_tls(ssl, view.websocket.is_some())),
+            websocket: view.websocket.map(websocket_server),
         }
     }
 
@@ -220,7 +221,7 @@ impl LayerSettings {
 }
 
 fn kind(view: &ListenerView<'_>) -> Kind {
-    match (&view.place, view.ssl, view.ws_path) {
+    match (&view.place, view.ssl, view.websocket) {
         (Place::Socket { .. }, _, _) => Kind::Unix,
         (Place::Port { .. }, None, None) => Kind::Tcp,
         (Place::Port { .. }, Some(_), None) => Kind::Tls,
@@ -263,6 +264,15 @@ fn proxy_versions(proxy: &ProxyConfig) -> Option<ProxyVersions> {
         ProxyVersion::Any => (true, true),
     };
     Some(ProxyVersions { v1, v2 })
+}
+
+fn websocket_server(websocket: WebSocketView<'_>) -> Arc<WebSocketServer> {
+    let origins = websocket.origins.iter();
+    Arc::new(WebSocketServer {
+        path: websocket.path.to_owned(),
+        origins: origins.map(|origin| origin.as_str().to_owned()).collect(),
+        require_origin: websocket.require_origin,
+    })
 }
 
 /// `None` without a certificate or key, which `config` does not let through.

@@ -116,7 +116,7 @@ fn a_connection_may_move_alone() {
 #[test]
 fn a_connection_moves_with_what_its_layers_have_to_send() {
     let (loops, address) = start(ServerOptions {
-        websocket: Some("/mqtt".into()),
+        websocket: Some(transport::WebSocketServer::at("/mqtt")),
         ..ServerOptions::default()
     });
     // The answer to the handshake is not sent yet when the frame behind it, "1-", moves the connection; and

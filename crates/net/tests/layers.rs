@@ -94,7 +94,7 @@ struct Running {
 
 fn start() -> Running {
     let options = ServerOptions {
-        websocket: Some("/mqtt".into()),
+        websocket: Some(transport::WebSocketServer::at("/mqtt")),
         ..ServerOptions::default()
     };
     let listener = bind("127.0.0.1", 0, Profile::new(7, Kind::Ws, "", options)).unwrap();

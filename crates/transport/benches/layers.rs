@@ -138,7 +138,7 @@ fn main() {
         ..ServerOptions::default()
     };
     let websocket = ServerOptions {
-        websocket: Some("/mqtt".into()),
+        websocket: Some(herald_transport::WebSocketServer::at("/mqtt")),
         ..ServerOptions::default()
     };
     let full = ClientOptions {

@@ -23,7 +23,7 @@ use rustls::pki_types::ServerName;
 pub use client::ClientTransport;
 pub use identity::Identity;
 pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
-pub use websocket::Target as WebSocketTarget;
+pub use websocket::{Server as WebSocketServer, Target as WebSocketTarget};
 
 use proxy::{Proxied, ProxyHeader};
 use tls::Tls;
@@ -36,8 +36,8 @@ pub struct ServerOptions {
     pub proxy: Option<ProxyVersions>,
     /// TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// WebSocket: the path, such as `/mqtt`.
-    pub websocket: Option<Arc<str>>,
+    /// WebSocket.
+    pub websocket: Option<Arc<WebSocketServer>>,
 }
 
 /// Versions of the PROXY protocol that are taken.

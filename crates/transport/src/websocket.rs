@@ -41,7 +41,7 @@ pub(crate) struct WebSocket {
 enum Stage {
     /// The server waits for a request.
     Accepting {
-        path: Arc<str>,
+        server: Arc<Server>,
     },
     /// The client has not sent its request.
     Unopened(Box<Target>),
@@ -50,6 +50,30 @@ enum Stage {
     Open,
     /// A Close frame was sent, or an opening was refused.
     Closed,
+}
+
+/// Which WebSocket a server opens, and to whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// The path, such as `/mqtt`.
+    pub path: String,
+    /// Origins of web pages that may connect, in lower case and without the port that the scheme implies, as
+    /// browsers send them (RFC 6454 §6.2); none: all, and requests without an origin.
+    pub origins: Vec<String>,
+    /// Where there are origins: requests without one are refused.
+    pub require_origin: bool,
+}
+
+impl Server {
+    /// A WebSocket at this path for all pages.
+    #[must_use]
+    pub fn at(path: &str) -> Arc<Self> {
+        Arc::new(Self {
+            path: path.to_owned(),
+            origins: Vec::new(),
+            require_origin: false,
+        })
+    }
 }
 
 /// Which WebSocket a client opens.
@@ -89,8 +113,8 @@ impl From<Violation> for End {
 }
 
 impl WebSocket {
-    pub(crate) fn accept(path: Arc<str>) -> Self {
-        Self::new(Stage::Accepting { path }, false)
+    pub(crate) fn accept(server: Arc<Server>) -> Self {
+        Self::new(Stage::Accepting { server }, false)
     }
 
     pub(crate) fn connect(target: Target) -> Self {
@@ -161,7 +185,7 @@ impl WebSocket {
                 self.stage = Stage::Opening(opening);
                 return Ok(0);
             }
-            Stage::Accepting { path } => match handshake::answer(bytes, path) {
+            Stage::Accepting { server } => match handshake::answer(bytes, server) {
                 Ok(None) => Ok(None),
                 Ok(Some((length, response))) => {
                     output.extend_from_slice(response.as_bytes());

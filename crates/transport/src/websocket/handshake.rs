@@ -3,11 +3,13 @@
 //! Invariants: a head is at most [`HEAD_LIMIT`] bytes; a request that is refused is answered, by status and
 //! one line.
 //!
-//! Deliberately absent: any other use of HTTP, extensions, cookies, and the Origin of browsers.
+//! Deliberately absent: any other use of HTTP, extensions, cookies.
 
 use httparse::{EMPTY_HEADER, Header, Request, Response, Status};
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
+
+use super::Server;
 
 /// The longest head of a request or response.
 pub(super) const HEAD_LIMIT: usize = 8 * 1024;
@@ -62,6 +64,14 @@ const NOT_FOUND: Refusal = Refusal {
     reason: "no WebSocket at this path",
 };
 
+/// Browsers let any page open a WebSocket to any server, with the credentials that the page has got; only the server
+/// can tell by the origin (RFC 6455 §10.2).
+const FORBIDDEN: Refusal = Refusal {
+    status: "403 Forbidden",
+    headers: "Connection: close\r\n",
+    reason: "the Origin is none of those that may connect",
+};
+
 const METHOD_NOT_ALLOWED: Refusal = Refusal {
     status: "405 Method Not Allowed",
     headers: "Connection: close\r\nAllow: GET\r\n",
@@ -70,7 +80,7 @@ const METHOD_NOT_ALLOWED: Refusal = Refusal {
 
 /// The server's side: the length of a request and the response that opens the WebSocket. `None`: the request
 /// is incomplete.
-pub(super) fn answer(bytes: &[u8], path: &str) -> Result<Option<(usize, String)>, Refusal> {
+pub(super) fn answer(bytes: &[u8], server: &Server) -> Result<Option<(usize, String)>, Refusal> {
     let mut headers = [EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
     let Some(length) = head(request.parse(bytes), bytes).map_err(Refusal::bad_request)? else {
@@ -79,10 +89,31 @@ pub(super) fn answer(bytes: &[u8], path: &str) -> Result<Option<(usize, String)>
     if request.method != Some("GET") {
         return Err(METHOD_NOT_ALLOWED);
     }
-    if request.path.and_then(|target| target.split('?').next()) != Some(path) {
+    if request.path.and_then(|target| target.split('?').next()) != Some(&server.path) {
         return Err(NOT_FOUND);
     }
+    if !is_welcome(request.headers, server) {
+        return Err(FORBIDDEN);
+    }
     Ok(Some((length, switch(&request)?)))
+}
+
+/// Whether the page that asks, if it is one, may connect.
+fn is_welcome(headers: &[Header<'_>], server: &Server) -> bool {
+    if server.origins.is_empty() {
+        return true;
+    }
+    let mut origins = headers
+        .iter()
+        .filter(|header| header.name.eq_ignore_ascii_case("Origin"));
+    match (origins.next(), origins.next()) {
+        (None, _) => !server.require_origin,
+        (Some(origin), None) => server
+            .origins
+            .iter()
+            .any(|listed| origin.value.eq_ignore_ascii_case(listed.as_bytes())),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 fn switch(request: &Request<'_, '_>) -> Result<String, Refusal> {
@@ -202,8 +233,56 @@ mod tests {
         Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
 
+    fn server(origins: &[&str], require_origin: bool) -> Server {
+        Server {
+            path: "/mqtt".to_owned(),
+            origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+            require_origin,
+        }
+    }
+
+    fn status(origin_lines: &str, server: &Server) -> &'static str {
+        let request = REQUEST.replace(
+            "Host: broker\r\n",
+            &format!("Host: broker\r\n{origin_lines}"),
+        );
+        match answer(request.as_bytes(), server) {
+            Ok(opened) => opened.map_or("", |_| "101"),
+            Err(refusal) => refusal.status,
+        }
+    }
+
+    #[test]
+    fn only_pages_of_listed_origins_open_a_websocket() {
+        let listed = server(&["https://app.example.com", "http://localhost:3000"], false);
+        for (origin, expected) in [
+            ("https://app.example.com", "101"),
+            ("HTTPS://APP.example.com", "101"),
+            ("http://localhost:3000", "101"),
+            ("http://localhost:3001", "403 Forbidden"),
+            ("http://localhost", "403 Forbidden"),
+            ("http://app.example.com", "403 Forbidden"),
+            ("https://app.example.com.evil.example", "403 Forbidden"),
+            (
+                "https://evil.example/https://app.example.com",
+                "403 Forbidden",
+            ),
+            ("null", "403 Forbidden"),
+            ("", "403 Forbidden"),
+            ("\u{fc}", "403 Forbidden"),
+        ] {
+            let line = format!("oRIGIN: {origin}\r\n");
+            assert_eq!(status(&line, &listed), expected, "{origin}");
+        }
+        let twice = "Origin: https://app.example.com\r\nOrigin: https://evil.example\r\n";
+        assert_eq!(status(twice, &listed), "403 Forbidden");
+        assert_eq!(status("", &listed), "101");
+        assert_eq!(status("", &server(&["https://a"], true)), "403 Forbidden");
+        assert_eq!(status("Origin: https://b\r\n", &server(&[], false)), "101");
+    }
+
     fn opened(request: &str) -> String {
-        let (length, response) = answer(request.as_bytes(), "/mqtt")
+        let (length, response) = answer(request.as_bytes(), &server(&[], false))
             .expect("is accepted")
             .expect("is complete");
         assert_eq!(length, request.len());
@@ -211,7 +290,7 @@ mod tests {
     }
 
     fn refused(request: &str) -> String {
-        let refusal = answer(request.as_bytes(), "/mqtt").expect_err("is refused");
+        let refusal = answer(request.as_bytes(), &server(&[], false)).expect_err("is refused");
         refusal.response()
     }
 
@@ -306,7 +385,7 @@ mod tests {
         let incomplete = &padded(HEAD_LIMIT + 1)[..HEAD_LIMIT];
         assert!(refused(incomplete).ends_with("the head is too long\n"));
         let shorter = &incomplete[..HEAD_LIMIT - 1];
-        assert_eq!(answer(shorter.as_bytes(), "/mqtt"), Ok(None));
+        assert_eq!(answer(shorter.as_bytes(), &server(&[], false)), Ok(None));
         let many = "A: b\r\n".repeat(HEADERS);
         assert!(refused(&REQUEST.replace("Host", &format!("{many}Host"))).contains("too long"));
     }

@@ -200,7 +200,7 @@ fn a_close_is_answered_once() {
 
 #[test]
 fn an_idle_websocket_keeps_nothing() {
-    let mut server = WebSocket::accept("/mqtt".into());
+    let mut server = WebSocket::accept(Server::at("/mqtt"));
     let mut client = WebSocket::connect(Target {
         host: "broker".to_owned(),
         path: "/mqtt".to_owned(),
@@ -260,7 +260,7 @@ proptest! {
         request in any::<bool>(),
         bytes in proptest::collection::vec(any::<u8>(), 0..10_000),
     ) {
-        let mut websocket = WebSocket::accept("/mqtt".into());
+        let mut websocket = WebSocket::accept(Server::at("/mqtt"));
         let mut input = if request { b"GET /mqtt HTTP/1.1\r\n".to_vec() } else { Vec::new() };
         input.extend(bytes);
         for piece in input.chunks(500) {

@@ -1,7 +1,5 @@
 //! Clients' layers against servers' layers, whatever the pieces that arrive.
 
-use std::sync::Arc;
-
 use crate::authority::{Authority, SERVER};
 use herald_transport::{
     ClientAuth, ClientOptions, Layers, ProxyVersions, ServerOptions, Tickets, TransportError,
@@ -93,7 +91,9 @@ impl Sides {
         let server = Side::new(Layers::accept(&ServerOptions {
             proxy: stack.proxy.then_some(both),
             tls: stack.tls.then_some(server_tls),
-            websocket: stack.websocket.then(|| Arc::from("/mqtt")),
+            websocket: stack
+                .websocket
+                .then(|| herald_transport::WebSocketServer::at("/mqtt")),
         }));
         let mut client = Side::new(Layers::connect(&ClientOptions {
             tls: stack.tls.then_some((client_tls, name)),

@@ -1,7 +1,5 @@
 //! What a connection keeps in memory.
 
-use std::sync::Arc;
-
 use crate::authority::{Authority, SERVER};
 use allocation_counter::measure;
 use herald_transport::{
@@ -40,7 +38,7 @@ fn options(tls: bool, websocket: bool) -> (ServerOptions, ClientOptions) {
     let server = ServerOptions {
         proxy: None,
         tls: tls.then_some(server_tls),
-        websocket: websocket.then(|| Arc::from("/mqtt")),
+        websocket: websocket.then(|| herald_transport::WebSocketServer::at("/mqtt")),
     };
     let client = ClientOptions {
         tls: tls.then_some((client_tls, name)),
