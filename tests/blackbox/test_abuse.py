@@ -16,9 +16,11 @@ import urllib.request
 import pytest
 
 from harness import raw
-from harness.broker import Broker, run
+from harness.broker import BASE, Broker, run
 from harness.raw import CONNACK, Raw
+from harness.scram import Scram
 from harness.wait import elapse, until
+from test_authentication import method_and, passwd
 from test_http import metrics
 
 BAD, OTHER = "127.0.0.2", "127.0.0.3"
@@ -189,6 +191,104 @@ def test_the_wait_ends():
             assert connect_code(broker, BAD, username="u") == 0x87
         assert connect_code(broker, BAD, username="u") == 0x97
         until(lambda: connect_code(broker, BAD, username="u") == 0x87, what="the end of the wait")
+
+
+@pytest.fixture(scope="module")
+def passwords(tmp_path_factory):
+    file = tmp_path_factory.mktemp("abuse") / "passwords"
+    for user in ("alice", "bob"):
+        passwd(file, user, "correct horse", "--scram")
+    return {**INCLUDED, "abuse.failedLogins": 3, "authentication.hashThreads": 1, "passwords": str(file)}
+
+
+def with_chain(settings, kind) -> Broker:
+    sets = dict(settings)
+    chain = [{"kind": kind, "file": sets.pop("passwords")}]
+    return Broker(sets, config={**BASE, "authentication": {"chain": chain}})
+
+
+def test_logins_at_the_same_time_fail_no_more_often(passwords):
+    with with_chain(passwords, "passwordFile") as broker:
+        many = [peer(broker, BAD) for _ in range(60)]
+        for client in many:
+            client.send(raw.connect("", username="alice", password=b"guess"))
+        codes = [client.expect(CONNACK).reason for client in many]
+        for client in many:
+            client.close()
+        # Should the machine stand still for a second, the wait ends for one more.
+        assert 3 <= codes.count(0x86) < 10 and codes.count(0x86) + codes.count(0x97) == 60, codes
+        assert counted(broker, "heraldmq_failed_logins") == codes.count(0x86)
+
+
+def test_many_devices_of_one_address_log_in_at_the_same_time(passwords):
+    with with_chain(passwords, "passwordFile") as broker:
+        many = [peer(broker, BAD) for _ in range(60)]
+        for client in many:
+            client.send(raw.connect("", username="alice", password=b"correct horse"))
+        assert [client.expect(CONNACK).reason for client in many] == [0] * 60
+        for client in many:
+            client.close()
+
+
+def test_a_login_counts_although_its_client_has_gone(passwords):
+    with with_chain(passwords, "passwordFile") as broker:
+        for _ in range(3):
+            with peer(broker, BAD) as client:
+                client.send(raw.connect("", username="alice", password=b"guess"))
+        until(lambda: counted(broker, "heraldmq_failed_logins") == 3)
+
+
+def by_scram(client, user, password):
+    """The code that a login by SCRAM ends with."""
+    exchange = Scram(user, password)
+    client.send(raw.connect("", props=method_and(exchange.first)))
+    answer = client.recv()
+    if answer.kind == raw.AUTH:
+        client.send(raw.auth(0x18, method_and(exchange.final(answer.props["authentication_data"]))))
+        answer = client.expect(CONNACK)
+    return answer.reason
+
+
+def test_failures_by_scram_count_for_the_account(passwords):
+    with with_chain(passwords, "scram") as broker:
+
+        def code(source, user, password):
+            with peer(broker, source) as client:
+                return by_scram(client, user, password)
+
+        assert [code(BAD, "bob", "guess") for _ in range(2)] == [0x87] * 2
+        # A success of somebody else clears his address, and not what he has tried on others.
+        assert code(BAD, "alice", "correct horse") == 0
+        assert code(BAD, "bob", "guess") == 0x87
+        assert code(BAD, "bob", "correct horse") == 0x97
+        assert code(BAD, "alice", "correct horse") == 0
+        assert code(OTHER, "bob", "correct horse") == 0
+
+
+def test_failures_of_authenticating_again_count(passwords):
+    with with_chain(passwords, "scram") as broker:
+        for _ in range(3):
+            with peer(broker, BAD) as client:
+                assert by_scram(client, "alice", "correct horse") == 0
+                guess = Scram("bob", "guess")
+                client.send(raw.auth(0x19, method_and(guess.first)))
+                challenge = client.expect(raw.AUTH, reason=0x18)
+                client.send(raw.auth(0x18, method_and(guess.final(challenge.props["authentication_data"]))))
+                client.expect_disconnected(0x87)
+        with peer(broker, BAD) as client:
+            assert by_scram(client, "bob", "correct horse") == 0x97
+
+
+def test_nobody_is_shut_out_by_failures_elsewhere(passwords):
+    with with_chain(passwords, "passwordFile") as broker:
+        right = {"username": "alice", "password": b"correct horse"}
+        assert connect_code(broker, OTHER, **right) == 0
+        for number in range(20):
+            source = f"127.0.1.{number}"
+            assert connect_code(broker, source, username="alice", password=b"guess") == 0x86
+        assert connect_code(broker, OTHER, **right) == 0
+        assert connect_code(broker, "127.0.2.1", **right) == 0
+        assert counted(broker, "heraldmq_abuse_tracked", kind="failed_accounts") == 1
 
 
 def test_secrets_are_in_no_log():

@@ -38,6 +38,11 @@ impl ScramUsers {
             .map_err(|_| "the operating system gives no random numbers".to_owned())
     }
 
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        Self::new(Users::parse(text).ok()?).ok()
+    }
+
     fn new(users: Users) -> Result<Self, Unspecified> {
         let models = Mechanism::ALL
             .into_iter()
@@ -121,6 +126,12 @@ impl Exchange {
             messages: format!("{},{server_first}", client.bare),
         };
         Step::Challenge(server_first.into_bytes(), Box::new(exchange))
+    }
+
+    /// Whom the client says it is.
+    #[must_use]
+    pub fn username(&self) -> &str {
+        &self.name
     }
 
     /// Goes on with the client's authentication data.

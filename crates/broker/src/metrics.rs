@@ -606,6 +606,8 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         arrivals,
         addresses,
         logins,
+        accounts,
+        homes,
         clients,
     } = guard.remembered();
     let help = "Entries remembered in defence against abuse, by kind; abuse.trackedEntries is the limit of each";
@@ -614,6 +616,8 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         ("arrivals", arrivals),
         ("failed_addresses", addresses),
         ("failed_logins", logins),
+        ("failed_accounts", accounts),
+        ("logged_in_from", homes),
         ("clients", clients),
     ] {
         let labels = [("kind", kind)];

@@ -10,12 +10,14 @@
 //!
 //! Deliberately absent: sockets, files and MQTT; the broker closes, answers and writes down.
 
+mod attempt;
 mod ban;
 mod bans;
 mod failures;
 mod limits;
 mod open;
 mod quota;
+mod source;
 mod tracked;
 mod window;
 
@@ -27,9 +29,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use config::{AbuseConfig, Network};
 use parking_lot::RwLock;
 
+pub use attempt::{Attempt, NotNow};
 pub use ban::{Ban, Subject};
 pub use bans::{Bans, TooMany};
 pub use quota::Quota;
+pub use source::Source;
 
 use failures::Failures;
 use limits::Limits;
@@ -53,6 +57,10 @@ pub struct Guard {
     addresses: Tracked<Network, Failures>,
     /// Failed logins by address and user name.
     logins: Tracked<(Network, Name), Failures>,
+    /// Failed logins by user name, from all addresses.
+    accounts: Tracked<Name, Failures>,
+    /// Where users have logged in from: there the failures of other addresses do not count.
+    homes: Tracked<(Network, Name), ()>,
     clients: Tracked<Name, Flapping>,
     bans: RwLock<Arc<Bans>>,
     refused: [AtomicU64; Refusal::ALL.len()],
@@ -130,6 +138,10 @@ pub struct Remembered {
     pub addresses: usize,
     /// Pairs of address and user name with failed logins.
     pub logins: usize,
+    /// User names with failed logins.
+    pub accounts: usize,
+    /// Pairs of address and user name that have logged in.
+    pub homes: usize,
     /// Client identifiers that have connected lately.
     pub clients: usize,
 }
@@ -145,6 +157,8 @@ impl Guard {
             arrivals: Tracked::new(entries),
             addresses: Tracked::new(entries),
             logins: Tracked::new(entries),
+            accounts: Tracked::new(entries),
+            homes: Tracked::new(entries),
             clients: Tracked::new(entries),
             bans: RwLock::default(),
             refused: Default::default(),
@@ -165,14 +179,14 @@ impl Guard {
     /// Why not: close it, nothing of it has been read.
     pub fn admit_connection(
         self: &Arc<Self>,
-        ip: IpAddr,
+        source: Source,
         now_ms: u64,
     ) -> Result<Option<Ticket>, Refusal> {
-        if self.bans.read().find_address(ip, now_ms).is_some() {
+        if self.bans.read().find_address(source.ip, now_ms).is_some() {
             return Err(self.refuse(Refusal::Banned));
         }
         let limits = *self.limits.read();
-        let Some(address) = limits.counted(ip) else {
+        let Some(address) = limits.counted(source) else {
             return Ok(None);
         };
         if let Some(rate) = limits.connections_per_second {
@@ -195,60 +209,32 @@ impl Guard {
         }))
     }
 
-    /// Whether a CONNECT may be looked at. `ip`: none for a Unix domain socket.
+    /// Whether a CONNECT may be looked at. `source`: none for a Unix domain socket.
     ///
     /// # Errors
     /// Why not.
     pub fn admit_login(
         &self,
-        ip: Option<IpAddr>,
+        source: Option<Source>,
         username: Option<&str>,
         client_id: &str,
         now_ms: u64,
     ) -> Result<(), Refusal> {
-        if self.is_banned(ip, username, client_id, now_ms) {
+        if self.is_banned(source.map(|source| source.ip), username, client_id, now_ms) {
             return Err(self.refuse(Refusal::Banned));
         }
         let limits = *self.limits.read();
-        let Some(address) = ip.and_then(|ip| limits.counted(ip)) else {
+        let Some(address) = source.and_then(|source| limits.counted(source)) else {
             return Ok(());
         };
         if limits.flapping_connections.is_some() && self.is_flapping(client_id, now_ms) {
             return Err(self.refuse(Refusal::Flapping));
         }
-        let waits = |failures: &Failures| failures.must_wait(&limits, now_ms);
         let login = (address, self.name(username.unwrap_or_default()));
-        if self.addresses.look(&address, waits) || self.logins.look(&login, waits) {
+        if self.must_wait(&limits, login, now_ms) {
             return Err(self.refuse(Refusal::FailedLogins));
         }
         Ok(())
-    }
-
-    /// A login was denied.
-    pub fn login_failed(&self, ip: Option<IpAddr>, username: Option<&str>, now_ms: u64) {
-        self.failed_logins.fetch_add(1, Ordering::Relaxed);
-        let limits = *self.limits.read();
-        let Some(address) = ip.and_then(|ip| limits.counted(ip)) else {
-            return;
-        };
-        if limits.failed_logins.is_none() {
-            return;
-        }
-        let login = (address, self.name(username.unwrap_or_default()));
-        self.addresses
-            .with(address, |failures| failures.add(&limits, now_ms));
-        self.logins
-            .with(login, |failures| failures.add(&limits, now_ms));
-    }
-
-    /// A login was allowed: earlier failures of its address, and for its user name, are forgotten.
-    pub fn login_succeeded(&self, ip: Option<IpAddr>, username: Option<&str>) {
-        let limits = *self.limits.read();
-        if let Some(address) = ip.and_then(|ip| limits.counted(ip)) {
-            self.addresses.forget(&address);
-            let login = (address, self.name(username.unwrap_or_default()));
-            self.logins.forget(&login);
-        }
     }
 
     /// A client is connected.
@@ -257,7 +243,7 @@ impl Guard {
     /// Once too often: it is banned for a while, and to be disconnected.
     pub fn connected(
         &self,
-        ip: Option<IpAddr>,
+        source: Option<Source>,
         client_id: &str,
         now_ms: u64,
     ) -> Result<(), Refusal> {
@@ -265,7 +251,7 @@ impl Guard {
         let Some(most) = limits.flapping_connections else {
             return Ok(());
         };
-        if ip.and_then(|ip| limits.counted(ip)).is_none() {
+        if source.and_then(|source| limits.counted(source)).is_none() {
             return Ok(());
         }
         let flaps = self.clients.with(self.name(client_id), |client| {
@@ -326,8 +312,16 @@ impl Guard {
             arrivals: self.arrivals.len(),
             addresses: self.addresses.len(),
             logins: self.logins.len(),
+            accounts: self.accounts.len(),
+            homes: self.homes.len(),
             clients: self.clients.len(),
         }
+    }
+
+    /// Whether an address, or a user name there, has failed too often and must wait.
+    fn must_wait(&self, limits: &Limits, login: (Network, Name), now_ms: u64) -> bool {
+        let waits = |failures: &Failures| failures.must_wait(limits, now_ms);
+        self.addresses.look(&login.0, waits) || self.logins.look(&login, waits)
     }
 
     fn is_flapping(&self, client_id: &str, now_ms: u64) -> bool {

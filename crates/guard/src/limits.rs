@@ -1,11 +1,10 @@
 //! The limits of a configuration, in the form that they are compared in.
 
-use std::net::IpAddr;
 use std::num::NonZero;
 
 use config::{AbuseConfig, Network};
 
-use crate::IPV6_PREFIX;
+use crate::{IPV6_PREFIX, Source};
 
 /// `None`: no limit.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +38,8 @@ impl From<&AbuseConfig> for Limits {
 
 impl Limits {
     /// What an address is counted as; `None`: it is not.
-    pub(crate) fn counted(&self, ip: IpAddr) -> Option<Network> {
-        let is_counted = self.include_loopback || !ip.to_canonical().is_loopback();
-        is_counted.then(|| Network::around(ip, IPV6_PREFIX))
+    pub(crate) fn counted(&self, source: Source) -> Option<Network> {
+        let is_counted = self.include_loopback || !source.is_this_machine();
+        is_counted.then(|| Network::around(source.ip, IPV6_PREFIX))
     }
 }

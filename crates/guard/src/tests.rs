@@ -22,12 +22,25 @@ fn guard(config: &AbuseConfig) -> Arc<Guard> {
     Arc::new(Guard::new(config))
 }
 
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
+fn ip(text: &str) -> Source {
+    text.parse::<IpAddr>().unwrap().into()
 }
 
-fn some(text: &str) -> Option<IpAddr> {
+fn some(text: &str) -> Option<Source> {
     Some(ip(text))
+}
+
+/// A login that is denied, however that comes about.
+fn fail(guard: &Arc<Guard>, source: Option<Source>, username: Option<&str>, now_ms: u64) {
+    let attempt = guard.begin_login(source, username, now_ms);
+    if let Ok(attempt) = attempt {
+        attempt.failed(now_ms);
+    }
+}
+
+fn succeed(guard: &Arc<Guard>, source: Option<Source>, username: &str, now_ms: u64) {
+    let attempt = guard.begin_login(source, Some(username), now_ms);
+    attempt.expect("is judged").succeeded();
 }
 
 #[test]
@@ -86,12 +99,12 @@ fn waits_double_up_to_the_longest() {
     let guard = guard(&config());
     let refused = |at| guard.admit_login(some("192.0.2.1"), USER, "c", at).is_err();
     for _ in 0..2 {
-        guard.login_failed(some("192.0.2.1"), USER, 0);
+        fail(&guard, some("192.0.2.1"), USER, 0);
         assert!(!refused(0));
     }
     let mut now = 0;
     for wait in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
-        guard.login_failed(some("192.0.2.1"), USER, now);
+        fail(&guard, some("192.0.2.1"), USER, now);
         assert!(refused(now + wait - 1), "{wait}");
         now += wait;
         assert!(!refused(now), "{wait}");
@@ -101,13 +114,13 @@ fn waits_double_up_to_the_longest() {
 #[test]
 fn failures_are_forgotten_after_the_longest_wait() {
     let guard = guard(&config());
-    for _ in 0..5 {
-        guard.login_failed(some("192.0.2.1"), USER, 0);
+    for at in [0, 0, 0, 1_000, 3_000] {
+        fail(&guard, some("192.0.2.1"), USER, at);
     }
-    guard.login_failed(some("192.0.2.1"), USER, 4_000 + 10_000);
+    fail(&guard, some("192.0.2.1"), USER, 3_000 + 4_000 + 10_000);
     assert!(
         guard
-            .admit_login(some("192.0.2.1"), USER, "c", 14_000)
+            .admit_login(some("192.0.2.1"), USER, "c", 17_000)
             .is_ok()
     );
 }
@@ -117,26 +130,28 @@ fn a_success_does_not_clear_what_failed_for_others() {
     let guard = guard(&config());
     let here = some("192.0.2.1");
     for _ in 0..3 {
-        guard.login_failed(here, Some("victim"), 0);
+        fail(&guard, here, Some("victim"), 0);
     }
-    let all = |user| guard.admit_login(here, Some(user), "c", 0).is_ok();
-    assert!(!all("victim") && !all("own"));
-    guard.login_succeeded(here, Some("own"));
-    assert!(!all("victim") && all("own"));
-    guard.login_succeeded(here, Some("victim"));
-    assert!(all("victim"));
+    let all = |user, at| guard.admit_login(here, Some(user), "c", at).is_ok();
+    assert!(!all("victim", 0) && !all("own", 0));
+    succeed(&guard, here, "own", 1_000);
+    fail(&guard, here, Some("victim"), 1_000);
+    assert!(!all("victim", 1_000) && all("own", 1_000));
+    succeed(&guard, here, "victim", 3_000);
+    fail(&guard, here, Some("victim"), 3_000);
+    assert!(all("victim", 3_000));
 }
 
 #[test]
 fn failures_elsewhere_make_nobody_wait() {
     let guard = guard(&config());
     for _ in 0..9 {
-        guard.login_failed(some("192.0.2.1"), USER, 0);
-        guard.login_failed(None, USER, 0);
+        fail(&guard, some("192.0.2.1"), USER, 0);
+        fail(&guard, None, USER, 0);
     }
     assert!(guard.admit_login(some("192.0.2.2"), USER, "c", 0).is_ok());
     assert!(guard.admit_login(None, USER, "c", 0).is_ok());
-    assert_eq!(guard.failed_logins(), 18);
+    assert_eq!(guard.failed_logins(), 3 + 9);
 }
 
 #[test]
@@ -172,17 +187,21 @@ fn a_flood_of_addresses_and_names_does_not_grow_the_tables() {
     for number in 0..20_000u32 {
         let address = IpAddr::V4((0xc000_0000 + number).into());
         let name = number.to_string();
-        drop(guard.admit_connection(address, 0));
-        guard.login_failed(Some(address), Some(&name), 0);
-        let _ = guard.connected(Some(address), &name, 0);
+        let source = Some(address.into());
+        drop(guard.admit_connection(address.into(), 0));
+        succeed(&guard, source, &name, 0);
+        fail(&guard, source, Some(&name), 0);
+        let _ = guard.connected(source, &name, 0);
     }
     let Remembered {
         arrivals,
         addresses,
         logins,
+        accounts,
+        homes,
         clients,
     } = guard.remembered();
-    for entries in [arrivals, addresses, logins, clients] {
+    for entries in [arrivals, addresses, logins, accounts, homes, clients] {
         // A part in sixteen rounds up.
         assert!((1..=1_008).contains(&entries), "{entries}");
     }
@@ -197,10 +216,11 @@ fn who_was_seen_last_is_remembered_in_a_flood() {
     let guard = guard(&config);
     let attacker = some("192.0.2.1");
     for _ in 0..5 {
-        guard.login_failed(attacker, USER, 0);
+        fail(&guard, attacker, USER, 0);
     }
     for number in 0..20_000u32 {
-        guard.login_failed(Some(IpAddr::V4((0x0a00_0000 + number).into())), None, 0);
+        let other = IpAddr::V4((0x0a00_0000 + number).into());
+        fail(&guard, Some(other.into()), None, 0);
         assert!(
             guard.admit_login(attacker, USER, "c", 0).is_err(),
             "{number}"
@@ -224,4 +244,92 @@ fn bans_are_looked_at_when_accepting_and_at_login() {
     let login = guard.admit_login(None, Some("u"), "c", 0);
     assert_eq!(login, Err(Refusal::Banned));
     assert_eq!(guard.refused(Refusal::Banned), 2);
+}
+
+#[test]
+fn logins_at_the_same_time_fail_no_more_often_than_one_after_the_other() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    let begun: Vec<_> = (0..100)
+        .filter_map(|_| guard.begin_login(here, USER, 0).ok())
+        .collect();
+    assert_eq!(begun.len(), 3);
+    let next = guard.begin_login(here, USER, 0).map(drop);
+    assert_eq!(next, Err(NotNow::Later));
+    begun.into_iter().for_each(|attempt| attempt.failed(0));
+    let next = guard.begin_login(here, USER, 0).map(drop);
+    assert_eq!(next, Err(NotNow::Refused(Refusal::FailedLogins)));
+    // After the wait one at a time.
+    let one = guard.begin_login(here, USER, 1_000).unwrap();
+    let two = guard.begin_login(here, Some("other"), 1_000).map(drop);
+    assert_eq!(two, Err(NotNow::Later));
+    one.failed(1_000);
+    assert!(guard.begin_login(here, USER, 2_999).is_err());
+}
+
+#[test]
+fn many_of_one_address_that_succeed_come_in_turn() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for round in 0..100 {
+        let name = |n: usize| format!("device {round}/{n}");
+        let begun: Vec<_> = (0..3)
+            .map(|n| guard.begin_login(here, Some(&name(n)), 0).unwrap())
+            .collect();
+        assert!(guard.begin_login(here, Some("later"), 0).is_err());
+        begun.into_iter().for_each(Attempt::succeeded);
+    }
+    assert_eq!(guard.remembered().addresses, 0);
+}
+
+#[test]
+fn a_login_that_was_given_up_counts_no_more() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for _ in 0..10 {
+        drop(guard.begin_login(here, USER, 0).unwrap());
+    }
+    assert_eq!(guard.failed_logins(), 0);
+    assert_eq!(guard.remembered().logins, 0);
+}
+
+#[test]
+fn failures_from_many_addresses_slow_a_name_down_and_shut_nobody_out() {
+    let guard = guard(&config());
+    let home = some("198.51.100.1");
+    succeed(&guard, home, "user", 0);
+    let begins = |n: u32, at| {
+        let address = IpAddr::V4((0x0a00_0000 + n).into());
+        guard.begin_login(Some(address.into()), USER, at)
+    };
+    for n in 0..3 {
+        begins(n, 1_000).unwrap().failed(1_000);
+    }
+    // A thousand addresses in a second: ten are looked at.
+    let judged = (0..1_000)
+        .filter_map(|n| begins(10 + n, 2_000 + u64::from(n)).ok())
+        .map(|attempt| attempt.failed(3_000))
+        .count();
+    assert_eq!(judged, 10);
+    // The user has logged in from here before, and comes in at once; from elsewhere in his turn.
+    assert!(guard.begin_login(home, USER, 3_000).is_ok());
+    assert!(begins(5_000, 3_100).is_ok());
+    let other = guard.begin_login(some("192.0.2.9"), Some("other"), 3_100);
+    assert!(other.is_ok());
+}
+
+#[test]
+fn what_comes_through_a_proxy_is_never_this_machine() {
+    let guard = guard(&config());
+    let proxied = Source {
+        is_proxied: true,
+        ..ip("127.0.0.1")
+    };
+    assert!(matches!(guard.admit_connection(proxied, 0), Ok(Some(_))));
+    for _ in 0..3 {
+        fail(&guard, Some(proxied), USER, 0);
+        fail(&guard, some("127.0.0.1"), USER, 0);
+    }
+    assert!(guard.admit_login(Some(proxied), USER, "c", 0).is_err());
+    assert!(guard.admit_login(some("127.0.0.1"), USER, "c", 0).is_ok());
 }

@@ -32,13 +32,30 @@ impl<K: Hash + Eq, V: Default> Tracked<K, V> {
         change(part.get_or_insert_mut(key, V::default))
     }
 
+    /// Changes an entry if there is one.
+    pub(crate) fn change<R>(&self, key: &K, change: impl FnOnce(&mut V) -> R) -> Option<R> {
+        self.part(key).lock().get_mut(key).map(change)
+    }
+
     /// Whether something holds for an entry. It does not if there is none.
     pub(crate) fn look(&self, key: &K, holds: impl FnOnce(&V) -> bool) -> bool {
         self.part(key).lock().get(key).is_some_and(holds)
     }
 
-    pub(crate) fn forget(&self, key: &K) {
-        self.part(key).lock().pop(key);
+    /// Changes an entry if there is one, and forgets it if it then says nothing.
+    pub(crate) fn settle(
+        &self,
+        key: &K,
+        change: impl FnOnce(&mut V),
+        says_nothing: fn(&V) -> bool,
+    ) {
+        let mut part = self.part(key).lock();
+        if let Some(value) = part.get_mut(key) {
+            change(value);
+            if says_nothing(value) {
+                part.pop(key);
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

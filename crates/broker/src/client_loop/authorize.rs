@@ -26,10 +26,15 @@ impl ClientLoop {
             // Its access is made when something asks for it.
             return;
         }
+        let address = self.address_of(io, key);
         if let Some(client) = self.clients.get_mut(key) {
-            let address = address(io, client.connection);
             client.access = Some(self.decisions.access(identity, address));
         }
+    }
+
+    /// The address that a client is judged by.
+    fn address_of(&self, io: &LoopIo, key: Key) -> Option<IpAddr> {
+        self.judged_address(io, self.clients.get(key)?.connection?)
     }
 
     /// Whether an action could be denied to a client.
@@ -44,13 +49,15 @@ impl ClientLoop {
 
     /// What the rules say about a client's action. What is denied is counted.
     fn decide(&mut self, io: &LoopIo, key: Key, action: Action, topic: &str) -> bool {
+        let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
+        let address = is_unknown.then(|| self.address_of(io, key)).flatten();
         let Some(client) = self.clients.get_mut(key) else {
             return true;
         };
         let decisions = &mut self.decisions;
-        let access = client.access.get_or_insert_with(|| {
-            decisions.access(Identity::default(), address(io, client.connection))
-        });
+        let access = client
+            .access
+            .get_or_insert_with(|| decisions.access(Identity::default(), address));
         let client_id = client.session.client_id();
         let node = &self.settings.authorization;
         let allowed = decisions.allows(access, client_id, node, action, topic);
@@ -130,7 +137,7 @@ impl ClientLoop {
         };
         let node = &self.settings.authorization;
         let identity = admission.map_or_else(Identity::default, |a| a.identity().clone());
-        let access = Access::new(identity, address(io, Some(connection)));
+        let access = Access::new(identity, self.judged_address(io, connection));
         let denied = |action| !access.allows(client_id, node, action, will.topic);
         let reason = if sys::is_own(will.topic.as_bytes()) {
             // [MQTT-4.7.2-1] as for a PUBLISH
@@ -164,9 +171,4 @@ impl ClientLoop {
         }
         allowed
     }
-}
-
-/// Where a client connects from.
-fn address(io: &LoopIo, connection: Option<ConnectionId>) -> Option<IpAddr> {
-    io.peer(connection?)?.ip()
 }

@@ -1,6 +1,5 @@
 //! From CONNECT to a session.
 
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
@@ -373,11 +372,6 @@ impl ClientLoop {
     }
 }
 
-/// 127.0.0.0/8 and ::1, also as IPv4-mapped addresses.
-pub(super) fn is_loopback(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
-}
-
 /// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
 /// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]; a level that is not served is refused in the words of 3.1.1, which
 /// every client understands [MQTT3-3.1.2-2].
@@ -395,16 +389,6 @@ fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, Reaso
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn loopback_is_recognised_in_all_its_forms() {
-        for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            assert!(is_loopback(ip.parse().unwrap()), "{ip}");
-        }
-        for ip in ["192.0.2.1", "::", "::ffff:192.0.2.1"] {
-            assert!(!is_loopback(ip.parse().unwrap()), "{ip}");
-        }
-    }
 
     #[test]
     fn only_a_broken_connect_of_5_0_is_answered() {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use guard::Refusal;
+use guard::{Refusal, Source};
 use mqtt_proto::{Connect, ReasonCode};
 use net::{ConnectionId, Key, PeerAddress};
 
@@ -19,6 +19,33 @@ impl ClientLoop {
         matches!(trusted, Some(Some(_)))
     }
 
+    /// Where a connection comes from, as limits see it. `None`: a Unix domain socket.
+    pub(super) fn source_of(&self, io: &LoopIo, connection: ConnectionId) -> Option<Source> {
+        let ip = io.peer(connection)?.ip()?;
+        let is_proxied = self.is_proxied(io, connection);
+        Some(Source { ip, is_proxied })
+    }
+
+    /// The address that rules and authenticators judge a client by. What came through a proxy has none if it is
+    /// a loopback one: it would stand for processes of this machine, and the proxy may be on another or may not
+    /// have said whom it connects for.
+    pub(super) fn judged_address(&self, io: &LoopIo, connection: ConnectionId) -> Option<IpAddr> {
+        let source = self.source_of(io, connection)?;
+        let is_doubtful = source.is_proxied && source.ip.to_canonical().is_loopback();
+        (!is_doubtful).then_some(source.ip)
+    }
+
+    /// Whether the client is a process of this machine, as far as one can tell.
+    pub(super) fn is_local(&self, io: &LoopIo, connection: ConnectionId) -> bool {
+        match io.peer(connection) {
+            Some(PeerAddress::Unix) => true,
+            Some(PeerAddress::Ip(_)) => self
+                .source_of(io, connection)
+                .is_some_and(|source| source.is_this_machine()),
+            None => false,
+        }
+    }
+
     /// Whether a CONNECT is looked at that has just come.
     pub(super) fn pass_guard(
         &self,
@@ -32,10 +59,10 @@ impl ClientLoop {
         {
             return Err(ReasonCode::ConnectionRateExceeded);
         }
-        let ip = ip_of(io, connection);
+        let source = self.source_of(io, connection);
         self.node
             .guard
-            .admit_login(ip, connect.username, connect.client_id, io.now_ms())
+            .admit_login(source, connect.username, connect.client_id, io.now_ms())
             .map_err(refusal_code)
     }
 
@@ -51,7 +78,9 @@ impl ClientLoop {
         let Some(ip) = peer.ip() else {
             return true;
         };
-        match self.node.guard.admit_connection(ip, now_ms) {
+        let is_proxied = self.is_proxied(io, connection);
+        let source = Source { ip, is_proxied };
+        match self.node.guard.admit_connection(source, now_ms) {
             Ok(ticket) => {
                 if let Some(ticket) = ticket {
                     io.attach(connection, Box::new(ticket));
@@ -74,7 +103,7 @@ impl ClientLoop {
         let Some(client) = self.clients.get(key) else {
             return false;
         };
-        let ip = client.connection.and_then(|id| ip_of(io, id));
+        let source = client.connection.and_then(|id| self.source_of(io, id));
         let client_id = client.session.client_id();
         if self.is_banned(io, key) {
             self.kick(io, key, ReasonCode::AdministrativeAction);
@@ -83,7 +112,7 @@ impl ClientLoop {
         if self
             .node
             .guard
-            .connected(ip, client_id, io.now_ms())
+            .connected(source, client_id, io.now_ms())
             .is_err()
         {
             tracing::info!(client_id, "a client connects too often and is banned");
@@ -119,7 +148,7 @@ impl ClientLoop {
 
     fn is_banned(&self, io: &LoopIo, key: Key) -> bool {
         self.clients.get(key).is_some_and(|client| {
-            let ip = client.connection.and_then(|id| ip_of(io, id));
+            let ip = client.connection.and_then(|id| io.peer(id)?.ip());
             let session = &client.session;
             // What it has confirmed, or else what it says.
             let confirmed = client.login.as_ref().and_then(|login| login.username());
@@ -131,14 +160,9 @@ impl ClientLoop {
     }
 }
 
-/// Where a connection comes from.
-pub(super) fn ip_of(io: &LoopIo, connection: ConnectionId) -> Option<IpAddr> {
-    io.peer(connection)?.ip()
-}
-
 /// What a client is told that the guard does not let in. Who must wait may come back, who is banned need
 /// not; for clients before 5.0 that is "server unavailable" and "not authorized".
-fn refusal_code(refusal: Refusal) -> ReasonCode {
+pub(super) fn refusal_code(refusal: Refusal) -> ReasonCode {
     match refusal {
         Refusal::Banned | Refusal::Flapping => ReasonCode::Banned,
         Refusal::Connections | Refusal::ConnectionRate | Refusal::FailedLogins => {

@@ -5,24 +5,30 @@
 //! exchange of authentication (MQTT 5.0 §4.12) the CONNECT is kept while AUTH packets go to and fro.
 //!
 //! Invariants: nothing of a client is looked up or claimed before it is admitted; what an answer says
-//! beyond "no" is in the log only.
+//! beyond "no" is in the log only. Who shows credentials is judged as an attempt of [`guard`], which is told the
+//! verdict also if the connection is gone by then.
 
 use authentication::{Credentials, Denial, Exchange, Identity, Secret, Step, Verdict};
+use guard::{Attempt, NotNow};
 use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
 use net::{Clock, ConnectionId, Key};
 
-use super::connect::is_loopback;
-use super::guarded::ip_of;
+use super::guarded::refusal_code;
 use super::{ClientLoop, LoopIo, Mail, Timer, Violated};
 use crate::stats::BrokerStats;
 
 /// How soon a CONNECT that found too many logins under way is looked at again.
 const RETRY_MS: u64 = 10;
 
+/// How many of those that wait are looked at again at a time.
+const RETRIED_AT_ONCE: usize = 64;
+
 /// Where a connection without a session stands.
 #[derive(Debug)]
 pub(super) enum Login {
+    /// Its CONNECT was looked at, and is to be judged when others have been.
+    Postponed,
     /// The chain is asked.
     Asked,
     /// It has answered.
@@ -93,14 +99,14 @@ impl ClientLoop {
     ) -> Progress {
         match login {
             Some(Login::Admitted(admission)) => Progress::Admitted(Some(admission)),
-            Some(Login::Answered(verdict)) => self.judged(io, connection, connect, verdict),
+            Some(Login::Answered(verdict)) => self.judged(connect, verdict),
             Some(asked @ Login::Asked) => {
                 self.logins.insert(connection, asked);
                 Progress::Waits
             }
             // [MQTT-3.1.0-2]
             Some(Login::Challenged { .. }) => Progress::Refused(ReasonCode::ProtocolError),
-            None => match connect.properties.authentication_method {
+            None | Some(Login::Postponed) => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();
                     let step = self.node.authentication.begin_exchange(method, data);
@@ -108,6 +114,12 @@ impl ClientLoop {
                     let Some(step) = step else {
                         return Progress::Refused(ReasonCode::BadAuthenticationMethod);
                     };
+                    if let Step::Denied(Denial::Credentials) = step {
+                        // It named nobody.
+                        if let Ok(attempt) = self.begin_login(io, connection, None) {
+                            attempt.failed(io.now_ms());
+                        }
+                    }
                     self.step(io, connection, method, frame.into(), step)
                 }
                 None if self.may_be_anonymous(io, connection, connect) => {
@@ -115,7 +127,15 @@ impl ClientLoop {
                 }
                 None if self.node.authentication.is_empty() => {
                     self.node.explain_anonymous_refusal();
-                    self.login_failed(io, connection, connect);
+                    if shows_credentials(connect) {
+                        match self.begin_login(io, connection, connect.username) {
+                            Ok(attempt) => attempt.failed(io.now_ms()),
+                            Err(NotNow::Later) => {
+                                return self.wait_for_login(io, connection, Login::Postponed);
+                            }
+                            Err(NotNow::Refused(_)) => {}
+                        }
+                    }
                     Progress::Refused(ReasonCode::NotAuthorized)
                 }
                 None => self.ask_chain(io, connection, connect),
@@ -132,12 +152,7 @@ impl ClientLoop {
     ) -> bool {
         let allowed = self.settings.allow_anonymous;
         if self.node.authentication.is_empty() {
-            // A Unix domain socket has no address, and is this machine's.
-            let local = || {
-                io.peer(connection)
-                    .is_some_and(|peer| peer.ip().is_none_or(is_loopback))
-            };
-            return allowed.unwrap_or_else(local);
+            return allowed.unwrap_or_else(|| self.is_local(io, connection));
         }
         allowed == Some(true) && connect.username.is_none() && connect.password.is_none()
     }
@@ -149,26 +164,63 @@ impl ClientLoop {
         connect: &Connect<'_>,
     ) -> Progress {
         if self.node.authentication.is_crowded() {
-            if self.waiting_for_login.is_empty() {
-                io.arm(io.now_ms() + RETRY_MS, Timer::Login.to_bits());
-            }
-            self.waiting_for_login.push(connection);
-            return Progress::Waits;
+            return self.wait_for_login(io, connection, Login::Postponed);
         }
+        // Who shows nothing guesses nothing.
+        let attempt = match shows_credentials(connect)
+            .then(|| self.begin_login(io, connection, connect.username))
+            .transpose()
+        {
+            Ok(attempt) => attempt,
+            Err(NotNow::Later) => return self.wait_for_login(io, connection, Login::Postponed),
+            Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
+        };
         let credentials = Credentials {
             client_id: connect.client_id.into(),
             username: connect.username.map(Box::from),
             password: connect.password.map(Secret::new),
-            address: ip_of(io, connection).map(|ip| ip.to_canonical()),
+            address: self
+                .judged_address(io, connection)
+                .map(|ip| ip.to_canonical()),
             certificate_name: io.certificate_name(connection).map(Box::from),
         };
-        let (loops, index) = (self.node.loops().clone(), self.index);
+        let (loops, index, clock) = (self.node.loops().clone(), self.index, self.node.clock);
         self.logins.insert(connection, Login::Asked);
         self.node
             .authentication
             .authenticate(credentials, move |verdict| {
+                if let Some(attempt) = attempt {
+                    settle(attempt, &verdict, clock.now_ms());
+                }
                 loops.send(index, Mail::Verdict(connection, verdict));
             });
+        Progress::Waits
+    }
+
+    /// Begins to judge credentials.
+    fn begin_login(
+        &self,
+        io: &LoopIo,
+        connection: ConnectionId,
+        username: Option<&str>,
+    ) -> Result<Attempt, NotNow> {
+        let source = self.source_of(io, connection);
+        let guard = &self.node.guard;
+        guard.begin_login(source, username, io.now_ms())
+    }
+
+    /// A packet is offered again when others have been judged. `login`: how far it has come.
+    fn wait_for_login(
+        &mut self,
+        io: &mut LoopIo,
+        connection: ConnectionId,
+        login: Login,
+    ) -> Progress {
+        self.logins.insert(connection, login);
+        if self.waiting_for_login.is_empty() {
+            io.arm(io.now_ms() + RETRY_MS, Timer::Login.to_bits());
+        }
+        self.waiting_for_login.push_back(connection);
         Progress::Waits
     }
 
@@ -187,22 +239,20 @@ impl ClientLoop {
 
     /// The logins under way may be fewer.
     pub(super) fn log_in_later(&mut self, io: &mut LoopIo) {
-        if self.node.authentication.is_crowded() {
-            io.arm(io.now_ms() + RETRY_MS, Timer::Login.to_bits());
-            return;
-        }
-        for connection in std::mem::take(&mut self.waiting_for_login) {
+        let waiting = self.waiting_for_login.len();
+        let retried = match self.node.authentication.is_crowded() {
+            true => 0,
+            false => waiting.min(RETRIED_AT_ONCE),
+        };
+        for connection in self.waiting_for_login.drain(..retried) {
             io.resume(connection);
+        }
+        if retried < waiting {
+            io.arm(io.now_ms() + RETRY_MS, Timer::Login.to_bits());
         }
     }
 
-    fn judged(
-        &self,
-        io: &LoopIo,
-        connection: ConnectionId,
-        connect: &Connect<'_>,
-        verdict: Verdict,
-    ) -> Progress {
+    fn judged(&self, connect: &Connect<'_>, verdict: Verdict) -> Progress {
         match verdict {
             // An answer that an authenticator remembers may be older than its end.
             Verdict::Allow(identity) if has_ended(&identity) => {
@@ -210,7 +260,7 @@ impl ClientLoop {
                 Progress::Refused(ReasonCode::NotAuthorized)
             }
             Verdict::Allow(identity) => {
-                self.login_succeeded(io, connection, connect.username);
+                self.stats.logins.add(1);
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: None,
@@ -219,9 +269,6 @@ impl ClientLoop {
             }
             Verdict::Deny(denial) => {
                 count_denial(&self.stats, denial);
-                if denial == Denial::Credentials {
-                    self.login_failed(io, connection, connect);
-                }
                 // Nothing says whether the user exists or an authenticator failed.
                 let named = connect.username.is_some() || connect.password.is_some();
                 Progress::Refused(if named {
@@ -230,22 +277,6 @@ impl ClientLoop {
                     ReasonCode::NotAuthorized
                 })
             }
-        }
-    }
-
-    /// Counts a success, and forgets failures before it.
-    fn login_succeeded(&self, io: &LoopIo, connection: ConnectionId, username: Option<&str>) {
-        self.stats.logins.add(1);
-        let guard = &self.node.guard;
-        guard.login_succeeded(ip_of(io, connection), username);
-    }
-
-    /// Counts a failure against the client's address, and its user there.
-    fn login_failed(&self, io: &LoopIo, connection: ConnectionId, connect: &Connect<'_>) {
-        // Who shows nothing guesses nothing.
-        if connect.username.is_some() || connect.password.is_some() {
-            let guard = &self.node.guard;
-            guard.login_failed(ip_of(io, connection), connect.username, io.now_ms());
         }
     }
 
@@ -268,7 +299,7 @@ impl ClientLoop {
                 Progress::Challenged
             }
             Step::Done(identity, data) => {
-                self.login_succeeded(io, connection, identity.username.as_deref());
+                self.stats.logins.add(1);
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: Some(connect),
@@ -277,10 +308,6 @@ impl ClientLoop {
             }
             Step::Denied(denial) => {
                 count_denial(&self.stats, denial);
-                if denial == Denial::Credentials {
-                    let guard = &self.node.guard;
-                    guard.login_failed(ip_of(io, connection), None, io.now_ms());
-                }
                 // [MQTT-4.12.0-4]
                 Progress::Refused(ReasonCode::NotAuthorized)
             }
@@ -312,7 +339,17 @@ impl ClientLoop {
         {
             return Progress::Refused(ReasonCode::ProtocolError);
         }
+        // Only who answers guesses; so exchanges may be begun at any time, and count here.
+        let attempt = match self.begin_login(io, connection, Some(exchange.username())) {
+            Ok(attempt) => attempt,
+            Err(NotNow::Later) => {
+                let login = Login::Challenged { exchange, connect };
+                return self.wait_for_login(io, connection, login);
+            }
+            Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
+        };
         let step = exchange.answer(auth.properties.authentication_data.unwrap_or_default());
+        settle_step(attempt, &step, io.now_ms());
         self.step(io, connection, &method.unwrap_or_default(), connect, step)
     }
 
@@ -350,6 +387,10 @@ impl ClientLoop {
             statement,
             what: what.to_owned(),
         };
+        let source = self
+            .clients
+            .get(key)
+            .and_then(|client| self.source_of(io, client.connection?));
         let Some(client) = self.clients.get_mut(key) else {
             return Ok(());
         };
@@ -375,7 +416,16 @@ impl ClientLoop {
                 self.node.authentication.begin_exchange(method, data)
             }
             // [MQTT-4.12.0-3]
-            (ReasonCode::ContinueAuthentication, Some(exchange)) => Some(exchange.answer(data)),
+            (ReasonCode::ContinueAuthentication, Some(exchange)) => {
+                let guard = &self.node.guard;
+                let attempt = guard.begin_login(source, Some(exchange.username()), io.now_ms());
+                // It has a session to lose: it is not made to wait, but refused.
+                attempt.ok().map(|attempt| {
+                    let step = exchange.answer(data);
+                    settle_step(attempt, &step, io.now_ms());
+                    step
+                })
+            }
             _ => return Err(violated(None, "AUTH out of order")),
         };
         match step {
@@ -435,6 +485,29 @@ fn has_ended(identity: &Identity) -> bool {
     identity
         .expires_at
         .is_some_and(|at| at <= Clock::system_s())
+}
+
+/// Whether a CONNECT shows something that could be guessed.
+fn shows_credentials(connect: &Connect<'_>) -> bool {
+    connect.username.is_some() || connect.password.is_some()
+}
+
+/// Tells the guard what an attempt has come to.
+fn settle(attempt: Attempt, verdict: &Verdict, now_ms: u64) {
+    match verdict {
+        Verdict::Allow(_) => attempt.succeeded(),
+        Verdict::Deny(Denial::Credentials) => attempt.failed(now_ms),
+        Verdict::Deny(Denial::Unavailable) => {}
+    }
+}
+
+/// As [`settle`], of an answer to a challenge.
+fn settle_step(attempt: Attempt, step: &Step, now_ms: u64) {
+    match step {
+        Step::Done(..) => attempt.succeeded(),
+        Step::Denied(Denial::Credentials) => attempt.failed(now_ms),
+        Step::Denied(Denial::Unavailable) | Step::Challenge(..) => {}
+    }
 }
 
 fn count_denial(stats: &BrokerStats, denial: Denial) {

@@ -35,6 +35,7 @@ mod takeover;
 mod unheard;
 mod wills;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -314,7 +315,7 @@ pub(crate) struct ClientLoop {
     /// Clients whose logins end at a time.
     expiries: Expiries,
     /// Connections whose CONNECT is not read because there are too many logins under way.
-    waiting_for_login: Vec<ConnectionId>,
+    waiting_for_login: VecDeque<ConnectionId>,
     /// Connections that are not read because the store has enough to do.
     waiting_for_store: Vec<ConnectionId>,
     /// What goes to other nodes.
@@ -370,7 +371,7 @@ impl ClientLoop {
             waiting_for_memory: Vec::new(),
             logins: HashMap::default(),
             expiries: Expiries::default(),
-            waiting_for_login: Vec::new(),
+            waiting_for_login: VecDeque::new(),
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
             held_for: HashMap::default(),
@@ -808,15 +809,15 @@ impl Service for ClientLoop {
         usize::try_from(available).unwrap_or(usize::MAX)
     }
 
-    fn admits(&mut self, _: &mut LoopIo, listener: u16, peer: PeerAddress) -> bool {
+    fn admits(&mut self, io: &mut LoopIo, listener: u16, peer: PeerAddress) -> bool {
         let trusted = self.node.trusted_peers.get(usize::from(listener));
         let Some(Some(trusted)) = trusted else {
             return true;
         };
         let is_trusted = |ip| trusted.iter().any(|network| network.contains(ip));
         let admitted = peer.ip().is_some_and(is_trusted);
-        if !admitted {
-            tracing::info!(%peer, "closed: only trusted peers may connect to this listener");
+        if !admitted && let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(%peer, left_out, "closed: only trusted peers may connect to this listener");
         }
         admitted
     }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use net::ConnectionId;
 
+use super::login::Login;
 use super::{ClientLoop, LoopIo};
 
 /// Of a full list this share is closed at once, so that a flood does not go through all of it for each
@@ -42,12 +43,16 @@ impl ClientLoop {
     /// A connection has arrived whose CONNECT is still to come.
     pub(super) fn await_connect(&mut self, io: &mut LoopIo, connection: ConnectionId) {
         let limit = (self.settings.unheard_connections / io.loops()).max(1);
-        // Who waits for a login has been heard, and is counted there.
+        // Who is being judged has been heard, and is counted there.
         let logins = &self.logins;
-        let is_unheard = |waiting| io.tag(waiting) == Some(0) && !logins.contains_key(&waiting);
+        let is_unheard = |waiting| {
+            io.tag(waiting) == Some(0)
+                && matches!(logins.get(&waiting), None | Some(Login::Postponed))
+        };
         let oldest = self.unheard.push(connection, limit, is_unheard);
         self.stats.unheard_closed.add(oldest.len() as u64);
         for connection in oldest {
+            self.logins.remove(&connection);
             io.close(connection);
         }
     }
