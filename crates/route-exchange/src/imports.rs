@@ -98,7 +98,7 @@ impl Imports {
             view.forget_other_streams(&mut changes);
         }
         if let Some(beat) = batch.echo_ms {
-            view.lease_until_ms = view.lease_until_ms.max(beat + lease_ms);
+            view.lease_until_ms = view.lease_until_ms.max(beat.saturating_add(lease_ms));
         }
         Ok(changes)
     }

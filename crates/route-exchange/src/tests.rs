@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
-use crate::{Exports, Imports, Key, Malformed, Message, NodeId, Receivers, State, Times, Value};
+use crate::{
+    Batch, Exports, Imports, Key, Malformed, Message, NodeId, Receivers, State, Times, Value,
+};
 
 const OWNER: NodeId = 1;
 const TIMES: Times = Times {
@@ -449,4 +451,20 @@ fn what_does_not_follow_is_refused() {
         ..imports.state(OWNER, None)
     };
     assert_eq!(exports.handle_state(2, &state), Err(Malformed::State));
+}
+
+#[test]
+fn an_answer_to_a_beat_of_the_far_future_is_no_overflow() {
+    let mut imports = Imports::new(Times::default());
+    imports.add_peer(2);
+    let batch = Batch {
+        stream: 9,
+        sequence: 1,
+        routes: Vec::new(),
+        number: 0,
+        complete: true,
+        echo_ms: Some(u64::MAX),
+    };
+    assert_eq!(imports.apply(2, batch), Ok(Vec::new()));
+    assert!(imports.knows(2, 1_000));
 }
