@@ -427,7 +427,7 @@ def test_pages_of_other_origins_open_no_websocket(require):
         for origin in ("https://evil.example", "http://app.example.com", "https://app.example.com:8443", "null", ""):
             assert status(Origin=origin) == "403", origin
         assert status() == ("403" if require else "101")
-        until(lambda: [line for line in broker.find("a WebSocket is refused") if "Origin" in line["reason"]])
+        until(lambda: [line for line in broker.find("a connection is given up before CONNECT") if "Origin" in line["error"]])
     ws["allowedOrigins"], ws["requireOrigin"] = [], False
     with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
         assert status(Origin="https://evil.example") == "101"

@@ -73,6 +73,29 @@ impl Jwt {
         })
     }
 
+    /// With one key and no server of keys.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn with_secret(config: JwtConfig, secret: &[u8]) -> Result<Self, String> {
+        Ok(Self {
+            name: "jwt".to_owned(),
+            config,
+            algorithms: Vec::new(),
+            keys: vec![Key::secret(secret)?],
+            served: None,
+        })
+    }
+
+    /// Whom a token is of, if it is good.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) async fn identity_of(
+        &self,
+        token: &str,
+        credentials: &Credentials,
+    ) -> Option<Identity> {
+        let claims = self.claims(token).await.ok()?;
+        self.identity(&claims, credentials).ok()
+    }
+
     async fn opinion(&self, credentials: &Credentials) -> Opinion {
         let Some(token) = self.token(credentials) else {
             return Opinion::Ignore;

@@ -15,6 +15,9 @@ mod authenticator;
 mod causes;
 mod chain;
 mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash_threads;
 mod http;
 mod http_client;

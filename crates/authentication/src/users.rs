@@ -72,7 +72,7 @@ impl Users {
         Self::parse(&text).map_err(|error| format!("{}, {error}", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Self, UsersError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, UsersError> {
         let mut users = Self::default();
         for (line, text) in (1..).zip(text.lines()) {
             users

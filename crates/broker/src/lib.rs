@@ -18,6 +18,9 @@ mod clustered;
 mod control;
 mod drops;
 mod excerpt;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod http;
 mod key;

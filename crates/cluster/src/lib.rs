@@ -20,6 +20,9 @@ mod cluster;
 mod complaints;
 mod connect;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gossip;
 mod handler;
 mod handshake;
@@ -35,6 +38,7 @@ mod reach;
 mod record;
 mod shared;
 mod stats;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -22,6 +22,9 @@ mod disk;
 mod encoding;
 mod files;
 mod folder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod group_log;
 mod handle;

@@ -20,6 +20,9 @@ mod command;
 mod event;
 mod folder;
 mod forward;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keeper;
 mod kind;
 mod later;

@@ -43,6 +43,8 @@ use takeover::Takeovers;
 pub(crate) use directory::{Registered, Registration};
 pub use listener::PeerListener;
 pub(crate) use listener::TICK_MS;
+#[cfg(feature = "fuzzing")]
+pub(crate) use takeover::fuzzing::{read_takeover, takeover_seeds};
 pub(crate) use takeover::{Asker, Older};
 
 /// Bytes on their way to a peer at which publishers whose messages go there are not read.

@@ -320,6 +320,42 @@ fn go_on(node: &Node, waiters: impl IntoIterator<Item = Waiter>, unreleased: Vec
     }
 }
 
+/// For the fuzz target of messages of other nodes.
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing {
+    use super::{FORMAT, Message, Older};
+
+    /// Reads a message about takeovers, if it is one.
+    pub(crate) fn read_takeover(bytes: &[u8]) {
+        let Some((&FORMAT, rest)) = bytes.split_first() else {
+            return;
+        };
+        if let Ok((message, [])) = postcard::take_from_bytes::<Message>(rest) {
+            let again = postcard::from_bytes::<Message>(&message.encode()[1..]);
+            assert_eq!(again, Ok(message));
+        }
+    }
+
+    pub(crate) fn takeover_seeds() -> Vec<Vec<u8>> {
+        let what = Older {
+            client: "c".into(),
+            epoch: 1,
+            number: 2,
+            resumes: true,
+        };
+        let unreleased = vec![1, 2];
+        [
+            Message::Close { question: 1, what },
+            Message::Closed {
+                question: 1,
+                unreleased,
+            },
+        ]
+        .map(|message| message.encode().to_vec())
+        .into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -172,7 +172,7 @@ fn every_layer_gets_all_messages() {
             let options = ServerOptions {
                 proxy: None,
                 tls: tls.then(|| files.load(&Tickets::default()).unwrap()),
-                websocket: websocket.then(|| "/mqtt".into()),
+                websocket: websocket.then(|| transport::WebSocketServer::at("/mqtt")),
             };
             let transport = ClientTransport {
                 tls: tls.then(|| certificate.client(websocket)),

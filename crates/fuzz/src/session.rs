@@ -4,46 +4,19 @@
 //! The input is read as a list of steps: one byte says what, the following ones with what. Packets are
 //! taken from the input as they are, so a corpus of the decoder serves here too.
 
-#![no_main]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use mqtt_proto::{MessageBody, Packet, PacketId, ProtocolVersion, QoS, ReasonCode, peek_frame};
 use mqtt_session::{
-    Action, ApplicationMessage, Deadline, Delivered, Delivery, NEVER_EXPIRES, Policy, Qos0Inbox,
-    QueueFull, Session, Subscription, Timestamp, Transmit, check_connect,
+    Accepted, Action, ApplicationMessage, Deadline, Delivered, Delivery, NEVER_EXPIRES, Policy,
+    Qos0Inbox, QueueFull, Session, Subscription, Timestamp, Transmit, check_connect,
 };
 
-/// The bytes of the input that are not used yet; 0 when they are used up.
-struct Input<'a>(&'a [u8]);
+use crate::{Input, Target};
 
-impl<'a> Input<'a> {
-    fn byte(&mut self) -> u8 {
-        match self.0.split_first() {
-            Some((first, rest)) => {
-                self.0 = rest;
-                *first
-            }
-            None => 0,
-        }
-    }
-
-    fn below(&mut self, bound: u8) -> u8 {
-        self.byte() % bound
-    }
-
-    fn flag(&mut self) -> bool {
-        self.below(2) == 1
-    }
-
-    fn take(&mut self, n: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(n.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-
+/// What a session is given, chosen by the input.
+impl Input<'_> {
     fn qos(&mut self) -> QoS {
         match self.below(3) {
             0 => QoS::AtMostOnce,
@@ -139,7 +112,7 @@ fn session(input: &mut Input<'_>, policy: &Policy, now: Timestamp) -> (Session, 
     match Packet::decode(frame, ProtocolVersion::V5) {
         Ok(Packet::Connect(connect)) => {
             let maximum = connect.properties.maximum_packet_size;
-            let session = Session::open(&connect, "c".into(), false, policy, now);
+            let session = Session::open(&connect, "c".into(), Accepted::default(), policy, now);
             (session, maximum.map_or(usize::MAX, |n| n.get() as usize))
         }
         _ => unreachable!("a frame that was decoded before"),
@@ -316,7 +289,13 @@ impl Fuzz<'_> {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) const TARGET: Target = Target {
+    name: "session",
+    run,
+    seeds,
+};
+
+fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let (policy, now) = (input.policy(), Timestamp(1_000));
     let (session, client_maximum) = session(&mut input, &policy, now);
@@ -331,4 +310,13 @@ fuzz_target!(|bytes: &[u8]| {
         fuzz.step();
     }
     fuzz.restart();
-});
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let mut input = vec![2, 1, 1, 1, 1, 3, 3, 0, 1, 0, 1, 7, 7, 7, 19, 255, 0, 3, 0];
+    input.extend(b"\x10\x0e\0\x04MQTT\x05\0\0\0\0\0\x01c");
+    input.extend(
+        b"\0\x82\x09\0\x01\0\0\x03a/b\x01\x0a\xff\x04\x01\x01\x20\0\0\0\x0a\xff\x07\x01\x06\x01\0",
+    );
+    vec![input, vec![0; 64]]
+}
