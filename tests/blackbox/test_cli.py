@@ -483,3 +483,64 @@ def test_pub_without_a_broker():
 def test_pub_with_a_bad_topic(broker):
     got = run("pub", "-p", broker.port, "-t", "a/#", "-m", "x")
     assert got.returncode != 0 and got.stderr
+
+
+def test_pub_and_sub_by_url(broker, name):
+    url = f"mqtt://alice:secret@127.0.0.1:{broker.port}/{name}"
+    got = run("pub", "-L", url, "-m", "x", "-r", "-q", "1")
+    assert got.returncode == 0, got
+    got = run("sub", "-L", url, "-C", "1", "-W", "5", "-I", f"{name}-", "-A", "127.0.0.1")
+    assert got.stdout == "x\n", got
+    assert run("pub", "-L", f"mqtt://127.0.0.1:{broker.port}", "-m", "x").returncode == 2
+
+
+def test_sub_names_itself_by_a_prefix(broker, name):
+    process = start_sub(broker, "-t", name, "-I", f"{name}-", "-u", "bob")
+    came = until(lambda: broker.find("a client is connected", user="bob"), what="the client")
+    assert came[-1]["client_id"] == f"{name}-{process.pid}"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == 0
+
+
+def test_sub_of_retained_messages_only(broker, name):
+    with broker.client(name) as client:
+        for number in range(3):
+            client.published(f"{name}/{number}", str(number), qos=1, retain=True)
+        process = start_sub(broker, "-t", f"{name}/#", "--retained-only")
+        got = [process.stdout.readline().strip() for _ in range(3)]
+        assert sorted(got) == list("012")
+        client.published(f"{name}/0", b"fresh", qos=1)
+    rest, _ = process.communicate(timeout=5)
+    assert process.returncode == 0 and rest == ""
+
+
+def test_quiet(name):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    got = run("pub", "-h", "127.0.0.1", "-p", port, "-t", "a", "-m", "x", "--quiet")
+    assert (got.returncode, got.stderr) == (1, "")
+
+
+def test_sub_connects_again(tmp_path, name):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = {"mqttServerConfig": {"tcpListener": {"host": "127.0.0.1", "port": port}}, "http": {"port": 0}}
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        process = start_sub(broker, "-h", "127.0.0.1", "-t", name, "-q", "1", "-c", "-i", name)
+        until(lambda: broker.metric("heraldmq_subscriptions") == 1, what="the subscription")
+        with broker.client() as client:
+            client.published(name, b"before", qos=1)
+            assert process.stdout.readline() == "before\n"
+        broker.kill()
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        with broker.client() as client:
+            client.published(name, b"meanwhile", qos=1)
+        # The broker may have died before it had recorded the acknowledgement.
+        got = process.stdout.readline()
+        assert (process.stdout.readline() if got == "before\n" else got) == "meanwhile\n"
+        # Who takes its place is not fought.
+        with broker.client(name):
+            _, said = process.communicate(timeout=5)
+        assert process.returncode == 1 and "connecting again" in said and "taken over" in said.lower()

@@ -263,6 +263,11 @@ def test_the_recipe_for_certificates_works(tmp_path):
         for host in ("localhost", "127.0.0.1"):
             got = run("pub", "-h", host, "-p", port, "--cafile", tmp_path / "ca.crt", "-t", "a", "-m", "x")
             assert got.returncode == 0, got
+        (tmp_path / "trusted").mkdir()
+        shutil.copy(tmp_path / "ca.crt", tmp_path / "trusted")
+        by_folder = ["--capath", tmp_path / "trusted", "--tls-version", "tlsv1.3"]
+        got = run("pub", "-h", "127.0.0.1", "-p", port, *by_folder, "-t", "a", "-m", "x")
+        assert got.returncode == 0, got
 
 
 # ---- why a client went ---------------------------------------------------------------------------
