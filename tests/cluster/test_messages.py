@@ -7,6 +7,7 @@ import pytest
 from harness import raw
 from harness.raw import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from harness.wait import until
+from staged.cluster import Cluster
 
 DURABLE = {"session_expiry": 3600}
 
@@ -221,15 +222,23 @@ def test_what_is_left_of_retained_messages_comes_on_another_node(three, name):
     assert sorted(got) == sorted(topics)
 
 
-def test_long_retained_messages_reach_a_durable_session_of_another_node(three, name):
+@pytest.fixture
+def unlimited():
+    """Three nodes whose clients may send and be sent as much as they like."""
+    sets = {f"limits.connection.bytesPerSecond{way}": 0 for way in ("In", "Out")}
+    with Cluster(3, sets) as cluster:
+        yield cluster.nodes
+
+
+def test_long_retained_messages_reach_a_durable_session_of_another_node(unlimited, name):
     """17 MiB of them fit neither into one message between nodes nor into one entry of the log."""
-    first, second, third = three
+    first, second, third = unlimited
     payload = bytes(1 << 20)
     with first.client(f"{name}p") as publisher:
         for n in range(17):
             publisher.published(f"{name}/{n:02}", payload, qos=1, retain=True)
     # Whichever node leads its shard: two of the three nodes ask another one.
-    for n, node in enumerate(three):
+    for n, node in enumerate(unlimited):
         with node.client(f"{name}{n}", clean=False, props=DURABLE) as client:
             client.subscribe(f"{name}/+", qos=1)
             got = [m.topic for m in client.take(17, timeout=60)]
@@ -240,6 +249,3 @@ def test_long_retained_messages_reach_a_durable_session_of_another_node(three, n
         with third.client() as sender:
             sender.published(f"{name}/end", b"end", qos=1)
         assert client.message(topic=f"{name}/end").payload == b"end"
-    with first.client(f"{name}p") as publisher:
-        for n in range(17):
-            publisher.published(f"{name}/{n:02}", b"", qos=1, retain=True)
