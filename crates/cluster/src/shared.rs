@@ -374,7 +374,15 @@ impl Shared {
             }
         }
         let about = format!("node {node:016x}, {}", channel.name());
-        self.complain(&about, error.name(), error);
+        match error {
+            // Whoever looks at the members says that the node is down, once and with its address.
+            ConnectError::Io(_) | ConnectError::TimedOut => {
+                tracing::debug!(about, reason = error.name(), %error, "a node cannot be reached");
+            }
+            ConnectError::TooMany | ConnectError::Failure(_) => {
+                self.complain(&about, error.name(), error);
+            }
+        }
     }
 
     /// A connection from this address was not taken.
