@@ -18,6 +18,12 @@ const UNHEARD_SHARE: u64 = 4;
 /// connections.
 const UNHEARD_LEAST: u64 = 64;
 
+/// With it, the largest message is kept with the names that belong to it: topic, client, group.
+const NAMES: usize = 4 * 65_536;
+
+/// What a client may send at most, the stores can keep.
+const _: () = assert!(config::LARGEST_PACKET as usize + NAMES <= store::REQUEST_LIMIT);
+
 /// What loops look up while they serve. A reload replaces it as a whole.
 #[derive(Debug)]
 pub(crate) struct Settings {

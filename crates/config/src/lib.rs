@@ -37,11 +37,11 @@ pub use network::{Network, Networks};
 pub use options::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
     ClientAuth, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, DenyPublishV3,
-    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, Limits,
-    LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, Permission,
-    PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig, SessionLimits, SslConfig,
-    StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits,
-    UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
+    LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
+    NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig,
+    SessionLimits, SslConfig, StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig,
+    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};

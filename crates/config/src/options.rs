@@ -28,9 +28,9 @@ pub use security::{
     DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom, Permission, PostgresConfig,
 };
 
-/// The largest packet that the fixed header of MQTT can announce: 268,435,455 bytes after a
-/// header of five. [MQTT 5.0 §2.1.4]
-const LARGEST_PACKET: u64 = 268_435_460;
+/// The largest packet that can be allowed, in bytes. MQTT could announce 268,435,455 (5.0 §2.1.4), but a message
+/// must fit into one entry of the stores' logs, and that into one frame between nodes.
+pub const LARGEST_PACKET: u64 = 32_000_000;
 
 /// Smaller and not even a CONNECT with a client identifier of 23 bytes would fit.
 const SMALLEST_PACKET: u64 = 64;
@@ -214,7 +214,8 @@ options! {
         /// Messages of QoS 1 and 2 to a client that are in flight at most; the client's Receive
         /// Maximum counts if it is smaller.
         live "inflightMaximum" => inflight_maximum: NonZero<u16> = at_least_one(128);
-        /// Largest packet from a client; a larger one closes the connection with 0x95.
+        /// Largest packet from a client; a larger one closes the connection with 0x95. At most 32 MB, for a
+        /// message goes in one piece to the stores and to other nodes.
         live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
         /// Largest packet before the client is authenticated. The smaller of this and
         /// `maximumPacketSize` counts.

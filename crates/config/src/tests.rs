@@ -311,7 +311,7 @@ fn wrong_values_name_path_what_is_allowed_and_what_was_found() {
     );
     check(
         "limits: {connection: {maximumPacketSize: 63}}\n",
-        "f.yml:1: limits.connection.maximumPacketSize: expected a whole number 64 to 268435460, \
+        "f.yml:1: limits.connection.maximumPacketSize: expected a whole number 64 to 32000000, \
          found \"63\"",
     );
     check(

@@ -51,7 +51,9 @@ impl StateMachine<Batch> for Nothing {
         None
     }
 
-    fn apply(&mut self, _index: u64, _command: &Batch) {}
+    fn apply(&mut self, _index: u64, _command: &Batch, _from: usize) -> Option<usize> {
+        None
+    }
 
     fn flush(&mut self, _applied: &Mark) {}
 }

@@ -17,7 +17,8 @@ pub trait Command: Clone + Debug + Display + Send + Sync + 'static {
     /// The command that these bytes are.
     fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand>;
 
-    /// About how many bytes [`Command::encode`] appends. All limits in bytes count by it.
+    /// How many bytes [`Command::encode`] appends, within a hundred or so, of proposed commands and decoded
+    /// ones alike. All limits in bytes count by it.
     fn encoded_len_hint(&self) -> usize;
 }
 
@@ -48,9 +49,14 @@ pub trait StateMachine<C>: Send + 'static {
     /// snapshot, which brings what it leaves out.
     ///
     /// The outcome must depend on nothing but the state and the command.
-    fn apply(&mut self, index: u64, command: &C);
+    ///
+    /// A long command is applied in parts, so that heartbeats and all else of the runtime have their turn in
+    /// between: `from` is 0 at first, then what the last part returned. `None`: the command is applied. No
+    /// other command is applied between two parts of one.
+    fn apply(&mut self, index: u64, command: &C, from: usize) -> Option<usize>;
 
-    /// For the moment there are no more committed commands: send out what they produced. `applied`
-    /// covers all of them; tables that are now written down reach to it.
+    /// For the moment there are no more committed commands, or others of the runtime have their turn before
+    /// the next one: send out what they produced. `applied` covers all of them; tables that are now written
+    /// down reach to it.
     fn flush(&mut self, applied: &Mark);
 }

@@ -62,6 +62,10 @@ impl Default for GroupOptions {
     }
 }
 
+/// Bytes of one command at most, with what the log adds: half of the longest frame that nodes send each other. A
+/// longer one could be agreed on by a sole voter, and would then never reach another member.
+pub const COMMAND_LIMIT: usize = 32 << 20;
+
 /// How a replica begins that has nothing in the log. One that has goes on as what it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Birth {
@@ -168,6 +172,9 @@ impl<C: Command> Group<C> {
             Condition::Failed(why) => return Err(ProposeError::Stopped(why.to_string())),
         }
         let bytes = record::HEADER + command.encoded_len_hint();
+        if bytes > COMMAND_LIMIT {
+            return Err(ProposeError::TooLong { bytes });
+        }
         let permits = bytes.min(self.in_flight_bytes) as u32;
         let Ok(room) = self.room.clone().acquire_many_owned(permits).await else {
             return Err(ProposeError::Stopped(self.why_stopped()));
@@ -472,6 +479,11 @@ pub(crate) fn not_leader(leader: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt
 pub enum ProposeError {
     /// The disk is full; nothing was proposed.
     Full,
+    /// The command is longer than [`COMMAND_LIMIT`]; nothing was proposed.
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
     /// Nothing was proposed: another node leads, or none, or this one cannot be sure that it does.
     NotLeader {
         /// Which one, if known.
@@ -488,6 +500,10 @@ impl fmt::Display for ProposeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("the disk is full"),
+            Self::TooLong { bytes } => write!(
+                f,
+                "a command of {bytes} bytes is too long: {COMMAND_LIMIT} are allowed"
+            ),
             Self::NotLeader { leader } => not_leader(*leader, f),
             Self::Unknown => f.write_str("the outcome is not known"),
             Self::Stopped(why) => write!(f, "the group has stopped: {why}"),

@@ -51,8 +51,8 @@ pub use blocking::blocking;
 pub use command::{Command, CorruptCommand, StateMachine};
 pub use files::{File, Files};
 pub use group::{
-    Birth, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError, RecoveryError,
-    StartError,
+    Birth, COMMAND_LIMIT, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError,
+    RecoveryError, StartError,
 };
 pub use log::{Log, LogError, LogOptions};
 pub use mark::{CorruptMark, Mark};

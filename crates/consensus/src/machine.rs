@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
@@ -12,12 +13,17 @@ use openraft::type_config::alias::{EntryOf, SnapshotMetaOf};
 use openraft::{EmptyNode, OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::group_log::GroupLog;
 use crate::mark::Mark;
 use crate::snapshot::{Contents, Tables, blocking};
 use crate::types::{CommittedLeaderId, LogId, Payload, StoredMembership, Types};
 use crate::{Command, StateMachine};
+
+/// How long entries are applied, one after the other, before others of the runtime have their turn:
+/// heartbeats, votes, other groups.
+const TURN: Duration = Duration::from_millis(2);
 
 pub(crate) type Snapshot = openraft::Snapshot<CommittedLeaderId, u64, EmptyNode, Contents>;
 
@@ -69,20 +75,24 @@ impl<C: Command> Machine<C> {
         }
     }
 
-    fn apply_entry(&mut self, entry: &EntryOf<Types<C>>) {
-        let mut applied = self.positions.applied.lock();
-        applied.log_id = Some(entry.log_id);
-        match &entry.payload {
-            Payload::Blank => {}
-            Payload::Normal(command) => {
-                drop(applied);
-                self.machine.get_mut().apply(entry.log_id.index, command);
-            }
-            Payload::Membership(membership) => {
-                let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
-                applied.membership = Arc::new(stored);
+    async fn apply_entry(&mut self, entry: &EntryOf<Types<C>>) {
+        if let Payload::Normal(command) = &entry.payload {
+            let mut from = 0;
+            while let Some(next) = self.apply_part(entry.log_id.index, command, from) {
+                from = next;
+                tokio::task::yield_now().await;
             }
         }
+        let mut applied = self.positions.applied.lock();
+        applied.log_id = Some(entry.log_id);
+        if let Payload::Membership(membership) = &entry.payload {
+            let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
+            applied.membership = Arc::new(stored);
+        }
+    }
+
+    fn apply_part(&mut self, index: u64, command: &C, from: usize) -> Option<usize> {
+        self.machine.get_mut().apply(index, command, from)
     }
 
     fn flush(&mut self) {
@@ -107,12 +117,19 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
     where
         S: Stream<Item = io::Result<EntryResponder<Types<C>>>> + Unpin + OptionalSend,
     {
+        let mut turn = Instant::now();
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
             self.log.wait_written(entry.log_id.index).await?;
-            self.apply_entry(&entry);
+            self.apply_entry(&entry).await;
             if let Some(responder) = responder {
                 responder.send(());
+            }
+            if turn.elapsed() >= TURN {
+                // Nothing that is applied is held back, and the tables can be written.
+                self.flush();
+                tokio::task::yield_now().await;
+                turn = Instant::now();
             }
         }
         self.flush();

@@ -26,8 +26,13 @@ use crate::rpc::{Answer, Append, Chunk, Received, Request};
 use crate::snapshot::{Contents, SnapshotReader, blocking};
 use crate::types::{Types, Vote};
 
-/// How long a chunk of a snapshot waits for its answer. The last one waits for the tables to be switched.
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a chunk of a snapshot, or another long request, waits for its answer. The last chunk waits for the
+/// tables to be switched.
+const BULK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of a request, above which it goes with the parts of snapshots: heartbeats do not wait behind it, and it
+/// has as long as these. Entries go in requests of 1 MiB, or alone if they are longer.
+const URGENT_BYTES: usize = 2 << 20;
 
 /// How often a chunk is sent before the transfer is given up, to begin again.
 const CHUNK_ATTEMPTS: u32 = 10;
@@ -42,7 +47,7 @@ static TRANSFERS: AtomicU64 = AtomicU64::new(0);
 pub trait Network: Send + Sync + 'static {
     /// Has [`Group::handle`](crate::Group::handle) called with `request` on the node `node` for the group
     /// `group`. Gives its answer, or that there was none within `timeout`. `bulk`: it is a part of a
-    /// snapshot, large and not urgent.
+    /// snapshot, or a long entry, and nothing urgent may wait behind it.
     fn call(
         &self,
         node: u64,
@@ -119,11 +124,9 @@ impl Peer {
             timeout,
             ..
         } = &self.peers;
-        let (bulk, timeout) = match request {
-            Request::Chunk(_) => (true, CHUNK_TIMEOUT),
-            _ => (false, *timeout),
-        };
         let bytes = Bytes::from(request.encode());
+        let bulk = matches!(request, Request::Chunk(_)) || bytes.len() > URGENT_BYTES;
+        let timeout = if bulk { BULK_TIMEOUT } else { *timeout };
         let call = network.call(self.node, *group, bulk, bytes, timeout);
         match Answer::decode(&call.await?) {
             Some(Answer::Refused(why)) => Err(Unreachable(format!("it refused: {why}"))),

@@ -32,17 +32,37 @@ pub trait Machine: Sized + Send + 'static {
     /// The slot that must be in the shard's range for this operation; `None`: every shard takes it.
     fn slot(op: &Self::Op) -> Option<u16>;
 
-    /// Does what is asked.
+    /// Does what is asked, or a part of it: an operation that concerns very many sessions at once takes some
+    /// of them in each part, so that whoever calls can do something else in between. `None`: it is not done;
+    /// the same operation is to be given again, before any other.
     ///
     /// # Errors
     /// The tables cannot be read. Nothing may be applied afterwards.
+    fn apply_part(
+        &mut self,
+        header: &Header,
+        op: &Self::Op,
+        table: &dyn Table,
+        outlet: &mut Self::Outlet,
+    ) -> Result<Option<Self::Reply>, TableError>;
+
+    /// All of [`Machine::apply_part`] at once.
+    ///
+    /// # Errors
+    /// As of [`Machine::apply_part`].
     fn apply(
         &mut self,
         header: &Header,
         op: &Self::Op,
         table: &dyn Table,
         outlet: &mut Self::Outlet,
-    ) -> Result<Self::Reply, TableError>;
+    ) -> Result<Self::Reply, TableError> {
+        loop {
+            if let Some(reply) = self.apply_part(header, op, table, outlet)? {
+                return Ok(reply);
+            }
+        }
+    }
 
     /// Estimated bytes that only memory and the log hold.
     fn unsaved_bytes(&self) -> usize;

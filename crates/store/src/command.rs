@@ -96,10 +96,14 @@ fn write<O: Serialize>(store: u8, batch: &Batch<O>, out: &mut Vec<u8>) {
 }
 
 fn read<O: DeserializeOwned>(bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
-    let (batch, rest) = postcard::take_from_bytes(bytes)
+    let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes)
         .map_err(|error| CorruptCommand(format!("an entry cannot be read: {error}")))?;
     if rest.is_empty() {
-        Ok(Arc::new(batch))
+        // A replica that follows may lead next, and sends entries to others by their size.
+        Ok(Arc::new(Batch {
+            bytes: bytes.len() + 2,
+            ..batch
+        }))
     } else {
         Err(CorruptCommand(format!(
             "{} bytes follow an entry",

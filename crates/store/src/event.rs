@@ -152,4 +152,7 @@ pub enum Failure {
     /// The shard map has changed since the request was routed: route it again. It has had no effect, and
     /// will have none.
     Moved,
+    /// The request is longer than a shard takes, which is a little less than 32 MiB. It has had no effect, and
+    /// will have none.
+    TooLong,
 }

@@ -14,6 +14,8 @@ use crate::outstanding::Sent;
 use crate::peers::{Forwarded, ForwardedWork, Mail};
 use crate::retained::PageRequest;
 use crate::shard::{Outbox, Seat, Shard, Work, give};
+use crate::size::{MESSAGE_BYTES, parts};
+use crate::starting::weigh;
 use crate::{Event, Listener};
 
 /// The loop number of what came from another node, which knows it by its token.
@@ -27,11 +29,12 @@ impl<M: Kind> Shard<M> {
         let mut out = Vec::with_capacity(work.len());
         for (bytes, work) in work {
             if let Work::Read(_, read) = work {
-                out.push(ForwardedWork::Read(read));
+                out.push((bytes, ForwardedWork::Read(read)));
                 continue;
             }
             let id = sent.put(work, bytes, now);
-            out.extend(sent.get(id).and_then(|sent| written::<M>(id, sent, false)));
+            let written = sent.get(id).and_then(|sent| written::<M>(id, sent, false));
+            out.extend(written.map(|written| (bytes, written)));
         }
         self.count_sent(sent.bytes());
         self.send(seat, out);
@@ -42,21 +45,23 @@ impl<M: Kind> Shard<M> {
         let sent = self.place.sent.lock();
         let out: Vec<_> = sent
             .iter()
-            .filter_map(|(id, sent)| written::<M>(id, sent, true))
+            .filter_map(|(id, sent)| Some((sent.bytes, written::<M>(id, sent, true)?)))
             .collect();
-        if !out.is_empty() {
-            self.send(seat, out);
-        }
+        self.send(seat, out);
     }
 
-    fn send(&self, seat: Seat, work: Vec<ForwardedWork<M::Op>>) {
-        if let Some(peers) = &self.place.peers {
-            let requests = work.len() as u64;
-            self.stats.forwarded.fetch_add(requests, Ordering::Relaxed);
+    /// Sends work, with what it weighs, in messages that are not longer than they must be.
+    fn send(&self, seat: Seat, work: Vec<(usize, ForwardedWork<M::Op>)>) {
+        let Some(peers) = &self.place.peers else {
+            return;
+        };
+        let requests = work.len() as u64;
+        self.stats.forwarded.fetch_add(requests, Ordering::Relaxed);
+        for part in parts(work, MESSAGE_BYTES, |(bytes, _)| *bytes) {
             let message = M::message(Forwarded {
                 shard: self.number,
                 reign: seat.reign,
-                work,
+                work: part.into_iter().map(|(_, work)| work).collect(),
             });
             peers.send(seat.leader, message.encode());
         }
@@ -113,10 +118,12 @@ impl<M: Kind> Shard<M> {
                 ForwardedWork::Propose {
                     id,
                     map_version,
-                    bytes,
+                    bytes: _,
                     must_wait,
                     op,
                 } => {
+                    // Not as the sender says: batches are cut here.
+                    let bytes = weigh(&op);
                     let is_patient = M::is_patient(&op);
                     let request = Request {
                         map_version,
@@ -125,15 +132,16 @@ impl<M: Kind> Shard<M> {
                     };
                     let work = Work::Propose { request, must_wait };
                     if is_patient {
-                        self.give_patient(work, bytes as usize);
+                        self.give_patient(work, bytes);
                     } else {
-                        self.give(work, bytes as usize);
+                        self.give(work, bytes);
                     }
                 }
                 ForwardedWork::Barrier { id } => self.give(Work::Barrier(ticket(id)), 0),
                 ForwardedWork::Page { id, wanted } => {
                     let ticket = ticket(id);
-                    self.give(Work::Page(PageRequest { ticket, wanted }), 0);
+                    let bytes = weigh(&wanted);
+                    self.give(Work::Page(PageRequest { ticket, wanted }), bytes);
                 }
                 ForwardedWork::Read(read) => self.give(Work::Read(from, read), 0),
             }

@@ -41,6 +41,7 @@ mod server;
 mod shard;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod size;
 mod snapshot;
 mod starting;
 mod survey;
@@ -58,6 +59,7 @@ pub use recover::{Recovered, recover};
 pub use retained::{RetainMark, RetainedPlace};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
+pub use size::REQUEST_LIMIT;
 pub use store_state::{FullInbox, Rows};
 pub use survey::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey};
 pub use tables::{ShardTable, Tables, TablesError, TablesOptions};

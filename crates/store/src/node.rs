@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use store_state::Ticket;
 use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::{PageBudget, RetainMachine, RetainOp};
-use store_state::session::{ClaimRequest, SessionMachine, SessionOp};
+use store_state::session::{SessionMachine, SessionOp};
 use tokio::sync::{mpsc, watch};
 
 use crate::folder::{Folder, FolderError};
@@ -25,7 +25,9 @@ use crate::neighbours::{Member, Neighbours};
 use crate::peers::{Lead, Message, Peers};
 use crate::retained::{PageRequest, RetainMark, RetainedPlace, Wanted};
 use crate::shard::{Place, Seat, Shard, Work};
-use crate::starting::{Duties, Led, Means, OVERHEAD, Part, Start, StartShard, go_on_as, run, work};
+use crate::starting::{
+    Duties, Led, Means, OVERHEAD, Part, Start, StartShard, go_on_as, run, weigh, work,
+};
 use crate::tables::{Tables, TablesOptions};
 use crate::{Listener, Read};
 
@@ -215,16 +217,18 @@ impl<M: Kind> ShardSet<M> {
         }
     }
 
-    fn propose(&self, shard: ShardNumber, ticket: Ticket, op: M::Op, bytes: usize) {
+    fn propose(&self, shard: ShardNumber, ticket: Ticket, op: M::Op) {
         let must_wait = M::must_wait(&op, ticket);
-        self.put(shard, work(ticket, op, must_wait), OVERHEAD + bytes);
+        let bytes = weigh(&op);
+        self.put(shard, work(ticket, op, must_wait), bytes);
     }
 
     /// As [`propose`](Self::propose), for what can wait a little.
-    fn propose_patiently(&self, shard: ShardNumber, op: M::Op, bytes: usize) {
+    fn propose_patiently(&self, shard: ShardNumber, op: M::Op) {
         let must_wait = M::must_wait(&op, Ticket::NONE);
         if let Some(shard) = self.shards.get(usize::from(shard)) {
-            shard.give_patient(work(Ticket::NONE, op, must_wait), OVERHEAD + bytes);
+            let bytes = weigh(&op);
+            shard.give_patient(work(Ticket::NONE, op, must_wait), bytes);
             self.look_at(shard);
         }
     }
@@ -474,14 +478,7 @@ impl Store {
 
     /// Gives the session store a request about a client.
     pub fn session(&self, client: &str, ticket: Ticket, op: SessionOp) {
-        let bytes = match &op {
-            SessionOp::Claim(ClaimRequest {
-                will: Some(will), ..
-            }) => will.message.body.heap_len(),
-            _ => 0,
-        };
-        self.session
-            .propose(self.session.of(client), ticket, op, client.len() + bytes);
+        self.session.propose(self.session.of(client), ticket, op);
     }
 
     /// Whether the session store has a record of this client.
@@ -513,16 +510,17 @@ impl Store {
         self.inbox.of(client)
     }
 
-    /// Gives an inbox shard a request. `bytes`: the messages in it.
-    pub fn inbox(&self, shard: ShardNumber, ticket: Ticket, op: InboxOp, bytes: usize) {
-        self.inbox.propose(shard, ticket, op, bytes);
+    /// Gives an inbox shard a request. It weighs what it is when it is written; one that is longer than a
+    /// shard takes is refused with [`Failure::TooLong`](crate::Failure::TooLong).
+    pub fn inbox(&self, shard: ShardNumber, ticket: Ticket, op: InboxOp) {
+        self.inbox.propose(shard, ticket, op);
     }
 
     /// Tells an inbox shard what a session has done with its messages, or been given of retained ones. It is
     /// recorded with the next request, or after a moment: what a crash loses of it is sent again, as may be
     /// sent twice.
-    pub fn acknowledge(&self, shard: ShardNumber, op: InboxOp, bytes: usize) {
-        self.inbox.propose_patiently(shard, op, bytes);
+    pub fn acknowledge(&self, shard: ShardNumber, op: InboxOp) {
+        self.inbox.propose_patiently(shard, op);
     }
 
     /// Asks an inbox shard for pages of a queue.
@@ -535,9 +533,9 @@ impl Store {
     /// it again: a will.
     pub fn retain(&self, ticket: Ticket, message: Arc<ApplicationMessage>, must_wait: bool) {
         let shard = self.retain.of(message.body.topic());
-        let bytes = OVERHEAD + message.body.heap_len();
-        let work = work(ticket, RetainOp::Set { message }, must_wait);
-        self.retain.put(shard, work, bytes);
+        let op = RetainOp::Set { message };
+        let bytes = weigh(&op);
+        self.retain.put(shard, work(ticket, op, must_wait), bytes);
     }
 
     /// Has [`Event::Passed`](crate::Event::Passed) sent by each retain shard when everything is applied

@@ -15,7 +15,8 @@ use store_state::session::SessionOp;
 
 use crate::retained::Wanted;
 use crate::shard::Reign;
-use crate::{Event, Read, ShardNumber};
+use crate::size::{MESSAGE_BYTES, PART_LIMIT, parts, written_len};
+use crate::{Event, Failure, Read, ShardNumber};
 
 /// The format of messages; the first byte of each. Formats of stores are 16 to 31, so that one connection can
 /// carry other messages as well.
@@ -61,7 +62,7 @@ pub(crate) enum ForwardedWork<O> {
     Propose {
         id: u64,
         map_version: u64,
-        /// Bytes that it holds in memory, about.
+        /// What it weighs for the sender.
         bytes: u32,
         /// On a full disk it waits.
         must_wait: bool,
@@ -109,6 +110,31 @@ impl Lead {
     #[must_use]
     pub fn term(&self) -> u64 {
         self.reign.term
+    }
+}
+
+impl Mail {
+    /// The same in messages that are not longer than they must be. What is too long for any is answered with a
+    /// failure.
+    pub(crate) fn parts(self) -> impl Iterator<Item = Self> {
+        let answers = self.answers.into_iter().map(|mut event| {
+            if written_len(&event) > PART_LIMIT
+                && let Some(token) = event.token_mut()
+            {
+                event = Event::failed(Failure::TooLong)(*token);
+            }
+            event
+        });
+        let answers = parts(answers.collect(), MESSAGE_BYTES, written_len);
+        let pages = parts(self.pages, MESSAGE_BYTES, written_len);
+        let answers = answers.into_iter().map(|answers| Self {
+            answers,
+            ..Self::default()
+        });
+        answers.chain(pages.into_iter().map(|pages| Self {
+            pages,
+            ..Self::default()
+        }))
     }
 }
 

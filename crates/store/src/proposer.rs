@@ -27,6 +27,7 @@ use crate::later::{Debt, Debts, Later, Weighed, Weight};
 use crate::node::is_full;
 use crate::retained::PageRequest;
 use crate::shard::{Duty, Shard, Work};
+use crate::size::REQUEST_LIMIT;
 use crate::{Failure, Listener, Read};
 
 /// Requests in one batch at most.
@@ -266,6 +267,9 @@ impl<M: Kind> Proposer<M> {
         mut requests: Vec<Weighed<M::Op>>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
+        let too_long = requests.extract_if(.., |(weight, _)| weight.bytes > REQUEST_LIMIT);
+        let too_long: Vec<_> = too_long.map(|(_, request)| request).collect();
+        self.shard.refuse_too_long(&*self.listener, &too_long);
         let Some(permit) = permit else {
             return self.put_off(requests);
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::{Condition, Group};
+use store_state::Request;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout_at};
 
@@ -14,6 +15,7 @@ use crate::neighbours::Neighbours;
 use crate::node::Stop;
 use crate::proposer::{BATCH, BATCH_BYTES, Ended, Proposer};
 use crate::shard::{Duty, Reign, Seat, Shard, Work};
+use crate::size::REQUEST_LIMIT;
 use crate::starting::Means;
 use crate::{Event, Listener};
 
@@ -198,6 +200,8 @@ impl<M: Kind> Server<M> {
                 () = sleep(LAST_LOOK), if !has_room => {}
             }
             let stop = take_stop(&mut work);
+            let too_long = take_too_long(&mut work);
+            self.shard.refuse_too_long(&*self.listener, &too_long);
             self.shard.forward(seat, work);
             if let Some(done) = stop {
                 if self.await_answers().await {
@@ -306,6 +310,19 @@ fn take_stop<O>(work: &mut Vec<(usize, Work<O>)>) -> Option<Done> {
         Some((_, Work::Stop(done))) => Some(done),
         _ => None,
     }
+}
+
+/// What no batch has room for at whichever node.
+fn take_too_long<O>(work: &mut Vec<(usize, Work<O>)>) -> Vec<Request<O>> {
+    let requests = work
+        .extract_if(.., |(bytes, work)| {
+            *bytes > REQUEST_LIMIT && matches!(work, Work::Propose { .. })
+        })
+        .filter_map(|(_, work)| match work {
+            Work::Propose { request, .. } => Some(request),
+            _ => None,
+        });
+    requests.collect()
 }
 
 /// Waits until another node leads, the way to it was interrupted, or this one leads.

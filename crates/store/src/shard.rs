@@ -30,6 +30,7 @@ use crate::peers::{Mail, Message, Peers};
 use crate::queue::RequestQueue;
 use crate::readers::{Read, Readers};
 use crate::retained::{Page, PageRequest};
+use crate::size::REQUEST_LIMIT;
 use crate::snapshot::ShardTables;
 use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
 
@@ -49,6 +50,9 @@ const SENT_MOST: usize = 16 << 20;
 /// Rows of a checkpoint that are collected, or let go of, before the shard does something else: about a
 /// millisecond.
 const ROWS_AT_ONCE: usize = 1024;
+
+/// How long a batch is applied before others of the thread have their turn: heartbeats, other shards.
+const TURN: Duration = Duration::from_millis(2);
 
 /// Age of a change that only memory and log hold, at which a checkpoint begins.
 const UNSAVED_TIME: Duration = Duration::from_secs(10);
@@ -421,23 +425,20 @@ impl<M: Kind> Shard<M> {
         self.begun.load(Ordering::Acquire)
     }
 
-    fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>) {
+    /// Carries out a batch, or a part of it: from the request at `from` on, for [`TURN`], or for one part of a
+    /// long operation. `Some`: where to go on; nothing else may be applied before.
+    fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>, from: usize) -> Option<usize> {
         let mut state = self.state.write();
-        let Some(state) = &mut *state else {
-            return;
-        };
+        let state = state.as_mut()?;
+        let turn = Instant::now();
         state.mark = None;
-        state.dirty_since.get_or_insert_with(Instant::now);
-        self.stats.batches.fetch_add(1, Ordering::Relaxed);
-        self.stats
-            .requests
-            .fetch_add(batch.requests.len() as u64, Ordering::Relaxed);
-        for Request {
-            map_version,
-            ticket,
-            op,
-        } in &batch.requests
-        {
+        state.dirty_since.get_or_insert(turn);
+        for (number, request) in batch.requests.iter().enumerate().skip(from) {
+            let Request {
+                map_version,
+                ticket,
+                op,
+            } = request;
             let ticket = if batch.given_up.is_set() {
                 &Ticket::NONE
             } else {
@@ -456,10 +457,11 @@ impl<M: Kind> Shard<M> {
                 ..
             } = &mut *state;
             let applied = M::with_outlet(effects, |outlet| {
-                machine.apply(&batch.header, op, &**table, outlet)
+                machine.apply_part(&batch.header, op, &**table, outlet)
             });
             match applied {
-                Ok(reply) => state.reply(*ticket, |token| M::event(token, reply)),
+                Ok(Some(reply)) => state.reply(*ticket, |token| M::event(token, reply)),
+                Ok(None) => return Some(number),
                 Err(error) => {
                     // Half of a state is no state: what follows cannot be applied either.
                     listener.failed(&format!(
@@ -467,10 +469,17 @@ impl<M: Kind> Shard<M> {
                         self.number,
                         M::NAME
                     ));
-                    return;
+                    return None;
                 }
             }
+            if turn.elapsed() >= TURN && number + 1 < batch.requests.len() {
+                return Some(number + 1);
+            }
         }
+        self.stats.batches.fetch_add(1, Ordering::Relaxed);
+        let requests = batch.requests.len() as u64;
+        self.stats.requests.fetch_add(requests, Ordering::Relaxed);
+        None
     }
 
     /// Sends out replies and pages.
@@ -508,10 +517,12 @@ impl<M: Kind> Shard<M> {
         let Some(peers) = &self.place.peers else {
             return;
         };
-        for (peer, mut mail) in outbox.peers {
-            mail.store = M::NUMBER as u8;
-            mail.shard = self.number;
-            peers.send(peer, Message::Mail(mail).encode());
+        for (peer, mail) in outbox.peers {
+            for mut mail in mail.parts() {
+                mail.store = M::NUMBER as u8;
+                mail.shard = self.number;
+                peers.send(peer, Message::Mail(mail).encode());
+            }
         }
     }
 
@@ -605,6 +616,20 @@ impl<M: Kind> Shard<M> {
             outbox.address(request.ticket, Event::failed(failure));
         }
         self.give_out(listener, outbox);
+    }
+
+    /// Refuses requests that are too long for a batch, so that the others go on.
+    pub(crate) fn refuse_too_long(&self, listener: &dyn Listener, requests: &[Request<M::Op>]) {
+        if !requests.is_empty() {
+            tracing::error!(
+                store = M::NAME,
+                shard = self.number,
+                requests = requests.len(),
+                limit = REQUEST_LIMIT,
+                "what is to be kept is too long; it is refused"
+            );
+            self.refuse(listener, requests, Failure::TooLong);
+        }
     }
 
     /// Refuses whatever is asked.
@@ -777,15 +802,16 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         Arc::new(ShardTables(Arc::clone(&self.shard)))
     }
 
-    fn apply(&mut self, _: u64, command: &Command) {
-        match M::batch(command) {
-            Some(batch) => self.shard.apply(&*self.listener, batch),
-            None => self.listener.failed(&format!(
+    fn apply(&mut self, _: u64, command: &Command, from: usize) -> Option<usize> {
+        let Some(batch) = M::batch(command) else {
+            self.listener.failed(&format!(
                 "the log of shard {} of the {} store holds {command}",
                 self.shard.number,
                 M::NAME
-            )),
-        }
+            ));
+            return None;
+        };
+        self.shard.apply(&*self.listener, batch, from)
     }
 
     fn flush(&mut self, applied: &Mark) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::{Condition, Log, Network, Nobody};
+use serde::Serialize;
 use store_state::{Batch, GivenUp, Header, Request, Ticket};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -19,11 +20,17 @@ use crate::node::{OpenError, Stop, is_full};
 use crate::peers::{Lead, Message};
 use crate::server::Server;
 use crate::shard::{Shard, Work};
+use crate::size::written_len;
 use crate::tables::Tables;
 use crate::{Event, Listener, MAP_VERSION};
 
 /// What a request takes in memory beside its own bytes, about.
 pub(crate) const OVERHEAD: usize = 128;
+
+/// What a request weighs while it waits and in a batch.
+pub(crate) fn weigh<O: Serialize>(op: &O) -> usize {
+    OVERHEAD + written_len(op)
+}
 
 /// How often deadlines of sessions and retained messages are looked at.
 const DUE_LOOK: Duration = Duration::from_millis(100);

@@ -342,7 +342,7 @@ impl ClientLoop {
             epoch,
             sent: 0,
         };
-        self.tell_inbox(&client_id, op, 0);
+        self.tell_inbox(&client_id, op);
     }
 
     /// The store has recorded a client that is not there any more.
@@ -401,7 +401,7 @@ impl ClientLoop {
         if let Some(connection) = connection {
             self.node.count_disconnected();
             let reason = match failure {
-                Failure::Full => ReasonCode::QuotaExceeded,
+                Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
                 Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
             };
             self.refuse(io, connection, Some((version, reason)));

@@ -200,7 +200,7 @@ impl ClientLoop {
         }
         if !done.is_empty() {
             let op = legacy.hand_over(done);
-            self.tell_inbox(&legacy.client, op, legacy.client.len());
+            self.tell_inbox(&legacy.client, op);
         }
         if self.legacies.stuck.is_empty() {
             io.arm(io.now_ms() + RETRY_MS, Timer::Legacies.to_bits());

@@ -150,13 +150,13 @@ impl ClientLoop {
     pub(super) fn ask_inbox(&mut self, client: &str, pending: Pending, op: InboxOp) {
         let ticket = self.ask(pending);
         let store = self.node.store();
-        store.inbox(store.inbox_shard(client), ticket, op, client.len());
+        store.inbox(store.inbox_shard(client), ticket, op);
     }
 
     /// Tells the inbox shard of a client something that nobody waits for.
-    pub(super) fn tell_inbox(&self, client: &str, op: InboxOp, bytes: usize) {
+    pub(super) fn tell_inbox(&self, client: &str, op: InboxOp) {
         let store = self.node.store();
-        store.inbox(store.inbox_shard(client), Ticket::NONE, op, bytes);
+        store.inbox(store.inbox_shard(client), Ticket::NONE, op);
     }
 
     /// This node is cut off from most others: publications of transient sessions that only wait for shards of

@@ -317,14 +317,13 @@ impl ClientLoop {
         if retain {
             store.retain(ticket, Arc::clone(message), is_will);
         }
-        let bytes = message.body.heap_len();
         for shard in keepers.shards {
             let op = InboxOp::Publish {
                 message: Arc::clone(message),
                 publisher,
                 origin: origin.clone(),
             };
-            store.inbox(shard, ticket, op, bytes);
+            store.inbox(shard, ticket, op);
         }
         for (client, item) in keepers.members {
             self.give_to_inbox(&client, item, publication, origin.clone());
@@ -352,7 +351,6 @@ impl ClientLoop {
         origin: Option<Origin>,
         pending: Pending,
     ) {
-        let bytes = item.message.body.heap_len();
         let op = InboxOp::Deliver {
             client: client.into(),
             items: vec![item],
@@ -360,7 +358,7 @@ impl ClientLoop {
         };
         let ticket = self.ask(pending);
         let store = self.node.store();
-        store.inbox(store.inbox_shard(client), ticket, op, bytes);
+        store.inbox(store.inbox_shard(client), ticket, op);
     }
 
     /// Gives a message to targets of this loop.

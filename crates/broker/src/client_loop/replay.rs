@@ -473,7 +473,6 @@ impl ClientLoop {
         }
         let client_id = Box::<str>::from(client.session.client_id());
         let progress = replay.take_progress();
-        let bytes = client_id.len() + weight(&items, &progress);
         let op = InboxOp::Replay {
             client: client_id.clone(),
             epoch: stored.epoch,
@@ -481,12 +480,10 @@ impl ClientLoop {
             progress,
         };
         if waits {
-            let ticket = self.ask(Pending::Replay(key));
-            let store = self.node.store();
-            store.inbox(store.inbox_shard(&client_id), ticket, op, bytes);
+            self.ask_inbox(&client_id, Pending::Replay(key), op);
         } else {
             let store = self.node.store();
-            store.acknowledge(store.inbox_shard(&client_id), op, bytes);
+            store.acknowledge(store.inbox_shard(&client_id), op);
         }
     }
 
@@ -622,19 +619,6 @@ impl ClientLoop {
         None
     }
 }
-
-/// Bytes that a page takes in a log entry, about.
-fn weight(items: &[Item], progress: &[Progress]) -> usize {
-    let item = |item: &Item| ITEM_BYTES + item.message.body.heap_len();
-    let step = |step: &Progress| {
-        let next = step.next.as_ref().map_or(0, |next| next.len());
-        ITEM_BYTES + step.filter.len() + step.from.len() + next
-    };
-    items.iter().map(item).sum::<usize>() + progress.iter().map(step).sum::<usize>()
-}
-
-/// What an item or a step takes beside its message and names.
-const ITEM_BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -200,14 +200,13 @@ impl ClientLoop {
             return;
         }
         let shard = inbox.shard;
-        let bytes = done.len() * size_of::<u64>();
         let op = InboxOp::Acknowledge {
             client: client.session.client_id().into(),
             epoch,
             sent: client.session.sent_sequence(),
             done: Done(done),
         };
-        self.node.store().acknowledge(shard, op, bytes);
+        self.node.store().acknowledge(shard, op);
     }
 
     /// The connection of a client is closed: the store is told, if it knows the client.
@@ -241,9 +240,7 @@ impl ClientLoop {
                 epoch: stored.epoch,
                 sent,
             };
-            self.node
-                .store()
-                .inbox(inbox.shard, Ticket::NONE, op, client_id.len());
+            self.node.store().inbox(inbox.shard, Ticket::NONE, op);
             // At once, so that messages of QoS 0 that come from now on are stored, behind that.
             for subscription in client.session.subscriptions() {
                 if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter)
@@ -274,7 +271,7 @@ impl ClientLoop {
                     publication.matched(true, true);
                     publication.not_retained = true;
                 }
-                Answer::Failed(Failure::Full) => {
+                Answer::Failed(Failure::Full | Failure::TooLong) => {
                     publication.matched(true, true);
                     publication.failed = true;
                 }
@@ -355,7 +352,7 @@ impl ClientLoop {
                 client: publisher.into(),
                 incarnation,
             };
-            store.inbox(shard, Ticket::NONE, op, publisher.len());
+            store.inbox(shard, Ticket::NONE, op);
         }
     }
 
@@ -365,7 +362,7 @@ impl ClientLoop {
             let op = InboxOp::Release {
                 origin: origin.clone(),
             };
-            store.inbox(shard, Ticket::NONE, op, origin.client.len());
+            store.inbox(shard, Ticket::NONE, op);
         }
     }
 
@@ -438,8 +435,7 @@ impl ClientLoop {
             let op = InboxOp::Release {
                 origin: origin.clone(),
             };
-            let bytes = origin.client.len();
-            self.node.store().inbox(shard, ticket, op, bytes);
+            self.node.store().inbox(shard, ticket, op);
         }
     }
 

@@ -136,7 +136,7 @@ impl ClientLoop {
             }
             Answer::Failed(failure) => {
                 let reason = match failure {
-                    Failure::Full => ReasonCode::QuotaExceeded,
+                    Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
                     Failure::Stopped | Failure::Moved => ReasonCode::ImplementationSpecificError,
                 };
                 for filter in subscribing.filters.iter_mut().filter(|f| f.is_ok()) {

@@ -49,7 +49,9 @@ impl StateMachine<Number> for Nothing {
         None
     }
 
-    fn apply(&mut self, _index: u64, _command: &Number) {}
+    fn apply(&mut self, _index: u64, _command: &Number, _from: usize) -> Option<usize> {
+        None
+    }
 
     fn flush(&mut self, _applied: &Mark) {}
 }

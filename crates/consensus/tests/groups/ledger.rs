@@ -64,6 +64,10 @@ pub(crate) struct Pages {
     pub(crate) installed: usize,
     pub(crate) last_index: Option<u64>,
     pub(crate) flushes: u64,
+    /// Parts in which a note is applied beside the last one.
+    pub(crate) parts_of_each: usize,
+    /// Parts of the next note that are applied.
+    pub(crate) parts: usize,
     /// With all notes at that moment: what tables would hold.
     pub(crate) checkpoint: Option<(Mark, usize)>,
     flushed: Mark,
@@ -131,11 +135,18 @@ impl StateMachine<Note> for Ledger {
         Arc::new(self.clone())
     }
 
-    fn apply(&mut self, index: u64, note: &Note) {
+    fn apply(&mut self, index: u64, note: &Note, from: usize) -> Option<usize> {
         let mut pages = self.pages();
         assert!(pages.last_index < Some(index), "{index} was applied before");
+        assert_eq!(pages.parts, from, "a part comes after the one before it");
+        if from < pages.parts_of_each {
+            pages.parts += 1;
+            return Some(pages.parts);
+        }
+        pages.parts = 0;
         pages.last_index = Some(index);
         pages.notes.push(note.clone());
+        None
     }
 
     fn flush(&mut self, applied: &Mark) {

@@ -1,9 +1,10 @@
 //! What a group does with proposals when nothing goes wrong.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consensus::simulation::SimulatedDisk;
-use consensus::{GroupOptions, Log};
+use consensus::{COMMAND_LIMIT, GroupOptions, Log, ProposeError};
 
 use crate::ledger::{Ledger, Note, Scratch, open, runtime, start, start_alone, try_start, write};
 
@@ -125,4 +126,51 @@ fn what_is_larger_than_what_stays_in_memory_is_not_decoded_either() {
     let applied = &ledger.pages().notes;
     let is_same = |(a, b): (&Note, &Note)| Arc::ptr_eq(&a.0, &b.0);
     assert!(applied.len() == 20 && applied.iter().zip(&notes).all(is_same));
+}
+
+#[test]
+fn others_have_their_turn_while_a_long_command_is_applied() {
+    const PARTS: usize = 500;
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        ledger.pages().parts_of_each = PARTS;
+        let turns = Arc::new(AtomicUsize::new(0));
+        let heart = tokio::spawn({
+            let (turns, ledger) = (turns.clone(), ledger.clone());
+            async move {
+                loop {
+                    if ledger.pages().parts > 0 {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let applied = group.applied_mark();
+        let proposed = group.propose(Note::new(1, 8)).await.expect("it is taken");
+        let long = proposed.await.expect("it is applied");
+        heart.abort();
+        // In between nothing of it counted as applied.
+        assert!(applied.index() < Some(long));
+        let turns = turns.load(Ordering::Relaxed);
+        assert!(turns > PARTS / 2, "{turns} turns within {PARTS} parts");
+        assert_eq!(ledger.pages().numbers(), [1]);
+        group.shutdown().await;
+    });
+}
+
+#[test]
+fn what_would_not_fit_between_nodes_is_refused_and_the_next_goes_on() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        let refused = group.propose(Note::new(1, COMMAND_LIMIT)).await;
+        assert!(matches!(refused, Err(ProposeError::TooLong { bytes }) if bytes > COMMAND_LIMIT));
+        write(&group, 2..3, 16).await;
+        assert_eq!(ledger.pages().numbers(), [2]);
+        group.shutdown().await;
+    });
 }

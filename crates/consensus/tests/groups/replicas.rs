@@ -452,3 +452,26 @@ fn garbage_is_refused_and_changes_nothing() {
         cluster.agreed(1..=3).await;
     });
 }
+
+#[test]
+fn heartbeats_do_not_wait_behind_a_long_entry() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(5).await;
+        cluster.agreed(1..=3).await;
+        let before = cluster.bulk_seen();
+        let long = cluster
+            .group(1)
+            .propose(Note::new(1_000_000, 20 << 20))
+            .await;
+        long.expect("it is taken").await.expect("it is applied");
+        // Who has what follows has this as well.
+        cluster.write(1).await;
+        cluster.agreed(1..=3).await;
+        assert!(
+            cluster.bulk_seen() >= before + 2,
+            "it went with what is not urgent"
+        );
+        assert!(cluster.notes(2).contains(&1_000_000));
+    });
+}

@@ -8,6 +8,10 @@ use super::tables::INBOX;
 use super::{Attached, InboxDrop, InboxOutlet, InboxReply};
 use crate::{TableError, row};
 
+/// Inboxes that one part of an operation detaches at most: well under a millisecond, unless they have very many
+/// filters.
+const AT_ONCE: usize = 256;
+
 impl InboxMachine {
     pub(super) fn attach(
         &mut self,
@@ -112,24 +116,28 @@ impl InboxMachine {
         Ok(InboxReply::Done)
     }
 
-    /// One pass over all inboxes. Rows are written of those only that have something queued, for it is
+    /// One pass over all inboxes, and then part after part of those that are to be detached; false: some are
+    /// left. Rows are written of those only that have something queued, for it is
     /// not known how much of that was sent; of the others, when they are loaded, the nodes' incarnations
     /// say that they are detached.
-    pub(super) fn node_up(&mut self, node: u64, incarnation: u64, outlet: &mut dyn InboxOutlet) {
-        let latest = self.nodes.entry(node).or_default();
-        if incarnation <= *latest {
-            return;
-        }
-        *latest = incarnation;
-        let is_gone = |&(of, started): &(u64, u64)| of == node && started < incarnation;
-        let mut gone: Vec<u64> = self
-            .inboxes
-            .iter()
-            .filter(|inbox| inbox.attached.as_ref().is_some_and(is_gone))
-            .map(|inbox| inbox.number)
-            .collect();
-        gone.sort_unstable();
-        for number in gone {
+    pub(super) fn node_up(
+        &mut self,
+        node: u64,
+        incarnation: u64,
+        outlet: &mut dyn InboxOutlet,
+    ) -> bool {
+        let mut left = match self.left.take() {
+            Some(left) => left,
+            None => {
+                let latest = self.nodes.entry(node).or_default();
+                if incarnation <= *latest {
+                    return true;
+                }
+                *latest = incarnation;
+                self.left_by(node, incarnation)
+            }
+        };
+        for number in left.by_ref().take(AT_ONCE) {
             if let Some(inbox) = self.inboxes.get_mut(number)
                 && inbox.queue.len() > 0
             {
@@ -138,6 +146,24 @@ impl InboxMachine {
             }
             self.show_attached(number, None, outlet);
         }
+        let is_done = left.len() == 0;
+        if !is_done {
+            self.left = Some(left);
+        }
+        is_done
+    }
+
+    /// The inboxes that are attached to a process of a node before this one, in the order of their numbers.
+    fn left_by(&self, node: u64, incarnation: u64) -> std::vec::IntoIter<u64> {
+        let is_gone = |&(of, started): &(u64, u64)| of == node && started < incarnation;
+        let mut left: Vec<u64> = self
+            .inboxes
+            .iter()
+            .filter(|inbox| inbox.attached.as_ref().is_some_and(is_gone))
+            .map(|inbox| inbox.number)
+            .collect();
+        left.sort_unstable();
+        left.into_iter()
     }
 
     /// Sets where an inbox is attached, and tells of filters whose answers change.

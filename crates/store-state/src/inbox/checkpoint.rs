@@ -29,6 +29,7 @@ impl InboxMachine {
             owed: OwedMessages::new(),
             stock: Stock::default(),
             attached: 0,
+            left: None,
             recorded: Vec::new(),
         }
     }

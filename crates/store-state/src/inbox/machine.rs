@@ -37,6 +37,8 @@ pub struct InboxMachine {
     pub(super) stock: Stock,
     /// Inboxes that are attached.
     pub(super) attached: usize,
+    /// While [`InboxOp::NodeUp`] is not done: inboxes that it has yet to detach.
+    pub(super) left: Option<std::vec::IntoIter<u64>>,
     /// The machine's own row as it was last handed out.
     pub(super) recorded: Vec<u8>,
 }
@@ -92,21 +94,25 @@ impl Machine for InboxMachine {
         }
     }
 
-    fn apply(
+    fn apply_part(
         &mut self,
         header: &Header,
         op: &InboxOp,
         table: &dyn Table,
         outlet: &mut Self::Outlet,
-    ) -> Result<InboxReply, TableError> {
+    ) -> Result<Option<InboxReply>, TableError> {
+        self.origins.pass_time(header.now_ms);
+        if let InboxOp::NodeUp { node, incarnation } = op {
+            let is_done = self.node_up(*node, *incarnation, outlet);
+            return Ok(is_done.then_some(InboxReply::Done));
+        }
         let mut context = Context {
             now: Timestamp(header.now_ms),
             limits: &header.limits,
             table,
             outlet,
         };
-        self.origins.pass_time(header.now_ms);
-        self.carry_out(op, &mut context)
+        self.carry_out(op, &mut context).map(Some)
     }
 
     fn unsaved_bytes(&self) -> usize {
@@ -134,9 +140,8 @@ impl InboxMachine {
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         match op {
-            InboxOp::NodeUp { node, incarnation } => {
-                self.node_up(*node, *incarnation, context.outlet);
-            }
+            // In parts.
+            InboxOp::NodeUp { .. } => {}
             InboxOp::Attach {
                 client,
                 epoch,

@@ -17,6 +17,9 @@ use crate::{row, slot_of, wire};
 /// Accounted for each message beside its bytes.
 pub(super) const OVERHEAD: u64 = 128;
 
+/// Messages that one part of [`RetainOp::Expire`] removes at most: well under a millisecond.
+const AT_ONCE: usize = 256;
+
 /// The key of the row that says that there are tables.
 const MACHINE: &[u8] = b"M";
 /// The kind of the messages' rows.
@@ -69,20 +72,17 @@ impl Machine for RetainMachine {
         }
     }
 
-    fn apply(
+    fn apply_part(
         &mut self,
         header: &Header,
         op: &RetainOp,
         _table: &dyn Table,
         (): &mut (),
-    ) -> Result<RetainReply, TableError> {
+    ) -> Result<Option<RetainReply>, TableError> {
         let now = Timestamp(header.now_ms);
         Ok(match op {
-            RetainOp::Set { message } => self.set(message, &header.limits, now),
-            RetainOp::Expire => {
-                self.expire(now);
-                RetainReply::Done
-            }
+            RetainOp::Set { message } => Some(self.set(message, &header.limits, now)),
+            RetainOp::Expire => self.expire(now).then_some(RetainReply::Done),
         })
     }
 
@@ -209,13 +209,16 @@ impl RetainMachine {
             && (bytes <= self.bytes || bytes <= limits.retained_bytes)
     }
 
-    fn expire(&mut self, now: Timestamp) {
-        while let Some((at, topic)) = self.expiries.first()
-            && *at <= now
-        {
+    /// False: some messages that have expired are left.
+    fn expire(&mut self, now: Timestamp) -> bool {
+        for _ in 0..AT_ONCE {
+            let Some((_, topic)) = self.expiries.first().filter(|(at, _)| *at <= now) else {
+                return true;
+            };
             let topic = topic.clone();
             self.remove(&topic);
         }
+        false
     }
 
     fn remove(&mut self, topic: &str) {

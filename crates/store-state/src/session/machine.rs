@@ -1,6 +1,7 @@
 //! The machine: what is asked of it, and what it can be read for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::by_epoch::ByEpoch;
 use super::record::Owner;
@@ -23,6 +24,8 @@ pub struct SessionMachine {
     /// Sessions that have ended and whose inboxes are being removed, by their last epoch.
     pub(super) ending: ByEpoch<()>,
     pub(super) unsaved: Unsaved,
+    /// While [`SessionOp::NodeUp`] is not done: clients that it has yet to disconnect.
+    pub(super) left: Option<std::vec::IntoIter<Arc<str>>>,
 }
 
 /// How much a session shard holds.
@@ -61,13 +64,13 @@ impl Machine for SessionMachine {
         }
     }
 
-    fn apply(
+    fn apply_part(
         &mut self,
         header: &Header,
         op: &SessionOp,
         _table: &dyn Table,
         outlet: &mut Self::Outlet,
-    ) -> Result<SessionReply, TableError> {
+    ) -> Result<Option<SessionReply>, TableError> {
         Ok(self.decide(header.now_ms, op, outlet))
     }
 
@@ -162,8 +165,14 @@ impl SessionMachine {
         }
     }
 
-    fn decide(&mut self, now: u64, op: &SessionOp, outlet: &mut dyn SessionOutlet) -> SessionReply {
-        match op {
+    /// `None`: not all of it is done.
+    fn decide(
+        &mut self,
+        now: u64,
+        op: &SessionOp,
+        outlet: &mut dyn SessionOutlet,
+    ) -> Option<SessionReply> {
+        Some(match op {
             SessionOp::NodeUp {
                 node,
                 incarnation,
@@ -173,7 +182,7 @@ impl SessionMachine {
                     node: *node,
                     incarnation: *incarnation,
                 };
-                self.node_up(process, (*last_alive_ms).min(now), outlet)
+                return self.node_up(process, (*last_alive_ms).min(now), outlet);
             }
             SessionOp::Claim(request) | SessionOp::ClaimAgain(request) => {
                 let ClaimRequest {
@@ -198,10 +207,10 @@ impl SessionMachine {
                 };
                 if matches!(op, SessionOp::ClaimAgain(_)) {
                     if let Some(claimed) = self.claimed_before(&claim) {
-                        return SessionReply::Claimed(claimed);
+                        return Some(SessionReply::Claimed(claimed));
                     }
                     if self.is_given_up(&claim) {
-                        return SessionReply::Stale;
+                        return Some(SessionReply::Stale);
                     }
                 }
                 self.telling(client, outlet, |machine, outlet| {
@@ -223,8 +232,8 @@ impl SessionMachine {
                 self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
             }
             SessionOp::WillDue { client, epoch } => self.will_due(client, *epoch, outlet),
-            SessionOp::Due => self.due(now, outlet),
-        }
+            SessionOp::Due => return self.due(now, outlet),
+        })
     }
 
     /// Does something with a client, and tells if it is known from now on, or not any more.

@@ -10,6 +10,9 @@ use super::machine::SessionMachine;
 use super::record::{Owner, Record};
 use super::{Claimed, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose};
 
+/// Clients that one part of an operation ends or closes at most: well under a millisecond.
+const AT_ONCE: usize = 256;
+
 /// What a CONNECT says.
 pub(super) struct Claim<'a> {
     pub(super) client: &'a str,
@@ -186,20 +189,25 @@ impl SessionMachine {
         SessionReply::Done
     }
 
-    /// `last_alive`: when the node's earlier process was last known to run, and not in the future.
+    /// `last_alive`: when the node's earlier process was last known to run, and not in the future. `None`: some
+    /// clients that were connected to that are left.
     pub(super) fn node_up(
         &mut self,
         process: Owner,
         last_alive: u64,
         outlet: &mut dyn SessionOutlet,
-    ) -> SessionReply {
-        if self.has_ended(process) {
-            return SessionReply::Stale;
-        }
-        let Owner { node, incarnation } = process;
-        self.nodes.insert(node, incarnation);
-        self.unsaved.touch_machine();
-        for client in self.records.left_by(node, incarnation) {
+    ) -> Option<SessionReply> {
+        let mut left = match self.left.take() {
+            Some(left) => left,
+            None if self.has_ended(process) => return Some(SessionReply::Stale),
+            None => {
+                let Owner { node, incarnation } = process;
+                self.nodes.insert(node, incarnation);
+                self.unsaved.touch_machine();
+                self.records.left_by(node, incarnation).into_iter()
+            }
+        };
+        for client in left.by_ref().take(AT_ONCE) {
             self.telling(&client, outlet, |machine, outlet| {
                 if let Some((client, record)) = machine.take_connected(&client) {
                     // The process may have run a little longer than is known: no connection ended
@@ -209,7 +217,11 @@ impl SessionMachine {
                 }
             });
         }
-        SessionReply::Done
+        if left.len() == 0 {
+            return Some(SessionReply::Done);
+        }
+        self.left = Some(left);
+        None
     }
 
     /// Whether a later process of the node is known.
@@ -240,16 +252,19 @@ impl SessionMachine {
         self.put(client, record);
     }
 
-    pub(super) fn due(&mut self, now: u64, outlet: &mut dyn SessionOutlet) -> SessionReply {
-        while let Some((at, client)) = self.records.first_deadline()
-            && at <= now
-        {
+    /// `None`: some deadlines that have come are left.
+    pub(super) fn due(&mut self, now: u64, outlet: &mut dyn SessionOutlet) -> Option<SessionReply> {
+        for _ in 0..AT_ONCE {
+            let Some((_, client)) = self.records.first_deadline().filter(|(at, _)| *at <= now)
+            else {
+                return Some(SessionReply::Done);
+            };
             let client = Arc::clone(client);
             self.telling(&client, outlet, |machine, outlet| {
                 machine.fall_due(&client, outlet);
             });
         }
-        SessionReply::Done
+        None
     }
 
     /// What was due for a client till now has happened, whether or not [`Self::due`] was asked for yet.

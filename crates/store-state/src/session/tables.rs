@@ -174,6 +174,7 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
         firing,
         ending,
         unsaved,
+        left: _,
     } = machine;
     if std::mem::take(&mut unsaved.machine) {
         let row = MachineRow {
@@ -206,6 +207,7 @@ pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine
             firing: ByEpoch::new(),
             ending: ByEpoch::new(),
             unsaved: Unsaved::new(true),
+            left: None,
         });
     };
     let MachineRow { next_epoch, nodes } = row::decode(MACHINE, &value)?;
@@ -218,6 +220,7 @@ pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine
         firing: wills,
         ending: load_endings(range, table)?,
         unsaved: Unsaved::new(false),
+        left: None,
     })
 }
 

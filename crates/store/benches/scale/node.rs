@@ -142,7 +142,7 @@ impl Node {
             node_incarnation: self.store.incarnation(),
             resume,
         };
-        self.store.inbox(0, ticket(token), op, 0);
+        self.store.inbox(0, ticket(token), op);
     }
 
     pub(crate) fn subscribe(&self, number: u64, token: u64, epoch: u64, filter: &str) {
@@ -158,7 +158,7 @@ impl Node {
                 id: 0,
             }],
         };
-        self.store.inbox(0, ticket(token), op, filter.len());
+        self.store.inbox(0, ticket(token), op);
     }
 
     pub(crate) fn publish(&self, token: u64, topic: &str, payload: &[u8]) {
@@ -170,13 +170,12 @@ impl Node {
             publisher_hash: 0,
             expires_at: None,
         });
-        let bytes = message.body.heap_len();
         let op = InboxOp::Publish {
             message,
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(0, ticket(token), op, bytes);
+        self.store.inbox(0, ticket(token), op);
     }
 
     pub(crate) fn open_queue(&self, home: u64, inbox: u64, epoch: u64, from: u64) {
@@ -207,7 +206,7 @@ impl Node {
             sent: done.last().copied().unwrap_or_default(),
             done: store_state::inbox::Done(done),
         };
-        self.store.inbox(0, Ticket::NONE, op, 0);
+        self.store.inbox(0, Ticket::NONE, op);
     }
 
     pub(crate) fn detach(&self, number: u64, token: u64, epoch: u64, sent: u64) {
@@ -216,7 +215,7 @@ impl Node {
             epoch,
             sent,
         };
-        self.store.inbox(0, ticket(token), op, 0);
+        self.store.inbox(0, ticket(token), op);
     }
 
     pub(crate) fn disconnect(&self, number: u64, token: u64, epoch: u64) {
@@ -235,7 +234,7 @@ impl Node {
             client: "nobody".into(),
             incarnation: 0,
         };
-        self.store.inbox(0, ticket(0), op, 0);
+        self.store.inbox(0, ticket(0), op);
         let answer = self.mail();
         assert_eq!(answer.len(), 1, "{answer:?}");
     }
@@ -252,7 +251,7 @@ impl Node {
             client: nobody,
             incarnation: 0,
         };
-        self.store.inbox(0, Ticket::NONE, op, 0);
+        self.store.inbox(0, Ticket::NONE, op);
     }
 
     /// Waits until the tables have everything that was done till now.

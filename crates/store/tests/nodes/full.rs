@@ -142,7 +142,7 @@ fn what_nobody_would_say_again_is_recorded_before_anything_else() {
             sent: sequence,
             done: Done(vec![sequence]),
         };
-        node.store.inbox(shard, Ticket::NONE, op, 8);
+        node.store.inbox(shard, Ticket::NONE, op);
     }
     let closed = node.ticket();
     node.store.session("ann", closed, goodbye("ann", epoch));
@@ -180,7 +180,7 @@ fn a_will_that_is_due_on_a_full_disk_is_published_when_there_is_space() {
             packet_id: 0,
         }),
     };
-    node.store.inbox(node.store.inbox_shard("ann"), will, op, 4);
+    node.store.inbox(node.store.inbox_shard("ann"), will, op);
     let kept = node.ticket();
     node.store.retain(kept, message("will", b"gone"), true);
     until("they wait", || {

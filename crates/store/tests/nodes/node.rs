@@ -205,7 +205,7 @@ impl Node {
     /// The answer of an inbox shard.
     pub(crate) fn inbox(&self, shard: ShardNumber, op: InboxOp) -> Result<InboxReply, Failure> {
         let ticket = self.ticket();
-        self.store.inbox(shard, ticket, op, 0);
+        self.store.inbox(shard, ticket, op);
         self.inbox_reply(ticket)
     }
 
@@ -318,7 +318,7 @@ impl Node {
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(shard, ticket, op, of.body.heap_len());
+        self.store.inbox(shard, ticket, op);
         ticket
     }
 

@@ -1,5 +1,8 @@
 //! One sender, many batches.
 
+use store::{Failure, REQUEST_LIMIT};
+use store_state::inbox::{InboxOp, InboxReply};
+
 use crate::node::{Node, message};
 
 #[test]
@@ -22,5 +25,68 @@ fn what_one_sender_gives_is_applied_in_its_order() {
     node.inbox_reply(tickets[tickets.len() - 1]).unwrap();
     let batches = node.store.stats().stores[1].batches;
     assert!(batches > 1 && batches < 2_000, "{batches} batches");
+    node.stop();
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_what_is_asked_beside_it_goes_on() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    let ann = node.connect("ann");
+    node.subscribe("ann", ann.0, "a");
+    let asked = [
+        message("a", b"before"),
+        message("a", &vec![0; REQUEST_LIMIT]),
+        message("a", b"after"),
+    ]
+    .map(|message| node.publish_to(0, &message));
+    let replies = asked.map(|ticket| node.inbox_reply(ticket));
+    assert_eq!(replies[1], Err(Failure::TooLong));
+    for reply in [&replies[0], &replies[2]] {
+        assert!(
+            matches!(reply, Ok(InboxReply::Published { matched: 1, .. })),
+            "{reply:?}"
+        );
+    }
+    // A filter may be long, and so may be what is asked of many of them.
+    let filters = vec!["f".repeat(60_000).into(); REQUEST_LIMIT / 60_000 + 1];
+    let unsubscribe = InboxOp::Unsubscribe {
+        client: "ann".into(),
+        epoch: ann.0,
+        filters,
+    };
+    assert_eq!(node.inbox(0, unsubscribe), Err(Failure::TooLong));
+    node.stop();
+}
+
+/// Requests of 300 KB each: two are more than a batch takes.
+#[test]
+fn batches_are_cut_by_what_is_written_whatever_the_operation() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    let ann = node.connect("ann");
+    let before = node.store.stats().stores[1];
+    let tickets: Vec<_> = (0..40)
+        .map(|_| {
+            let ticket = node.ticket();
+            let op = InboxOp::Unsubscribe {
+                client: "ann".into(),
+                epoch: ann.0,
+                filters: vec!["f".repeat(60_000).into(); 5],
+            };
+            node.store.inbox(0, ticket, op);
+            ticket
+        })
+        .collect();
+    for ticket in tickets {
+        node.inbox_reply(ticket).unwrap();
+    }
+    let after = node.store.stats().stores[1];
+    let (batches, requests) = (
+        after.batches - before.batches,
+        after.requests - before.requests,
+    );
+    assert_eq!(requests, 40);
+    assert!(batches >= 40, "{batches} batches of more than 512 KiB");
     node.stop();
 }

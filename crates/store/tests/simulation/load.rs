@@ -289,7 +289,7 @@ impl World {
 
     fn ask_inbox(&mut self, node: u64, shard: u16, pending: Pending, op: InboxOp) {
         self.ask(node, pending, |store, ticket, _| {
-            store.inbox(shard, ticket, op, 0);
+            store.inbox(shard, ticket, op);
         });
     }
 
@@ -334,7 +334,7 @@ impl World {
                         connection.credit = CREDIT;
                     }
                     self.tell_store(node, |store, _| {
-                        store.acknowledge(shard, op, 8);
+                        store.acknowledge(shard, op);
                         if more > 0 {
                             store.read(shard, Read::Credit { inbox, epoch, more });
                         }
@@ -501,7 +501,7 @@ impl World {
             };
             self.tell_store(node, |store, _| {
                 store.read(shard, Read::Close { inbox, epoch });
-                store.inbox(shard, Ticket::NONE, detach, 0);
+                store.inbox(shard, Ticket::NONE, detach);
             });
         }
         self.disconnect(node, client, epoch, connection.will, will);
@@ -641,7 +641,7 @@ impl World {
             self.ask(node, pending, |store, ticket, _| {
                 for shard in 0..shards {
                     let origin = origin.clone();
-                    store.inbox(shard, ticket, InboxOp::Release { origin }, 0);
+                    store.inbox(shard, ticket, InboxOp::Release { origin });
                 }
             });
         }
@@ -677,7 +677,7 @@ impl World {
                     publisher: 0,
                     origin: origin.clone(),
                 };
-                store.inbox(shard, ticket, op, 0);
+                store.inbox(shard, ticket, op);
             }
         });
     }
@@ -1142,7 +1142,7 @@ impl World {
         self.tell_store(node, |store, _| {
             for shard in 0..shards {
                 let origin = origin_of_will(&client, epoch);
-                store.inbox(shard, Ticket::NONE, InboxOp::Release { origin }, 0);
+                store.inbox(shard, Ticket::NONE, InboxOp::Release { origin });
             }
         });
     }

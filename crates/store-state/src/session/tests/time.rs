@@ -2,7 +2,8 @@
 
 use mqtt_session::NEVER_EXPIRES;
 
-use super::driver::{Connect, Shard, left, lost};
+use super::driver::{Connect, Shard, Told, header, left, lost};
+use crate::Machine;
 use crate::session::{SessionOp, SessionReply};
 
 const NOTHING: [&str; 0] = [];
@@ -163,4 +164,59 @@ fn nothing_is_heard_of_a_process_that_has_ended() {
     shard.checkpoint();
     shard.restart();
     assert_eq!(shard.ask(1, from((1, 1))), stale);
+}
+
+/// The most that one part of an operation may end or close.
+const AT_ONCE: usize = 256;
+
+/// Applies an operation part by part: what each part told of.
+fn parts(shard: &mut Shard, now: u64, op: &SessionOp) -> Vec<Vec<String>> {
+    let mut parts = Vec::new();
+    loop {
+        let mut told = Told::default();
+        let header = header(now * 1_000);
+        let reply = shard
+            .machine
+            .apply_part(&header, op, &shard.table, &mut told);
+        parts.push(told.0);
+        if let Some(reply) = reply.unwrap() {
+            assert_eq!(reply, SessionReply::Done);
+            return parts;
+        }
+    }
+}
+
+#[test]
+fn however_many_sessions_expire_at_once_it_takes_parts() {
+    const SESSIONS: usize = 1_000;
+    let mut shard = Shard::new();
+    for number in 0..SESSIONS {
+        let client = format!("c{number}");
+        let epoch = shard.claimed(0, Connect(&client, 60).op()).epoch;
+        shard.told(1, left(&client, epoch, 60));
+    }
+    let parts = parts(&mut shard, 61, &SessionOp::Due);
+    let ended = |told: &Vec<String>| told.iter().filter(|line| line.starts_with("ended")).count();
+    assert_eq!(parts.iter().map(ended).sum::<usize>(), SESSIONS);
+    assert!(parts.iter().all(|told| ended(told) <= AT_ONCE));
+    assert_eq!(shard.machine.next_deadline(), None);
+}
+
+#[test]
+fn however_many_clients_a_node_had_its_end_takes_parts() {
+    const CLIENTS: usize = 1_000;
+    let mut shard = Shard::new();
+    for number in 0..CLIENTS {
+        shard.claimed(0, Connect(&format!("c{number}"), 0).op());
+    }
+    let node = shard.machine.owner("c0").unwrap().0;
+    let parts = parts(&mut shard, 5, &node_up(node, u64::MAX, 4));
+    let gone = |told: &Vec<String>| {
+        told.iter()
+            .filter(|line| line.starts_with("not known"))
+            .count()
+    };
+    assert_eq!(parts.iter().map(gone).sum::<usize>(), CLIENTS);
+    assert!(parts.iter().all(|told| gone(told) <= AT_ONCE));
+    assert_eq!(shard.machine.counts().connected, 0);
 }
