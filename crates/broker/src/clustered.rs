@@ -63,6 +63,9 @@ pub(crate) struct Clustered {
     /// How many shards each store has: as configured, until the cluster says otherwise.
     shards: OnceLock<[u16; 3]>,
     configured_shards: [u16; 3],
+    /// The seed of the hash of names: this node's own, until the cluster says otherwise.
+    name_seed: OnceLock<u64>,
+    own_name_seed: u64,
     /// The latest starts of the others.
     incarnations: Mutex<BTreeMap<u64, u64>>,
     /// The others that have been told of in the log, and whether they were down then.
@@ -100,6 +103,8 @@ impl Clustered {
                 config.inbox_store_shards,
                 config.retain_store_shards,
             ],
+            name_seed: OnceLock::new(),
+            own_name_seed: folder.name_seed(),
             incarnations: Mutex::default(),
             told: Mutex::default(),
             turns: AtomicUsize::default(),
@@ -131,6 +136,11 @@ impl Clustered {
     /// How many shards the stores of this cluster have.
     pub(crate) fn shards(&self) -> [u16; 3] {
         *self.shards.get().unwrap_or(&self.configured_shards)
+    }
+
+    /// The seed of the hash of names that all nodes of this cluster have.
+    pub(crate) fn name_seed(&self) -> u64 {
+        *self.name_seed.get().unwrap_or(&self.own_name_seed)
     }
 
     /// The node's store is open: links are opened, and the members are waited for that can be reached.
@@ -451,30 +461,49 @@ impl Handler for Clustered {
     }
 
     fn welcome(&self) -> Bytes {
-        let mut out = BytesMut::new();
-        for shards in self.shards() {
-            out.put_u16(shards);
-        }
-        out.freeze()
+        encode_welcome(self.shards(), self.name_seed())
     }
 
     fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {
-        let mut shards = [0; 3];
-        let (pairs, rest) = welcome.as_chunks::<2>();
-        if pairs.len() != shards.len() || !rest.is_empty() {
-            return Err(format!(
-                "a welcome of {} bytes is not understood",
-                welcome.len()
-            ));
-        }
-        for (shards, pair) in shards.iter_mut().zip(pairs) {
-            *shards = u16::from_be_bytes(*pair);
-        }
-        if shards.contains(&0) {
-            return Err("a store without shards".to_owned());
-        }
+        let (shards, name_seed) = decode_welcome(welcome)?;
         let _ = self.shards.set(shards);
+        let _ = self.name_seed.set(name_seed);
         Ok(())
+    }
+}
+
+/// What a node that joins has to know: how many shards each store has, and the seed of the hash of names. A seed of
+/// 0 is left out: what is left is what nodes said and understood when there was none.
+fn encode_welcome(shards: [u16; 3], name_seed: u64) -> Bytes {
+    let mut out = BytesMut::new();
+    for shards in shards {
+        out.put_u16(shards);
+    }
+    if name_seed != 0 {
+        out.put_u64(name_seed);
+    }
+    out.freeze()
+}
+
+fn decode_welcome(welcome: &[u8]) -> Result<([u16; 3], u64), String> {
+    let not_understood = || format!("a welcome of {} bytes is not understood", welcome.len());
+    let (counts, seed) = welcome
+        .split_first_chunk::<6>()
+        .ok_or_else(not_understood)?;
+    let (pairs, _) = counts.as_chunks::<2>();
+    let mut shards = [0; 3];
+    for (shards, pair) in shards.iter_mut().zip(pairs) {
+        *shards = u16::from_be_bytes(*pair);
+    }
+    if shards.contains(&0) {
+        return Err("a store without shards".to_owned());
+    }
+    match seed {
+        [] => Ok((shards, 0)),
+        seed => {
+            let seed = seed.try_into().map_err(|_| not_understood())?;
+            Ok((shards, u64::from_be_bytes(seed)))
+        }
     }
 }
 
@@ -521,5 +550,26 @@ impl Links for BrokerLinks {
 
     fn queued_bytes(&self, to: u64) -> usize {
         self.0.cluster().queued_bytes(to, Channel::Data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_welcome_says_the_shards_and_the_seed() {
+        for seed in [0, 1, u64::MAX] {
+            let welcome = encode_welcome([1, 2, 300], seed);
+            assert_eq!(decode_welcome(&welcome), Ok(([1, 2, 300], seed)));
+            for cut in 0..welcome.len() {
+                // Without a seed it is that of a cluster that has none.
+                let decoded = decode_welcome(&welcome[..cut]);
+                assert_eq!(decoded.is_ok(), cut == 6, "{cut} bytes");
+            }
+        }
+        // As nodes said it when there was no seed.
+        assert_eq!(encode_welcome([1, 1, 1], 0).len(), 6);
+        decode_welcome(&encode_welcome([1, 0, 1], 5)).unwrap_err();
     }
 }

@@ -283,7 +283,7 @@ impl Broker {
             // Its shards would wait for the other voters for ever.
             return Err(StartError::Member(config.data_dir.clone()));
         }
-        let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
+        let mut folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
         if !config.cluster_config.is_enabled() {
             return Self::start_node(config, (folder, port), None, left, |_| {});
@@ -292,6 +292,9 @@ impl Broker {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
         }
         let clustered = Clustered::join(config, &folder, give_up)?;
+        folder
+            .adopt_name_seed(clustered.name_seed())
+            .map_err(StartError::Folder)?;
         let place = Place {
             node: folder.node(),
             incarnation: folder.incarnation(),

@@ -18,7 +18,7 @@ use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::inbox::{
     Done, InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, StoredSubscription,
 };
-use store_state::{Changes, Header, Limits, Machine, SlotRange, Table, TableError};
+use store_state::{Changes, Header, Limits, Machine, Slots, Table, TableError};
 
 /// Counts what is asked for.
 struct Counting;
@@ -127,7 +127,7 @@ impl Shard {
     fn new() -> Self {
         let rows = Rows::default();
         Self {
-            machine: InboxMachine::load(SlotRange::ALL, &rows).expect("empty tables"),
+            machine: InboxMachine::load(Slots::ALL, &rows).expect("empty tables"),
             rows,
         }
     }
@@ -324,7 +324,7 @@ fn idle(inboxes: usize) {
     drop(shard);
     let before = LIVE.load(Relaxed);
     let begin = cpu();
-    let mut machine = InboxMachine::load(SlotRange::ALL, &rows).expect("good tables");
+    let mut machine = InboxMachine::load(Slots::ALL, &rows).expect("good tables");
     let loaded = cpu() - begin;
     let bytes = (LIVE.load(Relaxed) - before) / inboxes;
     let begin = cpu();

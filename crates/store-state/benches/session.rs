@@ -19,7 +19,7 @@ use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{
     ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
 };
-use store_state::{Changes, Header, Limits, Machine, SlotRange, Table, TableError};
+use store_state::{Changes, Header, Limits, Machine, Slots, Table, TableError};
 
 /// Counts the bytes that are asked for.
 struct Counting;
@@ -129,7 +129,7 @@ impl SessionOutlet for Count {
 
 fn sessions(n: u64) {
     let ops: Vec<_> = scattered(n).map(claim).collect();
-    let mut machine = SessionMachine::load(SlotRange::ALL, &Rows::default()).unwrap();
+    let mut machine = SessionMachine::load(Slots::ALL, &Rows::default()).unwrap();
     let first = apply_all(&mut machine, 0, &ops);
     let (saving, rows) = checkpoint(&mut machine);
     let closes: Vec<_> = (1..=n).zip(scattered(n)).map(lost).collect();
@@ -165,7 +165,7 @@ fn sessions(n: u64) {
 
 /// A node comes back whose earlier process had all clients.
 fn node_up(n: u64, ops: &[SessionOp]) {
-    let mut machine = SessionMachine::load(SlotRange::ALL, &Rows::default()).unwrap();
+    let mut machine = SessionMachine::load(Slots::ALL, &Rows::default()).unwrap();
     apply_all(&mut machine, 0, ops);
     let up = SessionOp::NodeUp {
         node: 1,
@@ -186,7 +186,7 @@ fn node_up(n: u64, ops: &[SessionOp]) {
 
 fn retained(n: u64) {
     let ops: Vec<_> = scattered(n).map(set).collect();
-    let mut machine = RetainMachine::load(SlotRange::ALL, &Rows::default()).unwrap();
+    let mut machine = RetainMachine::load(Slots::ALL, &Rows::default()).unwrap();
     let mut apply = |ops: &[RetainOp]| {
         let (took, ()) = time(|| {
             for op in ops {
@@ -231,7 +231,7 @@ fn checkpoint<M: Machine>(machine: &mut M) -> (f64, Rows) {
 }
 
 fn load<M: Machine>(rows: &Rows) -> (Duration, M) {
-    time(|| M::load(SlotRange::ALL, rows).unwrap())
+    time(|| M::load(Slots::ALL, rows).unwrap())
 }
 
 /// Seconds.

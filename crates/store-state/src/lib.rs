@@ -35,6 +35,6 @@ pub mod wire;
 pub use batch::{Batch, GivenUp, Header, Limits, Request, Ticket};
 pub use insertion_map::InsertionMap;
 pub use machine::{LoadError, Machine};
-pub use slot::{SLOTS, SlotRange, slot_of};
+pub use slot::{NameHash, SLOTS, SlotRange, Slots};
 pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

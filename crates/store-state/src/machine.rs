@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Changes, Header, SlotRange, Survey, Table, TableError};
+use crate::{Changes, Header, NameHash, Slots, Survey, Table, TableError};
 
 /// The state of one shard of one store.
 ///
@@ -27,10 +27,10 @@ pub trait Machine: Sized + Send + 'static {
     ///
     /// # Errors
     /// The tables cannot be read, or hold what this version does not understand.
-    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError>;
+    fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError>;
 
     /// The slot that must be in the shard's range for this operation; `None`: every shard takes it.
-    fn slot(op: &Self::Op) -> Option<u16>;
+    fn slot(op: &Self::Op, hash: NameHash) -> Option<u16>;
 
     /// Does what is asked, or a part of it: an operation that concerns very many sessions at once takes some
     /// of them in each part, so that whoever calls can do something else in between. `None`: it is not done;
@@ -86,7 +86,7 @@ pub trait Machine: Sized + Send + 'static {
     }
 
     /// Reads all rows of the tables and says what they are and what is wrong with them.
-    fn survey(range: SlotRange, table: &dyn Table) -> Survey;
+    fn survey(slots: Slots, table: &dyn Table) -> Survey;
 }
 
 /// Why a machine cannot be loaded.

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{LoadError, SlotRange, Table, slot_of};
+use crate::{LoadError, SlotRange, Table};
 
 /// The format that this version writes.
 pub(crate) const FORMAT: u8 = 1;
@@ -17,20 +17,32 @@ pub(crate) const FORMAT: u8 = 1;
 /// Bytes before the name in a key: the kind, and the slot.
 const HEAD: usize = 3;
 
-/// The key of a client's or topic's row.
-pub(crate) fn key(kind: u8, name: &str) -> Vec<u8> {
+/// The key of the row of a client or topic with this slot.
+pub(crate) fn key(kind: u8, slot: u16, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(HEAD + name.len() + size_of::<u64>());
     key.push(kind);
-    key.extend_from_slice(&slot_of(name).to_be_bytes());
+    key.extend_from_slice(&slot.to_be_bytes());
     key.extend_from_slice(name.as_bytes());
     key
 }
 
 /// The key of one of several rows of a client: by an epoch, or the number of an inbox.
-pub(crate) fn numbered_key(kind: u8, name: &str, number: u64) -> Vec<u8> {
-    let mut key = key(kind, name);
+pub(crate) fn numbered_key(kind: u8, slot: u16, name: &str, number: u64) -> Vec<u8> {
+    let mut key = key(kind, slot, name);
     key.extend_from_slice(&number.to_be_bytes());
     key
+}
+
+/// The key of a row in a table of a test.
+#[cfg(test)]
+pub(crate) fn unseeded_key(kind: u8, name: &str) -> Vec<u8> {
+    key(kind, crate::NameHash::default().slot_of(name), name)
+}
+
+/// The same of one of several rows.
+#[cfg(test)]
+pub(crate) fn unseeded_numbered_key(kind: u8, name: &str, number: u64) -> Vec<u8> {
+    numbered_key(kind, crate::NameHash::default().slot_of(name), name, number)
 }
 
 /// The name in a key that [`key`] made.
@@ -110,12 +122,12 @@ mod tests {
 
     #[test]
     fn keys_say_what_they_were_made_of() {
-        assert_eq!(name(&key(b'S', "a/ü")), Ok("a/ü"));
+        assert_eq!(name(&key(b'S', 7, "a/ü")), Ok("a/ü"));
         assert_eq!(
-            name_and_number(&numbered_key(b'W', "a", 1 << 40)),
+            name_and_number(&numbered_key(b'W', 7, "a", 1 << 40)),
             Ok(("a", 1 << 40))
         );
-        assert_eq!(key(b'S', "a")[1..3], slot_of("a").to_be_bytes());
+        assert_eq!(key(b'S', 0x1234, "a")[1..3], [0x12, 0x34]);
         for bad in [&b""[..], b"S", b"S\0\0\xff"] {
             assert!(matches!(name(bad), Err(LoadError::Damaged { .. })));
         }

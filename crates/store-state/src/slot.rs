@@ -1,15 +1,64 @@
 //! Hash slots: how client identifiers and topics are spread over the shards of a store.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Slots of each store.
 pub const SLOTS: u32 = 65_536;
 
-/// The slot of a client identifier or topic name. The same in all versions and on all machines: the
-/// upper bits of XXH3.
-#[must_use]
-pub fn slot_of(name: &str) -> u16 {
-    (xxhash_rust::xxh3::xxh3_64(name.as_bytes()) >> 48) as u16
+/// The hash of names that replicas and nodes agree on: XXH3 with a seed, the same in all versions and on all
+/// machines of a cluster. Who does not know the seed cannot choose names that all have the slots of one shard, or
+/// the same hash.
+///
+/// The default is the seed 0, by which clusters go on that began when there was none. A seed is told to members of
+/// the cluster only, and shows in no output.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct NameHash {
+    seed: u64,
+}
+
+impl NameHash {
+    /// By the seed of a cluster.
+    #[must_use]
+    pub const fn with_seed(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// The hash of a name.
+    #[must_use]
+    pub fn of(self, name: &str) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), self.seed)
+    }
+
+    /// The slot of a client identifier or topic name: the upper bits.
+    #[must_use]
+    pub fn slot_of(self, name: &str) -> u16 {
+        (self.of(name) >> 48) as u16
+    }
+}
+
+impl fmt::Debug for NameHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NameHash")
+    }
+}
+
+/// What one shard is responsible for: the names whose slots are in its range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// Its slots.
+    pub range: SlotRange,
+    /// Which slot a name has.
+    pub hash: NameHash,
+}
+
+impl Slots {
+    /// All names, by the seed 0.
+    pub const ALL: Self = Self {
+        range: SlotRange::ALL,
+        hash: NameHash::with_seed(0),
+    };
 }
 
 /// A contiguous range of slots: what one shard is responsible for.
@@ -68,10 +117,29 @@ mod tests {
 
     #[test]
     fn slots_do_not_change_between_versions() {
-        assert_eq!(slot_of(""), 0x2d06);
+        let unseeded = NameHash::default();
+        assert_eq!(unseeded.slot_of(""), 0x2d06);
         assert_eq!(
-            slot_of("client-1"),
+            unseeded.slot_of("client-1"),
             (xxhash_rust::xxh3::xxh3_64(b"client-1") >> 48) as u16
         );
+    }
+
+    /// An attacker who tries names on a cluster of his own finds nothing that holds for another one.
+    #[test]
+    fn names_of_one_slot_under_one_seed_are_spread_under_another() {
+        let (own, other) = (NameHash::with_seed(1), NameHash::with_seed(2));
+        let chosen: Vec<String> = (0..1_000_000)
+            .map(|number| format!("c{number}"))
+            .filter(|name| own.slot_of(name) < 1_024)
+            .collect();
+        let hits = chosen.iter().filter(|name| other.slot_of(name) < 1_024);
+        // One in 64, give or take.
+        let (hits, chosen) = (hits.count(), chosen.len());
+        assert!(
+            chosen > 10_000 && hits * 32 < chosen && hits * 128 > chosen,
+            "{hits} of {chosen}"
+        );
+        assert!(!format!("{:?}", NameHash::with_seed(0xABCD)).contains(char::is_numeric));
     }
 }

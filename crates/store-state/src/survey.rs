@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::{LoadError, SlotRange, Table, row, slot_of};
+use crate::{LoadError, Slots, Table, row};
 
 /// Findings of one shard that are kept; the others are only counted.
 const FINDINGS_KEPT: usize = 100;
@@ -183,15 +183,15 @@ pub(crate) fn ensure(holds: bool, key: &[u8], what: &str) -> Result<(), LoadErro
 }
 
 /// Checks that a key has the slot of the name in it, and that the slot is in the range.
-pub(crate) fn ensure_slot(key: &[u8], name: &str, range: SlotRange) -> Result<(), LoadError> {
-    let slot = slot_of(name);
+pub(crate) fn ensure_slot(key: &[u8], name: &str, slots: Slots) -> Result<(), LoadError> {
+    let slot = slots.hash.slot_of(name);
     ensure(
         key.get(1..3) == Some(&slot.to_be_bytes()),
         key,
         "its key has the slot of another name",
     )?;
     ensure(
-        range.contains(slot),
+        slots.range.contains(slot),
         key,
         "its slot belongs to another shard",
     )

@@ -1,7 +1,13 @@
 //! A replica for tests: a machine with its table and log, which can crash.
 
 use crate::test_table::TestTable;
-use crate::{Changes, Header, Machine, SlotRange, Table};
+use crate::{Changes, Header, Machine, NameHash, SlotRange, Slots, Table};
+
+/// Of a cluster with a seed.
+const SLOTS: Slots = Slots {
+    range: SlotRange::ALL,
+    hash: NameHash::with_seed(0x5EED),
+};
 
 /// Applies an operation and puts down the reply and all that is told.
 type Apply<M> = fn(&mut M, &Header, &<M as Machine>::Op, &dyn Table) -> String;
@@ -24,7 +30,7 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn new(apply: Apply<M>) -> Self {
         let table = TestTable::default();
         Self {
-            machine: M::load(SlotRange::ALL, &table).unwrap(),
+            machine: M::load(SLOTS, &table).unwrap(),
             table,
             log: Vec::new(),
             collected: None,
@@ -73,7 +79,7 @@ impl<M: Machine> Replica<M> {
         }
         self.collected = None;
         self.is_all = true;
-        self.machine = M::load(SlotRange::ALL, &self.table).unwrap();
+        self.machine = M::load(SLOTS, &self.table).unwrap();
         for (header, op, outcome) in &self.log {
             let op = postcard::from_bytes(op).unwrap();
             let again = (self.apply)(&mut self.machine, header, &op, &self.table);
@@ -89,7 +95,7 @@ impl<M: Machine> Replica<M> {
             return false;
         };
         self.table.write(&changes);
-        let survey = M::survey(SlotRange::ALL, &self.table);
+        let survey = M::survey(SLOTS, &self.table);
         assert_eq!(survey.findings, [], "what a machine writes is right");
         self.log.drain(..covered);
         true

@@ -1,7 +1,8 @@
 //! The data folder of a node: whose it is, that only one process uses it, and how often it was opened.
 //!
 //! ```text
-//! FORMAT        what this is, and the node's identifier     written once, last of a first start
+//! FORMAT        what this is, the node's identifier, and    written last of a first start, and when the node joins a
+//!               the seed of the hash of names              cluster: then it has that of the cluster
 //! LOCK          locked by the process that has it open
 //! incarnation   how often it was opened                      synced at each open
 //! alive         Unix time in ms, of the last second lived    unsynced, each second
@@ -30,11 +31,11 @@ use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
 use parking_lot::Mutex;
+use store_state::NameHash;
 
 use durable::open_or_make;
 pub(crate) use durable::{create, make_directory, sync_directory};
-pub(crate) use format::FORMAT;
-use format::{FORMAT_FILE, read as read_format, write as write_format};
+use format::{FORMAT, FORMAT_FILE, Label, UNSEEDED, read as read_format, write as write_format};
 pub(crate) use reserve::Reserve;
 use slots::Slots;
 pub(crate) use view::FolderView;
@@ -45,12 +46,29 @@ const LOCK: &str = "LOCK";
 const INCARNATION: &str = "incarnation";
 const ALIVE: &str = "alive";
 const FOUNDED: &str = "founded";
+/// What the name of the file ends in that says that a store was made.
+const MADE: &str = ".made";
+
+/// The seed of simulated nodes, so that they need not join each other.
+#[cfg(feature = "simulation")]
+const SIMULATED_SEED: u64 = 0x5EED;
+
+/// A number that shows in no output.
+#[derive(Clone, Copy)]
+struct Seed(u64);
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed")
+    }
+}
 
 /// A node's data folder, open and locked until this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
     node: u64,
+    seed: Seed,
     incarnation: u64,
     last_alive_ms: Option<u64>,
     alive: Mutex<Slots>,
@@ -67,34 +85,42 @@ impl Folder {
     /// Another process has it open; it holds other things; its format is newer or its files are damaged;
     /// or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        Self::open_or_begin(path, random_node)
+        Self::open_or_begin(path, || Ok((random_number()?, random_number()?)))
     }
 
-    /// The same with this node's identifier, if the folder is new.
+    /// The same with this node's identifier, and the seed that all simulated nodes have, if the folder is new.
     ///
     /// # Errors
     /// As of [`Folder::open`].
     #[cfg(feature = "simulation")]
     pub fn open_as(path: &Path, node: u64) -> Result<Self, FolderError> {
-        Self::open_or_begin(path, || Ok(node))
+        Self::open_or_begin(path, || Ok((node, SIMULATED_SEED)))
     }
 
     fn open_or_begin(
         path: &Path,
-        new_node: impl FnOnce() -> io::Result<u64>,
+        new_node: impl FnOnce() -> io::Result<(u64, u64)>,
     ) -> Result<Self, FolderError> {
         let io = |reason| FolderError::io(path, reason);
         let root = std::path::absolute(path).map_err(io)?;
         make_directory(&root).map_err(io)?;
         refuse_foreign(&root)?;
         let lock = lock(&root)?;
-        let node = match read_format(&root, DATA_FOLDER)? {
-            Some(node) => node,
+        let label = match read_format(&root, DATA_FOLDER)? {
+            Some(label) => label,
             None => begin(&root, new_node)?,
         };
         let reserve = Reserve::of(&root).map_err(io)?;
         if free_bytes(&root)? < reserve.bytes() {
             reserve.give_up();
+        }
+        if label.format < FORMAT {
+            // What this program writes into the folder, an older one may not understand.
+            let label = Label {
+                format: FORMAT,
+                ..label
+            };
+            write_format(&root, DATA_FOLDER, label)?;
         }
         let incarnation = raise_incarnation(&root)?;
         let alive_path = root.join(ALIVE);
@@ -103,7 +129,8 @@ impl Folder {
             .map_err(|reason| FolderError::io(&alive_path, reason))?;
         Ok(Self {
             root,
-            node,
+            node: label.node,
+            seed: Seed(label.seed),
             incarnation,
             last_alive_ms,
             alive: Mutex::new(alive),
@@ -116,6 +143,52 @@ impl Folder {
     #[must_use]
     pub fn node(&self) -> u64 {
         self.node
+    }
+
+    /// The hash of names of this node's cluster.
+    pub(crate) fn name_hash(&self) -> NameHash {
+        NameHash::with_seed(self.seed.0)
+    }
+
+    /// The seed of the hash of names: to be told to nodes that join the cluster, and to nobody else. 0: that of
+    /// clusters that began when there was none.
+    #[must_use]
+    pub fn name_seed(&self) -> u64 {
+        self.seed.0
+    }
+
+    /// Takes over the seed of the cluster that this node has joined.
+    ///
+    /// # Errors
+    /// The node has stores already that were made with another one, or it cannot be written.
+    pub fn adopt_name_seed(&mut self, seed: u64) -> Result<(), FolderError> {
+        if seed == self.seed.0 {
+            return Ok(());
+        }
+        if self.has_stores()? {
+            return Err(FolderError::OtherCluster {
+                folder: self.root.clone(),
+            });
+        }
+        let label = Label {
+            format: FORMAT,
+            node: self.node,
+            seed,
+        };
+        write_format(&self.root, DATA_FOLDER, label)?;
+        self.seed = Seed(seed);
+        Ok(())
+    }
+
+    fn has_stores(&self) -> Result<bool, FolderError> {
+        let io = |reason| FolderError::io(&self.root, reason);
+        for entry in fs::read_dir(&self.root).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            if name.to_string_lossy().ends_with(MADE) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// How often the folder was opened, this time included. From 1.
@@ -193,7 +266,12 @@ impl Folder {
         if !is_there {
             make_directory(&path).map_err(|reason| FolderError::io(&path, reason))?;
             refuse_foreign(&path)?;
-            write_format(&path, &what(name), self.node)?;
+            let label = Label {
+                format: UNSEEDED,
+                node: self.node,
+                seed: 0,
+            };
+            write_format(&path, &what(name), label)?;
         }
         if !made.exists() {
             durable::write_whole(&made, b"").map_err(|reason| FolderError::io(&made, reason))?;
@@ -214,10 +292,10 @@ fn find_store(
 ) -> Result<(PathBuf, bool), FolderError> {
     let folder = elsewhere.map_or_else(|| root.join(name), Path::to_owned);
     match read_format(&folder, &what(name))? {
-        Some(found) if found == node => Ok((folder, true)),
+        Some(found) if found.node == node => Ok((folder, true)),
         Some(found) => Err(FolderError::OtherNode {
             folder,
-            found,
+            found: found.node,
             node,
         }),
         None if made(root, name).exists() => Err(FolderError::StoreMissing {
@@ -235,7 +313,7 @@ fn what(name: &str) -> String {
 
 /// The file that says that this node has made a store.
 fn made(root: &Path, name: &str) -> PathBuf {
-    root.join(format!("{name}.made"))
+    root.join(format!("{name}{MADE}"))
 }
 
 /// Bytes that this process may still write to the disk of a folder.
@@ -262,24 +340,32 @@ fn lock(root: &Path) -> Result<File, FolderError> {
 }
 
 /// The first start. `FORMAT` comes last: until it is there, all else counts for nothing.
-fn begin(root: &Path, new_node: impl FnOnce() -> io::Result<u64>) -> Result<u64, FolderError> {
+fn begin(
+    root: &Path,
+    new_node: impl FnOnce() -> io::Result<(u64, u64)>,
+) -> Result<Label, FolderError> {
     let path = root.join(INCARNATION);
-    let start = || -> io::Result<u64> {
+    let start = || -> io::Result<(u64, u64)> {
         let file = open_or_make(&path)?;
         file.set_len(0)?;
         let (mut incarnation, _) = Slots::open(file)?;
         incarnation.write_synced(0)?;
         new_node()
     };
-    let node = start().map_err(|reason| FolderError::io(&path, reason))?;
-    write_format(root, DATA_FOLDER, node)?;
-    Ok(node)
+    let (node, seed) = start().map_err(|reason| FolderError::io(&path, reason))?;
+    let label = Label {
+        format: FORMAT,
+        node,
+        seed,
+    };
+    write_format(root, DATA_FOLDER, label)?;
+    Ok(label)
 }
 
-fn random_node() -> io::Result<u64> {
-    let mut node = [0; 8];
-    File::open("/dev/urandom")?.read_exact(&mut node)?;
-    Ok(u64::from_le_bytes(node))
+fn random_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Counts this opening, on disk before it is used.
@@ -367,6 +453,11 @@ pub enum FolderError {
         /// This node's identifier.
         node: u64,
     },
+    /// It has stores that began in another cluster than the one it has joined, or in none.
+    OtherCluster {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// This node has made the store before, and it is not there.
     StoreMissing {
         /// Where it should be.
@@ -442,6 +533,11 @@ impl fmt::Display for FolderError {
             } => write!(
                 f,
                 "folder {} belongs to node {found:016x}; this is node {node:016x}",
+                folder.display()
+            ),
+            Self::OtherCluster { folder } => write!(
+                f,
+                "folder {} has stores that did not begin in the cluster which this node has joined",
                 folder.display()
             ),
             Self::StoreMissing { folder, name } => write!(

@@ -11,7 +11,7 @@ use store_state::inbox::{InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, St
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
 use store_state::{
-    Batch, Changes, GivenUp, Header, Limits, Machine, Request, SlotRange, Table, TableError, Ticket,
+    Batch, Changes, GivenUp, Header, Limits, Machine, Request, Slots, Table, TableError, Ticket,
 };
 
 use crate::command::Command;
@@ -366,7 +366,7 @@ impl Fuzzed for RetainMachine {
 
 /// Fills tables by a checkpoint behind a batch.
 fn fill<M: Fuzzed>(rows: &mut Rows, batch: &Batch<M::Op>) {
-    let mut machine = M::load(SlotRange::ALL, rows).expect("empty tables are loaded");
+    let mut machine = M::load(Slots::ALL, rows).expect("empty tables are loaded");
     for request in &batch.requests {
         let applied = machine.apply_to(&batch.header, &request.op, rows);
         assert_eq!(applied, Ok(()), "tables in memory can be read");
@@ -381,12 +381,12 @@ fn fill<M: Fuzzed>(rows: &mut Rows, batch: &Batch<M::Op>) {
 fn on_empty<M: Fuzzed>(batch: &Batch<M::Op>) {
     let mut rows = Rows::default();
     fill::<M>(&mut rows, batch);
-    let survey = M::survey(SlotRange::ALL, &rows);
+    let survey = M::survey(Slots::ALL, &rows);
     if batch.requests.iter().all(|request| M::is_sane(&request.op)) {
         assert_eq!(survey.findings, [], "what a machine writes has no findings");
         fill::<M>(&mut rows, batch);
     } else {
-        drop(M::load(SlotRange::ALL, &rows));
+        drop(M::load(Slots::ALL, &rows));
     }
 }
 
@@ -395,8 +395,8 @@ where
     M: Fuzzed,
     M::Op: Serialize + DeserializeOwned + Debug,
 {
-    let survey = M::survey(SlotRange::ALL, rows);
-    let Ok(mut machine) = M::load(SlotRange::ALL, rows) else {
+    let survey = M::survey(Slots::ALL, rows);
+    let Ok(mut machine) = M::load(Slots::ALL, rows) else {
         assert!(survey.found > 0, "what a machine refuses, a survey finds");
         return;
     };

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use store_state::{SLOTS, SlotRange, slot_of};
+use store_state::{NameHash, SLOTS, SlotRange, Slots};
 
 use crate::folder::create;
 
@@ -21,6 +21,7 @@ const FILE: &str = "SHARDS";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ShardMap {
     shards: u32,
+    hash: NameHash,
 }
 
 impl ShardMap {
@@ -28,8 +29,8 @@ impl ShardMap {
     ///
     /// # Errors
     /// The file cannot be read or written, or says something else than a number of shards.
-    pub(crate) fn open(folder: &Path, initial: u16) -> io::Result<Self> {
-        if let Some(map) = Self::read(folder)? {
+    pub(crate) fn open(folder: &Path, initial: u16, hash: NameHash) -> io::Result<Self> {
+        if let Some(map) = Self::read(folder, hash)? {
             return Ok(map);
         }
         let path = folder.join(FILE);
@@ -40,14 +41,14 @@ impl ShardMap {
         file.sync_all()?;
         fs::rename(&temporary, &path)?;
         fs::File::open(folder)?.sync_all()?;
-        Ok(Self { shards })
+        Ok(Self { shards, hash })
     }
 
     /// The map that is written down in the store's folder, if there is one.
     ///
     /// # Errors
     /// The file cannot be read, or says something else than a number of shards.
-    pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(folder: &Path, hash: NameHash) -> io::Result<Option<Self>> {
         let path = folder.join(FILE);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -58,7 +59,7 @@ impl ShardMap {
             let what = format!("{} is no number of shards", path.display());
             io::Error::new(io::ErrorKind::InvalidData, what)
         })?;
-        Ok(Some(Self { shards }))
+        Ok(Some(Self { shards, hash }))
     }
 
     pub(crate) fn len(self) -> u16 {
@@ -69,9 +70,17 @@ impl ShardMap {
         SlotRange::part(u32::from(shard), self.shards)
     }
 
+    /// What a shard is responsible for.
+    pub(crate) fn slots(self, shard: ShardNumber) -> Slots {
+        Slots {
+            range: self.range(shard),
+            hash: self.hash,
+        }
+    }
+
     /// The shard that a client identifier or topic belongs to.
     pub(crate) fn shard_of(self, name: &str) -> ShardNumber {
-        let slot = slot_of(name);
+        let slot = self.hash.slot_of(name);
         // Parts are as equal as can be: a division finds the right one or its neighbour.
         let guess = u64::from(slot) * u64::from(self.shards) / u64::from(SLOTS);
         let mut shard = guess as u16;
@@ -89,10 +98,11 @@ mod tests {
     #[test]
     fn each_name_has_the_shard_whose_range_holds_its_slot() {
         for shards in [1, 2, 3, 7, 100] {
-            let map = ShardMap { shards };
+            let hash = NameHash::with_seed(3);
+            let map = ShardMap { shards, hash };
             for n in 0..1000 {
                 let name = format!("client-{n}");
-                assert!(map.range(map.shard_of(&name)).contains(slot_of(&name)));
+                assert!(map.range(map.shard_of(&name)).contains(hash.slot_of(&name)));
             }
         }
     }

@@ -952,7 +952,8 @@ impl StoreFolder {
             .store(M::NAME, elsewhere.as_deref())
             .map_err(because("the data folder"))?;
         let initial = options.shards.get(index).copied().unwrap_or(1);
-        let map = ShardMap::open(&path, initial).map_err(because("the shard map"))?;
+        let map =
+            ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
         let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
         Ok(Self {
             map,
@@ -981,7 +982,7 @@ impl Opener {
         for number in 0..map.len() {
             let peers = self.means.neighbours.peers.clone();
             let place = Place::new(self.means.folder.node(), peers);
-            let shard = Shard::<M>::new(number, map.range(number), place);
+            let shard = Shard::<M>::new(number, map.slots(number), place);
             let (invite, invited) = mpsc::channel(1);
             let start = Start {
                 shard: Arc::clone(&shard),

@@ -58,7 +58,8 @@ async fn recover_store<M: Kind>(
 ) -> Result<(), OpenError> {
     let elsewhere = folders.get(M::NUMBER as usize).cloned().flatten();
     let path = folder.store(M::NAME, elsewhere.as_deref())?;
-    let Some(map) = ShardMap::read(&path).map_err(because("the shard map"))? else {
+    let Some(map) = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?
+    else {
         return Ok(());
     };
     let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;

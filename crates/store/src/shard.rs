@@ -17,7 +17,7 @@ use std::time::Duration;
 use consensus::{Group, Mark, StateMachine, Tables, blocking};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
-use store_state::{Batch, Changes, Request, SlotRange, Ticket};
+use store_state::{Batch, Changes, Request, Slots, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -103,7 +103,7 @@ impl<O> Work<O> {
 /// One shard, as everybody sees it.
 pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
-    pub(crate) range: SlotRange,
+    pub(crate) slots: Slots,
     pub(crate) queue: RequestQueue<Work<M::Op>>,
     /// Event loops take mail.
     begun: AtomicBool,
@@ -229,10 +229,10 @@ pub(crate) fn group_of<M: Kind>(shard: ShardNumber) -> u64 {
 }
 
 impl<M: Kind> Shard<M> {
-    pub(crate) fn new(number: ShardNumber, range: SlotRange, place: Place<M::Op>) -> Arc<Self> {
+    pub(crate) fn new(number: ShardNumber, slots: Slots, place: Place<M::Op>) -> Arc<Self> {
         Arc::new(Self {
             number,
-            range,
+            slots,
             place,
             queue: RequestQueue::new(),
             begun: AtomicBool::new(false),
@@ -297,7 +297,7 @@ impl<M: Kind> Shard<M> {
             Some(bytes) => Some(Mark::decode(&bytes).map_err(|error| error.to_string())?),
             None => None,
         };
-        let machine = M::load(self.range, &table).map_err(|error| error.to_string())?;
+        let machine = M::load(self.slots, &table).map_err(|error| error.to_string())?;
         *self.state.write() = Some(State {
             machine,
             table: Arc::new(table),
@@ -328,7 +328,7 @@ impl<M: Kind> Shard<M> {
         let state = state
             .as_mut()
             .ok_or_else(|| io::Error::other("the shard is closed"))?;
-        state.machine = M::load(self.range, &*state.table).map_err(io::Error::other)?;
+        state.machine = M::load(self.slots, &*state.table).map_err(io::Error::other)?;
         state.mark = Some(mark.clone());
         state.dirty_since = None;
         state.generation += 1;
@@ -445,7 +445,8 @@ impl<M: Kind> Shard<M> {
                 ticket
             };
             let moved = *map_version != MAP_VERSION
-                || M::slot(op).is_some_and(|slot| !self.range.contains(slot));
+                || M::slot(op, self.slots.hash)
+                    .is_some_and(|slot| !self.slots.range.contains(slot));
             if moved {
                 state.reply(*ticket, Event::failed(Failure::Moved));
                 continue;

@@ -22,7 +22,7 @@ use store_state::{FullInbox, Rows};
 use tempfile::TempDir;
 
 use crate::command::Command;
-use crate::folder::{FORMAT, FolderError, FolderView};
+use crate::folder::{FolderError, FolderView};
 use crate::kind::Kind;
 use crate::map::{ShardMap, ShardNumber};
 use crate::shard::group_of;
@@ -158,7 +158,7 @@ pub fn survey(folder: &Path, elsewhere: &[Option<PathBuf>; 3]) -> Result<NodeSur
     let log = surveyor.log();
     Ok(NodeSurvey {
         folder: folder.root().to_owned(),
-        format: FORMAT,
+        format: folder.format(),
         node: format!("{:016x}", folder.node()),
         incarnation,
         last_alive_ms,
@@ -217,7 +217,10 @@ impl Surveyor<'_> {
         let elsewhere = elsewhere.and_then(Option::as_deref);
         let folder = self.folder.store(M::NAME, elsewhere);
         let path = self.or_note_at(place, folder)??;
-        let (map, tables) = (ShardMap::read(&path), shards_in(&path));
+        let (map, tables) = (
+            ShardMap::read(&path, self.folder.name_hash()),
+            shards_in(&path),
+        );
         let map = self.or_note_at(place, map)?;
         let tables = self.or_note_at(place, tables)?;
         // Without one the first start was cut off, unless there are tables.
@@ -267,7 +270,7 @@ impl Surveyor<'_> {
         if let Some(table) = table {
             mark = self.mark(place, &table);
             found.table_bytes = table.disk_bytes();
-            let rows = M::survey(range, &table);
+            let rows = M::survey(map.slots(number), &table);
             self.more_findings += rows.found - rows.findings.len() as u64;
             for wrong in rows.findings {
                 self.findings.push(Finding {

@@ -69,9 +69,10 @@ impl InboxMachine {
         let number = self.next_inbox;
         self.next_inbox += 1;
         self.origins.begin(client, epoch);
-        let stored = self.stock.revive(&row::key(INBOX, client));
+        let slot = self.hash.slot_of(client);
+        let stored = self.stock.revive(&row::key(INBOX, slot, client));
         self.inboxes
-            .insert(Inbox::new(client, number, epoch, stored));
+            .insert(Inbox::new(client, slot, number, epoch, stored));
         number
     }
 

@@ -13,12 +13,13 @@ use super::stock::Stock;
 use super::tables::{
     INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, RELEASED,
 };
-use crate::{Changes, LoadError, SlotRange, Table, row};
+use crate::{Changes, LoadError, SlotRange, Slots, Table, row};
 
 impl InboxMachine {
-    fn new(range: SlotRange) -> Self {
+    fn new(Slots { range, hash }: Slots) -> Self {
         Self {
             range,
+            hash,
             nodes: BTreeMap::new(),
             next_inbox: 1,
             next_body: 1,
@@ -26,7 +27,7 @@ impl InboxMachine {
             matching: Matching::new(),
             filters: Filters::default(),
             origins: Origins::default(),
-            owed: OwedMessages::new(),
+            owed: OwedMessages::new(hash),
             stock: Stock::default(),
             attached: 0,
             left: None,
@@ -35,8 +36,9 @@ impl InboxMachine {
     }
 
     /// Reads everything but queues and bodies.
-    pub(super) fn from_tables(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
-        let mut machine = Self::new(range);
+    pub(super) fn from_tables(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
+        let range = slots.range;
+        let mut machine = Self::new(slots);
         let Some(value) = table.get(MACHINE)? else {
             return row::each(table, INBOX, range, |_, _| {
                 Err(row::damaged(
@@ -89,7 +91,7 @@ impl InboxMachine {
     }
 
     fn load_inbox(&mut self, client: &str, row: InboxRow) {
-        let mut inbox = Inbox::load(client, row);
+        let mut inbox = Inbox::load(client, self.hash.slot_of(client), row);
         inbox.attached = inbox.attached.filter(|&place| self.runs(place));
         self.attached += usize::from(inbox.is_attached());
         self.stock.load(&inbox.queue);
@@ -104,7 +106,7 @@ impl InboxMachine {
     }
 
     fn load_legacy(&mut self, client: &str, row: InboxRow) {
-        let legacy = Box::new(Inbox::load_legacy(client, row));
+        let legacy = Box::new(Inbox::load_legacy(client, self.hash.slot_of(client), row));
         self.stock.load(&legacy.queue);
         self.inboxes.legacies.insert(legacy.number, legacy);
     }
@@ -113,7 +115,7 @@ impl InboxMachine {
     /// first.
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
-            self.origins.collect(changes);
+            self.origins.collect(self.hash, changes);
             self.owed.begin();
             self.collect_own(changes);
         }

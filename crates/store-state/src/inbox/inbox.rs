@@ -5,7 +5,7 @@ use mqtt_proto::SubscriptionFilter;
 use super::StoredSubscription;
 use super::queue::Queue;
 use super::tables::{INBOX, InboxRow, LEGACY};
-use crate::{Changes, row, slot_of};
+use crate::{Changes, row};
 
 #[derive(Debug)]
 pub(super) struct Inbox {
@@ -29,7 +29,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(client: &str, number: u64, epoch: u64, stored: bool) -> Self {
+    pub(super) fn new(client: &str, slot: u16, number: u64, epoch: u64, stored: bool) -> Self {
         Self {
             client: client.into(),
             number,
@@ -37,21 +37,21 @@ impl Inbox {
             epoch,
             attached: None,
             subscriptions: Vec::new(),
-            queue: Queue::new(slot_of(client), number),
+            queue: Queue::new(slot, number),
             round: 0,
             stored,
             is_legacy: false,
         }
     }
 
-    pub(super) fn load(client: &str, mut row: InboxRow) -> Self {
+    pub(super) fn load(client: &str, slot: u16, mut row: InboxRow) -> Self {
         Self {
             client: client.into(),
             number: row.number,
             incarnation: row.incarnation,
             epoch: row.epoch,
             attached: row.attached,
-            queue: Queue::load(slot_of(client), &mut row),
+            queue: Queue::load(slot, &mut row),
             subscriptions: row.subscriptions,
             round: 0,
             stored: true,
@@ -69,10 +69,10 @@ impl Inbox {
         self
     }
 
-    pub(super) fn load_legacy(client: &str, row: InboxRow) -> Self {
+    pub(super) fn load_legacy(client: &str, slot: u16, row: InboxRow) -> Self {
         Self {
             is_legacy: true,
-            ..Self::load(client, row)
+            ..Self::load(client, slot, row)
         }
     }
 
@@ -97,9 +97,9 @@ impl Inbox {
     /// The key of its row.
     pub(super) fn key(&self) -> Vec<u8> {
         if self.is_legacy {
-            row::numbered_key(LEGACY, &self.client, self.number)
+            row::numbered_key(LEGACY, self.queue.slot(), &self.client, self.number)
         } else {
-            row::key(INBOX, &self.client)
+            row::key(INBOX, self.queue.slot(), &self.client)
         }
     }
 

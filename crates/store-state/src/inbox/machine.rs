@@ -13,7 +13,8 @@ use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::{InboxOp, InboxOutlet, InboxReply, Queued};
 use crate::{
-    Changes, Header, Limits, LoadError, Machine, SlotRange, Survey, Table, TableError, slot_of,
+    Changes, Header, Limits, LoadError, Machine, NameHash, SlotRange, Slots, Survey, Table,
+    TableError,
 };
 
 /// The inboxes of one shard.
@@ -23,6 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub struct InboxMachine {
     pub(super) range: SlotRange,
+    pub(super) hash: NameHash,
     /// Each node's incarnation.
     pub(super) nodes: BTreeMap<u64, u64>,
     /// The number of the next inbox. None is used again.
@@ -71,11 +73,11 @@ impl Machine for InboxMachine {
     type Reply = InboxReply;
     type Outlet = dyn InboxOutlet;
 
-    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
-        Self::from_tables(range, table)
+    fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
+        Self::from_tables(slots, table)
     }
 
-    fn slot(op: &InboxOp) -> Option<u16> {
+    fn slot(op: &InboxOp, hash: NameHash) -> Option<u16> {
         match op {
             InboxOp::Attach { client, .. }
             | InboxOp::Detach { client, .. }
@@ -86,7 +88,7 @@ impl Machine for InboxMachine {
             | InboxOp::Acknowledge { client, .. }
             | InboxOp::Receipt { client, .. }
             | InboxOp::Replay { client, .. }
-            | InboxOp::HandOver { client, .. } => Some(slot_of(client)),
+            | InboxOp::HandOver { client, .. } => Some(hash.slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
             | InboxOp::Release { .. }
@@ -128,8 +130,8 @@ impl Machine for InboxMachine {
         self.stock.saved_part(rows, &mut self.inboxes)
     }
 
-    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
-        Self::survey_tables(range, table)
+    fn survey(slots: Slots, table: &dyn Table) -> Survey {
+        Self::survey_tables(slots, table)
     }
 }
 

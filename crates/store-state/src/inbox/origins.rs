@@ -17,14 +17,14 @@ use mqtt_proto::PacketId;
 
 use super::Origin;
 use super::tables::{ORIGINS, OriginsRow, RELEASED, ReleasedRow};
-use crate::{Changes, row};
+use crate::{Changes, NameHash, row};
 
 /// The part of a publication that goes to the sessions that match.
 pub(super) const MATCHING: u64 = 0;
 
 /// The part of a publication that goes to a shared group, by its filter, or to one session.
-pub(super) fn part_for(name: &str) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(name.as_bytes()).max(1)
+pub(super) fn part_for(hash: NameHash, name: &str) -> u64 {
+    hash.of(name).max(1)
 }
 
 /// How long what the broker publishes is known after its release, in ms: longer than a request to another
@@ -206,7 +206,7 @@ impl Origins {
         }
     }
 
-    pub(super) fn collect(&mut self, changes: &mut Changes) {
+    pub(super) fn collect(&mut self, hash: NameHash, changes: &mut Changes) {
         for client in std::mem::take(&mut self.changed) {
             let Some(publisher) = self.publishers.get_mut(&client) else {
                 continue;
@@ -222,10 +222,16 @@ impl Origins {
             let of_entries = (!entries.is_empty()).then(|| row::encode(entries));
             let of_released = (!released.is_empty()).then(|| row::encode(released));
             let is_empty = of_entries.is_none();
-            write(changes, row::key(ORIGINS, &client), of_entries, stored);
+            let slot = hash.slot_of(&client);
             write(
                 changes,
-                row::key(RELEASED, &client),
+                row::key(ORIGINS, slot, &client),
+                of_entries,
+                stored,
+            );
+            write(
+                changes,
+                row::key(RELEASED, slot, &client),
                 of_released,
                 stored_released,
             );

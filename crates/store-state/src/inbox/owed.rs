@@ -12,7 +12,7 @@ use super::tables::{OWED, OWED_FILTER, OwedRow};
 use super::{Owed, Progress};
 use crate::insertion_map::InsertionMap;
 use crate::touched::Touched;
-use crate::{Changes, row};
+use crate::{Changes, NameHash, row};
 
 /// Places where the next page begins, by filter, in the order of the subscriptions.
 type Filters = InsertionMap<Box<[u8]>>;
@@ -20,6 +20,7 @@ type Filters = InsertionMap<Box<[u8]>>;
 /// What is owed, by client.
 #[derive(Debug)]
 pub(super) struct OwedMessages {
+    hash: NameHash,
     sessions: HashMap<Arc<str>, Filters>,
     touched: Touched<RowName>,
 }
@@ -34,8 +35,9 @@ enum RowName {
 }
 
 impl OwedMessages {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(hash: NameHash) -> Self {
         Self {
+            hash,
             sessions: HashMap::new(),
             touched: Touched::new(),
         }
@@ -123,9 +125,13 @@ impl OwedMessages {
 
     /// The row of a filter is about to change, to so many bytes.
     fn touch(&mut self, client: &Arc<str>, number: u64, bytes: usize) {
-        let Self { sessions, touched } = self;
+        let Self {
+            hash,
+            sessions,
+            touched,
+        } = self;
         let name = RowName::Filter(Arc::clone(client), number);
-        touched.settle(&name, |name| written(sessions, name));
+        touched.settle(&name, |name| written(*hash, sessions, name));
         let filters = sessions.get(client);
         let exists = filters.is_some_and(|filters| filters.entry(number).is_some());
         touched.touch(name, exists, client.len() + bytes);
@@ -160,8 +166,12 @@ impl OwedMessages {
 
     /// Hands out about so many rows. True: those were the last.
     pub(super) fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool {
-        let Self { sessions, touched } = self;
-        touched.collect_part(rows, changes, |name| written(sessions, name))
+        let Self {
+            hash,
+            sessions,
+            touched,
+        } = self;
+        touched.collect_part(rows, changes, |name| written(*hash, sessions, name))
     }
 
     pub(super) fn saved(&mut self) {
@@ -181,14 +191,19 @@ fn owed(filter: &str, place: &[u8]) -> Owed {
 }
 
 /// A row as it is now.
-fn written(sessions: &HashMap<Arc<str>, Filters>, name: &RowName) -> (Vec<u8>, Option<Vec<u8>>) {
+fn written(
+    hash: NameHash,
+    sessions: &HashMap<Arc<str>, Filters>,
+    name: &RowName,
+) -> (Vec<u8>, Option<Vec<u8>>) {
     match name {
         RowName::Filter(client, number) => {
             let filters = sessions.get(client);
             let entry = filters.and_then(|filters| filters.entry(*number));
             let value = entry.map(|(filter, place)| row::encode(&owed(filter, place)));
-            (row::numbered_key(OWED_FILTER, client, *number), value)
+            let slot = hash.slot_of(client);
+            (row::numbered_key(OWED_FILTER, slot, client, *number), value)
         }
-        RowName::All(client) => (row::key(OWED, client), None),
+        RowName::All(client) => (row::key(OWED, hash.slot_of(client), client), None),
     }
 }

@@ -146,7 +146,7 @@ impl InboxMachine {
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let group = items.first().and_then(|item| item.group.as_deref());
-        let part = part_for(group.unwrap_or(client));
+        let part = part_for(self.hash, group.unwrap_or(client));
         if origin.is_some_and(|origin| self.origins.knows(origin, part)) {
             return Ok(AGAIN);
         }

@@ -11,7 +11,7 @@ use super::tables::{
     find, number_of,
 };
 use crate::survey::{ensure, ensure_slot};
-use crate::{LoadError, SlotRange, Survey, Table, row, slot_of};
+use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
 
 /// What rows say of others.
 struct Claims {
@@ -44,7 +44,7 @@ struct Body {
 }
 
 impl InboxMachine {
-    pub(super) fn survey_tables(range: SlotRange, table: &dyn Table) -> Survey {
+    pub(super) fn survey_tables(slots: Slots, table: &dyn Table) -> Survey {
         let mut survey = Survey::default();
         let mut claims = Claims {
             next_inbox: u64::MAX,
@@ -52,12 +52,12 @@ impl InboxMachine {
             inboxes: HashMap::new(),
             bodies: HashMap::new(),
         };
-        survey.machine(table, |key, value| claims.machine(key, value, range));
+        survey.machine(table, |key, value| claims.machine(key, value, slots.range));
         survey.each(table, INBOX, "inboxes", |key, value| {
-            claims.inbox(key, value, range)
+            claims.inbox(key, value, slots)
         });
         survey.each(table, LEGACY, "legacies", |key, value| {
-            claims.legacy(key, value, range)
+            claims.legacy(key, value, slots)
         });
         survey.each(table, BODY, "shared messages", |key, value| {
             claims.body(key, value)
@@ -69,15 +69,17 @@ impl InboxMachine {
             claims.queued(key, value)
         });
         survey.each(table, OWED, "retained messages owed", |key, value| {
-            owed(key, value, (range, table))
+            owed(key, value, (slots, table))
+        });
+        survey.each(table, ORIGINS, "origins", |key, value| {
+            origins(key, value, slots.hash)
         });
         let mut subscriber = Subscriber::default();
         survey.each(table, OWED_FILTER, "filters owed", |key, value| {
-            subscriber.owed(key, value, (range, table))
+            subscriber.owed(key, value, (slots, table))
         });
-        survey.each(table, ORIGINS, "origins", origins);
         survey.each(table, RELEASED, "released origins", |key, value| {
-            released(key, value, table)
+            released(key, value, (slots.hash, table))
         });
         claims.compare(&mut survey);
         let kinds = vec![
@@ -104,13 +106,13 @@ impl Claims {
         ensure(row.range == range, key, "it is of other slots")
     }
 
-    fn inbox(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
+    fn inbox(&mut self, key: &[u8], value: &[u8], slots: Slots) -> Result<(), LoadError> {
         let client = row::name(key)?;
-        self.queue_of(key, client, row::decode(key, value)?, range)
+        self.queue_of(key, client, row::decode(key, value)?, slots)
     }
 
     /// A session has ended, and nothing is left of it but its queue.
-    fn legacy(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
+    fn legacy(&mut self, key: &[u8], value: &[u8], slots: Slots) -> Result<(), LoadError> {
         let (client, number) = row::name_and_number(key)?;
         let row: InboxRow = row::decode(key, value)?;
         let is_named = row.number == number;
@@ -118,7 +120,7 @@ impl Claims {
             && row.attached.is_none()
             && row.subscriptions.is_empty()
             && row.released.is_empty();
-        self.queue_of(key, client, row, range)?;
+        self.queue_of(key, client, row, slots)?;
         ensure(is_named, key, "its key has the number of another inbox")?;
         ensure(is_queue, key, "it is empty, or more than a queue")
     }
@@ -128,12 +130,12 @@ impl Claims {
         key: &[u8],
         client: &str,
         row: InboxRow,
-        range: SlotRange,
+        slots: Slots,
     ) -> Result<(), LoadError> {
         let inbox = Inbox {
             key: key.to_vec(),
             client: client.into(),
-            slot: slot_of(client),
+            slot: slots.hash.slot_of(client),
             head: row.head,
             next: row.next,
             released: row.released,
@@ -145,7 +147,7 @@ impl Claims {
         let is_ascending = inbox.released.is_sorted_by(|a, b| a < b);
         let is_released_sent = inbox.released.last().is_none_or(|last| *last <= row.sent);
         let is_new = self.inboxes.insert(row.number, inbox).is_none();
-        ensure_slot(key, client, range)?;
+        ensure_slot(key, client, slots)?;
         ensure(is_new, key, "another inbox has its number")?;
         ensure(
             row.number < self.next_inbox,
@@ -272,17 +274,18 @@ impl Subscriber {
         &mut self,
         key: &[u8],
         value: &[u8],
-        (range, table): (SlotRange, &dyn Table),
+        (slots, table): (Slots, &dyn Table),
     ) -> Result<(), LoadError> {
         let (client, _) = row::name_and_number(key)?;
         let owed: Owed = row::decode(key, value)?;
         if self.client.as_deref() != Some(client) {
-            let inbox: Option<InboxRow> = find(table, &row::key(INBOX, client))?;
+            let key = row::key(INBOX, slots.hash.slot_of(client), client);
+            let inbox: Option<InboxRow> = find(table, &key)?;
             let subscriptions = inbox.map_or_else(Vec::new, |inbox| inbox.subscriptions);
             self.filters = subscriptions.into_iter().map(|of| of.filter).collect();
             self.client = Some(client.into());
         }
-        ensure_slot(key, client, range)?;
+        ensure_slot(key, client, slots)?;
         // Each is there once: what is owed twice would be sent twice.
         let is_subscribed = self.filters.remove(&owed.filter);
         ensure(
@@ -293,14 +296,15 @@ impl Subscriber {
     }
 }
 
-fn owed(key: &[u8], value: &[u8], of: (SlotRange, &dyn Table)) -> Result<(), LoadError> {
+fn owed(key: &[u8], value: &[u8], of: (Slots, &dyn Table)) -> Result<(), LoadError> {
     let client = row::name(key)?;
     let owed: OwedRow = row::decode(key, value)?;
-    let (range, table) = of;
-    let inbox: Option<InboxRow> = find(table, &row::key(INBOX, client))?;
+    let (slots, table) = of;
+    let inbox: Option<InboxRow> =
+        find(table, &row::key(INBOX, slots.hash.slot_of(client), client))?;
     let subscriptions = inbox.map_or_else(Vec::new, |inbox| inbox.subscriptions);
     let has = |filter: &str| subscriptions.iter().any(|of| *of.filter == *filter);
-    ensure_slot(key, client, range)?;
+    ensure_slot(key, client, slots)?;
     ensure(
         !owed.is_empty() && owed.iter().all(|owed| has(&owed.filter)),
         key,
@@ -308,12 +312,14 @@ fn owed(key: &[u8], value: &[u8], of: (SlotRange, &dyn Table)) -> Result<(), Loa
     )
 }
 
-fn released(key: &[u8], value: &[u8], table: &dyn Table) -> Result<(), LoadError> {
+fn released(key: &[u8], value: &[u8], of: (NameHash, &dyn Table)) -> Result<(), LoadError> {
+    let (hash, table) = of;
     let publisher = row::name(key)?;
     let released: ReleasedRow = row::decode(key, value)?;
-    let entries: OriginsRow = find(table, &row::key(ORIGINS, publisher))?.unwrap_or_default();
+    let key_of_entries = row::key(ORIGINS, hash.slot_of(publisher), publisher);
+    let entries: OriginsRow = find(table, &key_of_entries)?.unwrap_or_default();
     let is_known = |of: u64| entries.iter().any(|entry| (entry.0, entry.1) == (of, 0));
-    ensure_slot(key, publisher, SlotRange::ALL)?;
+    ensure_slot(key, publisher, anywhere(hash))?;
     ensure(
         !released.is_empty() && released.iter().all(|(of, _)| is_known(*of)),
         key,
@@ -321,14 +327,21 @@ fn released(key: &[u8], value: &[u8], table: &dyn Table) -> Result<(), LoadError
     )
 }
 
-/// Publishers may have their slots anywhere.
-fn origins(key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+fn origins(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     let publisher = row::name(key)?;
     let entries: OriginsRow = row::decode(key, value)?;
-    ensure_slot(key, publisher, SlotRange::ALL)?;
+    ensure_slot(key, publisher, anywhere(hash))?;
     ensure(
         !entries.is_empty() && entries.is_sorted_by(|a, b| a < b),
         key,
         "its entries are out of order, or none",
     )
+}
+
+/// Publishers may have their slots in any shard.
+const fn anywhere(hash: NameHash) -> Slots {
+    Slots {
+        range: SlotRange::ALL,
+        hash,
+    }
 }

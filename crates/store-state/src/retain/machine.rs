@@ -11,8 +11,10 @@ use topic_router::{Cursor, RetainedIndex};
 use super::{PageBudget, RetainOp, RetainReply};
 use crate::survey::{ensure, ensure_slot};
 use crate::touched::Touched;
-use crate::{Changes, Header, Limits, LoadError, Machine, SlotRange, Survey, Table, TableError};
-use crate::{row, slot_of, wire};
+use crate::{
+    Changes, Header, Limits, LoadError, Machine, NameHash, Slots, Survey, Table, TableError,
+};
+use crate::{row, wire};
 
 /// Accounted for each message beside its bytes.
 pub(super) const OVERHEAD: u64 = 128;
@@ -29,6 +31,7 @@ const MESSAGE: u8 = b'R';
 /// and a message whose time is over is what its publisher wanted gone.
 #[derive(Debug)]
 pub struct RetainMachine {
+    hash: NameHash,
     index: RetainedIndex<Arc<ApplicationMessage>>,
     /// Accounted for all of them.
     bytes: u64,
@@ -44,8 +47,9 @@ impl Machine for RetainMachine {
     type Reply = RetainReply;
     type Outlet = ();
 
-    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
+    fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
         let mut machine = Self {
+            hash: slots.hash,
             index: RetainedIndex::new(),
             bytes: 0,
             expiries: BTreeSet::new(),
@@ -57,7 +61,7 @@ impl Machine for RetainMachine {
         };
         row::decode::<()>(MACHINE, &value)?;
         machine.new = false;
-        row::each(table, MESSAGE, range, |key, value| {
+        row::each(table, MESSAGE, slots.range, |key, value| {
             let Written(message) = row::decode(key, value)?;
             machine.keep(&message);
             Ok(())
@@ -65,9 +69,9 @@ impl Machine for RetainMachine {
         Ok(machine)
     }
 
-    fn slot(op: &RetainOp) -> Option<u16> {
+    fn slot(op: &RetainOp, hash: NameHash) -> Option<u16> {
         match op {
-            RetainOp::Set { message } => Some(slot_of(message.body.topic())),
+            RetainOp::Set { message } => Some(hash.slot_of(message.body.topic())),
             RetainOp::Expire => None,
         }
     }
@@ -98,7 +102,7 @@ impl Machine for RetainMachine {
         self.touched.collect(changes, |topic| {
             let message = self.index.get(topic);
             let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
-            (row::key(MESSAGE, topic), value)
+            (row::key(MESSAGE, self.hash.slot_of(topic), topic), value)
         });
         true
     }
@@ -108,13 +112,13 @@ impl Machine for RetainMachine {
         true
     }
 
-    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+    fn survey(slots: Slots, table: &dyn Table) -> Survey {
         let mut survey = Survey::default();
         survey.machine(table, row::decode::<()>);
         survey.each(table, MESSAGE, "retained messages", |key, value| {
             let topic = row::name(key)?;
             let Written(message) = row::decode(key, value)?;
-            ensure_slot(key, topic, range)?;
+            ensure_slot(key, topic, slots)?;
             let is_kept = message.body.topic() == topic && !message.body.payload().is_empty();
             ensure(is_kept, key, "its message is of another topic, or empty")
         });

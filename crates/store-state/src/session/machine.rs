@@ -9,7 +9,7 @@ use super::records::Records;
 use super::rules::Claim;
 use super::tables::Unsaved;
 use super::{ClaimRequest, SessionOp, SessionOutlet, SessionReply, StoredWill};
-use crate::{Changes, Header, LoadError, Machine, SlotRange, Survey, Table, TableError, slot_of};
+use crate::{Changes, Header, LoadError, Machine, NameHash, Slots, Survey, Table, TableError};
 
 /// The sessions of one shard. All of them are in memory; the tables are read only at the start.
 #[derive(Debug)]
@@ -48,11 +48,11 @@ impl Machine for SessionMachine {
     type Reply = SessionReply;
     type Outlet = dyn SessionOutlet;
 
-    fn load(range: SlotRange, table: &dyn Table) -> Result<Self, LoadError> {
-        super::tables::load(range, table)
+    fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
+        super::tables::load(slots, table)
     }
 
-    fn slot(op: &SessionOp) -> Option<u16> {
+    fn slot(op: &SessionOp, hash: NameHash) -> Option<u16> {
         match op {
             SessionOp::NodeUp { .. } | SessionOp::Due => None,
             SessionOp::Claim(ClaimRequest { client, .. })
@@ -60,7 +60,7 @@ impl Machine for SessionMachine {
             | SessionOp::Disconnect { client, .. }
             | SessionOp::Fired { client, .. }
             | SessionOp::Gone { client, .. }
-            | SessionOp::WillDue { client, .. } => Some(slot_of(client)),
+            | SessionOp::WillDue { client, .. } => Some(hash.slot_of(client)),
         }
     }
 
@@ -87,8 +87,8 @@ impl Machine for SessionMachine {
         true
     }
 
-    fn survey(range: SlotRange, table: &dyn Table) -> Survey {
-        super::survey::survey(range, table)
+    fn survey(slots: Slots, table: &dyn Table) -> Survey {
+        super::survey::survey(slots, table)
     }
 }
 

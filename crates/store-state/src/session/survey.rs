@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::StoredWill;
 use super::tables::{ENDING, MachineRow, SESSION, SessionRow, WILL};
 use crate::survey::{ensure, ensure_slot};
-use crate::{SlotRange, Survey, Table, row};
+use crate::{Slots, Survey, Table, row};
 
-pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
+pub(super) fn survey(slots: Slots, table: &dyn Table) -> Survey {
     let mut survey = Survey::default();
     let mut next_epoch = u64::MAX;
     let mut wills = HashSet::new();
@@ -19,13 +19,13 @@ pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
         let (client, epoch) = row::name_and_number(key)?;
         wills.insert((client.to_owned(), epoch));
         row::decode::<StoredWill>(key, value)?;
-        ensure_slot(key, client, range)?;
+        ensure_slot(key, client, slots)?;
         ensure(epoch < next_epoch, key, "its epoch was never given")
     });
     survey.each(table, SESSION, "sessions", |key, value| {
         let client = row::name(key)?;
         let record: SessionRow = row::decode(key, value)?;
-        ensure_slot(key, client, range)?;
+        ensure_slot(key, client, slots)?;
         ensure(record.epoch < next_epoch, key, "its epoch was never given")?;
         ensure(
             record.incarnation <= record.epoch,
@@ -48,7 +48,7 @@ pub(super) fn survey(range: SlotRange, table: &dyn Table) -> Survey {
     survey.each(table, ENDING, "inboxes to remove", |key, value| {
         let (client, epoch) = row::name_and_number(key)?;
         row::decode::<()>(key, value)?;
-        ensure_slot(key, client, range)?;
+        ensure_slot(key, client, slots)?;
         ensure(epoch < next_epoch, key, "its epoch was never given")
     });
     survey.finish(table, vec![WILL, SESSION, ENDING]);

@@ -16,7 +16,7 @@ use super::machine::SessionMachine;
 use super::record::{Owner, Record};
 use super::records::Records;
 use crate::touched::Touched;
-use crate::{Changes, LoadError, SlotRange, Table, row};
+use crate::{Changes, LoadError, NameHash, SlotRange, Slots, Table, row};
 
 const MACHINE: &[u8] = b"M";
 pub(super) const SESSION: u8 = b'S';
@@ -77,6 +77,7 @@ impl SessionRow {
 /// What differs from the tables.
 #[derive(Debug)]
 pub(super) struct Unsaved {
+    hash: NameHash,
     machine: bool,
     /// A checkpoint has begun, and has yet to hand out sessions.
     collecting: bool,
@@ -87,8 +88,9 @@ pub(super) struct Unsaved {
 
 impl Unsaved {
     /// `machine`: whether the tables lack the machine's own row.
-    fn new(machine: bool) -> Self {
+    fn new(hash: NameHash, machine: bool) -> Self {
         Self {
+            hash,
             machine,
             collecting: false,
             sessions: Touched::new(),
@@ -105,7 +107,7 @@ impl Unsaved {
     /// it is.
     pub(super) fn settle_session(&mut self, client: &str, records: &Records) {
         if self.collecting {
-            let row = |client: &Arc<str>| session_row(records, client);
+            let row = |client: &Arc<str>| session_row(self.hash, records, client);
             self.sessions.settle(client, row);
         }
     }
@@ -140,10 +142,10 @@ impl Unsaved {
     }
 }
 
-fn session_row(records: &Records, client: &str) -> (Vec<u8>, Option<Vec<u8>>) {
+fn session_row(hash: NameHash, records: &Records, client: &str) -> (Vec<u8>, Option<Vec<u8>>) {
     let record = records.get(client).map(SessionRow::from);
     let value = record.map(|record| row::encode(&record));
-    (row::key(SESSION, client), value)
+    (row::key(SESSION, hash.slot_of(client), client), value)
 }
 
 /// Sessions in parts, since the end of a node touches very many at once; all else with the first part.
@@ -160,7 +162,8 @@ pub(super) fn collect_part(
     let SessionMachine {
         records, unsaved, ..
     } = machine;
-    let row = |client: &Arc<str>| session_row(records, client);
+    let hash = unsaved.hash;
+    let row = |client: &Arc<str>| session_row(hash, records, client);
     let is_all = unsaved.sessions.collect_part(rows, changes, row);
     unsaved.collecting = !is_all;
     is_all
@@ -183,6 +186,7 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
         };
         changes.put(MACHINE.to_vec(), row::encode(&row));
     }
+    let hash = unsaved.hash;
     unsaved.wills.collect(changes, |(client, epoch)| {
         let of_record = || {
             let record = records.get(client)?;
@@ -190,15 +194,18 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
         };
         let will = firing.get(client, *epoch).or_else(of_record);
         let value = will.map(row::encode);
-        (row::numbered_key(WILL, client, *epoch), value)
+        let slot = hash.slot_of(client);
+        (row::numbered_key(WILL, slot, client, *epoch), value)
     });
     unsaved.endings.collect(changes, |(client, epoch)| {
         let value = ending.get(client, *epoch).map(|()| row::encode(&()));
-        (row::numbered_key(ENDING, client, *epoch), value)
+        let slot = hash.slot_of(client);
+        (row::numbered_key(ENDING, slot, client, *epoch), value)
     });
 }
 
-pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine, LoadError> {
+pub(super) fn load(slots: Slots, table: &dyn Table) -> Result<SessionMachine, LoadError> {
+    let Slots { range, hash } = slots;
     let Some(value) = table.get(MACHINE)? else {
         return Ok(SessionMachine {
             next_epoch: 1,
@@ -206,7 +213,7 @@ pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine
             records: Records::default(),
             firing: ByEpoch::new(),
             ending: ByEpoch::new(),
-            unsaved: Unsaved::new(true),
+            unsaved: Unsaved::new(hash, true),
             left: None,
         });
     };
@@ -219,7 +226,7 @@ pub(super) fn load(range: SlotRange, table: &dyn Table) -> Result<SessionMachine
         records,
         firing: wills,
         ending: load_endings(range, table)?,
-        unsaved: Unsaved::new(false),
+        unsaved: Unsaved::new(hash, false),
         left: None,
     })
 }

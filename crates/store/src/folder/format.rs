@@ -1,12 +1,16 @@
 //! The `FORMAT` file: what a folder holds, of which node, in which format.
 //!
-//! Three lines of text, so that people can read it:
+//! A few lines of text, so that people can read it:
 //!
 //! ```text
-//! heraldmq data folder, format 1
+//! heraldmq data folder, format 2
 //! node 9f3c6a5e01b2d847
+//! names 01b2d8479f3c6a5e
 //! check 5d1e0c7a9b3f2846
 //! ```
+//!
+//! The third line is the seed of the hash of names, which is a secret of the cluster. Format 1, which the folders of
+//! the stores still have, is without it: then it is 0.
 //!
 //! Invariant: the first line of every later format has the same form, so that its number can be told.
 
@@ -17,16 +21,28 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{FolderError, durable};
 
-/// The format this program reads and writes.
-pub(crate) const FORMAT: u32 = 1;
+/// The newest format this program knows, which it writes for data folders.
+pub(super) const FORMAT: u32 = 2;
+/// The format of folders that have no seed.
+pub(super) const UNSEEDED: u32 = 1;
 /// The name of the file.
 pub(super) const FORMAT_FILE: &str = "FORMAT";
 
-/// Reads which node a folder belongs to; `None` if there is no `FORMAT` file.
+/// What the file says beside the kind of the folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) format: u32,
+    /// Which node it belongs to.
+    pub(super) node: u64,
+    /// The seed of the hash of names; 0 in folders of the first format.
+    pub(super) seed: u64,
+}
+
+/// Reads what a folder is; `None` if there is no `FORMAT` file.
 ///
 /// # Errors
 /// It cannot be read, is damaged, of a newer format, or of a folder of another kind than `what`.
-pub(super) fn read(folder: &Path, what: &str) -> Result<Option<u64>, FolderError> {
+pub(super) fn read(folder: &Path, what: &str) -> Result<Option<Label>, FolderError> {
     let path = folder.join(FORMAT_FILE);
     let bytes = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -42,8 +58,17 @@ pub(super) fn read(folder: &Path, what: &str) -> Result<Option<u64>, FolderError
             known: FORMAT,
         });
     }
-    let node = node_line(text).ok_or_else(damaged)?;
-    if text != render(found_what, node) {
+    let line = |number, name| number_in_line(text, number, name).ok_or_else(damaged);
+    let label = Label {
+        format,
+        node: line(1, "node")?,
+        seed: if format == UNSEEDED {
+            0
+        } else {
+            line(2, "names")?
+        },
+    };
+    if text != render(found_what, label) {
         return Err(damaged());
     }
     if found_what != what {
@@ -53,21 +78,25 @@ pub(super) fn read(folder: &Path, what: &str) -> Result<Option<u64>, FolderError
             wanted: what.to_owned(),
         });
     }
-    Ok(Some(node))
+    Ok(Some(label))
 }
 
 /// Writes the file; it is on disk at return.
 ///
 /// # Errors
 /// It cannot be written.
-pub(super) fn write(folder: &Path, what: &str, node: u64) -> Result<(), FolderError> {
+pub(super) fn write(folder: &Path, what: &str, label: Label) -> Result<(), FolderError> {
     let path = folder.join(FORMAT_FILE);
-    durable::write_whole(&path, render(what, node).as_bytes())
+    durable::write_whole(&path, render(what, label).as_bytes())
         .map_err(|reason| FolderError::io(&path, reason))
 }
 
-fn render(what: &str, node: u64) -> String {
-    let lines = format!("heraldmq {what}, format {FORMAT}\nnode {node:016x}\n");
+fn render(what: &str, label: Label) -> String {
+    let Label { format, node, seed } = label;
+    let mut lines = format!("heraldmq {what}, format {format}\nnode {node:016x}\n");
+    if format != UNSEEDED {
+        lines += &format!("names {seed:016x}\n");
+    }
     let check = xxh3_64(lines.as_bytes());
     format!("{lines}check {check:016x}\n")
 }
@@ -79,7 +108,7 @@ fn first_line(text: &str) -> Option<(&str, u32)> {
     Some((what, format.parse().ok()?))
 }
 
-fn node_line(text: &str) -> Option<u64> {
-    let digits = text.lines().nth(1)?.strip_prefix("node ")?;
-    u64::from_str_radix(digits, 16).ok()
+fn number_in_line(text: &str, line: usize, name: &str) -> Option<u64> {
+    let digits = text.lines().nth(line)?.strip_prefix(name)?;
+    u64::from_str_radix(digits.strip_prefix(' ')?, 16).ok()
 }

@@ -85,7 +85,7 @@ fn a_newer_format_is_refused_with_both_numbers() {
     .unwrap();
     let said = refusal(at.path());
     assert!(
-        said.contains("format 7") && said.contains("up to 1"),
+        said.contains("format 7") && said.contains("up to 2"),
         "{said}"
     );
 }
@@ -212,4 +212,60 @@ fn a_disk_has_free_bytes_and_a_missing_folder_has_none() {
     assert!(free_bytes(at.path()).unwrap() > 0);
     let said = free_bytes(&at.path().join("gone")).unwrap_err().to_string();
     assert!(said.contains("gone: "), "{said}");
+}
+
+/// As HeraldMQ wrote it before there were seeds.
+fn write_first_format(folder: &Path, node: u64) {
+    let lines = format!("heraldmq data folder, format 1\nnode {node:016x}\n");
+    let check = xxhash_rust::xxh3::xxh3_64(lines.as_bytes());
+    fs::write(
+        folder.join("FORMAT"),
+        format!("{lines}check {check:016x}\n"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_folder_of_the_first_format_goes_on_without_a_seed_and_is_of_the_new_format() {
+    let at = scratch();
+    drop(Folder::open(at.path()).unwrap());
+    write_first_format(at.path(), 0xABC);
+    for _ in 0..2 {
+        let folder = Folder::open(at.path()).unwrap();
+        assert_eq!((folder.node(), folder.name_seed()), (0xABC, 0));
+        assert_eq!(folder.name_hash(), NameHash::default());
+    }
+    let text = fs::read_to_string(at.path().join("FORMAT")).unwrap();
+    assert!(
+        text.starts_with("heraldmq data folder, format 2\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn each_new_folder_has_a_seed_of_its_own_that_stays() {
+    let at = scratch();
+    let seed = |name: &str| {
+        let folder = Folder::open(&at.path().join(name)).unwrap();
+        assert!(!format!("{folder:?}").contains(&folder.name_seed().to_string()));
+        folder.name_seed()
+    };
+    assert_eq!(seed("a"), seed("a"));
+    assert_ne!(seed("a"), seed("b"));
+    assert_ne!(seed("a"), 0);
+}
+
+#[test]
+fn a_node_that_joins_takes_over_the_seed_unless_it_has_stores() {
+    let at = scratch();
+    let mut folder = Folder::open(at.path()).unwrap();
+    folder.adopt_name_seed(7).unwrap();
+    drop(folder);
+    let mut folder = Folder::open(at.path()).unwrap();
+    assert_eq!(folder.name_seed(), 7);
+    folder.store("inbox", None).unwrap();
+    folder.adopt_name_seed(7).unwrap();
+    let said = folder.adopt_name_seed(8).unwrap_err().to_string();
+    assert!(said.contains("did not begin in the cluster"), "{said}");
+    assert_eq!(folder.name_seed(), 7);
 }

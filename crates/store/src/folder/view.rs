@@ -6,14 +6,15 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use store_state::NameHash;
+
 use super::slots::Slots;
-use super::{ALIVE, DATA_FOLDER, FolderError, INCARNATION, LOCK, read_format};
+use super::{ALIVE, DATA_FOLDER, FolderError, INCARNATION, LOCK, Label, read_format};
 
 /// A node's data folder, locked against nodes until this is dropped.
-#[derive(Debug)]
 pub(crate) struct FolderView {
     root: PathBuf,
-    node: u64,
+    label: Label,
     _lock: File,
 }
 
@@ -26,13 +27,13 @@ impl FolderView {
         let root = std::path::absolute(path).map_err(|reason| FolderError::io(path, reason))?;
         root.metadata()
             .map_err(|reason| FolderError::io(&root, reason))?;
-        let Some(node) = read_format(&root, DATA_FOLDER)? else {
+        let Some(label) = read_format(&root, DATA_FOLDER)? else {
             return Err(FolderError::NoFormat { folder: root });
         };
         let lock = lock_shared(&root)?;
         Ok(Self {
             root,
-            node,
+            label,
             _lock: lock,
         })
     }
@@ -44,7 +45,17 @@ impl FolderView {
 
     /// The node's identifier.
     pub(crate) fn node(&self) -> u64 {
-        self.node
+        self.label.node
+    }
+
+    /// The number of its format.
+    pub(crate) fn format(&self) -> u32 {
+        self.label.format
+    }
+
+    /// The hash of names of its cluster.
+    pub(crate) fn name_hash(&self) -> NameHash {
+        NameHash::with_seed(self.label.seed)
     }
 
     /// How often it was opened by a node.
@@ -79,7 +90,7 @@ impl FolderView {
         name: &str,
         elsewhere: Option<&Path>,
     ) -> Result<Option<PathBuf>, FolderError> {
-        super::find_store(&self.root, self.node, name, elsewhere)
+        super::find_store(&self.root, self.label.node, name, elsewhere)
             .map(|(path, is_there)| is_there.then_some(path))
     }
 

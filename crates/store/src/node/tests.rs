@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::inbox::{InboxDrop, StoredSubscription};
-use store_state::{Limits, Request, slot_of};
+use store_state::{Limits, Request};
 
 use super::*;
 use crate::{Event, Failure, MAP_VERSION};
@@ -108,7 +108,7 @@ fn outcome(
 fn a_request_by_another_map_or_to_the_wrong_shard_has_no_effect() {
     let at = tempfile::tempdir().unwrap();
     let node = start(at.path());
-    let right = u16::from(slot_of("a") >= 0x8000);
+    let right = node.0.retain.of("a");
     assert_eq!(outcome(&node, right, MAP_VERSION + 1), Err(Failure::Moved));
     assert_eq!(outcome(&node, right, MAP_VERSION - 1), Err(Failure::Moved));
     assert_eq!(outcome(&node, 1 - right, MAP_VERSION), Err(Failure::Moved));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use store::{Failure, Tables, TablesOptions};
 use store_state::retain::RetainReply;
-use store_state::{Changes, SlotRange, slot_of};
+use store_state::{Changes, NameHash, SlotRange};
 
 use crate::node::{Node, flip_in_table, survey};
 
@@ -14,7 +14,9 @@ fn topics() -> [String; 4] {
     [0, 1, 2, 3].map(|part| {
         let mut names = (0..).map(|n| format!("topic-{n}"));
         let range = SlotRange::part(part, 4);
-        names.find(|name| range.contains(slot_of(name))).unwrap()
+        names
+            .find(|name| range.contains(NameHash::default().slot_of(name)))
+            .unwrap()
     })
 }
 

@@ -130,7 +130,10 @@ impl Node {
     }
 
     pub(crate) fn try_start(folder: &Path, options: &Options) -> Result<Self, OpenError> {
-        Self::start_in(Folder::open(folder)?, options)
+        let mut folder = Folder::open(folder)?;
+        // So that names have known shards.
+        folder.adopt_name_seed(0)?;
+        Self::start_in(folder, options)
     }
 
     pub(crate) fn start_in(folder: Folder, options: &Options) -> Result<Self, OpenError> {

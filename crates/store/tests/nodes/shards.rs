@@ -1,6 +1,6 @@
 //! Requests go to the shard that has the slot.
 
-use store_state::{SlotRange, slot_of};
+use store_state::{NameHash, SlotRange};
 
 use crate::node::{Node, survey};
 
@@ -10,7 +10,7 @@ fn each_name_is_kept_by_the_shard_of_its_slot() {
     let node = Node::start(at.path(), 5);
     let names: Vec<String> = (0..40).map(|n| format!("name-{n}")).collect();
     let shard_of = |name: &str| {
-        let slot = slot_of(name);
+        let slot = NameHash::default().slot_of(name);
         (0..5)
             .position(|part| SlotRange::part(part, 5).contains(slot))
             .unwrap()

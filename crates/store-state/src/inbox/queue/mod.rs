@@ -114,6 +114,11 @@ impl Queue {
         }
     }
 
+    /// The slot of its client.
+    pub(in crate::inbox) fn slot(&self) -> u16 {
+        self.slot
+    }
+
     pub(in crate::inbox) fn key(&self, sequence: u64) -> QueueKey {
         QueueKey {
             slot: self.slot,

@@ -22,7 +22,7 @@ use mqtt_session::{
 
 use super::*;
 use crate::test_table::TestTable;
-use crate::{Changes, Header, Limits, Machine, SlotRange};
+use crate::{Changes, Header, Limits, Machine, Slots};
 
 /// An item, so that it can be compared.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,7 +112,7 @@ impl Shard {
     fn new() -> Self {
         let table = TestTable::default();
         Self {
-            machine: InboxMachine::load(SlotRange::ALL, &table).unwrap(),
+            machine: InboxMachine::load(Slots::ALL, &table).unwrap(),
             table,
             header: HEADER,
             events: Vec::new(),
@@ -161,7 +161,7 @@ impl Shard {
 
     /// The process ends and starts again.
     fn restart(&mut self) {
-        self.machine = InboxMachine::load(SlotRange::ALL, &self.table).unwrap();
+        self.machine = InboxMachine::load(Slots::ALL, &self.table).unwrap();
     }
 
     fn attach(&mut self, client: &str, epoch: u64, resume: bool) -> Attached {

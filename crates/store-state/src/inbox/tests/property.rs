@@ -72,8 +72,8 @@ impl Run {
     fn new() -> Self {
         let table = TestTable::default();
         Self {
-            crashing: InboxMachine::load(SlotRange::ALL, &table).unwrap(),
-            steady: InboxMachine::load(SlotRange::ALL, &table).unwrap(),
+            crashing: InboxMachine::load(Slots::ALL, &table).unwrap(),
+            steady: InboxMachine::load(Slots::ALL, &table).unwrap(),
             table,
             saved: 0,
             checkpoint: None,
@@ -109,7 +109,7 @@ impl Run {
                 if let Some((changes, _, written @ false)) = &mut self.checkpoint {
                     self.table.write(changes);
                     *written = true;
-                    let survey = InboxMachine::survey(SlotRange::ALL, &self.table);
+                    let survey = InboxMachine::survey(Slots::ALL, &self.table);
                     assert_eq!(survey.findings, [], "what a machine writes is right");
                 }
             }
@@ -153,7 +153,7 @@ impl Run {
         }
         self.checkpoint = None;
         self.collecting = false;
-        self.crashing = InboxMachine::load(SlotRange::ALL, &self.table).unwrap();
+        self.crashing = InboxMachine::load(Slots::ALL, &self.table).unwrap();
         for applied in &self.applied[self.saved..] {
             let mut recorder = Recorder::default();
             let reply =

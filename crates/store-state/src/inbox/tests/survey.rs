@@ -1,7 +1,7 @@
 //! What a survey of the tables counts and finds.
 
 use super::*;
-use crate::row;
+use crate::{SlotRange, row};
 
 /// Ann and Bob have two messages in common; Ann has one more, and one for which PUBREL is owed. A will that a
 /// third one had no use for is published. Lea's session has ended, and left a message.
@@ -52,7 +52,7 @@ fn filled() -> Shard {
 fn found(damage: impl FnOnce(&mut TestTable)) -> Vec<String> {
     let mut table = filled().table;
     damage(&mut table);
-    let survey = InboxMachine::survey(SlotRange::ALL, &table);
+    let survey = InboxMachine::survey(Slots::ALL, &table);
     assert_eq!(survey.found, survey.findings.len() as u64);
     survey.findings.into_iter().map(|of| of.what).collect()
 }
@@ -67,7 +67,7 @@ fn queues(table: &TestTable) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 
 #[test]
 fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
-    let survey = InboxMachine::survey(SlotRange::ALL, &filled().table);
+    let survey = InboxMachine::survey(Slots::ALL, &filled().table);
     assert_eq!(survey.findings, []);
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     let expected = [
@@ -132,7 +132,7 @@ fn a_queue_that_is_not_what_its_inbox_says_is_found() {
 #[test]
 fn a_queue_without_an_inbox_is_found() {
     let found = found(|table| {
-        table.rows.remove(&row::key(b'I', "bob"));
+        table.rows.remove(&row::unseeded_key(b'I', "bob"));
     });
     let owed = "there is no such subscription, or it is owed twice";
     let queued = "there is no such inbox";
@@ -141,13 +141,13 @@ fn a_queue_without_an_inbox_is_found() {
 
 #[test]
 fn a_legacy_that_is_no_queue_of_an_ended_session_is_found() {
-    let key = row::numbered_key(b'L', "lea", 4);
-    let renamed = found(|table| table.rename(&key, row::numbered_key(b'L', "lea", 9)));
+    let key = row::unseeded_numbered_key(b'L', "lea", 4);
+    let renamed = found(|table| table.rename(&key, row::unseeded_numbered_key(b'L', "lea", 9)));
     assert_eq!(renamed, ["its key has the number of another inbox"]);
     let of_a_session = found(|table| {
-        let inbox = table.rows[&row::key(b'I', "ann")].clone();
-        table.rows.remove(&row::key(b'I', "ann"));
-        let key = row::numbered_key(b'L', "ann", 1);
+        let inbox = table.rows[&row::unseeded_key(b'I', "ann")].clone();
+        table.rows.remove(&row::unseeded_key(b'I', "ann"));
+        let key = row::unseeded_numbered_key(b'L', "ann", 1);
         table.rows.insert(key, inbox);
     });
     let owed = "there is no such subscription, or it is owed twice";
@@ -192,8 +192,8 @@ fn a_count_that_is_missing_or_wrong_is_found() {
 #[test]
 fn an_inbox_under_another_name_is_found() {
     let found = found(|table| {
-        table.rename(&row::key(b'I', "bob"), {
-            let mut key = row::key(b'I', "bob");
+        table.rename(&row::unseeded_key(b'I', "bob"), {
+            let mut key = row::unseeded_key(b'I', "bob");
             key[3] = b'x';
             key
         })
@@ -204,7 +204,10 @@ fn an_inbox_under_another_name_is_found() {
 #[test]
 fn rows_of_other_slots_and_unknown_kinds_are_found() {
     let table = filled().table;
-    let half = SlotRange::part(0, 2);
+    let half = Slots {
+        range: SlotRange::part(0, 2),
+        ..Slots::ALL
+    };
     let survey = InboxMachine::survey(half, &table);
     assert!(
         survey
@@ -239,7 +242,7 @@ fn a_row_that_cannot_be_read_is_found_with_its_key() {
     for key in table.rows.keys() {
         let mut damaged = table.clone();
         damaged.rows.get_mut(key).unwrap().pop();
-        let survey = InboxMachine::survey(SlotRange::ALL, &damaged);
+        let survey = InboxMachine::survey(Slots::ALL, &damaged);
         let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         let keys = || survey.findings.iter().map(|of| of.key.as_deref());
         assert!(keys().any(|of| of == Some(&digits)), "{survey:?}");
@@ -254,7 +257,7 @@ fn findings_beyond_a_limit_are_only_counted() {
             .rows
             .insert([&b"B"[..], &number.to_be_bytes()].concat(), Vec::new());
     }
-    let survey = InboxMachine::survey(SlotRange::ALL, &table);
+    let survey = InboxMachine::survey(Slots::ALL, &table);
     assert_eq!(survey.findings.len(), 100);
     assert!(survey.found > 150, "{}", survey.found);
 }

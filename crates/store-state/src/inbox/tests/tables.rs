@@ -1,7 +1,7 @@
 //! What reaches the tables, and what does not.
 
 use super::*;
-use crate::LoadError;
+use crate::{LoadError, SlotRange};
 
 #[test]
 fn what_is_acknowledged_soon_never_reaches_the_tables() {
@@ -120,22 +120,25 @@ fn tables_that_are_not_this_shards_are_refused() {
     let mut shard = Shard::new();
     shard.sleeper("ann", "a");
     shard.checkpoint();
-    let half = SlotRange::part(0, 2);
+    let half = Slots {
+        range: SlotRange::part(0, 2),
+        ..Slots::ALL
+    };
     let loaded = InboxMachine::load(half, &shard.table);
     assert!(matches!(loaded, Err(LoadError::Damaged { .. })));
     let mut table = shard.table.clone();
     table.rows.remove(b"M".as_slice());
-    let loaded = InboxMachine::load(SlotRange::ALL, &table);
+    let loaded = InboxMachine::load(Slots::ALL, &table);
     assert!(matches!(loaded, Err(LoadError::Damaged { .. })));
     for kind in *b"IM" {
         let mut table = shard.table.clone();
         let (_, value) = table.rows.range_mut(vec![kind]..).next().unwrap();
         value.pop();
-        let loaded = InboxMachine::load(SlotRange::ALL, &table);
+        let loaded = InboxMachine::load(Slots::ALL, &table);
         assert!(matches!(loaded, Err(LoadError::Damaged { .. })));
         let (_, value) = table.rows.range_mut(vec![kind]..).next().unwrap();
         value[0] += 1;
-        let loaded = InboxMachine::load(SlotRange::ALL, &table);
+        let loaded = InboxMachine::load(Slots::ALL, &table);
         assert!(matches!(loaded, Err(LoadError::Format { .. })));
     }
 }

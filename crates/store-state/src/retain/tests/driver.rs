@@ -7,7 +7,7 @@ use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 
 use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use crate::test_table::TestTable;
-use crate::{Changes, Header, Limits, Machine, SlotRange, Table};
+use crate::{Changes, Header, Limits, Machine, Slots, Table};
 
 /// 3 messages, 10,000 bytes.
 pub(super) fn header(now_ms: u64) -> Header {
@@ -49,7 +49,7 @@ impl Shard {
     pub(super) fn new() -> Self {
         let table = TestTable::default();
         Self {
-            machine: RetainMachine::load(SlotRange::ALL, &table).unwrap(),
+            machine: RetainMachine::load(Slots::ALL, &table).unwrap(),
             table,
             header: header(0),
         }
@@ -76,7 +76,7 @@ impl Shard {
 
     /// Loses all that the table does not have.
     pub(super) fn restart(&mut self) {
-        self.machine = RetainMachine::load(SlotRange::ALL, &self.table).unwrap();
+        self.machine = RetainMachine::load(Slots::ALL, &self.table).unwrap();
     }
 
     /// Topics and payloads that a filter selects.

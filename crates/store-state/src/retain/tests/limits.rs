@@ -5,7 +5,7 @@ use mqtt_session::Timestamp;
 use super::driver::{Shard, set};
 use crate::retain::machine::OVERHEAD;
 use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
-use crate::{Machine, slot_of};
+use crate::{Machine, NameHash};
 
 #[test]
 fn limits_hold_and_replacing_needs_no_room() {
@@ -93,11 +93,12 @@ fn replacing_again_and_again_does_not_grow_the_list_of_expiries() {
 
 #[test]
 fn a_message_goes_to_the_slot_of_its_topic() {
+    const HASH: NameHash = NameHash::with_seed(5);
     assert_eq!(
-        RetainMachine::slot(&set("a/b", b"", 0)),
-        Some(slot_of("a/b"))
+        RetainMachine::slot(&set("a/b", b"", 0), HASH),
+        Some(HASH.slot_of("a/b"))
     );
-    assert_eq!(RetainMachine::slot(&RetainOp::Expire), None);
+    assert_eq!(RetainMachine::slot(&RetainOp::Expire, HASH), None);
 }
 
 #[test]

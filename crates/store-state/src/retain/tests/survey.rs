@@ -3,7 +3,7 @@
 use super::driver::{Shard, set};
 use crate::retain::RetainMachine;
 use crate::test_table::TestTable;
-use crate::{Machine, SlotRange, row, slot_of};
+use crate::{Machine, NameHash, SlotRange, Slots, row};
 
 fn filled() -> TestTable {
     let mut shard = Shard::new();
@@ -15,7 +15,7 @@ fn filled() -> TestTable {
 
 #[test]
 fn messages_are_counted() {
-    let survey = RetainMachine::survey(SlotRange::ALL, &filled());
+    let survey = RetainMachine::survey(Slots::ALL, &filled());
     assert_eq!(survey.findings, []);
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     assert_eq!(counted, [("machine", 1), ("retained messages", 2)]);
@@ -24,16 +24,20 @@ fn messages_are_counted() {
 #[test]
 fn a_message_under_another_topic_or_in_another_shard_is_found() {
     let mut table = filled();
-    table.rename(&row::key(b'R', "a"), row::key(b'R', "c"));
-    let survey = RetainMachine::survey(SlotRange::ALL, &table);
+    table.rename(&row::unseeded_key(b'R', "a"), row::unseeded_key(b'R', "c"));
+    let survey = RetainMachine::survey(Slots::ALL, &table);
     let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
     assert_eq!(found, ["its message is of another topic, or empty"]);
-    let slot = slot_of("a");
+    let slot = NameHash::default().slot_of("a");
     let range = SlotRange {
         first: slot,
         last: slot,
     };
-    let survey = RetainMachine::survey(range, &filled());
+    let slots = Slots {
+        range,
+        ..Slots::ALL
+    };
+    let survey = RetainMachine::survey(slots, &filled());
     let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
     assert_eq!(found, ["its slot belongs to another shard"]);
 }

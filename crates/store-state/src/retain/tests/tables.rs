@@ -2,7 +2,7 @@
 
 use super::driver::{Shard, set};
 use crate::retain::{RetainMachine, RetainOp};
-use crate::{LoadError, Machine, SlotRange, slot_of};
+use crate::{LoadError, Machine, NameHash, SlotRange, Slots};
 
 #[test]
 fn only_net_changes_are_written() {
@@ -59,12 +59,16 @@ fn a_machine_reads_the_slots_of_its_shard_only() {
     shard.ask(&set("a", b"1", 0));
     shard.ask(&set("b", b"1", 0));
     shard.checkpoint();
-    let slot = slot_of("a");
+    let slot = NameHash::default().slot_of("a");
     let range = SlotRange {
         first: slot,
         last: slot,
     };
-    shard.machine = RetainMachine::load(range, &shard.table).unwrap();
+    let slots = Slots {
+        range,
+        ..Slots::ALL
+    };
+    shard.machine = RetainMachine::load(slots, &shard.table).unwrap();
     assert_eq!(shard.found("#"), [("a".to_owned(), b"1".to_vec())]);
 }
 
@@ -77,7 +81,7 @@ fn damaged_tables_are_refused() {
         for cut in 0..value.len() {
             let mut table = shard.table.clone();
             table.rows.insert(key.clone(), value[..cut].to_vec());
-            let loaded = RetainMachine::load(SlotRange::ALL, &table);
+            let loaded = RetainMachine::load(Slots::ALL, &table);
             assert!(
                 matches!(loaded, Err(LoadError::Damaged { .. })),
                 "{key:?} cut at {cut}"
@@ -86,7 +90,7 @@ fn damaged_tables_are_refused() {
         let mut table = shard.table.clone();
         table.rows.insert(key, vec![9; 4]);
         let (found, known) = (9, 1);
-        let loaded = RetainMachine::load(SlotRange::ALL, &table);
+        let loaded = RetainMachine::load(Slots::ALL, &table);
         assert_eq!(loaded.unwrap_err(), LoadError::Format { found, known });
     }
 }

@@ -4,7 +4,7 @@ use mqtt_session::NEVER_EXPIRES;
 
 use super::driver::{Connect, Shard, again, fired, gone, left, lost, will, will_due};
 use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply, TakenFrom};
-use crate::{Machine, session::SessionMachine, slot_of};
+use crate::{Machine, NameHash, session::SessionMachine};
 
 const NOTHING: [&str; 0] = [];
 
@@ -294,6 +294,7 @@ fn counts_are_those_of_the_records() {
 
 #[test]
 fn operations_of_one_client_go_to_its_slot() {
+    const HASH: NameHash = NameHash::with_seed(5);
     let slot = SessionMachine::slot;
     for op in [
         Connect("c", 0).op(),
@@ -302,9 +303,9 @@ fn operations_of_one_client_go_to_its_slot() {
         gone("c", 1),
         will_due("c", 1),
     ] {
-        assert_eq!(slot(&op), Some(slot_of("c")));
+        assert_eq!(slot(&op, HASH), Some(HASH.slot_of("c")));
     }
-    assert_eq!(slot(&SessionOp::Due), None);
+    assert_eq!(slot(&SessionOp::Due, HASH), None);
 }
 
 #[test]

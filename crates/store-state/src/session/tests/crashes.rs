@@ -2,7 +2,7 @@
 
 use super::driver::{Connect, Shard, fired, gone, left, lost};
 use crate::session::{SessionMachine, SessionOp};
-use crate::{LoadError, Machine, SlotRange, slot_of};
+use crate::{LoadError, Machine, NameHash, SlotRange, Slots};
 
 #[test]
 fn what_came_and_went_between_checkpoints_is_not_written() {
@@ -77,12 +77,16 @@ fn a_machine_reads_the_slots_of_its_shard_only() {
         shard.claimed(1, Connect(client, 60).op());
     }
     shard.checkpoint();
-    let slot = slot_of("a");
+    let slot = NameHash::default().slot_of("a");
     let range = SlotRange {
         first: slot,
         last: slot,
     };
-    shard.machine = SessionMachine::load(range, &shard.table).unwrap();
+    let slots = Slots {
+        range,
+        ..Slots::ALL
+    };
+    shard.machine = SessionMachine::load(slots, &shard.table).unwrap();
     assert!(shard.machine.known("a") && !shard.machine.known("b"));
     assert_eq!(shard.outstanding(), ["fire a 1 w", "ended a 1"]);
 }
@@ -98,7 +102,7 @@ fn damaged_tables_are_refused() {
         for cut in 0..value.len() {
             let mut table = shard.table.clone();
             table.rows.insert(key.clone(), value[..cut].to_vec());
-            let loaded = SessionMachine::load(SlotRange::ALL, &table);
+            let loaded = SessionMachine::load(Slots::ALL, &table);
             assert!(
                 matches!(loaded, Err(LoadError::Damaged { .. })),
                 "{key:?} cut at {cut}"
@@ -106,12 +110,12 @@ fn damaged_tables_are_refused() {
         }
         let mut table = shard.table.clone();
         table.rows.insert(key, vec![9; 4]);
-        let loaded = SessionMachine::load(SlotRange::ALL, &table);
+        let loaded = SessionMachine::load(Slots::ALL, &table);
         let (found, known) = (9, 1);
         assert_eq!(loaded.unwrap_err(), LoadError::Format { found, known });
     }
     let mut table = shard.table.clone();
     table.rows.retain(|key, _| key[0] != b'W');
-    let loaded = SessionMachine::load(SlotRange::ALL, &table);
+    let loaded = SessionMachine::load(Slots::ALL, &table);
     assert!(matches!(loaded, Err(LoadError::Damaged { what, .. }) if what.contains("will")));
 }

@@ -10,7 +10,7 @@ use crate::session::{
     WillAtClose,
 };
 use crate::test_table::TestTable;
-use crate::{Changes, Header, Limits, Machine, SlotRange, Table};
+use crate::{Changes, Header, Limits, Machine, Slots, Table};
 
 /// Puts down what it is told, a line each.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Shard {
     pub(super) fn new() -> Self {
         let table = TestTable::default();
         Self {
-            machine: SessionMachine::load(SlotRange::ALL, &table).unwrap(),
+            machine: SessionMachine::load(Slots::ALL, &table).unwrap(),
             table,
         }
     }
@@ -98,7 +98,7 @@ impl Shard {
 
     /// Loses all that the table does not have.
     pub(super) fn restart(&mut self) {
-        self.machine = SessionMachine::load(SlotRange::ALL, &self.table).unwrap();
+        self.machine = SessionMachine::load(Slots::ALL, &self.table).unwrap();
     }
 
     pub(super) fn outstanding(&self) -> Vec<String> {

@@ -3,7 +3,7 @@
 use super::driver::{Connect, Shard};
 use crate::session::SessionMachine;
 use crate::test_table::TestTable;
-use crate::{Machine, SlotRange, row};
+use crate::{Machine, Slots, row};
 
 /// Ann with a will, and Bob, whose inbox is being removed.
 fn filled() -> TestTable {
@@ -18,13 +18,13 @@ fn filled() -> TestTable {
 fn found(damage: impl FnOnce(&mut TestTable)) -> Vec<String> {
     let mut table = filled();
     damage(&mut table);
-    let survey = SessionMachine::survey(SlotRange::ALL, &table);
+    let survey = SessionMachine::survey(Slots::ALL, &table);
     survey.findings.into_iter().map(|of| of.what).collect()
 }
 
 #[test]
 fn rows_are_counted_by_kind() {
-    let survey = SessionMachine::survey(SlotRange::ALL, &filled());
+    let survey = SessionMachine::survey(Slots::ALL, &filled());
     assert_eq!(survey.findings, []);
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     let expected = [
@@ -48,15 +48,17 @@ fn rows_that_do_not_agree_are_found() {
     });
     assert_eq!(machine, ["it is missing, and there are others"]);
     let name = found(|table| {
-        let mut key = row::key(b'S', "bob");
+        let mut key = row::unseeded_key(b'S', "bob");
         key[5] = b'x';
-        table.rename(&row::key(b'S', "bob"), key);
+        table.rename(&row::unseeded_key(b'S', "bob"), key);
     });
     assert_eq!(name, ["its key has the slot of another name"]);
     let epoch = found(|table| {
         let wills = table.keys_of(b'W');
         let value = table.rows[&wills[0]].clone();
-        table.rows.insert(row::numbered_key(b'W', "ann", 99), value);
+        table
+            .rows
+            .insert(row::unseeded_numbered_key(b'W', "ann", 99), value);
     });
     assert_eq!(epoch, ["its epoch was never given"]);
 }
@@ -67,7 +69,7 @@ fn a_row_that_cannot_be_read_is_found_with_its_key() {
     for key in table.rows.keys() {
         let mut damaged = table.clone();
         damaged.rows.insert(key.clone(), vec![1, 0xFF]);
-        let survey = SessionMachine::survey(SlotRange::ALL, &damaged);
+        let survey = SessionMachine::survey(Slots::ALL, &damaged);
         let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(survey.findings[0].key, Some(digits));
     }
