@@ -355,6 +355,27 @@ def test_subscriptions(name, version, reason):
         client.subscribe("f", expect=[reason])
 
 
+@pytest.mark.parametrize("durable", [False, True], ids=["clean", "durable"])
+@pytest.mark.parametrize("version, reason", [(5, 0x97), (4, 0x80)])
+def test_wildcard_patterns(name, version, reason, durable):
+    # limits.session.wildcardPatterns: sets of levels that are `+`, however many filters have them
+    props = {"session_expiry": 60} if durable and version == 5 else {}
+    how = {"version": version, "clean": not durable, **({"props": props} if props else {})}
+    with Broker({"limits.session.wildcardPatterns": 2}) as broker:
+        with broker.client(name, **how) as client:
+            client.subscribe("a/+", "b/+", "c/#", "+/a", "a/+/+", "d", expect=[0, 0, 0, 0, reason, 0])
+            client.subscribe("c/+/#")
+            client.subscribe("+/+", expect=[reason])
+            client.unsubscribe("+/a")
+            client.subscribe("+/+")
+            client.subscribe("+/b", expect=[reason])
+        if durable:
+            # They count when the session goes on, too.
+            with broker.client(name, **how) as client:
+                client.subscribe("x/+")
+                client.subscribe("+/b", expect=[reason])
+
+
 TOPIC_LIMITS = [({"limits.topic.levels": 4}, "a/b/c/d", "a/b/c/d/e"), ({"limits.topic.length": 20}, "x" * 20, "x" * 21)]
 
 

@@ -90,6 +90,7 @@ impl Settings {
                 QueueFull::Refuse => mqtt_session::QueueFull::Refuse,
             },
             subscriptions: limits.session.subscriptions,
+            wildcard_patterns: limits.session.wildcard_patterns,
             qos0_inbox: match config.inbox.qos0 {
                 InboxQos0::Offline => Qos0Inbox::Offline,
                 InboxQos0::Always => Qos0Inbox::Always,

@@ -250,6 +250,10 @@ options! {
         live "queueFull" => queue_full: QueueFull = QueueFull::DropNewest;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
+        /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have
+        /// others. A filter with a further one is refused with 0x97: patterns, not filters, are what a message
+        /// is compared with.
+        live "wildcardPatterns" => wildcard_patterns: u32 = 64, range 1..=U32;
     }
 
     /// Limits of this node as a whole.

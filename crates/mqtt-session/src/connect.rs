@@ -9,6 +9,7 @@ use mqtt_proto::{
 };
 
 use crate::alias::OutboundAliases;
+use crate::patterns::Patterns;
 use crate::will::Will;
 use crate::{Policy, Session, Timestamp};
 
@@ -165,6 +166,7 @@ impl Session {
             client_id,
             username: None,
             subscriptions: Vec::new(),
+            patterns: Patterns::default(),
             control: Vec::new(),
             qos0: VecDeque::new(),
             outbound: None,

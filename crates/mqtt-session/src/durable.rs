@@ -137,6 +137,9 @@ impl Session {
         let mut session = Self::detached(connect.version, client_id, now);
         session.durable = Some(Box::default());
         session.subscriptions = restored.subscriptions;
+        for subscription in &session.subscriptions {
+            session.patterns.add(&subscription.filter);
+        }
         session
             .subscriptions
             .sort_unstable_by(|a, b| a.filter.cmp(&b.filter));

@@ -33,6 +33,7 @@ mod inbound;
 mod message;
 mod outbound;
 mod overlap;
+mod patterns;
 mod policy;
 mod session;
 mod stored;
@@ -53,6 +54,7 @@ pub use message::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
 };
 pub use overlap::{Target, Wanted};
+pub use patterns::{Pattern, pattern_of};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{Action, Session};
 pub use stored::StoredState;

@@ -86,6 +86,8 @@ pub struct Policy {
     pub queue_full: QueueFull,
     /// The most subscriptions of one session.
     pub subscriptions: u32,
+    /// The most patterns of `+` in the filters of one session; see [`pattern_of`](crate::pattern_of).
+    pub wildcard_patterns: u32,
     /// Whether QoS 0 messages are stored.
     pub qos0_inbox: Qos0Inbox,
 }
@@ -116,6 +118,7 @@ impl Default for Policy {
             queue_bytes: 16_777_216,
             queue_full: QueueFull::DropNewest,
             subscriptions: 10_000,
+            wildcard_patterns: 64,
             qos0_inbox: Qos0Inbox::Offline,
         }
     }

@@ -14,6 +14,7 @@ use crate::connect::auth;
 use crate::durable::Durable;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
+use crate::patterns::Patterns;
 use crate::will::Will;
 use crate::{ApplicationMessage, Dropped, Policy, Subscription, Timestamp, Violation};
 
@@ -24,6 +25,8 @@ pub struct Session {
     pub(crate) username: Option<Box<str>>,
     /// Sorted by filter.
     pub(crate) subscriptions: Vec<Subscription>,
+    /// Of their wildcards.
+    pub(crate) patterns: Patterns,
     /// Encoded packets other than PUBLISH that wait for transmission.
     pub(crate) control: Vec<u8>,
     /// QoS 0 deliveries that wait for transmission.
@@ -252,6 +255,7 @@ impl Session {
             + self.username.as_ref().map_or(0, |name| name.len())
             + self.subscriptions.capacity() * size_of::<Subscription>()
             + filters.sum::<usize>()
+            + self.patterns.heap_len()
             + self.control.capacity()
             + self.qos0.capacity() * size_of::<WaitingQos0>()
             + self

@@ -10,6 +10,7 @@ use mqtt_proto::{
     SubscriptionOptions, UnsubAck, Unsubscribe,
 };
 
+use crate::patterns::{Pattern, pattern_of};
 use crate::{Action, Policy, Session, Violation};
 
 /// One subscription of a session.
@@ -57,6 +58,22 @@ impl Session {
         // [MQTT-3.2.2-10] a higher QoS is asked for in vain, not in error.
         let qos = options.qos.min(policy.maximum_qos);
         Ok((parsed, SubscriptionOptions { qos, ..options }))
+    }
+
+    /// Whether the wildcards of a new filter are within the limit of patterns. `fresh`: the patterns of filters
+    /// that are admitted and not yet added; that of this one comes to it.
+    pub fn admits_pattern(&self, filter: &str, fresh: &mut Vec<Pattern>, policy: &Policy) -> bool {
+        let Some(pattern) = pattern_of(filter) else {
+            return true;
+        };
+        if self.patterns.contains(&pattern) || fresh.contains(&pattern) {
+            return true;
+        }
+        let has_room = self.patterns.len() + fresh.len() < policy.wildcard_patterns as usize;
+        if has_room {
+            fresh.push(pattern);
+        }
+        has_room
     }
 
     /// Queues SUBACK: one reason code per filter, in their order.
@@ -128,6 +145,7 @@ impl Session {
                     // Most clients have one subscription.
                     self.subscriptions.reserve_exact(1);
                 }
+                self.patterns.add(&subscription.filter);
                 self.subscriptions.insert(index, subscription);
                 None
             }
@@ -138,6 +156,7 @@ impl Session {
     pub fn remove_subscription(&mut self, filter: &str) -> Option<Subscription> {
         let index = self.find_subscription(filter).ok()?;
         let removed = self.subscriptions.remove(index);
+        self.patterns.remove(&removed.filter);
         if self.subscriptions.is_empty() {
             self.subscriptions = Vec::new();
         }

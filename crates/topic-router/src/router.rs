@@ -81,15 +81,17 @@ impl<R: Copy + Ord, O: Copy> Router<R, O> {
         old
     }
 
-    /// Calls `f` for each subscription whose filter matches; receivers of one filter come in order.
+    /// Calls `f` for each subscription whose filter matches; receivers of one filter come in order. Returns how
+    /// many levels of filters with wildcards it had to compare, a few nanoseconds each: for each pattern of `+`
+    /// (a set of levels at which a filter has it) at most the levels of the topic.
     ///
     /// Allocates only for topic names of more than 16 levels.
-    pub fn for_each_match(&self, topic: &str, mut f: impl FnMut(&R, &O)) {
+    pub fn for_each_match(&self, topic: &str, mut f: impl FnMut(&R, &O)) -> usize {
         let topic = topic.as_bytes();
         if let Some(receivers) = self.exact.get(&self.hashing, topic) {
             receivers.for_each(&mut f);
         }
-        self.wild.for_each_match(&self.hashing, topic, &mut f);
+        self.wild.for_each_match(&self.hashing, topic, &mut f)
     }
 
     /// The number of subscriptions: pairs of filter and receiver.

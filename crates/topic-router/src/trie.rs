@@ -7,7 +7,10 @@
 //! Invariants: a node without receivers has at least two children; the children of a node differ in
 //! their first level. A match visits a node at most once, since the path to a node fixes the levels of
 //! the topic that it stands for; so a match costs at most the number of nodes whose path fits, however
-//! the wildcards are arranged.
+//! the wildcards are arranged. On a path that fits, each level is that of the topic or `+`: there are no more
+//! such paths than patterns of `+` among the filters, so a match compares at most that many times (and once for
+//! no `+` at all) the levels of the topic, however many filters there are. Who bounds the patterns of a session
+//! bounds what all its filters cost a match.
 //!
 //! Deliberately absent: recursion, links from a node to its children.
 
@@ -103,6 +106,8 @@ struct Levels<'a> {
     topic: &'a [u8],
     /// The end and hash of each level; zeros where they are not known yet.
     known: InlineVec<(usize, u64)>,
+    /// Levels of filters that were compared with those of the topic.
+    compared: usize,
 }
 
 impl<'a> Levels<'a> {
@@ -135,16 +140,18 @@ impl<R: Copy + Ord, O: Copy> Trie<R, O> {
         hashing: &Hashing,
         topic: &[u8],
         f: &mut impl FnMut(&R, &O),
-    ) {
-        if !self.nodes.is_empty() {
-            self.walk(hashing, topic, f);
+    ) -> usize {
+        if self.nodes.is_empty() {
+            return 0;
         }
+        self.walk(hashing, topic, f)
     }
 
-    fn walk(&self, hashing: &Hashing, topic: &[u8], f: &mut impl FnMut(&R, &O)) {
+    fn walk(&self, hashing: &Hashing, topic: &[u8], f: &mut impl FnMut(&R, &O)) -> usize {
         let mut levels = Levels {
             topic,
             known: InlineVec::new(),
+            compared: 0,
         };
         let mut open = InlineVec::new();
         let mut next = Some(Place {
@@ -180,6 +187,7 @@ impl<R: Copy + Ord, O: Copy> Trie<R, O> {
             }
             next = open.pop();
         }
+        levels.compared
     }
 
     /// Compares the label of `child` with the topic, and leaves the place below it to be visited.
@@ -447,6 +455,7 @@ fn fit(
         let end = end_of_level(label, at);
         let level = label.get(at..end).unwrap_or_default();
         let last = end == label.len();
+        levels.compared += 1;
         if last && level == MULTI {
             return Fit::Whole;
         }

@@ -1,6 +1,6 @@
 //! Router and retained index against naive models, under random changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
@@ -182,5 +182,29 @@ proptest! {
             index.remove(name);
         }
         prop_assert_eq!((router.len(), router.bytes(), index.len(), index.bytes()), (0, 0, 0, 0));
+    }
+
+    /// However filters are made of `+` and names that many share.
+    #[test]
+    fn no_filters_cost_a_match_more_than_their_patterns(
+        filters in prop::collection::vec(prop::collection::vec(0..5usize, 1..12), 1..200),
+        topic in prop::collection::vec(0..3usize, 1..12),
+    ) {
+        const NAMES: [&str; 5] = ["a", "b", "+", "+", "+"];
+        let filters: Vec<Vec<&str>> = filters
+            .iter()
+            .map(|levels| levels.iter().map(|level| NAMES[*level]).collect())
+            .collect();
+        let patterns: BTreeSet<Vec<usize>> = filters
+            .iter()
+            .map(|levels| (0..levels.len()).filter(|at| levels[*at] == "+").collect())
+            .collect();
+        let mut router = Router::with_seed(2);
+        for (number, levels) in (0u64..).zip(&filters) {
+            router.insert(&levels.join("/"), number, ());
+        }
+        let topic: Vec<&str> = topic.iter().map(|level| ["a", "b", "c"][*level]).collect();
+        let compared = router.for_each_match(&topic.join("/"), |_, ()| {});
+        prop_assert!(compared <= (patterns.len() + 1) * topic.len() * 2);
     }
 }

@@ -251,3 +251,29 @@ fn memory_per_filter_and_its_return() {
         assert_eq!(router.bytes(), 0);
     }
 }
+
+/// 10,000 filters of 128 levels that nearly match: all but the last level, with `+` in few patterns.
+#[test]
+fn a_match_costs_by_the_patterns_of_wildcards_and_not_by_the_filters() {
+    const LEVELS: usize = 128;
+    const PATTERNS: usize = 64;
+    let mut router = Router::with_seed(1);
+    for number in 0..10_000u64 {
+        let mut levels = vec!["a"; LEVELS - 1];
+        let pattern = number as usize % PATTERNS;
+        (0..6)
+            .filter(|bit| pattern >> bit & 1 == 1)
+            .for_each(|bit| levels[bit * 20] = "+");
+        let last = format!("n{number}");
+        levels.push(&last);
+        router.insert(&levels.join("/"), number, ());
+    }
+    let topic = vec!["a"; LEVELS].join("/");
+    let mut found = 0;
+    let compared = router.for_each_match(&topic, |_, ()| found += 1);
+    assert_eq!(found, 0);
+    assert!(
+        compared > LEVELS && compared <= (PATTERNS + 1) * (LEVELS + 1),
+        "{compared}"
+    );
+}

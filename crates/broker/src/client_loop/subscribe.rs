@@ -40,6 +40,7 @@ impl ClientLoop {
         let mut filters = Vec::with_capacity(subscribe.filters.len());
         // Filters of this packet that the session does not have yet.
         let mut fresh: Vec<&str> = Vec::new();
+        let mut patterns = Vec::new();
         for (text, options) in subscribe.filters.iter() {
             let admitted = self.admit_filter(io, key, text, options);
             let Some(client) = self.clients.get(key) else {
@@ -52,6 +53,13 @@ impl ClientLoop {
                 }
                 let most = self.settings.policy.subscriptions as usize;
                 if fresh.last() == Some(&text) && held.len() + fresh.len() > most {
+                    fresh.pop();
+                    return Err(ReasonCode::QuotaExceeded);
+                }
+                let policy = &self.settings.policy;
+                if fresh.last() == Some(&text)
+                    && !client.session.admits_pattern(text, &mut patterns, policy)
+                {
                     fresh.pop();
                     return Err(ReasonCode::QuotaExceeded);
                 }
