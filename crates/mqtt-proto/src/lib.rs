@@ -37,8 +37,8 @@ pub use frame::{Frame, MAX_REMAINING_LENGTH, PacketType, peek_frame};
 pub use message_body::{DeliveryHeader, MessageBody};
 pub use packet::{
     Auth, ConnAck, Connect, Disconnect, LastWill, Packet, PubAck, PubComp, PubRec, PubRel, Publish,
-    ReasonCodes, RetainHandling, SubAck, Subscribe, SubscribeFilters, SubscriptionOptions,
-    UnsubAck, Unsubscribe, UnsubscribeFilters,
+    ReasonCodes, RetainHandling, SubAck, Subscribe, SubscribeFilters, SubscribeFiltersIter,
+    SubscriptionOptions, UnsubAck, Unsubscribe, UnsubscribeFilters, UnsubscribeFiltersIter,
 };
 pub use properties::{
     AckProperties, AuthProperties, ConnAckProperties, ConnectProperties, DisconnectProperties,

@@ -33,9 +33,11 @@ pub use pubrec::PubRec;
 pub use pubrel::PubRel;
 pub use reason_codes::ReasonCodes;
 pub use suback::SubAck;
-pub use subscribe::{RetainHandling, Subscribe, SubscribeFilters, SubscriptionOptions};
+pub use subscribe::{
+    RetainHandling, Subscribe, SubscribeFilters, SubscribeFiltersIter, SubscriptionOptions,
+};
 pub use unsuback::UnsubAck;
-pub use unsubscribe::{Unsubscribe, UnsubscribeFilters};
+pub use unsubscribe::{Unsubscribe, UnsubscribeFilters, UnsubscribeFiltersIter};
 
 use crate::{DecodeError, EncodeError, PacketType, ProtocolVersion, peek_frame};
 

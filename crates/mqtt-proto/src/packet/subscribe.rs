@@ -164,13 +164,10 @@ impl<'a> SubscribeFilters<'a> {
     }
 
     /// Filters and options, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a str, SubscriptionOptions)> + use<'a> {
-        let mut reader = Reader::new(self.payload);
-        std::iter::from_fn(move || {
-            let filter = reader.string().ok()?;
-            let options = SubscriptionOptions::from_byte(reader.u8().ok()?, ProtocolVersion::V5);
-            Some((filter, options.ok()?))
-        })
+    pub fn iter(&self) -> SubscribeFiltersIter<'a> {
+        SubscribeFiltersIter {
+            reader: Reader::new(self.payload),
+        }
     }
 
     /// Number of filters.
@@ -189,6 +186,44 @@ impl<'a> SubscribeFilters<'a> {
             out.push(options.qos.as_u8());
         }
         Ok(())
+    }
+}
+
+/// Walks the filters of a SUBSCRIBE. The walk can be interrupted and taken up again.
+#[derive(Clone)]
+pub struct SubscribeFiltersIter<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> SubscribeFiltersIter<'a> {
+    /// Takes up the walk through `packet` where [`Self::bytes_left`] said `bytes_left`. The packet was decoded
+    /// before.
+    pub fn resume(packet: &'a [u8], bytes_left: usize) -> Self {
+        let start = packet.len().saturating_sub(bytes_left);
+        Self {
+            reader: Reader::new(packet.get(start..).unwrap_or_default()),
+        }
+    }
+
+    /// How many bytes at the end of the packet hold the filters that are still to come.
+    pub fn bytes_left(&self) -> usize {
+        self.reader.rest().len()
+    }
+}
+
+impl<'a> Iterator for SubscribeFiltersIter<'a> {
+    type Item = (&'a str, SubscriptionOptions);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let filter = self.reader.string().ok()?;
+        let options = SubscriptionOptions::from_byte(self.reader.u8().ok()?, ProtocolVersion::V5);
+        Some((filter, options.ok()?))
+    }
+}
+
+impl std::fmt::Debug for SubscribeFiltersIter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
     }
 }
 

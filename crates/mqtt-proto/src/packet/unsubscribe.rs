@@ -75,15 +75,52 @@ impl<'a> UnsubscribeFilters<'a> {
     }
 
     /// The filters, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let mut reader = Reader::new(self.payload);
-        std::iter::from_fn(move || reader.string().ok())
+    pub fn iter(&self) -> UnsubscribeFiltersIter<'a> {
+        UnsubscribeFiltersIter {
+            reader: Reader::new(self.payload),
+        }
     }
 
     /// Number of filters.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one filter")]
     pub const fn len(&self) -> usize {
         self.count as usize
+    }
+}
+
+/// Walks the filters of an UNSUBSCRIBE. The walk can be interrupted and taken up again.
+#[derive(Clone)]
+pub struct UnsubscribeFiltersIter<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> UnsubscribeFiltersIter<'a> {
+    /// Takes up the walk through `packet` where [`Self::bytes_left`] said `bytes_left`. The packet was decoded
+    /// before.
+    pub fn resume(packet: &'a [u8], bytes_left: usize) -> Self {
+        let start = packet.len().saturating_sub(bytes_left);
+        Self {
+            reader: Reader::new(packet.get(start..).unwrap_or_default()),
+        }
+    }
+
+    /// How many bytes at the end of the packet hold the filters that are still to come.
+    pub fn bytes_left(&self) -> usize {
+        self.reader.rest().len()
+    }
+}
+
+impl<'a> Iterator for UnsubscribeFiltersIter<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.reader.string().ok()
+    }
+}
+
+impl std::fmt::Debug for UnsubscribeFiltersIter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
     }
 }
 

@@ -2,7 +2,8 @@ use crate::ProtocolVersion::*;
 use crate::packet::vectors::refuse;
 use crate::{
     DecodeError, EncodeError, Packet, PacketId, PacketType, ProtocolVersion, QoS, RetainHandling,
-    Subscribe, SubscribeFilters, SubscribeProperties, SubscriptionOptions, UserProperties,
+    Subscribe, SubscribeFilters, SubscribeFiltersIter, SubscribeProperties, SubscriptionOptions,
+    UserProperties,
 };
 
 fn options(qos: QoS) -> SubscriptionOptions {
@@ -30,6 +31,12 @@ fn check(
     if let Ok(Packet::Subscribe(subscribe)) = decoded {
         assert!(subscribe.filters.iter().eq(filters.iter().copied()));
         assert_eq!(subscribe.filters.len(), filters.len());
+        let mut walk = subscribe.filters.iter();
+        for taken in 0..=filters.len() {
+            let rest = SubscribeFiltersIter::resume(frame, walk.bytes_left());
+            assert!(rest.eq(filters.iter().skip(taken).copied()));
+            walk.next();
+        }
     }
     let mut out = Vec::new();
     packet.encode(version, &mut out).expect("encodes");
