@@ -4,12 +4,13 @@ use std::num::NonZeroU16;
 
 use mqtt_proto::Publish;
 
-use crate::Violation;
+use crate::{Policy, Violation};
 
 /// Aliases that the client has set.
 #[derive(Debug, Default)]
 pub(crate) struct InboundAliases {
-    /// Topic names; alias 1 comes first.
+    /// Topic names; alias 1 comes first. An empty one stands for a name that the policy does not admit,
+    /// which is not kept.
     topics: Vec<Option<Box<str>>>,
 }
 
@@ -25,12 +26,14 @@ impl InboundAliases {
     }
 }
 
-/// The topic name of a PUBLISH; sets or looks up its alias. `maximum` is what CONNACK announced.
+/// The topic name of a PUBLISH; sets or looks up its alias. `maximum` is what CONNACK announced. Empty: the
+/// alias was set to a name that the policy did not admit.
 #[inline]
 pub(crate) fn resolve<'s>(
     aliases: &'s mut Option<Box<InboundAliases>>,
     publish: &Publish<'s>,
     maximum: u16,
+    policy: &Policy,
 ) -> Result<&'s str, Violation> {
     let Some(alias) = publish.properties.topic_alias else {
         return Ok(publish.topic);
@@ -49,7 +52,9 @@ pub(crate) fn resolve<'s>(
     if publish.topic.is_empty() {
         return entry.as_deref().ok_or(Violation::TopicAliasUnknown);
     }
-    if entry.as_deref() != Some(publish.topic) {
+    if !policy.admits_topic(publish.topic) {
+        *entry = Some(Box::default());
+    } else if entry.as_deref() != Some(publish.topic) {
         *entry = Some(publish.topic.into());
     }
     Ok(publish.topic)

@@ -167,6 +167,7 @@ impl Session {
             username: None,
             subscriptions: Vec::new(),
             patterns: Patterns::default(),
+            subscription_bytes: 0,
             control: Vec::new(),
             qos0: VecDeque::new(),
             outbound: None,

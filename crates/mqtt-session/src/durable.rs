@@ -136,13 +136,7 @@ impl Session {
     ) -> Self {
         let mut session = Self::detached(connect.version, client_id, now);
         session.durable = Some(Box::default());
-        session.subscriptions = restored.subscriptions;
-        for subscription in &session.subscriptions {
-            session.patterns.add(&subscription.filter);
-        }
-        session
-            .subscriptions
-            .sort_unstable_by(|a, b| a.filter.cmp(&b.filter));
+        session.add_subscriptions(restored.subscriptions);
         session.inbound = Inbound::restored(restored.received);
         session.accept(connect, accepted, session_present, policy, now);
         session

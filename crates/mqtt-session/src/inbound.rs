@@ -129,7 +129,12 @@ impl Session {
         if !publish.properties.subscription_ids.is_empty() {
             return Err(Violation::SubscriptionIdFromClient);
         }
-        let topic = alias::resolve(&mut self.inbound_aliases, publish, self.topic_alias_maximum)?;
+        let topic = alias::resolve(
+            &mut self.inbound_aliases,
+            publish,
+            self.topic_alias_maximum,
+            policy,
+        )?;
         let refusal = refusal(publish, topic, policy);
         if let Some(packet_id) = publish.packet_id {
             let v5 = self.version.is_v5();
@@ -420,7 +425,7 @@ fn refusal(
     topic: &str,
     policy: &Policy,
 ) -> Option<(ReasonCode, DropReason)> {
-    if !policy.admits_topic(topic) {
+    if topic.is_empty() || !policy.admits_topic(topic) {
         return Some((ReasonCode::TopicNameInvalid, DropReason::TopicLimit));
     }
     let invalid = policy.check_payload_format

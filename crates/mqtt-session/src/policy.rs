@@ -113,7 +113,7 @@ impl Default for Policy {
             inflight_maximum: 128,
             maximum_packet_size: 2_097_152,
             topic_levels: 128,
-            topic_length: 65_535,
+            topic_length: 4_096,
             queue_messages: 10_000,
             queue_bytes: 16_777_216,
             queue_full: QueueFull::DropNewest,

@@ -27,6 +27,8 @@ pub struct Session {
     pub(crate) subscriptions: Vec<Subscription>,
     /// Of their wildcards.
     pub(crate) patterns: Patterns,
+    /// Bytes of their filters.
+    pub(crate) subscription_bytes: u64,
     /// Encoded packets other than PUBLISH that wait for transmission.
     pub(crate) control: Vec<u8>,
     /// QoS 0 deliveries that wait for transmission.
@@ -247,15 +249,11 @@ impl Session {
     /// Bytes on the heap, without the shared messages ([`Self::queue_bytes`]).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let filters = self
-            .subscriptions
-            .iter()
-            .map(|subscription| subscription.filter.len());
         self.client_id.len()
             + self.username.as_ref().map_or(0, |name| name.len())
             + self.subscriptions.capacity() * size_of::<Subscription>()
-            + filters.sum::<usize>()
             + self.patterns.heap_len()
+            + self.subscription_bytes as usize
             + self.control.capacity()
             + self.qos0.capacity() * size_of::<WaitingQos0>()
             + self

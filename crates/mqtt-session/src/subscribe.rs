@@ -132,35 +132,100 @@ impl Session {
             .and_then(|index| self.subscriptions.get(index))
     }
 
+    /// Bytes of the filters of all subscriptions.
+    #[must_use]
+    pub fn subscription_bytes(&self) -> u64 {
+        self.subscription_bytes
+    }
+
     /// Adds a subscription, or replaces the one with the same filter [MQTT-3.8.4-3]
-    /// [MQTT3-3.8.4-3]; returns the replaced one.
-    pub fn add_subscription(&mut self, subscription: Subscription) -> Option<Subscription> {
-        match self.find_subscription(&subscription.filter) {
-            Ok(index) => Some(std::mem::replace(
-                &mut self.subscriptions[index],
-                subscription,
-            )),
-            Err(index) => {
-                if self.subscriptions.is_empty() {
-                    // Most clients have one subscription.
-                    self.subscriptions.reserve_exact(1);
+    /// [MQTT3-3.8.4-3].
+    pub fn add_subscription(&mut self, subscription: Subscription) {
+        self.add_subscriptions(vec![subscription]);
+    }
+
+    /// The same with several. Of those with the same filter the last one counts. The work is linear in
+    /// the subscriptions of the session, once for each call: a call for each filter would move all
+    /// subscriptions for each.
+    pub fn add_subscriptions(&mut self, subscriptions: Vec<Subscription>) {
+        let mut new = Vec::new();
+        for subscription in subscriptions {
+            match self.find_subscription(&subscription.filter) {
+                Ok(index) => {
+                    if let Some(known) = self.subscriptions.get_mut(index) {
+                        *known = subscription;
+                    }
                 }
-                self.patterns.add(&subscription.filter);
-                self.subscriptions.insert(index, subscription);
-                None
+                Err(_) => new.push(subscription),
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        // Stable: of several with the same filter the last one stays.
+        new.sort_by(|a, b| a.filter.cmp(&b.filter));
+        new.dedup_by(|later, kept| {
+            let same = later.filter == kept.filter;
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+        self.subscription_bytes += new.iter().map(|s| s.filter.len() as u64).sum::<u64>();
+        for subscription in &new {
+            self.patterns.add(&subscription.filter);
+        }
+        if self.subscriptions.is_empty() {
+            // Most clients have one subscription.
+            self.subscriptions.reserve_exact(new.len());
+        }
+        match <[Subscription; 1]>::try_from(new) {
+            Ok([one]) => {
+                let index = self.find_subscription(&one.filter).unwrap_or_else(|at| at);
+                self.subscriptions.insert(index, one);
+            }
+            Err(several) => {
+                self.subscriptions.extend(several);
+                // Two sorted runs, which the sort finds and merges.
+                self.subscriptions.sort_by(|a, b| a.filter.cmp(&b.filter));
             }
         }
     }
 
     /// Removes the subscription with exactly this filter [MQTT-3.10.4-1] [MQTT3-3.10.4-1].
     pub fn remove_subscription(&mut self, filter: &str) -> Option<Subscription> {
-        let index = self.find_subscription(filter).ok()?;
-        let removed = self.subscriptions.remove(index);
-        self.patterns.remove(&removed.filter);
+        self.remove_subscriptions(&[filter]).pop()
+    }
+
+    /// The same with several, in work that is linear in the subscriptions of the session, once for each
+    /// call. Returns those that were there.
+    pub fn remove_subscriptions(&mut self, filters: &[&str]) -> Vec<Subscription> {
+        let mut found: Vec<usize> = filters
+            .iter()
+            .filter_map(|filter| self.find_subscription(filter).ok())
+            .collect();
+        let removed: Vec<Subscription> = if let [index] = found[..] {
+            vec![self.subscriptions.remove(index)]
+        } else {
+            found.sort_unstable();
+            found.dedup();
+            let mut found = found.into_iter().peekable();
+            let mut index = 0;
+            let is_found = |_: &mut Subscription| {
+                index += 1;
+                found.next_if_eq(&(index - 1)).is_some()
+            };
+            self.subscriptions.extract_if(.., is_found).collect()
+        };
+        let bytes = removed.iter().map(|s| s.filter.len() as u64).sum::<u64>();
+        self.subscription_bytes -= bytes;
+        for subscription in &removed {
+            self.patterns.remove(&subscription.filter);
+        }
         if self.subscriptions.is_empty() {
             self.subscriptions = Vec::new();
         }
-        Some(removed)
+        removed
     }
 
     fn find_subscription(&self, filter: &str) -> Result<usize, usize> {

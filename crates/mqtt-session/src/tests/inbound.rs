@@ -370,6 +370,26 @@ fn limits_refuse_the_message_only() {
     );
 }
 
+/// A topic name that is not admitted is not kept for its alias either, which stays known.
+#[test]
+fn an_alias_of_a_topic_that_is_refused() {
+    check(
+        "% levels=2 tam=2
+         > CONNECT
+         < CONNACK tam=2
+         > PUBLISH topic=a/b/c alias=1 qos=1 id=1
+         ! dropped a/b/c topic_limit
+         < PUBACK id=1 reason=0x90 words
+         > PUBLISH alias=1 qos=1 id=1
+         ! dropped  topic_limit
+         < PUBACK id=1 reason=0x90 words
+         > PUBLISH topic=a/b alias=1 qos=1 id=1
+         ! publish id=1 topic=a/b qos=1
+         $ done id=1
+         < PUBACK id=1",
+    );
+}
+
 /// [MQTT-3.1.2-29] [MQTT-3.4.2-2] [MQTT-3.5.2-2] no words for those who want none or have no room.
 #[test]
 fn words_only_where_they_are_wanted_and_fit() {

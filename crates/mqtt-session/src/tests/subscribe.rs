@@ -1,6 +1,9 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+use mqtt_proto::SubscriptionOptions;
+
 use super::driver::check;
+use crate::{Subscription, Timestamp};
 
 /// [MQTT-3.8.4-1] [MQTT-3.8.4-2] [MQTT-3.8.4-5] [MQTT-3.8.4-6] [MQTT-3.8.4-7] [MQTT-3.9.3-1]
 /// [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT3-3.8.4-1] [MQTT3-3.8.4-2] [MQTT3-3.10.4-4] [MQTT3-3.10.4-5]
@@ -81,5 +84,57 @@ fn late_completions() {
          $ suback id=1 reasons=0x00
          > CONNECT expiry=9
          < CONNACK session_present",
+    );
+}
+
+fn subscription(filter: &str, id: u32) -> Subscription {
+    Subscription {
+        filter: filter.into(),
+        options: SubscriptionOptions::default(),
+        id: Some(id),
+        group: None,
+    }
+}
+
+/// Many at once come to the same as one after the other.
+#[test]
+fn several_subscriptions_at_once() {
+    let mut session = crate::Session::detached(
+        mqtt_proto::ProtocolVersion::V5,
+        "client".into(),
+        Timestamp(0),
+    );
+    let named = |session: &crate::Session| -> Vec<(String, Option<u32>)> {
+        let all = session.subscriptions().iter();
+        all.map(|s| (s.filter.to_string(), s.id)).collect()
+    };
+    let of = |all: &[(&str, u32)]| -> Vec<Subscription> {
+        all.iter().map(|(f, id)| subscription(f, *id)).collect()
+    };
+    session.add_subscriptions(of(&[("c", 1), ("a", 2), ("c", 3), ("bb", 4), ("c", 5)]));
+    session.add_subscriptions(of(&[("b", 6)]));
+    session.add_subscriptions(of(&[("a", 7), ("d", 8), ("d", 9), ("aa", 10)]));
+    let expected = [
+        ("a", 7),
+        ("aa", 10),
+        ("b", 6),
+        ("bb", 4),
+        ("c", 5),
+        ("d", 9),
+    ];
+    let expected = expected.map(|(filter, id)| (filter.to_owned(), Some(id)));
+    assert_eq!(named(&session), expected);
+    assert_eq!(session.subscription_bytes(), 8);
+    let removed = session.remove_subscriptions(&["d", "x", "a", "d", "bb"]);
+    assert_eq!(removed.len(), 3);
+    assert!(session.remove_subscription("a").is_none());
+    assert!(session.remove_subscription("b").is_some());
+    let left = [("aa", 10), ("c", 5)].map(|(filter, id)| (filter.to_owned(), Some(id)));
+    assert_eq!(named(&session), left);
+    assert_eq!(session.subscription_bytes(), 3);
+    session.remove_subscriptions(&["aa", "c"]);
+    assert_eq!(
+        (session.subscriptions().len(), session.subscription_bytes()),
+        (0, 0)
     );
 }
