@@ -49,6 +49,19 @@ const ACCEPTS: usize = 256;
 /// Events taken from the kernel in a turn.
 pub(crate) const EVENTS: usize = 1024;
 
+/// Units of work of a read(2), and of a write(2).
+const READ_WORK: u32 = 2;
+const WRITE_WORK: u32 = 4;
+
+/// Bytes that are worth a unit when they are written.
+const BYTES_PER_UNIT: usize = 4096;
+
+/// Units of work of accepting a connection.
+const ACCEPT_WORK: u32 = 8;
+
+/// Units of work of bytes for a handshake, which may be of TLS.
+const HANDSHAKE_WORK: u32 = 250;
+
 /// Items in a loop's inbox at which senders stop to work them off.
 const INBOX_LIMIT: usize = 4096;
 
@@ -98,8 +111,8 @@ pub(crate) struct Core<S: Service> {
     accept_armed: bool,
     /// An empty buffer that changes places with the inbox.
     batch: Vec<Envelope<S::Mail>>,
-    /// Connections that were left with something to read when this turn began.
-    ready: Vec<ConnectionId>,
+    /// How many connections were left with something to read when this turn began.
+    left: usize,
     read_buffer: Vec<u8>,
     /// What layers made of what was read; empty between calls.
     inner_buffer: Vec<u8>,
@@ -187,7 +200,7 @@ impl<S: Service> EventLoops<S> {
                 all_stats: Arc::clone(&all_stats),
                 accept_armed: false,
                 batch: Vec::new(),
-                ready: Vec::new(),
+                left: 0,
                 read_buffer: vec![0; CHUNK],
                 inner_buffer: Vec::new(),
                 write_buffer: Vec::with_capacity(CHUNK),
@@ -353,7 +366,8 @@ impl<S: Service> Core<S> {
     pub(crate) fn begin_turn(&mut self) {
         self.io.now_ms = self.io.clock.now_ms();
         self.io.stats.turns.add(1);
-        std::mem::swap(&mut self.ready, &mut self.io.ready);
+        self.left = self.io.ready.len();
+        self.io.begin_part();
     }
 
     pub(crate) fn take_inbox(&mut self, peer: &Peer<S>) {
@@ -399,11 +413,16 @@ impl<S: Service> Core<S> {
                     self.io.touch(id);
                 }
                 if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    let mut is_left = false;
                     if let Some(c) = self.io.connections.get_mut(id) {
                         c.readable = true;
                         c.peer_closed |= event.is_read_closed() || event.is_error();
+                        is_left = c.ready;
                     }
-                    self.read(id);
+                    // One that is left from an earlier turn is read when its turn comes, and not twice.
+                    if !is_left {
+                        self.read(id);
+                    }
                 }
             }
         }
@@ -411,6 +430,7 @@ impl<S: Service> Core<S> {
 
     /// Deadlines, connections that had more to read than their share, own mail, and the flush.
     pub(crate) fn finish_turn(&mut self) {
+        self.io.begin_part();
         // All that are due are taken first: one that is armed again for now waits for the next turn.
         let mut due = Vec::new();
         while let Some(timer) = self.io.timers.pop_due(self.io.now_ms) {
@@ -428,14 +448,24 @@ impl<S: Service> Core<S> {
                 self.service.timer(&mut self.io, timer);
             }
         }
-        let mut ready = std::mem::take(&mut self.ready);
-        for id in ready.drain(..) {
+        for _ in 0..std::mem::take(&mut self.left) {
+            if self.io.has_done_enough() {
+                // The rest keeps its place before those that come after it.
+                self.io.stats.put_off.add(1);
+                break;
+            }
+            let Some(id) = self.io.ready.pop_front() else {
+                break;
+            };
             if let Some(c) = self.io.connections.get_mut(id) {
                 c.ready = false;
             }
             self.read(id);
         }
-        self.ready = ready;
+        if self.io.ready.capacity() > 4 * EVENTS {
+            self.io.ready.shrink_to(EVENTS);
+        }
+        self.io.begin_part();
         loop {
             let mut own = self
                 .io
@@ -443,7 +473,7 @@ impl<S: Service> Core<S> {
                 .get_mut(self.io.index)
                 .map(std::mem::take)
                 .unwrap_or_default();
-            if own.is_empty() && self.io.touched.is_empty() {
+            if own.is_empty() && (self.io.touched.is_empty() || self.has_flushed_enough()) {
                 break;
             }
             self.open_mail(&mut own);
@@ -453,7 +483,7 @@ impl<S: Service> Core<S> {
 
     /// How long the thread may sleep: ms, and the time at which it wakes. `None`: until something comes.
     pub(crate) fn wait(&self) -> Option<(u64, u64)> {
-        if !self.io.ready.is_empty() {
+        if !self.io.ready.is_empty() || !self.io.touched.is_empty() {
             return Some((0, self.io.now_ms));
         }
         let at = self.io.timers.next()?;
@@ -481,6 +511,7 @@ impl<S: Service> Core<S> {
             };
             match listener.accept() {
                 Ok((socket, peer)) => {
+                    self.io.charge(ACCEPT_WORK);
                     let profile = Arc::clone(&listener.profile);
                     self.deal(Accepted {
                         socket,
@@ -648,6 +679,7 @@ impl<S: Service> Core<S> {
 
     fn read(&mut self, id: ConnectionId) {
         for _ in 0..ROUNDS {
+            let is_enough = self.io.mailed > INBOX_LIMIT || self.io.has_done_enough();
             let Some(c) = self.io.connections.get_mut(id) else {
                 return;
             };
@@ -658,8 +690,9 @@ impl<S: Service> Core<S> {
             if c.paused {
                 return;
             }
-            if self.io.mailed > INBOX_LIMIT {
+            if is_enough {
                 // Enough for this turn: the rest is read when this is on its way.
+                self.io.stats.put_off.add(1);
                 self.io.make_ready(id);
                 return;
             }
@@ -714,6 +747,7 @@ impl<S: Service> Core<S> {
             c.rate_in.take(n as u64, self.io.rate_in, self.io.now_ms);
             self.io.stats.bytes_in.add(n as u64);
             let is_layered = c.layers.is_some();
+            self.io.charge(READ_WORK);
             let buffer = std::mem::take(&mut self.read_buffer);
             let bytes = buffer.get(..n).unwrap_or_default();
             let goes_on = if is_layered {
@@ -735,6 +769,10 @@ impl<S: Service> Core<S> {
     /// Takes what was read through the layers of the connection. False: it is to be left alone now.
     fn receive_layered(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
         let mut inner = std::mem::take(&mut self.inner_buffer);
+        let handshakes = |c: &Connection| c.handshake_until().is_some();
+        if self.io.connections.get(id).is_some_and(handshakes) {
+            self.io.charge(HANDSHAKE_WORK);
+        }
         if let Some(c) = self.io.connections.get_mut(id)
             && let Some(layers) = &mut c.layers
         {
@@ -851,6 +889,7 @@ impl<S: Service> Core<S> {
     /// Reads and throws away what still comes on a connection that is being closed.
     fn discard(&mut self, id: ConnectionId) {
         for _ in 0..ROUNDS {
+            self.io.charge(READ_WORK);
             let Some(c) = self.io.connections.get_mut(id) else {
                 return;
             };
@@ -875,18 +914,25 @@ impl<S: Service> Core<S> {
         self.io.make_ready(id);
     }
 
+    /// Whether the connections that are still to be flushed wait for the next turn.
+    fn has_flushed_enough(&self) -> bool {
+        self.io.has_done_enough() && !self.stopping
+    }
+
     fn flush_touched(&mut self) {
         // Flushing may touch further connections (a message that could not be sent goes to another
         // member of its group); they are flushed in the same pass.
         let mut next = 0;
-        while let Some(&id) = self.io.touched.get(next) {
+        while let Some(&id) = self.io.touched.get(next)
+            && !self.has_flushed_enough()
+        {
             next += 1;
             if let Some(c) = self.io.connections.get_mut(id) {
                 c.touched = false;
                 self.flush(id);
             }
         }
-        self.io.touched.clear();
+        self.io.touched.drain(..next);
         if self.io.touched.capacity() > 4 * FLUSH_AT {
             self.io.touched.shrink_to(FLUSH_AT);
         }
@@ -970,6 +1016,8 @@ impl<S: Service> Core<S> {
 
     /// Writes what the socket takes and says how much that was. `None`: the connection is lost.
     fn write(&mut self, id: ConnectionId, bytes: &[u8]) -> Option<usize> {
+        let length = u32::try_from(bytes.len() / BYTES_PER_UNIT).unwrap_or(u32::MAX);
+        self.io.charge(WRITE_WORK.saturating_add(length));
         let c = self.io.connections.get_mut(id)?;
         match write_some(c, bytes, &self.io.stats) {
             Ok(n) => {

@@ -1,6 +1,7 @@
 //! What a [`Service`](crate::Service) can do to its loop.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mio::{Registry, Token};
@@ -21,6 +22,10 @@ const LINGER_MS: u64 = 1_000;
 
 /// How long handshakes may take before the service says so.
 const HANDSHAKE_MS: u64 = 5_000;
+
+/// Units of work, of about a microsecond each, after which a part of a turn has done enough. A turn has three: mail
+/// and what has just come; deadlines and what was left by earlier turns; what is written.
+const WORK: u64 = 10_000;
 
 /// Marks timers of connections; the service's own have the bit clear.
 pub(crate) const CONNECTION_TIMER: u64 = 1 << 63;
@@ -62,7 +67,8 @@ pub struct Io<M> {
     pub(crate) registry: Registry,
     pub(crate) timers: Timers<u64>,
     pub(crate) touched: Vec<ConnectionId>,
-    pub(crate) ready: Vec<ConnectionId>,
+    /// Connections with something to read, in the order in which their turn comes.
+    pub(crate) ready: VecDeque<ConnectionId>,
     /// Mail by destination; that to the loop itself is handled before the turn ends.
     pub(crate) outgoing: Vec<Vec<Envelope<M>>>,
     pub(crate) now_ms: u64,
@@ -74,6 +80,10 @@ pub struct Io<M> {
     pub(crate) accompanying: Option<M>,
     /// Mail of this turn.
     pub(crate) mailed: usize,
+    /// Units of work that were done since the start.
+    work: u64,
+    /// Units at which this part of the turn has done enough.
+    work_until: u64,
     pub(crate) rate_in: u64,
     pub(crate) rate_out: u64,
     /// How long the handshakes of a connection may take.
@@ -96,7 +106,9 @@ impl<M> Io<M> {
             registry,
             timers: Timers::default(),
             touched: Vec::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
+            work: 0,
+            work_until: 0,
             outgoing: (0..loops).map(|_| Vec::new()).collect(),
             now_ms: clock.now_ms(),
             clock,
@@ -253,6 +265,26 @@ impl<M> Io<M> {
         }
     }
 
+    /// Takes note of work that the service does, in units of about a microsecond: of whatever others can make
+    /// long. When a turn has done enough, what else can be read waits for the next one, in the order in which it
+    /// came. Counted, not timed: the same work is always cut at the same places.
+    #[inline]
+    pub fn charge(&mut self, units: u32) {
+        self.work += u64::from(units);
+    }
+
+    /// Whether the turn has done enough: what can wait goes on in a later one.
+    #[inline]
+    #[must_use]
+    pub fn has_done_enough(&self) -> bool {
+        self.work >= self.work_until
+    }
+
+    /// A part of a turn begins, with a share of work of its own.
+    pub(crate) fn begin_part(&mut self) {
+        self.work_until = self.work + WORK;
+    }
+
     /// Flushes touched connections before anything else is read: a queue fills that could be emptied.
     pub fn flush_soon(&mut self) {
         self.flush_soon = true;
@@ -339,7 +371,7 @@ impl<M> Io<M> {
             && !c.ready
         {
             c.ready = true;
-            self.ready.push(connection);
+            self.ready.push_back(connection);
         }
     }
 

@@ -62,6 +62,8 @@ pub struct LoopStats {
     pub turns: Counter,
     /// Batches of mail that another loop's thread handled here while this loop slept.
     pub helped: Counter,
+    /// Reads put off because the turn had enough to do.
+    pub put_off: Counter,
     /// Reads put off because a connection was over its inbound rate.
     pub throttled_in: Counter,
     /// Writes put off because a connection was over its outbound rate.

@@ -16,7 +16,12 @@ use transport::ServerOptions;
 struct Lines {
     members: Vec<ConnectionId>,
     waiting: Vec<(ConnectionId, Vec<u8>)>,
+    /// "stand still" waits for this.
+    go_on: Option<std::sync::mpsc::Receiver<()>>,
 }
+
+/// Units of work that the line "hard" is charged.
+const HARD: u32 = 5_000;
 
 impl Lines {
     fn say(&mut self, io: &mut Io<Arc<[u8]>>, line: &[u8]) {
@@ -59,6 +64,17 @@ impl Service for Lines {
                 self.members.retain(|m| *m != connection);
                 io.send_last(connection, b"bye\n".to_vec());
                 break;
+            }
+            if line == b"stand still\n" {
+                io.send_last(connection, Vec::new());
+                if let Some(go_on) = &self.go_on {
+                    // It is dropped, and that is the sign.
+                    assert!(go_on.recv().is_err());
+                }
+                continue;
+            }
+            if line == b"hard\n" {
+                io.charge(HARD);
             }
             if line == b"big\n" {
                 self.waiting.push((connection, vec![b'x'; 1 << 20]));
@@ -105,11 +121,15 @@ impl Service for Lines {
 }
 
 fn start(loops: usize) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<LoopStats>>) {
+    start_with((0..loops).map(|_| Lines::default()).collect())
+}
+
+fn start_with(services: Vec<Lines>) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<LoopStats>>) {
+    let loops = services.len();
     let profile = Profile::new(0, Kind::Tcp, "", ServerOptions::default());
     let listener = bind("127.0.0.1", 0, profile).unwrap();
     let address = listener.address().unwrap();
     let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::default()).collect();
-    let services = (0..loops).map(|_| Lines::default()).collect();
     let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
     (loops, address, stats)
 }
@@ -184,5 +204,45 @@ fn a_full_socket_keeps_the_rest_for_later() {
     let mut all = vec![0; 20 << 20];
     client.read_exact(&mut all).unwrap();
     assert!(all.iter().all(|b| *b == b'x'));
+    loops.stop();
+}
+
+#[test]
+fn a_turn_that_has_done_enough_leaves_the_rest_to_the_next() {
+    const CLIENTS: u64 = 50;
+    let (go_on, waits) = std::sync::mpsc::channel();
+    let service = Lines {
+        go_on: Some(waits),
+        ..Lines::default()
+    };
+    let (loops, address, stats) = start_with(vec![service]);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        // All are accepted and have been read once.
+        client.get_mut().write_all(b"big\n").unwrap();
+        let mut big = vec![0; 1 << 20];
+        client.read_exact(&mut big).unwrap();
+    }
+    let mut standing = connect(address);
+    standing.get_mut().write_all(b"stand still\n").unwrap();
+    // What comes while the loop stands still is read in one turn, unless that is cut.
+    for client in &mut clients {
+        client.get_mut().write_all(b"hard\n").unwrap();
+    }
+    let before = stats[0].turns.get();
+    drop(go_on);
+    for client in &mut clients {
+        let mut lines = 0;
+        while lines < CLIENTS {
+            let mut line = String::new();
+            client.read_line(&mut line).unwrap();
+            assert_eq!(line, "hard\n");
+            lines += 1;
+        }
+    }
+    // Two lines make a part of a turn, of which a turn has two.
+    let turns = stats[0].turns.get() - before;
+    assert!(turns >= CLIENTS / 4, "{turns}");
+    assert!(stats[0].put_off.get() > 0);
     loops.stop();
 }
