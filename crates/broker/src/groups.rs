@@ -12,7 +12,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use foldhash::fast::FixedState;
+use foldhash::fast::{FixedState, RandomState};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
 
@@ -106,6 +108,8 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 struct Members {
     list: Vec<Member>,
+    /// Where each stands in the list: groups may have as many members as a node has clients.
+    places: HashMap<(Who, Slot), usize, RandomState>,
     /// What was last handed out, while it is still true.
     shared: Option<Arc<[Member]>>,
 }
@@ -135,17 +139,17 @@ impl Group {
     pub(crate) fn join(&self, member: Member) -> bool {
         let mut members = self.members.lock();
         members.shared = None;
-        match members
-            .list
-            .iter_mut()
-            .find(|m| m.who == member.who && m.by == member.by)
-        {
-            Some(known) => {
-                *known = member;
+        let Members { list, places, .. } = &mut *members;
+        match places.entry((member.who.clone(), member.by)) {
+            Entry::Occupied(place) => {
+                if let Some(known) = list.get_mut(*place.get()) {
+                    *known = member;
+                }
                 false
             }
-            None => {
-                members.list.push(member);
+            Entry::Vacant(place) => {
+                place.insert(list.len());
+                list.push(member);
                 true
             }
         }
@@ -154,10 +158,16 @@ impl Group {
     /// Removes a member. False: it was none.
     pub(crate) fn leave(&self, who: &Who, by: Slot) -> bool {
         let mut members = self.members.lock();
-        let before = members.list.len();
-        members.list.retain(|m| m.who != *who || m.by != by);
         members.shared = None;
-        members.list.len() < before
+        let Members { list, places, .. } = &mut *members;
+        let Some(place) = places.remove(&(who.clone(), by)) else {
+            return false;
+        };
+        list.swap_remove(place);
+        if let Some(moved) = list.get(place) {
+            places.insert((moved.who.clone(), moved.by), place);
+        }
+        true
     }
 
     /// How many members that are connected to this node have room, rounded down to a power of two: so
@@ -175,7 +185,7 @@ impl Group {
 
     pub(crate) fn members(&self) -> Arc<[Member]> {
         let mut members = self.members.lock();
-        let Members { list, shared } = &mut *members;
+        let Members { list, shared, .. } = &mut *members;
         Arc::clone(shared.get_or_insert_with(|| list.as_slice().into()))
     }
 
