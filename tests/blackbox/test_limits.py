@@ -1,12 +1,13 @@
 """Limits and back-pressure (P7, P8): delay instead of loss, drops that are counted and named,
 memory that stays put, refusals with their code."""
 
+import signal
 import threading
 
 import pytest
 
 from harness import raw
-from harness.broker import Broker
+from harness.broker import BASE, Broker
 from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH
 from harness.wait import Stopwatch, elapse, until
 
@@ -374,6 +375,48 @@ def test_wildcard_patterns(name, version, reason, durable):
             with broker.client(name, **how) as client:
                 client.subscribe("x/+")
                 client.subscribe("+/b", expect=[reason])
+@pytest.mark.parametrize("clean", [True, False])
+def test_subscription_bytes(name, clean):
+    # limits.session.subscriptionBytes: of the filters, counted down again by UNSUBSCRIBE
+    with Broker({"limits.session.subscriptionBytes": 10}) as broker:
+        with broker.client(name, clean=clean, **({} if clean else {"props": {"session_expiry": 60}})) as client:
+            client.subscribe("1234", "123456", "1", expect=[0, 0, 0x97])
+            client.subscribe("1234", "12345", expect=[0, 0x97])
+            client.unsubscribe("123456")
+            client.subscribe("12345", "12", "1", expect=[0, 0x97, 0])
+            assert broker.metric("heraldmq_subscription_filters_bytes") == 10
+        if not clean:
+            with broker.client(name, clean=False, session_present=True, props={"session_expiry": 60}) as client:
+                client.subscribe("2", expect=[0x97])
+                assert broker.metric("heraldmq_subscription_filters_bytes") == 10
+        until(lambda: broker.metric("heraldmq_subscription_filters_bytes") == 0, what="filters to be gone")
+
+
+def test_subscription_bytes_of_a_node(name):
+    # limits.node.subscriptionBytes: of all clients that are connected
+    with Broker({"limits.node.subscriptionBytes": 10}) as broker:
+        with broker.client(name) as client:
+            client.subscribe("12345678")
+            with broker.client(name + "2") as other:
+                other.subscribe("12", "3", expect=[0, 0x97])
+                client.unsubscribe("12345678")
+                other.subscribe("12345678")
+
+
+def test_memory_of_subscriptions(name):
+    # P8: filters as long as they may be cost at most four times what was sent
+    sets = {
+        "limits.topic.length": 65_535,
+        "limits.session.subscriptionBytes": 1 << 40,
+        "limits.connection.bytesPerSecondIn": 0,
+    }
+    with Broker(sets) as broker, broker.client(name) as client:
+        before, sent = broker.rss(), 0
+        for number in range(500):
+            filters = [f"{number}/+/".ljust(65_000, "x")]
+            sent += len(filters[0])
+            client.subscribe(*filters)
+        assert broker.rss() - before < 4 * sent
 
 
 TOPIC_LIMITS = [({"limits.topic.levels": 4}, "a/b/c/d", "a/b/c/d/e"), ({"limits.topic.length": 20}, "x" * 20, "x" * 21)]
@@ -429,9 +472,15 @@ def test_memory_refusal(name, version, reason):
 
 def test_memory_high_water(name):
     # limits.node.memoryHighWater: reading of publishers stops; what was sent waits, and is not lost
-    with Broker({"limits.node.memoryHighWater": 1_000_000, "limits.node.memoryRefuse": 1 << 40}) as broker:
+    scarce = {"limits": {"node": {"memoryHighWater": 1_000_000, "memoryRefuse": 1 << 40}}}
+    with Broker() as broker:
         with broker.client(name) as client:
             client.subscribe(name)
+            broker.write_config({**BASE, **scarce})
+            broker.signal(signal.SIGHUP)
+            until(lambda: broker.find("memory is scarce"), what="the memory mark")
+            # A subscription that exists may be replaced.
+            client.subscribe(name, name + "/more", expect=[0, 0x97])
             client.send(raw.publish(name, b"x"))
             try:
                 # Memory is looked at now and then: the first messages may pass.

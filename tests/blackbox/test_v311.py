@@ -223,12 +223,13 @@ def test_acknowledgements_come_in_order(name, publisher, version):
     assert [publisher.expect(PUBCOMP).pid for _ in range(50)] == list(range(1, 51))
 
 
-def test_longest_topic(name, client):
+def test_longest_topic(name, version):
     # [MQTT3-4.7.3-3]
     topic = name + "x" * (65535 - len(name))
-    client.subscribe(topic)
-    client.publish(topic, b"far")
-    client.message(topic=topic, payload="far")
+    with Broker({"limits.topic.length": 65535}) as broker, broker.client(name, version=version) as client:
+        client.subscribe(topic)
+        client.publish(topic, b"far")
+        client.message(topic=topic, payload="far")
 
 
 def test_nothing_is_processed_after_disconnect(broker, name, version, client):

@@ -22,12 +22,14 @@ def subscriber(broker, name):
         yield client
 
 
-def test_longest_topic(name, publisher, subscriber):
+def test_longest_topic(name):
     # [MQTT-4.7.3-3] 65,535 bytes, in few levels
     topic = name + "x" * (65535 - len(name))
-    subscriber.subscribe(topic)
-    publisher.publish(topic, b"far")
-    subscriber.message(topic=topic, payload="far")
+    with Broker({"limits.topic.length": 65535}) as broker:
+        with broker.client(name + "p") as publisher, broker.client(name + "s") as subscriber:
+            subscriber.subscribe(topic)
+            publisher.publish(topic, b"far")
+            subscriber.message(topic=topic, payload="far")
 
 
 # ---- quality of service ------------------------------------------------------------------------

@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 24] = [
+const BROKER: [Described<BrokerStats>; 27] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -165,6 +165,21 @@ const BROKER: [Described<BrokerStats>; 24] = [
         |s| &s.replay_pauses,
     ),
     (
+        "subscriptions_refused",
+        "Topic filters of SUBSCRIBE packets that were refused",
+        |s| &s.subscriptions_refused,
+    ),
+    (
+        "deliveries_put_off",
+        "Messages of which some receivers got theirs in a later turn",
+        |s| &s.deliveries_put_off,
+    ),
+    (
+        "publishers_held_for_deliveries",
+        "Times a publisher was held back until the receivers of a message had got it",
+        |s| &s.delivery_holds,
+    ),
+    (
         "match_cache_misses",
         "Topics looked up in the route index",
         |s| &s.cache_misses,
@@ -172,11 +187,16 @@ const BROKER: [Described<BrokerStats>; 24] = [
 ];
 
 /// Counters of the event loops.
-const NET: [Described<LoopStats>; 8] = [
+const NET: [Described<LoopStats>; 9] = [
     ("sockets_accepted", "Connections accepted", |s| &s.accepted),
     ("socket_reads", "Calls of read(2)", |s| &s.reads),
     ("socket_writes", "Calls of write(2)", |s| &s.writes),
     ("loop_turns", "Turns of the event loops", |s| &s.turns),
+    (
+        "turn_pauses",
+        "Reads put off because the turn of the loop had enough to do",
+        |s| &s.put_off,
+    ),
     (
         "loop_turns_helped",
         "Turns run for a sleeping loop by another one",
@@ -303,6 +323,24 @@ impl Collector for NodeCollector {
                 "Subscriptions",
                 None,
                 node.routes.subscriptions() as u64,
+            ),
+            (
+                "subscription_filters",
+                "Topic filters of connected clients",
+                Some(&Unit::Bytes),
+                node.subscription_bytes(),
+            ),
+            (
+                "deliveries_waiting",
+                "Receivers of messages that get theirs in a later turn",
+                None,
+                sum(&node.stats, |s| &s.deliveries_waiting),
+            ),
+            (
+                "legacies",
+                "Ended sessions whose messages for shared groups are being given to other members",
+                None,
+                sum(&node.stats, |s| &s.legacies),
             ),
             (
                 "shared_groups",

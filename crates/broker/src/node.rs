@@ -235,6 +235,11 @@ impl Node {
         here + self.opened_store().map_or(0, Store::sessions)
     }
 
+    /// Bytes of the topic filters of all clients that are connected.
+    pub(crate) fn subscription_bytes(&self) -> u64 {
+        sum(&self.stats, |s| &s.subscription_bytes)
+    }
+
     pub(crate) fn pressure(&self) -> Pressure {
         match self.pressure.load(Ordering::Relaxed) {
             0 => Pressure::None,

@@ -85,6 +85,12 @@ impl MatchSet {
             && self.nodes.is_empty()
     }
 
+    /// Receivers of all kinds, and members of groups.
+    pub(crate) fn len(&self) -> usize {
+        let members = self.groups.iter().map(|(_, members)| members.len());
+        self.targets.len() + self.shards.len() + self.nodes.len() + members.sum::<usize>()
+    }
+
     /// Estimated bytes, for the limit of the cache.
     fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -508,7 +514,7 @@ impl Routes {
     }
 
     /// Looks up who gets messages of a topic.
-    fn find(&self, topic: &str) -> MatchSet {
+    pub(crate) fn find(&self, topic: &str) -> MatchSet {
         let index = self.read();
         let mut found: Vec<(SessionKey, Wanted)> = Vec::new();
         let mut groups = Vec::new();

@@ -47,6 +47,10 @@ pub(crate) struct Settings {
     /// 0: no limit.
     pub(crate) connections_per_s: u64,
     pub(crate) sessions: usize,
+    /// Bytes of the topic filters of a session.
+    pub(crate) session_subscription_bytes: u64,
+    /// Bytes of the topic filters of all clients that are connected.
+    pub(crate) node_subscription_bytes: u64,
     pub(crate) store_limits: Limits,
     /// 0: no `$SYS` topics.
     pub(crate) sys_interval_ms: u64,
@@ -143,6 +147,8 @@ impl Settings {
                 .map_or(0, NonZero::get)
                 .into(),
             sessions: limits.node.sessions as usize,
+            session_subscription_bytes: limits.session.subscription_bytes,
+            node_subscription_bytes: limits.node.subscription_bytes,
             sys_interval_ms: millis(config.sys.interval),
             memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
             memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),

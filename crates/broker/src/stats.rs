@@ -65,6 +65,18 @@ pub(crate) struct BrokerStats {
     pub(crate) route_waits: Counter,
     /// Questions to the store that are not answered.
     pub(crate) pending: Counter,
+    /// Messages of which some receivers got theirs in a later turn.
+    pub(crate) deliveries_put_off: Counter,
+    /// Receivers that still are to get theirs.
+    pub(crate) deliveries_waiting: Counter,
+    /// Times a publisher was held back until they had.
+    pub(crate) delivery_holds: Counter,
+    /// Bytes of the topic filters of the clients that are connected.
+    pub(crate) subscription_bytes: Counter,
+    /// Filters of SUBSCRIBE packets that were refused.
+    pub(crate) subscriptions_refused: Counter,
+    /// Sessions that have ended and left something to their shared groups, which this loop hands over.
+    pub(crate) legacies: Counter,
     /// Sessions of this loop that the store has no record of.
     pub(crate) sessions: Counter,
     /// Topics looked up in the route index.

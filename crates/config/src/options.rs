@@ -233,8 +233,9 @@ options! {
     pub struct TopicLimits {
         /// Levels, which are one more than there are `/`.
         live "levels" => levels: u16 = 128, range 1..=U16;
-        /// Length.
-        live "length" => length: u16 = 65_535, unit Bytes, range 1..=U16;
+        /// Length. A longer topic name is refused with 0x90, a longer topic filter with 0x8F; an alias that is
+        /// set to a longer topic name stands for none.
+        live "length" => length: u16 = 4_096, unit Bytes, range 1..=U16;
     }
 
     /// Limits of each session.
@@ -254,6 +255,8 @@ options! {
         /// others. A filter with a further one is refused with 0x97: patterns, not filters, are what a message
         /// is compared with.
         live "wildcardPatterns" => wildcard_patterns: u32 = 64, range 1..=U32;
+        /// Size of the topic filters of all subscriptions; more is refused with 0x97.
+        live "subscriptionBytes" => subscription_bytes: u64 = 1_048_576, unit Bytes, range 1..=u64::MAX;
     }
 
     /// Limits of this node as a whole.
@@ -264,7 +267,11 @@ options! {
         live "connectionsPerSecond" => connections_per_second: Option<NonZero<u32>>;
         /// Sessions, online and offline; further ones are refused with 0x97.
         live "sessions" => sessions: u32 = 10_000_000, range 1..=U32;
-        /// Memory in use at which the broker stops reading from publishers.
+        /// Size of the topic filters of all clients that are connected to this node; more is refused with
+        /// 0x97.
+        live "subscriptionBytes" => subscription_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
+        /// Memory in use at which the broker stops reading from publishers, and refuses further subscriptions
+        /// with 0x97.
         /// 0: 80 % of what the machine or its cgroup has.
         live "memoryHighWater" => memory_high_water: Option<NonZero<u64>>, unit Bytes;
         /// Memory in use at which new connections are refused with 0x97 (3.1.1: 3); not below

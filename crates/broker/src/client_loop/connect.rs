@@ -10,6 +10,7 @@ use super::drained::last_policy;
 use super::joining::Joining;
 use super::login::{Admission, Login, Progress};
 use super::{Client, ClientLoop, HAS_SESSION, LoopIo, Mail, STORED_NAME};
+use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::node::Pressure;
 use crate::registry::Claim;
@@ -299,6 +300,7 @@ impl ClientLoop {
             login: None,
             joining,
             waits: false,
+            parts: None,
             crowds: false,
             counted: false,
             number: 0,
@@ -331,10 +333,13 @@ impl ClientLoop {
             }
             stored |= client.stored.is_some();
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
-            tracing::info!(
-                client_id = &*client_id,
-                "a new connection takes the session over"
-            );
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*excerpt(&client_id),
+                    left_out,
+                    "a new connection takes the session over"
+                );
+            }
             self.stats.takeovers.add(1);
             // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
             self.kick(io, key, ReasonCode::SessionTakenOver);

@@ -9,6 +9,7 @@ use mqtt_proto::ReasonCode;
 use net::{Clock, Key};
 
 use super::{ClientLoop, LoopIo, Timer};
+use crate::excerpt::excerpt;
 
 /// How often the loop looks at the system's time, in ms.
 const LOOK_MS: u64 = 1_000;
@@ -71,9 +72,12 @@ impl ClientLoop {
             && let Some(key) = self.expiries.take_ended(now)
         {
             left -= 1;
-            if let Some(client) = self.clients.get(key) {
+            if let Some(client) = self.clients.get(key)
+                && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+            {
                 tracing::info!(
-                    client_id = client.session.client_id(),
+                    client_id = &*excerpt(client.session.client_id()),
+                    left_out,
                     "a login has expired and its client is disconnected"
                 );
             }

@@ -273,7 +273,7 @@ impl ClientLoop {
             match whom {
                 Whom::Group(group) => self.receive_for_group(io, from, &message, &group),
                 Whom::Sessions => {
-                    let set = self.find(&message, io.now_ms());
+                    let set = self.find(io, &message);
                     self.deliver_to_sessions(io, &message, &set);
                 }
                 Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served),
@@ -287,7 +287,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         served: &[Box<str>],
     ) {
-        let set = self.find(message, io.now_ms());
+        let set = self.find(io, message);
         self.deliver_to_sessions(io, message, &set);
         let others = |group: &Group| !served.iter().any(|filter| **filter == *group.filter());
         for (group, members) in set.groups.iter().filter(|(group, _)| others(group)) {

@@ -7,6 +7,7 @@ use mqtt_proto::{Connect, ReasonCode};
 use net::{ConnectionId, Key, PeerAddress};
 
 use super::{ClientLoop, LoopIo, Timer};
+use crate::excerpt::excerpt;
 
 /// Clients that are looked at in one turn after a ban was added.
 const CHECKED_PER_TURN: usize = 4_096;
@@ -115,7 +116,14 @@ impl ClientLoop {
             .connected(source, client_id, io.now_ms())
             .is_err()
         {
-            tracing::info!(client_id, "a client connects too often and is banned");
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                let client_id = excerpt(client_id);
+                tracing::info!(
+                    client_id = &*client_id,
+                    left_out,
+                    "a client connects too often and is banned"
+                );
+            }
             self.kick(io, key, ReasonCode::AdministrativeAction);
             return false;
         }
@@ -134,9 +142,15 @@ impl ClientLoop {
         let rest = self.unchecked.len().saturating_sub(CHECKED_PER_TURN);
         for key in self.unchecked.split_off(rest) {
             if self.is_banned(io, key) {
-                if let Some(client) = self.clients.get(key) {
-                    let client_id = client.session.client_id();
-                    tracing::info!(client_id, "a client is banned and disconnected");
+                if let Some(client) = self.clients.get(key)
+                    && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+                {
+                    let client_id = excerpt(client.session.client_id());
+                    tracing::info!(
+                        client_id = &*client_id,
+                        left_out,
+                        "a client is banned and disconnected"
+                    );
                 }
                 self.kick(io, key, ReasonCode::AdministrativeAction);
             }

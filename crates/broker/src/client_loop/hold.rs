@@ -26,6 +26,7 @@ use net::Key;
 use route_exchange::NodeId;
 
 use super::{ClientLoop, LoopIo, Mail, Timer};
+use crate::excerpt::excerpt;
 use crate::key::{Foreign, Publisher, SessionKey, place_of};
 use crate::node::Node;
 
@@ -294,11 +295,14 @@ impl ClientLoop {
             && hold.until_ms != 0
             && hold.until_ms <= io.now_ms()
         {
-            tracing::info!(
-                client_id = client.session.client_id(),
-                publishers = hold.of.len(),
-                "a subscriber does not keep up; its publishers are held back no longer"
-            );
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*excerpt(client.session.client_id()),
+                    publishers = hold.of.len(),
+                    left_out,
+                    "a subscriber does not keep up; its publishers are held back no longer"
+                );
+            }
             self.let_go(io, key, true);
         }
     }
@@ -395,7 +399,7 @@ impl ClientLoop {
 }
 
 /// Asks the node of a publisher to hold it back, or to let it go. False: it cannot be reached.
-fn tell_node(node: &Node, publisher: Foreign, hold: bool) -> bool {
+pub(super) fn tell_node(node: &Node, publisher: Foreign, hold: bool) -> bool {
     node.peers().is_some_and(|peers| {
         let to = node.routes.node_in(publisher.node());
         to.is_some_and(|to| peers.hold(to, publisher.found_by(), hold))

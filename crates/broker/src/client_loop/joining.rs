@@ -27,6 +27,7 @@ use store_state::session::{
 use super::pending::{Answer, Pending};
 use super::replay::Replay;
 use super::{ClientLoop, LoopIo};
+use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::peers::{Asker, Older};
 use crate::routes::Routes;
@@ -392,11 +393,14 @@ impl ClientLoop {
         };
         let version = client.session.version();
         let connection = client.connection.take();
-        tracing::info!(
-            client_id = client.session.client_id(),
-            ?failure,
-            "a client is refused: the store cannot record it"
-        );
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                ?failure,
+                left_out,
+                "a client is refused: the store cannot record it"
+            );
+        }
         self.forget_joining(io, key);
         if let Some(connection) = connection {
             self.node.count_disconnected();
@@ -496,6 +500,8 @@ impl ClientLoop {
             &self.settings.policy,
             now,
         );
+        let filters = client.session.subscription_bytes();
+        self.stats.subscription_bytes.add(filters);
         let inbox = Inbox {
             shard,
             number: inbox,

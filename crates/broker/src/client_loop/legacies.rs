@@ -86,6 +86,7 @@ impl ClientLoop {
     }
 
     fn begin_handovers(&mut self) {
+        self.stats.legacies.set(self.legacies.known.len() as u64);
         while self.legacies.under_way() < AT_ONCE
             && let Some(legacy) = self.legacies.waiting.pop_front()
         {

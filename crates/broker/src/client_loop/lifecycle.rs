@@ -5,7 +5,9 @@ use mqtt_session::{Deadline, Detached, Ended, Timestamp};
 use net::Key;
 
 use super::drained::last_policy;
+use super::share::{FILTER, units};
 use super::{ClientLoop, DONE, LoopIo, Timer};
+use crate::excerpt::excerpt;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
 const HELD_BACK_RETRY_MS: u64 = 1_000;
@@ -59,6 +61,9 @@ impl ClientLoop {
         io.set_tag(connection, DONE);
         self.node.count_disconnected();
         client.replay = None;
+        // Each is taken out of the routes: many clients with many of them go in several turns.
+        let filters = client.session.subscriptions().len();
+        io.charge(units(filters).saturating_mul(FILTER));
         let durable = client.session.is_durable();
         self.detach_stored(key);
         let now = Timestamp(io.now_ms());
@@ -113,6 +118,8 @@ impl ClientLoop {
             if client.counted {
                 self.stats.sessions.sub(1);
             }
+            let filters = client.session.subscription_bytes();
+            self.stats.subscription_bytes.sub(filters);
             self.node
                 .registry
                 .release(client.session.client_id(), session_key);
@@ -144,10 +151,13 @@ impl ClientLoop {
                 Deadline::None => {}
                 Deadline::KeepAliveTimeout => {
                     self.stats.keep_alive_timeouts.add(1);
-                    tracing::info!(
-                        client_id = client.session.client_id(),
-                        "the keep alive passed without a packet"
-                    );
+                    if let Some(left_out) = self.node.refusal_lines.take(now.0) {
+                        tracing::info!(
+                            client_id = &*excerpt(client.session.client_id()),
+                            left_out,
+                            "the keep alive passed without a packet"
+                        );
+                    }
                     // [MQTT-3.1.2-22] [MQTT3-3.1.2-24]
                     self.kick(io, key, ReasonCode::KeepAliveTimeout);
                 }

@@ -16,6 +16,7 @@ use net::{Clock, ConnectionId, Key};
 
 use super::guarded::refusal_code;
 use super::{ClientLoop, LoopIo, Mail, Timer, Violated};
+use crate::excerpt::excerpt;
 use crate::stats::BrokerStats;
 
 /// How soon a CONNECT that found too many logins under way is looked at again.
@@ -445,10 +446,13 @@ impl ClientLoop {
                 if let Some(Step::Denied(denial)) = denied {
                     count_denial(&self.stats, denial);
                 }
-                tracing::info!(
-                    client_id = client.session.client_id(),
-                    "a client failed to authenticate again and is disconnected"
-                );
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    tracing::info!(
+                        client_id = &*excerpt(client.session.client_id()),
+                        left_out,
+                        "a client failed to authenticate again and is disconnected"
+                    );
+                }
                 // [MQTT-4.12.1-2]
                 self.kick(io, key, ReasonCode::NotAuthorized);
             }

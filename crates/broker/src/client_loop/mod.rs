@@ -6,7 +6,9 @@
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
 //! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
-//! `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client is. `expiry.rs`: logins that end. `guarded.rs`: who is
+//! `deliveries.rs`: messages with many receivers. `parts.rs`: packets with many filters. `share.rs`: what one
+//! client may have done in a turn. `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client
+//! is. `expiry.rs`: logins that end. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
 //! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
@@ -16,6 +18,7 @@
 mod authorize;
 mod client_log;
 mod connect;
+mod deliveries;
 mod drained;
 mod expiry;
 mod forward;
@@ -25,10 +28,12 @@ mod joining;
 mod legacies;
 mod lifecycle;
 mod login;
+mod parts;
 mod pending;
 mod publish;
 mod registering;
 mod replay;
+mod share;
 mod stored;
 mod subscribe;
 mod takeover;
@@ -54,6 +59,7 @@ use transport::Spoken;
 
 use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
+use crate::excerpt::excerpt;
 use crate::groups::Gauge;
 use crate::key::SessionKey;
 use crate::node::{Node, Pressure};
@@ -63,6 +69,7 @@ use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
+use deliveries::Deliveries;
 use drained::Drained;
 use expiry::Expiries;
 use forward::Forwarding;
@@ -70,22 +77,16 @@ use hold::{Hold, Wait};
 use joining::{Inbox, Joining, Stored};
 use legacies::Legacies;
 use login::{Admission, LoggedIn, Login};
+use parts::Parts;
 use pending::{Answer, Pending};
 use registering::Registering;
 use replay::{Replay, Slices};
+use share::Share;
 use unheard::Unheard;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
 /// longer read: it sends requests, and does not read the answers.
 const CONTROL_LIMIT: usize = 64 * 1024;
-
-/// Messages of QoS 0 that one client may publish in a turn, so that receivers' queues are flushed in
-/// between.
-const TURN: u32 = 1024;
-
-/// How many of those a message of QoS 1 or 2 counts for. What it did to queues in other loops is known
-/// after the turn; until then nobody could hold the publisher back.
-const ACKNOWLEDGED_SHARE: u32 = 32;
 
 /// A session's deadline that is further away is looked at again after this time.
 const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
@@ -200,6 +201,8 @@ struct Client {
     joining: Option<Box<Joining>>,
     /// A SUBSCRIBE or UNSUBSCRIBE waits for the store or for other nodes: nothing more is read meanwhile.
     waits: bool,
+    /// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
+    parts: Option<Box<Parts>>,
     /// It publishes to a node to which too much is on its way.
     crowds: bool,
     /// It is among the loop's sessions; the others are counted by the store.
@@ -209,6 +212,12 @@ struct Client {
 }
 
 impl Client {
+    /// Whether filters of its last packet are in no part yet: the packet is to be offered again.
+    fn has_parts_left(&self) -> bool {
+        let parts = self.parts.as_ref();
+        parts.is_some_and(|parts| parts.bytes_left > 0)
+    }
+
     /// A durable session's inbox.
     fn inbox(&mut self) -> Option<&mut Inbox> {
         self.stored.as_mut()?.inbox.as_mut()
@@ -245,6 +254,8 @@ enum Timer {
     Sys,
     /// Go on looking for retained messages.
     Replay(Key),
+    /// Go on with deliveries that were put off.
+    Deliveries,
 }
 
 const TIMER_KIND: u32 = 56;
@@ -266,6 +277,7 @@ impl Timer {
             Self::Peers => (12, 0),
             Self::Replay(key) => (13, key.to_bits()),
             Self::Legacies => (14, 0),
+            Self::Deliveries => (15, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -287,6 +299,7 @@ impl Timer {
             12 => Self::Peers,
             13 => Self::Replay(key),
             14 => Self::Legacies,
+            15 => Self::Deliveries,
             _ => return None,
         })
     }
@@ -320,6 +333,8 @@ pub(crate) struct ClientLoop {
     waiting_for_store: Vec<ConnectionId>,
     /// What goes to other nodes.
     forwarding: Forwarding,
+    /// What its receivers get in later turns.
+    deliveries: Deliveries,
     /// Publishers that subscribers of other nodes hold back, and how many of these.
     held_for: HashMap<(NodeId, Key), u32, RandomState>,
     /// How many entries there are when it is looked through for sessions that have ended.
@@ -340,6 +355,8 @@ pub(crate) struct ClientLoop {
     unchecked: Vec<Key>,
     /// What sessions dropped in one call; empty between calls.
     dropped: Vec<Dropped>,
+    /// Of the client whose packets are handled.
+    share: Share,
     /// The broker shuts down: nobody is let in.
     closing: bool,
     /// Clients are sent to other nodes.
@@ -374,6 +391,7 @@ impl ClientLoop {
             waiting_for_login: VecDeque::new(),
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
+            deliveries: Deliveries::default(),
             held_for: HashMap::default(),
             held_for_most: 0,
             registering: Registering::default(),
@@ -384,6 +402,7 @@ impl ClientLoop {
             unheard: Unheard::default(),
             unchecked: Vec::new(),
             dropped: Vec::new(),
+            share: Share::default(),
             closing: false,
             drained: None,
             identifiers: RandomState::default(),
@@ -391,6 +410,12 @@ impl ClientLoop {
             sys_armed: false,
             node,
         }
+    }
+
+    /// Takes note of work for the client whose packets are handled.
+    fn charge(&mut self, io: &mut LoopIo, units: u32) {
+        self.share.charge(units);
+        io.charge(units);
     }
 
     fn session_key(&self, key: Key) -> SessionKey {
@@ -429,7 +454,7 @@ impl ClientLoop {
                 .publish_bytes_in
                 .add(publish.payload.len() as u64);
         }
-        let mut waits = false;
+        let mut next = Next::Read;
         match action {
             Action::None => {}
             Action::Publish { message, packet_id } => {
@@ -440,8 +465,8 @@ impl ClientLoop {
                     client.session.complete_publish(packet_id, reason);
                 }
             }
-            Action::Subscribe(subscribe) => waits = self.subscribe(io, key, &subscribe),
-            Action::Unsubscribe(unsubscribe) => waits = self.unsubscribe(io, key, &unsubscribe),
+            Action::Subscribe(subscribe) => next = self.subscribe(io, key, &subscribe),
+            Action::Unsubscribe(unsubscribe) => next = self.unsubscribe(io, key, &unsubscribe),
             Action::Receipt { sequence } => self.record_receipt(key, sequence),
             Action::Release { packet_id } => self.record_release(key, packet_id),
             Action::Acknowledged => {
@@ -469,13 +494,13 @@ impl ClientLoop {
         {
             io.touch(connection);
         }
-        Ok(if waits { Next::Pause } else { Next::Read })
+        Ok(next)
     }
 
     /// The frames among bytes that came.
     fn frames(&mut self, io: &mut LoopIo, connection: ConnectionId, bytes: &[u8]) -> Received {
         let mut consumed = 0;
-        let mut share = 0;
+        self.share = Share::default();
         loop {
             if io.tag(connection) == Some(DONE) {
                 // Refused or kicked: whatever else came with the same bytes is not heard.
@@ -504,6 +529,7 @@ impl ClientLoop {
                     next: Next::Pause,
                 };
             }
+            let goes_on = client.is_some_and(Client::has_parts_left);
             let version = client.map(|client| client.session.version());
             let limit = match version {
                 Some(_) => self.settings.policy.maximum_packet_size,
@@ -550,6 +576,7 @@ impl ClientLoop {
             };
             let result = match key {
                 None => {
+                    io.charge(share::CONNECT);
                     let Some(next) = self.connect(io, connection, frame.packet_type, whole) else {
                         return Received {
                             consumed,
@@ -561,7 +588,12 @@ impl ClientLoop {
                     }
                     Ok(next)
                 }
+                Some(key) if goes_on => {
+                    Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
+                }
                 Some(key) => {
+                    self.share.charge(share::cost_to_client(&frame));
+                    io.charge(share::cost_to_loop(&frame));
                     match self.must_wait(io, connection, key, frame.packet_type, whole) {
                         Wait::No => {}
                         Wait::Kept => {
@@ -578,17 +610,15 @@ impl ClientLoop {
                     self.handle_frame(io, key, whole)
                 }
             };
-            consumed += frame.len();
-            if frame.packet_type == PacketType::Publish {
-                // QoS in bits 1 and 2 of the flags
-                share += if frame.flags & 0b110 == 0 {
-                    1
-                } else {
-                    ACKNOWLEDGED_SHARE
-                };
+            let has_filters = matches!(
+                frame.packet_type,
+                PacketType::Subscribe | PacketType::Unsubscribe
+            );
+            if !(has_filters && key.is_some_and(|key| self.has_parts_left(key))) {
+                consumed += frame.len();
             }
             match result {
-                Ok(Next::Read) if share >= TURN => {
+                Ok(Next::Read) if self.share.is_spent() || io.has_done_enough() => {
                     return Received {
                         consumed,
                         next: Next::Yield,
@@ -732,17 +762,18 @@ impl ClientLoop {
             Self::dismiss(io, connection, Vec::new());
             return;
         };
-        let id = self
-            .clients
-            .get(key)
-            .map_or("", |client| client.session.client_id());
-        tracing::info!(
-            client_id = id,
-            peer,
-            reason = violated.what,
-            statement = violated.statement,
-            "a client broke the protocol and is disconnected"
-        );
+        if let Some(client) = self.clients.get(key)
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                peer,
+                reason = violated.what,
+                statement = violated.statement,
+                left_out,
+                "a client broke the protocol and is disconnected"
+            );
+        }
         self.kick(io, key, violated.reason);
     }
 }
@@ -964,6 +995,7 @@ impl Service for ClientLoop {
             Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_resumes(io, key),
+            Some(Timer::Deliveries) => self.go_on_delivering(io),
             Some(Timer::Connect(_)) | None => {}
         }
     }

@@ -32,21 +32,21 @@ pub(super) enum Pending {
     Discard { key: Key, epoch: u64 },
     /// A message on its way to those who keep it.
     Publish(Box<Publication>),
-    /// A client's subscriptions.
-    Subscribe(Box<Subscribing>),
-    /// A client's unsubscriptions.
-    Unsubscribe {
+    /// A part of a client's SUBSCRIBE: for each filter its subscription, if it is admitted, or the reason code
+    /// why not.
+    Subscribe {
         key: Key,
-        packet_id: PacketId,
-        filters: Vec<Box<str>>,
+        part: Vec<Result<StoredSubscription, ReasonCode>>,
     },
+    /// A part of a client's UNSUBSCRIBE.
+    Unsubscribe { key: Key, part: Vec<Box<str>> },
     /// A PUBREC of a client.
     Receipt { key: Key, sequence: u64 },
     /// A PUBREL of a client: so many shards are still to forget its publication.
     Release {
         key: Key,
         packet_id: PacketId,
-        left: u16,
+        left: usize,
     },
     /// Retained messages for a durable session.
     Replay(Key),
@@ -58,7 +58,7 @@ pub(super) enum Pending {
         key: Key,
         packet_id: PacketId,
         reasons: Vec<ReasonCode>,
-        left: u16,
+        left: usize,
         /// The replay of retained messages waits as well.
         replays: bool,
     },
@@ -84,7 +84,7 @@ pub(super) struct Publication {
     /// Whose acknowledgement waits.
     pub(super) from: Awaiting,
     /// Shards that have not answered.
-    pub(super) left: u16,
+    pub(super) left: usize,
     /// The worst of what was answered, or that nobody matched so far.
     pub(super) reason: ReasonCode,
     /// A shard could not store it.
@@ -108,15 +108,6 @@ pub(super) enum Awaiting {
     Nobody(Key),
     /// The session store's: a will.
     Will { client: Box<str>, epoch: u64 },
-}
-
-/// A SUBSCRIBE that waits for the store.
-#[derive(Debug)]
-pub(super) struct Subscribing {
-    pub(super) key: Key,
-    pub(super) packet_id: PacketId,
-    /// For each filter: its subscription, if it is admitted, or the reason code why not.
-    pub(super) filters: Vec<Result<StoredSubscription, ReasonCode>>,
 }
 
 /// Any answer.
@@ -215,12 +206,10 @@ impl ClientLoop {
             Pending::Claim(key) => self.claim_answered(io, key, answer),
             Pending::Attach { key, epoch } => self.attach_answered(io, key, epoch, answer),
             Pending::Discard { key, epoch } => self.discard_answered(io, key, epoch, &answer),
-            Pending::Subscribe(subscribing) => self.subscribe_answered(io, *subscribing, answer),
-            Pending::Unsubscribe {
-                key,
-                packet_id,
-                filters,
-            } => self.unsubscribe_answered(io, key, packet_id, &filters, answer),
+            Pending::Subscribe { key, part } => self.subscribe_answered(io, key, part, answer),
+            Pending::Unsubscribe { key, part } => {
+                self.unsubscribe_answered(io, key, &part, answer);
+            }
             Pending::Receipt { key, sequence } => {
                 self.recorded(io, key, &answer, |session| {
                     session.complete_receipt(sequence)

@@ -13,6 +13,7 @@ use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
 use super::forward::item_for;
 use super::pending::{Awaiting, Pending, Publication};
+use super::share::units;
 use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
@@ -22,6 +23,12 @@ use crate::{node::Node, sys};
 
 /// Messages in the queue of a client that reads at which the queue is flushed within the turn.
 const FLUSH_AT: usize = 256;
+
+/// Receivers of a message that are worth a unit of its publisher's share of the turn.
+const TARGETS_PER_UNIT: usize = 8;
+
+/// Receivers, and members of a group, that are worth a unit when they are looked up.
+const MATCHES_PER_UNIT: usize = 16;
 
 /// Where a message comes from.
 #[derive(Debug, Default)]
@@ -146,7 +153,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         source: Source,
     ) -> Option<ReasonCode> {
-        let set = self.find(message, io.now_ms());
+        let set = self.find(io, message);
         let mut keepers = Keepers {
             shards: self.matching_shards(&set, message).to_vec(),
             members: Vec::new(),
@@ -177,12 +184,16 @@ impl ClientLoop {
     }
 
     /// Who gets a message, as of now.
-    pub(super) fn find(&mut self, message: &ApplicationMessage, now_ms: u64) -> Arc<MatchSet> {
+    pub(super) fn find(&mut self, io: &mut LoopIo, message: &ApplicationMessage) -> Arc<MatchSet> {
         if let Some(peers) = self.node.peers() {
-            peers.check_leases(&self.node, now_ms);
+            peers.check_leases(&self.node, io.now_ms());
         }
         let topic = message.body.topic_bytes();
+        let misses = self.cache.misses();
         let set = self.cache.find(topic, &self.node.routes);
+        if self.cache.misses() != misses {
+            self.charge(io, 1 + units(set.len() / MATCHES_PER_UNIT));
+        }
         self.stats.cached_topics.set(self.cache.len() as u64);
         self.stats.cache_misses.set(self.cache.misses());
         set
@@ -212,6 +223,8 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         set: &Arc<MatchSet>,
     ) {
+        self.share
+            .charge(units(set.targets.len() / TARGETS_PER_UNIT));
         for (loop_index, range) in &set.loops {
             if *loop_index == self.index {
                 self.deliver_range(io, message, set, range.clone());
@@ -301,7 +314,7 @@ impl ClientLoop {
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,
-                left: keepers.len() as u16 + u16::from(retain),
+                left: keepers.len() + usize::from(retain),
                 reason,
                 failed: false,
                 not_retained: false,
@@ -361,8 +374,8 @@ impl ClientLoop {
         store.inbox(store.inbox_shard(client), ticket, op);
     }
 
-    /// Gives a message to targets of this loop.
-    pub(super) fn deliver_range(
+    /// Gives a message to targets of this loop, all at once.
+    pub(super) fn deliver_targets(
         &mut self,
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
@@ -435,6 +448,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         keepers: &mut Keepers,
     ) {
+        self.charge(io, units(members.len() / MATCHES_PER_UNIT));
         let Some(member) = group.choose(members, message.publisher_hash, |_| true) else {
             self.nobody_in_group(io, message);
             return;
@@ -516,6 +530,7 @@ impl ClientLoop {
         deliveries: Vec<Delivery>,
         except: Option<SessionKey>,
     ) {
+        io.charge(units(deliveries.len()));
         let except = except.map(Who::Session);
         for delivery in deliveries {
             let Some(number) = delivery.group else {

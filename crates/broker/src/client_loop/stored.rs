@@ -429,7 +429,7 @@ impl ClientLoop {
         let ticket = self.ask(Pending::Release {
             key,
             packet_id,
-            left: shards.len() as u16,
+            left: shards.len(),
         });
         for shard in shards {
             let op = InboxOp::Release {

@@ -3,20 +3,29 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
 use mqtt_proto::{
-    PacketId, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscriptionFilter, SubscriptionOptions,
-    Unsubscribe,
+    PacketId, PacketType, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscribeFiltersIter,
+    SubscriptionFilter, SubscriptionOptions, Unsubscribe, UnsubscribeFiltersIter,
 };
 use mqtt_session::{Subscription, Wanted};
-use net::Key;
+use net::{Key, Next};
 use store::Failure;
 use store_state::inbox::{InboxOp, InboxReply, StoredSubscription};
 
 use super::joining::{self, route_connection};
-use super::pending::{Answer, Pending, Subscribing};
+use super::parts::{self, Parts};
+use super::pending::{Answer, Pending};
 use super::replay::Owed;
-use super::{ClientLoop, LoopIo};
+use super::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
+use super::{Client, ClientLoop, LoopIo};
+use crate::excerpt::excerpt;
 use crate::groups::Gauge;
+use crate::node::Pressure;
+
+/// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
+type Part = Vec<Result<StoredSubscription, ReasonCode>>;
 
 /// Who tells other nodes of a subscription.
 #[derive(Clone, Copy, Debug)]
@@ -28,73 +37,157 @@ enum RouteOwner {
 }
 
 impl ClientLoop {
-    /// Carries a SUBSCRIBE out. True: it waits for the store, and so does whatever the client sends
-    /// next.
+    /// Carries a SUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
     pub(super) fn subscribe(
         &mut self,
         io: &mut LoopIo,
         key: Key,
         subscribe: &Subscribe<'_>,
-    ) -> bool {
+    ) -> Next {
+        let filters = subscribe.filters.iter();
         let id = subscribe.properties.subscription_id.unwrap_or(0);
-        let mut filters = Vec::with_capacity(subscribe.filters.len());
-        // Filters of this packet that the session does not have yet.
-        let mut fresh: Vec<&str> = Vec::new();
-        let mut patterns = Vec::new();
-        for (text, options) in subscribe.filters.iter() {
-            let admitted = self.admit_filter(io, key, text, options);
-            let Some(client) = self.clients.get(key) else {
-                return false;
+        if let Some(client) = self.clients.get_mut(key) {
+            let parts = Parts::new(subscribe.packet_id, id, filters.bytes_left());
+            client.parts = Some(Box::new(parts));
+        }
+        self.subscribe_parts(io, key, filters)
+    }
+
+    /// Whether filters of the client's last packet are in no part yet: the packet is to be offered again.
+    pub(super) fn has_parts_left(&self, key: Key) -> bool {
+        self.clients.get(key).is_some_and(Client::has_parts_left)
+    }
+
+    /// Goes on with a SUBSCRIBE or UNSUBSCRIBE that has parts left. It is done with if none are left then. The
+    /// client yields when its share of the turn is spent, and pauses while it waits for an answer.
+    pub(super) fn go_on_with_parts(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        packet_type: PacketType,
+        packet: &[u8],
+    ) -> Next {
+        let parts = self.clients.get(key).and_then(|c| c.parts.as_ref());
+        let left = parts.map_or(0, |parts| parts.bytes_left);
+        if packet_type == PacketType::Subscribe {
+            self.subscribe_parts(io, key, SubscribeFiltersIter::resume(packet, left))
+        } else {
+            self.unsubscribe_parts(io, key, UnsubscribeFiltersIter::resume(packet, left))
+        }
+    }
+
+    fn subscribe_parts(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        mut filters: SubscribeFiltersIter<'_>,
+    ) -> Next {
+        loop {
+            if self.share.is_spent() || io.has_done_enough() {
+                return Next::Yield;
+            }
+            let part = self.next_part(io, key, &mut filters);
+            let Some(client) = self.clients.get_mut(key) else {
+                return Next::Read;
             };
-            filters.push(admitted.and_then(|options| {
-                let held = client.session.subscriptions();
-                if !fresh.contains(&text) && !held.iter().any(|s| &*s.filter == text) {
-                    fresh.push(text);
+            let Some(parts) = &mut client.parts else {
+                return Next::Read;
+            };
+            parts.bytes_left = filters.bytes_left();
+            let admitted: Vec<_> = part.iter().flatten().cloned().collect();
+            let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
+            if let Some(stored) = durable
+                && !admitted.is_empty()
+            {
+                let client_id = Box::<str>::from(client.session.client_id());
+                let op = InboxOp::Subscribe {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    subscriptions: admitted,
+                };
+                client.waits = true;
+                self.hold_replay(key);
+                let pending = Pending::Subscribe { key, part };
+                self.ask_inbox(&client_id, pending, op);
+                return Next::Pause;
+            }
+            self.take_part(key, part, None);
+            if !self.has_parts_left(key) {
+                return if self.all_subscribed(io, key) {
+                    Next::Pause
+                } else {
+                    Next::Read
+                };
+            }
+        }
+    }
+
+    /// The next filters of a SUBSCRIBE, at most as many as make a part.
+    fn next_part(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        filters: &mut SubscribeFiltersIter<'_>,
+    ) -> Part {
+        let mut part = Part::new();
+        let mut room = self.room_for_filters(key);
+        // Filters of this part that the session does not have yet.
+        let mut fresh: HashSet<&str, RandomState> = HashSet::default();
+        let mut patterns = Vec::new();
+        let mut bytes = 0;
+        while !parts::is_full(part.len(), bytes)
+            && let Some((text, options)) = filters.next()
+        {
+            bytes += text.len();
+            let admitted = self.admit_filter(io, key, text, options);
+            let Some(client) = self.clients.get_mut(key) else {
+                break;
+            };
+            let admitted = admitted.and_then(|options| {
+                if client.session.subscription(text).is_none() && !fresh.contains(text) {
+                    let held = client.session.subscriptions().len() + fresh.len();
+                    let full = held >= self.settings.policy.subscriptions as usize;
+                    let policy = &self.settings.policy;
+                    if full
+                        || !client.session.admits_pattern(text, &mut patterns, policy)
+                        || !room.take(text)
+                    {
+                        return Err(ReasonCode::QuotaExceeded);
+                    }
+                    fresh.insert(text);
                 }
-                let most = self.settings.policy.subscriptions as usize;
-                if fresh.last() == Some(&text) && held.len() + fresh.len() > most {
-                    fresh.pop();
-                    return Err(ReasonCode::QuotaExceeded);
-                }
-                let policy = &self.settings.policy;
-                if fresh.last() == Some(&text)
-                    && !client.session.admits_pattern(text, &mut patterns, policy)
-                {
-                    fresh.pop();
-                    return Err(ReasonCode::QuotaExceeded);
-                }
-                Ok(StoredSubscription {
-                    filter: text.into(),
-                    options,
-                    id,
-                })
+                Ok(options)
+            });
+            let Some(parts) = &mut client.parts else {
+                break;
+            };
+            if let Err(reason) = admitted {
+                parts.refused.add(text, reason);
+            }
+            part.push(admitted.map(|options| StoredSubscription {
+                filter: text.into(),
+                options,
+                id: parts.subscription_id,
             }));
         }
-        let subscribing = Subscribing {
-            key,
-            packet_id: subscribe.packet_id,
-            filters,
-        };
-        let Some(client) = self.clients.get_mut(key) else {
-            return false;
-        };
-        let admitted: Vec<_> = subscribing.filters.iter().flatten().cloned().collect();
-        let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
-        if let Some(stored) = durable
-            && !admitted.is_empty()
-        {
-            let client_id = Box::<str>::from(client.session.client_id());
-            let op = InboxOp::Subscribe {
-                client: client_id.clone(),
-                epoch: stored.epoch,
-                subscriptions: admitted,
-            };
-            client.waits = true;
-            self.hold_replay(key);
-            self.ask_inbox(&client_id, Pending::Subscribe(Box::new(subscribing)), op);
-            return true;
-        }
-        self.subscribed(io, subscribing, None)
+        self.charge(io, part_cost(part.len(), bytes));
+        part
+    }
+
+    /// How much more a session may subscribe to. While memory is scarce, nothing.
+    fn room_for_filters(&self, key: Key) -> Room {
+        let held = self
+            .clients
+            .get(key)
+            .map_or(0, |client| client.session.subscription_bytes());
+        let session = self.settings.session_subscription_bytes;
+        let node = self.settings.node_subscription_bytes;
+        Room(if self.node.pressure() == Pressure::None {
+            let left = node.saturating_sub(self.node.subscription_bytes());
+            session.saturating_sub(held).min(left)
+        } else {
+            0
+        })
     }
 
     /// The options to grant a subscription with, or why it is refused.
@@ -109,37 +202,28 @@ impl ClientLoop {
         let checked = client
             .session
             .check_filter(text, options, &self.settings.policy);
-        let admitted = match checked {
+        match checked {
             Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
                 Err(ReasonCode::NotAuthorized)
             }
             Ok((_, options)) => Ok(options),
             Err(reason) => Err(reason),
-        };
-        if let Err(reason) = admitted {
-            let client = self.clients.get(key);
-            tracing::info!(
-                client_id = client.map_or("", |client| client.session.client_id()),
-                filter = text,
-                reason = reason.name(),
-                "a subscription is refused"
-            );
         }
-        admitted
     }
 
     pub(super) fn subscribe_answered(
         &mut self,
         io: &mut LoopIo,
-        mut subscribing: Subscribing,
+        key: Key,
+        mut part: Part,
         answer: Answer,
     ) {
-        self.replay_goes_on(io, subscribing.key);
+        self.replay_goes_on(io, key);
         let new = match answer {
             Answer::Inbox(InboxReply::Subscribed(new)) => new,
-            Answer::Failed(_) if self.version(subscribing.key) == Some(ProtocolVersion::V3_1) => {
+            Answer::Failed(_) if self.version(key) == Some(ProtocolVersion::V3_1) => {
                 // 3.1 has no code for a refusal.
-                self.kick(io, subscribing.key, ReasonCode::ImplementationSpecificError);
+                self.kick(io, key, ReasonCode::ImplementationSpecificError);
                 return;
             }
             Answer::Failed(failure) => {
@@ -147,7 +231,7 @@ impl ClientLoop {
                     Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
                     Failure::Stopped | Failure::Moved => ReasonCode::ImplementationSpecificError,
                 };
-                for filter in subscribing.filters.iter_mut().filter(|f| f.is_ok()) {
+                for filter in part.iter_mut().filter(|f| f.is_ok()) {
                     *filter = Err(reason);
                 }
                 Vec::new()
@@ -155,8 +239,8 @@ impl ClientLoop {
             // A later connection has the session.
             _ => return,
         };
-        let key = subscribing.key;
-        if !self.subscribed(io, subscribing, Some(&new)) {
+        self.take_part(key, part, Some(&new));
+        if self.has_parts_left(key) || !self.all_subscribed(io, key) {
             self.stop_waiting(io, key);
         }
     }
@@ -175,51 +259,86 @@ impl ClientLoop {
         }
     }
 
-    /// Makes subscriptions effective and answers. `stored`: what the store said to those admitted, for
-    /// each whether it is new. True: the answer waits for retained messages on their way to the store, or for
-    /// other nodes.
-    fn subscribed(
-        &mut self,
-        io: &mut LoopIo,
-        subscribing: Subscribing,
-        stored: Option<&[bool]>,
-    ) -> bool {
-        let Subscribing {
-            key,
-            packet_id,
-            filters,
-        } = subscribing;
-        let mut reasons = Vec::with_capacity(filters.len());
+    /// Makes the subscriptions of a part effective. `stored`: what the store said to those admitted, for each
+    /// whether it is new.
+    fn take_part(&mut self, key: Key, part: Part, stored: Option<&[bool]>) {
+        let mut reasons = Vec::with_capacity(part.len());
+        let mut subscriptions = Vec::with_capacity(part.len());
         let mut owed = VecDeque::new();
         let mut answers = stored.unwrap_or_default().iter().copied();
-        for filter in filters {
+        for filter in part {
             reasons.push(match filter {
                 Err(reason) => reason,
                 Ok(subscription) => {
                     let options = subscription.options;
                     let was_new = stored.map(|_| answers.next().unwrap_or(false));
-                    if let Some(owes) = self.add_subscription(key, subscription, was_new) {
-                        owed.push_back(owes);
+                    if let Some(added) = self.route_subscription(key, subscription, was_new) {
+                        owed.extend(added.owes);
+                        subscriptions.push(added.subscription);
                     }
                     granted_code(options.qos)
                 }
             });
         }
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let before = client.session.subscription_bytes();
+        client.session.add_subscriptions(subscriptions);
+        let added = client.session.subscription_bytes() - before;
+        self.stats.subscription_bytes.add(added);
+        let Some(parts) = &mut client.parts else {
+            return;
+        };
+        parts.reasons.append(&mut reasons);
+        if !owed.is_empty() {
+            let replay = client.replay.get_or_insert_default();
+            replay.owe(owed);
+            // No page goes before the answer.
+            replay.hold(!parts.holds_replay);
+            parts.holds_replay = true;
+        }
+    }
+
+    /// All subscriptions of a SUBSCRIBE are effective: it is answered. True: the answer waits for retained messages
+    /// on their way to the store, or for other nodes.
+    fn all_subscribed(&mut self, io: &mut LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        let Some(parts) = client.parts.take() else {
+            return false;
+        };
+        let Parts {
+            packet_id,
+            reasons,
+            refused,
+            holds_replay,
+            ..
+        } = *parts;
+        self.stats.subscriptions_refused.add(refused.count as u64);
+        if refused.count > 0
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                refused = refused.count,
+                of = reasons.len(),
+                filters = refused.names(),
+                left_out,
+                "subscriptions are refused"
+            );
+        }
         let store = self.node.store();
         // A question to other nodes goes behind what is on its way.
-        let replays = !owed.is_empty() && !store.has_neighbours() && !store.is_retain_idle();
+        let asks_retained = holds_replay && !store.has_neighbours() && !store.is_retain_idle();
         let routes = self.awaited_routes(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
-        if !owed.is_empty() {
-            let replay = client.replay.get_or_insert_default();
-            replay.owe(owed);
-            replay.hold(replays);
-        }
-        if replays || !routes.is_empty() {
+        if asks_retained || !routes.is_empty() {
             client.waits = true;
-            let shards = if replays {
+            let shards = if asks_retained {
                 self.node.store().retain_shards()
             } else {
                 0
@@ -228,16 +347,19 @@ impl ClientLoop {
                 key,
                 packet_id,
                 reasons,
-                left: shards + routes.len() as u16,
-                replays,
+                left: usize::from(shards) + routes.len(),
+                replays: holds_replay,
             });
-            if replays {
+            if asks_retained {
                 self.node.store().retain_barrier(ticket);
             }
             self.await_routes(io, &routes, ticket.token);
             return true;
         }
         client.session.complete_subscribe(packet_id, &reasons);
+        if holds_replay {
+            self.replay_goes_on(io, key);
+        }
         // At once, so that nothing that is published from now on goes before the first page.
         self.replay_page(io, key);
         self.show_room(key);
@@ -307,14 +429,13 @@ impl ClientLoop {
         self.stop_waiting(io, key);
     }
 
-    /// Routes a subscription and writes it down in the session. `stored`: the store has it, and says
-    /// whether it is new. Returns what retained messages it brings.
-    fn add_subscription(
+    /// Routes a subscription. `stored`: the store has it, and says whether it is new.
+    fn route_subscription(
         &mut self,
         key: Key,
         subscription: StoredSubscription,
         stored: Option<bool>,
-    ) -> Option<Owed> {
+    ) -> Option<Added> {
         let session_key = self.session_key(key);
         let client = self.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
@@ -342,90 +463,119 @@ impl ClientLoop {
             }
         };
         let owes = subscription.wants_retained(new);
-        let owed = owes.then(|| Owed::new(filter.filter, wanted));
-        client.session.add_subscription(Subscription {
-            group,
-            ..joining::subscription(subscription)
-        });
-        owed
+        Some(Added {
+            owes: owes.then(|| Owed::new(filter.filter, wanted)),
+            subscription: Subscription {
+                group,
+                ..joining::subscription(subscription)
+            },
+        })
     }
 
-    /// Carries an UNSUBSCRIBE out. True: it waits for the store, and so does whatever the client sends
-    /// next.
+    /// Carries an UNSUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
     pub(super) fn unsubscribe(
         &mut self,
         io: &mut LoopIo,
         key: Key,
         unsubscribe: &Unsubscribe<'_>,
-    ) -> bool {
-        let Some(client) = self.clients.get_mut(key) else {
-            return false;
-        };
-        let packet_id = unsubscribe.packet_id;
-        let filters: Vec<Box<str>> = unsubscribe.filters.iter().map(Into::into).collect();
-        let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
-        if let Some(stored) = durable {
-            let client_id = Box::<str>::from(client.session.client_id());
-            let op = InboxOp::Unsubscribe {
-                client: client_id.clone(),
-                epoch: stored.epoch,
-                filters: filters.clone(),
-            };
-            client.waits = true;
-            self.hold_replay(key);
-            let pending = Pending::Unsubscribe {
-                key,
-                packet_id,
-                filters,
-            };
-            self.ask_inbox(&client_id, pending, op);
-            return true;
+    ) -> Next {
+        let filters = unsubscribe.filters.iter();
+        if let Some(client) = self.clients.get_mut(key) {
+            let parts = Parts::new(unsubscribe.packet_id, 0, filters.bytes_left());
+            client.parts = Some(Box::new(parts));
         }
-        let reasons = filters
-            .iter()
-            .map(|text| self.remove_subscription(io, key, text, None))
-            .collect::<Vec<_>>();
-        self.unsubscribed(io, key, packet_id, &reasons);
-        false
+        self.unsubscribe_parts(io, key, filters)
+    }
+
+    fn unsubscribe_parts(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        mut filters: UnsubscribeFiltersIter<'_>,
+    ) -> Next {
+        loop {
+            if self.share.is_spent() || io.has_done_enough() {
+                return Next::Yield;
+            }
+            let mut part: Vec<Box<str>> = Vec::new();
+            let mut bytes = 0;
+            while !parts::is_full(part.len(), bytes)
+                && let Some(text) = filters.next()
+            {
+                bytes += text.len();
+                part.push(text.into());
+            }
+            self.charge(io, part_cost(part.len(), bytes));
+            let Some(client) = self.clients.get_mut(key) else {
+                return Next::Read;
+            };
+            let Some(parts) = &mut client.parts else {
+                return Next::Read;
+            };
+            parts.bytes_left = filters.bytes_left();
+            if let Some(stored) = client.stored.as_ref().filter(|s| s.inbox.is_some()) {
+                let client_id = Box::<str>::from(client.session.client_id());
+                let op = InboxOp::Unsubscribe {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    filters: part.clone(),
+                };
+                client.waits = true;
+                self.hold_replay(key);
+                let pending = Pending::Unsubscribe { key, part };
+                self.ask_inbox(&client_id, pending, op);
+                return Next::Pause;
+            }
+            self.remove_part(io, key, &part, None);
+            if !self.has_parts_left(key) {
+                self.all_unsubscribed(io, key);
+                return Next::Read;
+            }
+        }
     }
 
     pub(super) fn unsubscribe_answered(
         &mut self,
         io: &mut LoopIo,
         key: Key,
-        packet_id: PacketId,
-        filters: &[Box<str>],
+        part: &[Box<str>],
         answer: Answer,
     ) {
         self.replay_goes_on(io, key);
-        let reasons: Vec<ReasonCode> = match answer {
-            Answer::Inbox(InboxReply::Unsubscribed(existed)) => filters
-                .iter()
-                .zip(existed)
-                .map(|(text, existed)| self.remove_subscription(io, key, text, Some(existed)))
-                .collect(),
+        match answer {
+            Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
+                self.remove_part(io, key, part, Some(&existed));
+            }
             Answer::Failed(_) if self.version(key) != Some(ProtocolVersion::V5) => {
                 // Before 5.0 an answer cannot say no: none is sent.
                 self.kick(io, key, ReasonCode::ImplementationSpecificError);
                 return;
             }
-            Answer::Failed(_) => vec![ReasonCode::ImplementationSpecificError; filters.len()],
+            Answer::Failed(_) => {
+                if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+                    let failed = ReasonCode::ImplementationSpecificError;
+                    parts
+                        .reasons
+                        .resize(parts.reasons.len() + part.len(), failed);
+                }
+            }
             // A later connection has the session.
             _ => return,
-        };
-        self.unsubscribed(io, key, packet_id, &reasons);
+        }
+        if !self.has_parts_left(key) {
+            self.all_unsubscribed(io, key);
+        }
         self.stop_waiting(io, key);
     }
 
-    fn unsubscribed(
-        &mut self,
-        io: &mut LoopIo,
-        key: Key,
-        packet_id: PacketId,
-        reasons: &[ReasonCode],
-    ) {
-        if let Some(client) = self.clients.get_mut(key) {
-            client.session.complete_unsubscribe(packet_id, reasons);
+    /// All subscriptions of an UNSUBSCRIBE are gone: it is answered.
+    fn all_unsubscribed(&mut self, io: &mut LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(parts) = client.parts.take()
+        {
+            client
+                .session
+                .complete_unsubscribe(parts.packet_id, &parts.reasons);
             if let Some(connection) = client.connection {
                 io.touch(connection);
             }
@@ -433,37 +583,54 @@ impl ClientLoop {
         self.show_room(key);
     }
 
-    /// Takes a subscription out of the routes and the session. `stored`: the store said whether there
-    /// was one.
-    fn remove_subscription(
+    /// Takes the subscriptions of a part out of the routes and the session. `stored`: for each filter, whether
+    /// the store had one.
+    fn remove_part(
         &mut self,
         io: &mut LoopIo,
         key: Key,
-        text: &str,
-        stored: Option<bool>,
-    ) -> ReasonCode {
-        let Ok(filter) = SubscriptionFilter::parse(text) else {
-            return ReasonCode::TopicFilterInvalid;
-        };
+        part: &[Box<str>],
+        stored: Option<&[bool]>,
+    ) {
         let session_key = self.session_key(key);
-        let routed = self.node.routes.unsubscribe(session_key, filter);
-        let existed = stored.unwrap_or(routed);
-        if let Some(client) = self.clients.get_mut(key) {
-            let removed = client.session.remove_subscription(text);
-            if let Some(replay) = &mut client.replay
-                && filter.shared.is_none()
+        let mut reasons = Vec::with_capacity(part.len());
+        let mut removed = Vec::with_capacity(part.len());
+        for (at, text) in part.iter().enumerate() {
+            let Ok(filter) = SubscriptionFilter::parse(text) else {
+                reasons.push(ReasonCode::TopicFilterInvalid);
+                continue;
+            };
+            let routed = self.node.routes.unsubscribe(session_key, filter);
+            let existed = stored.map_or(routed, |stored| stored.get(at) == Some(&true));
+            reasons.push(if existed {
+                ReasonCode::Success
+            } else {
+                ReasonCode::NoSubscriptionExisted
+            });
+            removed.push(&**text);
+            if filter.shared.is_none()
+                && let Some(client) = self.clients.get_mut(key)
+                && let Some(replay) = &mut client.replay
             {
                 replay.cancel(filter.filter);
             }
-            if let Some(group) = removed.and_then(|subscription| subscription.group) {
-                let deliveries = client.session.take_group(group);
-                self.redispatch(io, deliveries, Some(session_key));
-            }
         }
-        if existed {
-            ReasonCode::Success
-        } else {
-            ReasonCode::NoSubscriptionExisted
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(parts) = &mut client.parts {
+            parts.reasons.append(&mut reasons);
+        }
+        let before = client.session.subscription_bytes();
+        let removed = client.session.remove_subscriptions(&removed);
+        let left = client.session.subscription_bytes();
+        self.stats.subscription_bytes.sub(before - left);
+        for group in removed.into_iter().filter_map(|s| s.group) {
+            let deliveries = self
+                .clients
+                .get_mut(key)
+                .map_or_else(Vec::new, |client| client.session.take_group(group));
+            self.redispatch(io, deliveries, Some(session_key));
         }
     }
 
@@ -479,6 +646,31 @@ impl ClientLoop {
             }
         }
     }
+}
+
+/// Bytes of filters that a session may still subscribe to.
+struct Room(u64);
+
+impl Room {
+    /// Whether there is room for one more filter; then it is taken.
+    fn take(&mut self, filter: &str) -> bool {
+        let left = self.0.checked_sub(filter.len() as u64);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// A subscription that is routed, and the retained messages that it brings.
+struct Added {
+    subscription: Subscription,
+    owes: Option<Owed>,
+}
+
+/// Units of work for a part.
+fn part_cost(filters: usize, bytes: usize) -> u32 {
+    units(filters)
+        .saturating_mul(FILTER)
+        .saturating_add(units(bytes / FILTER_BYTES_PER_UNIT))
 }
 
 fn granted_code(qos: QoS) -> ReasonCode {

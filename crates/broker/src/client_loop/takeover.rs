@@ -12,6 +12,7 @@ use store_state::session::{Claimed, TakenFrom};
 
 use super::pending::Pending;
 use super::{ClientLoop, LoopIo, Mail};
+use crate::excerpt::excerpt;
 use crate::peers::{Asker, Older};
 
 /// A client whose older connections other nodes are to close.
@@ -197,11 +198,14 @@ impl ClientLoop {
             }
             Holder::Later => self.tell_closed(asker, &[]),
             Holder::Older => {
-                tracing::info!(
-                    client_id = &*older.client,
-                    node = format!("{:016x}", asker.node),
-                    "a new connection on another node takes the session over"
-                );
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    tracing::info!(
+                        client_id = &*excerpt(&older.client),
+                        node = format!("{:016x}", asker.node),
+                        left_out,
+                        "a new connection on another node takes the session over"
+                    );
+                }
                 self.stats.takeovers.add(1);
                 // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
                 self.kick(io, key, ReasonCode::SessionTakenOver);

@@ -1,0 +1,140 @@
+"""Work in proportion (P11): what one client sends costs others their fair share at most. Counted, not timed."""
+
+import contextlib
+import select
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker
+from harness.raw import PINGRESP, PUBACK, SUBACK, UNSUBACK
+from harness.wait import until
+
+# One loop, so that clients are in each other's way; no rates.
+ALONE = {
+    "eventLoops": 1,
+    "limits.connection.bytesPerSecondIn": 0,
+    "limits.connection.bytesPerSecondOut": 0,
+}
+
+
+
+def has_come(client) -> bool:
+    """Whether anything waits to be received."""
+    return bool(client._buffer or select.select([client.socket], [], [], 0)[0])
+
+
+def pings_until(bystander, client) -> int:
+    """How many pings of a bystander are answered one after the other before a client gets anything."""
+    pings = 0
+    while not has_come(client):
+        bystander.send(raw.PING)
+        bystander.expect(PINGRESP)
+        pings += 1
+    return pings
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_long_subscribe_is_worked_off_in_parts(name, durable):
+    fields = {"clean": False, "props": {"session_expiry": 60}} if durable else {}
+    count = 100_000
+    filters = [f"{number:x}" for number in range(count)]
+    with Broker(ALONE) as broker, broker.client(name + "b") as bystander:
+        with broker.client(name, **fields) as client:
+            client.timeout = bystander.timeout = 30
+            client.send(raw.subscribe(7, [(filter, 1) for filter in filters]))
+            assert pings_until(bystander, client) > 20
+            suback = client.expect(SUBACK, pid=7)
+            # The order of the codes is that of the filters.
+            assert suback.reasons == [1] * 10_000 + [0x97] * (count - 10_000)
+            client.send(raw.unsubscribe(8, filters))
+            assert pings_until(bystander, client) > 20
+            unsuback = client.expect(UNSUBACK, pid=8)
+            assert unsuback.reasons == [0] * 10_000 + [0x11] * (count - 10_000)
+            # What came meanwhile is handled behind that.
+            client.send(raw.subscribe(9, [(filter, 1) for filter in filters[:1000]]), raw.PING)
+            client.expect(SUBACK, pid=9)
+            client.expect(PINGRESP)
+            client.published("3e7", b"x")
+            client.message(topic="3e7", payload="x")
+
+
+def test_a_long_subscribe_that_names_a_filter_twice(name):
+    # The last options count, in whichever parts of the packet they stand.
+    with Broker(ALONE) as broker, broker.client(name) as client:
+        filters = [(f"{name}/{number}", 0) for number in range(600)]
+        client.send(raw.subscribe(7, [*filters, *((filter, 1) for filter, _ in reversed(filters)), filters[5], filters[5]]))
+        assert client.expect(SUBACK, pid=7).reasons == [0] * 600 + [1] * 600 + [0, 0]
+        for number, qos in [(0, 1), (599, 1), (5, 0)]:
+            client.publish(f"{name}/{number}", b"x", qos=1, pid=9)
+            got = [client.recv(), client.recv()]
+            assert {packet.kind for packet in got} == {raw.PUBLISH, PUBACK}
+            message = next(packet for packet in got if packet.kind == raw.PUBLISH)
+            assert message.qos == qos
+            if qos:
+                client.send(raw.ack(PUBACK, message.pid))
+
+
+@pytest.mark.parametrize("flood", ["pings", "releases"])
+def test_small_packets_take_turns(name, flood):
+    small = {"pings": raw.PING, "releases": raw.ack(raw.PUBREL, 7)}[flood]
+    with Broker(ALONE) as broker, broker.client(name) as client, broker.client(name + "b") as bystander:
+        before = broker.metric("heraldmq_loop_turns_total")
+        count = 16_000
+        client.send(small * count)
+        for _ in range(count):
+            client.recv()
+        bystander.ping()
+        turns = broker.metric("heraldmq_loop_turns_total") - before
+        assert turns >= count // 1024, turns
+
+
+def test_the_log_of_refused_filters_is_one_short_line(name):
+    client_id = name.ljust(60_000, "c")
+    filters = ["a#" + "f" * 300] * 1250
+    with Broker(ALONE) as broker, broker.client(client_id) as client:
+        before = sum(map(len, broker.log_text))
+        packet = raw.subscribe(7, [(filter, 0) for filter in filters])
+        client.send(packet)
+        assert set(client.expect(SUBACK, pid=7).reasons) == {0x8F}
+        client.ping()
+        line = until(lambda: broker.find("subscriptions are refused"), what="the line")[0]
+        assert line["refused"] == line["of"] == len(filters)
+        assert line["client_id"].startswith(name) and len(line["client_id"]) < 100
+        assert len(line["filters"]) < 500
+        assert sum(map(len, broker.log_text)) - before < 2_000
+        # Further packets have their lines limited.
+        for _ in range(100):
+            client.send(packet)
+            client.expect(SUBACK, pid=7)
+        assert len(broker.find("subscriptions are refused")) < 50
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_many_receivers_get_their_messages_in_order(name, qos):
+    receivers, messages = 3000, 12
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Broker({**ALONE, "limits.connection.receiveMaximum": 1000}))
+        publisher = stack.enter_context(broker.client(name + "p"))
+        other = stack.enter_context(broker.client(name + "q"))
+        clients = [stack.enter_context(broker.client(f"{name}{number}")) for number in range(receivers)]
+        for client in clients:
+            client.subscribe(name, f"{name}/{client is clients[-1]}")
+        publisher.timeout = other.timeout = 20
+        publisher.send(
+            *(raw.publish(name, str(n), qos=qos, pid=n + 1 if qos else None) for n in range(messages)),
+        )
+        # Another publisher does not wait until all have got theirs.
+        other.publish(f"{name}/True", b"other", qos=1, pid=1)
+        other.expect(PUBACK, pid=1)
+        for client in clients:
+            client.timeout = 20
+            expected = messages + (client is clients[-1])
+            got = [client.message().payload for _ in range(expected)]
+            assert [payload for payload in got if payload != b"other"] == [b"%d" % n for n in range(messages)]
+        if qos:
+            assert [publisher.expect(PUBACK).pid for _ in range(messages)] == list(range(1, messages + 1))
+        publisher.ping()
+        assert broker.metric("heraldmq_deliveries_put_off_total") >= messages
+        assert broker.metric("heraldmq_publishers_held_for_deliveries_total") >= 1
+        until(lambda: broker.metric("heraldmq_deliveries_waiting") == 0, what="all deliveries")
