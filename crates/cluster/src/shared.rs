@@ -379,7 +379,7 @@ impl Shared {
             ConnectError::Io(_) | ConnectError::TimedOut => {
                 tracing::debug!(about, reason = error.name(), %error, "a node cannot be reached");
             }
-            ConnectError::TooMany | ConnectError::Failure(_) => {
+            ConnectError::Displaced | ConnectError::Failure(_) => {
                 self.complain(&about, error.name(), error);
             }
         }

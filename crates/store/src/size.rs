@@ -58,6 +58,7 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: true,
             publisher: 0,
+            publisher_hash: 0,
             expires_at: None,
         })
     }
