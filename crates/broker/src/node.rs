@@ -8,7 +8,7 @@ use config::Networks;
 use foldhash::fast::RandomState;
 use guard::{Guard, Quota};
 use hashbrown::HashMap;
-use mqtt_proto::PacketId;
+use mqtt_session::PacketIdSet;
 use net::{Clock, Kind, LoopStats, RateBucket, Remote};
 use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
@@ -85,18 +85,18 @@ pub(crate) struct Node {
 /// QoS 2 publications of durable sessions that are not connected, received in this process and not
 /// released. Sessions that live as long as their connections have got them and must not get them again.
 #[derive(Debug, Default)]
-pub(crate) struct Unreleased(Mutex<HashMap<Box<str>, Vec<PacketId>, RandomState>>);
+pub(crate) struct Unreleased(Mutex<HashMap<Box<str>, PacketIdSet, RandomState>>);
 
 impl Unreleased {
     /// A session's connection is closed.
-    pub(crate) fn keep(&self, client_id: &str, received: &[PacketId]) {
+    pub(crate) fn keep(&self, client_id: &str, received: &PacketIdSet) {
         if !received.is_empty() {
-            self.0.lock().insert(client_id.into(), received.to_vec());
+            self.0.lock().insert(client_id.into(), received.clone());
         }
     }
 
     /// A session is connected again, or ends.
-    pub(crate) fn take(&self, client_id: &str) -> Vec<PacketId> {
+    pub(crate) fn take(&self, client_id: &str) -> PacketIdSet {
         self.0.lock().remove(client_id).unwrap_or_default()
     }
 }

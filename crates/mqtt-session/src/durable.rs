@@ -19,7 +19,7 @@ use crate::connect::Accepted;
 use crate::in_order::InOrder;
 use crate::inbound::Inbound;
 use crate::stored::Stored;
-use crate::{Action, Policy, Session, Subscription, Timestamp};
+use crate::{Action, PacketIdSet, Policy, Session, Subscription, Timestamp};
 
 /// Packet identifiers go from 1 to this, and round.
 const PACKET_IDS: u64 = 65_535;
@@ -32,7 +32,7 @@ pub struct Restored {
     /// Inbound QoS 2 messages that the store knows and that are not released. A PUBLISH that comes again
     /// with one of these identifiers is handed over once more, for the store may know it in some of the
     /// places where it belongs and not in others; it sees to it that nothing is delivered twice.
-    pub received: Vec<PacketId>,
+    pub received: PacketIdSet,
 }
 
 /// What a durable session has that others do not.
@@ -171,10 +171,10 @@ impl Session {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        durable.receipts.complete(sequence);
+        durable.receipts.complete(sequence, |()| {});
         // [MQTT-4.6.0-4] [MQTT3-4.6.0-4] from the front only.
         while let Some(durable) = &mut self.durable
-            && let Some(sequence) = durable.receipts.pop_done()
+            && let Some((sequence, ())) = durable.receipts.pop_done()
         {
             if self.release_slot(sequence) {
                 self.send_pubrel(packet_id_of(sequence), ReasonCode::Success);
@@ -189,9 +189,9 @@ impl Session {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        durable.releases.complete(packet_id);
+        durable.releases.complete(packet_id, |()| {});
         while let Some(durable) = &mut self.durable
-            && let Some(packet_id) = durable.releases.pop_done()
+            && let Some((packet_id, ())) = durable.releases.pop_done()
         {
             // [MQTT-4.3.3-12] from here on, a PUBLISH with this identifier is a new message.
             self.release_received(packet_id);
@@ -205,7 +205,7 @@ impl Session {
             return Action::None;
         };
         let sequence = durable.sequence_of(packet_id);
-        durable.receipts.push(sequence);
+        durable.receipts.push(sequence, (), false);
         Action::Receipt { sequence }
     }
 
@@ -214,7 +214,7 @@ impl Session {
     pub(crate) fn ask_release<'a>(&mut self, packet_id: PacketId) -> Action<'a> {
         match &mut self.durable {
             Some(durable) if !durable.releases.contains(packet_id) => {
-                durable.releases.push(packet_id);
+                durable.releases.push(packet_id, (), false);
                 Action::Release { packet_id }
             }
             _ => Action::None,

@@ -4,48 +4,46 @@
 //! server is done with each; a QoS 2 message is handed to the server once, across network
 //! connections; the client keeps to the Receive Maximum that CONNACK gave it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mqtt_proto::{
     AckProperties, MessageBody, PacketId, PubAck, PubComp, PubRec, PubRel, Publish, QoS, ReasonCode,
 };
 
+use crate::in_order::InOrder;
 use crate::{
-    Action, ApplicationMessage, DropReason, Dropped, Policy, Session, Timestamp, Violation, alias,
+    Action, ApplicationMessage, DropReason, Dropped, PacketIdSet, Policy, Session, Timestamp,
+    Violation, alias,
 };
 
 /// QoS 1 and 2 messages from the client that are not finished.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     /// PUBACKs and PUBRECs to send, in the order of the PUBLISHes.
-    answers: VecDeque<Answer>,
-    /// Identifiers of QoS 2 messages that were received and not released, sorted.
-    received: Vec<PacketId>,
+    answers: InOrder<PacketId, Answer>,
+    /// Identifiers of QoS 2 messages that were received and not released.
+    received: PacketIdSet,
     /// Those of them that came on an earlier network connection while the server is still at work on
     /// them: nobody waits for their PUBREC until the client asks again.
-    orphans: Vec<PacketId>,
+    orphans: PacketIdSet,
     /// Those of them that the store knows from before this session was made: it may not know them in
     /// all the places where the message belongs, so that one that comes again is handed over again. The
     /// store keeps it from being delivered twice.
-    unconfirmed: Vec<PacketId>,
+    unconfirmed: PacketIdSet,
     /// Publications on this network connection that the client counts against Receive Maximum.
     unacknowledged: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    packet_id: PacketId,
     qos: QoS,
-    /// `None` until the server is done with the message.
-    reason: Option<ReasonCode>,
+    /// Counts when the server is done with the message.
+    reason: ReasonCode,
 }
 
 impl Inbound {
     /// With the identifiers that were received on earlier network connections and not released.
-    pub(crate) fn restored(mut received: Vec<PacketId>) -> Option<Box<Self>> {
-        received.sort_unstable();
-        received.dedup();
+    pub(crate) fn restored(received: PacketIdSet) -> Option<Box<Self>> {
         (!received.is_empty()).then(|| {
             Box::new(Self {
                 unconfirmed: received.clone(),
@@ -55,20 +53,9 @@ impl Inbound {
         })
     }
 
-    /// The answer that waits for the server under this identifier.
-    fn pending(&mut self, packet_id: PacketId) -> Option<&mut Answer> {
-        let mut answers = self.answers.iter_mut();
-        answers.find(|answer| answer.packet_id == packet_id && answer.reason.is_none())
-    }
-
-    fn is_received(&self, packet_id: PacketId) -> bool {
-        self.received.binary_search(&packet_id).is_ok()
-    }
-
     fn forget_received(&mut self, packet_id: PacketId) -> bool {
-        self.confirm(packet_id);
-        let found = self.received.binary_search(&packet_id);
-        found.map(|index| self.received.remove(index)).is_ok()
+        self.unconfirmed.remove(packet_id);
+        self.received.remove(packet_id)
     }
 
     /// The client's publication is over: it counts no more. Says whether it was received.
@@ -77,28 +64,16 @@ impl Inbound {
         self.forget_received(packet_id)
     }
 
-    fn forget_orphan(&mut self, packet_id: PacketId) -> bool {
-        let found = self.orphans.iter().position(|orphan| *orphan == packet_id);
-        found.map(|index| self.orphans.swap_remove(index)).is_some()
-    }
-
-    /// True: the identifier was unconfirmed, and is not any more.
-    fn confirm(&mut self, packet_id: PacketId) -> bool {
-        let found = self.unconfirmed.iter().position(|id| *id == packet_id);
-        found
-            .map(|index| self.unconfirmed.swap_remove(index))
-            .is_some()
-    }
-
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.received.is_empty() && self.unacknowledged == 0
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.answers.capacity() * size_of::<Answer>()
-            + (self.received.capacity() + self.orphans.capacity() + self.unconfirmed.capacity())
-                * size_of::<PacketId>()
+            + self.answers.heap_bytes()
+            + self.received.heap_bytes()
+            + self.orphans.heap_bytes()
+            + self.unconfirmed.heap_bytes()
     }
 }
 
@@ -192,10 +167,12 @@ impl Session {
         let Some(inbound) = &mut self.inbound else {
             return;
         };
-        if let Some(answer) = inbound.pending(packet_id) {
-            answer.reason = Some(reason);
+        if inbound
+            .answers
+            .complete(packet_id, |answer| answer.reason = reason)
+        {
             self.flush_answers();
-        } else if inbound.forget_orphan(packet_id) && v5 && reason.is_error() {
+        } else if inbound.orphans.remove(packet_id) && v5 && reason.is_error() {
             // [MQTT-4.3.3-9] as if the refusal had been sent.
             inbound.forget_received(packet_id);
         }
@@ -204,13 +181,8 @@ impl Session {
     /// [MQTT-4.6.0-2] [MQTT-4.6.0-3] answers leave from the front only.
     fn flush_answers(&mut self) {
         while let Some(inbound) = &mut self.inbound
-            && let Some(Answer {
-                packet_id,
-                qos,
-                reason: Some(reason),
-            }) = inbound.answers.front().copied()
+            && let Some((packet_id, Answer { qos, reason })) = inbound.answers.pop_done()
         {
-            inbound.answers.pop_front();
             // [MQTT3-3.3.5-2] before 5.0 an answer cannot say no.
             let refused = self.version.is_v5() && reason.is_error();
             if refused && qos == QoS::ExactlyOnce {
@@ -264,13 +236,13 @@ impl Session {
         let durable = self.durable.is_some();
         let mut found = false;
         if let Some(inbound) = &mut self.inbound {
-            let pending = inbound.pending(packet_id);
+            let pending = inbound.answers.open(packet_id);
             if pending.is_some_and(|answer| answer.qos == QoS::ExactlyOnce)
-                || inbound.orphans.contains(&packet_id)
+                || inbound.orphans.contains(packet_id)
             {
                 return Err(Violation::PubRelBeforePubRec);
             }
-            if durable && inbound.is_received(packet_id) {
+            if durable && inbound.received.contains(packet_id) {
                 return Ok(self.ask_release(packet_id));
             }
             // [MQTT-4.3.3-12] from here on, a PUBLISH with this identifier is a new message.
@@ -304,22 +276,19 @@ impl Session {
         }
     }
 
-    /// Identifiers of the client's QoS 2 messages that were received and not released, ascending.
+    /// Identifiers of the client's QoS 2 messages that were received and not released.
     #[must_use]
-    pub fn received(&self) -> &[PacketId] {
+    pub fn received(&self) -> &PacketIdSet {
+        const NONE: &PacketIdSet = &PacketIdSet::new();
         self.inbound
             .as_ref()
-            .map_or(&[], |inbound| &inbound.received)
+            .map_or(NONE, |inbound| &inbound.received)
     }
 
     /// Whether the client uses this identifier for a PUBLISH.
     pub(crate) fn is_inbound_id_in_use(&self, packet_id: PacketId) -> bool {
         self.inbound.as_ref().is_some_and(|inbound| {
-            inbound.is_received(packet_id)
-                || inbound
-                    .answers
-                    .iter()
-                    .any(|answer| answer.packet_id == packet_id)
+            inbound.received.contains(packet_id) || inbound.answers.contains(packet_id)
         })
     }
 
@@ -330,15 +299,15 @@ impl Session {
         let Some(inbound) = &mut self.inbound else {
             return;
         };
-        for answer in std::mem::take(&mut inbound.answers) {
-            match answer.reason {
-                _ if answer.qos != QoS::ExactlyOnce => {}
-                None => inbound.orphans.push(answer.packet_id),
+        for (packet_id, Answer { qos, reason }, done) in inbound.answers.take_all() {
+            if qos != QoS::ExactlyOnce {
+                continue;
+            }
+            if !done {
+                inbound.orphans.insert(packet_id);
+            } else if v5 && reason.is_error() {
                 // [MQTT-4.3.3-9] as if the refusal had been sent.
-                Some(reason) if v5 && reason.is_error() => {
-                    inbound.forget_received(answer.packet_id);
-                }
-                Some(_) => {}
+                inbound.forget_received(packet_id);
             }
         }
         inbound.unacknowledged = 0;
@@ -353,7 +322,7 @@ impl Session {
             self.inbound = None;
         }
         if let Some(inbound) = &mut self.inbound {
-            inbound.answers.shrink_to_fit();
+            inbound.answers.shrink();
             inbound.received.shrink_to_fit();
             inbound.orphans.shrink_to_fit();
             inbound.unconfirmed.shrink_to_fit();
@@ -370,12 +339,12 @@ impl Inbound {
         v5: bool,
         receive_maximum: u16,
     ) -> Result<Receipt, Violation> {
-        let received = self.is_received(packet_id);
-        if publish.qos == QoS::ExactlyOnce && received && self.confirm(packet_id) {
+        let received = self.received.contains(packet_id);
+        if publish.qos == QoS::ExactlyOnce && received && self.unconfirmed.remove(packet_id) {
             self.unacknowledged += 1;
             return Ok(Receipt::New);
         }
-        let pending = self.pending(packet_id);
+        let pending = self.answers.open(packet_id);
         let in_use = received || pending.is_some();
         match (publish.qos, pending) {
             // The server is at work on it. [MQTT-4.3.3-10] no second delivery, and one answer.
@@ -387,7 +356,7 @@ impl Inbound {
             }
             // [MQTT-4.3.3-10] [MQTT3-4.3.3-2] received before: PUBREC again, no second delivery.
             (QoS::ExactlyOnce, None) if received => {
-                let done = (!self.forget_orphan(packet_id)).then_some(ReasonCode::Success);
+                let done = (!self.orphans.remove(packet_id)).then_some(ReasonCode::Success);
                 self.answer(packet_id, publish.qos, done);
                 return Ok(Receipt::Duplicate);
             }
@@ -401,20 +370,17 @@ impl Inbound {
         if in_use {
             return Ok(Receipt::IdentifierInUse);
         }
-        if publish.qos == QoS::ExactlyOnce
-            && let Err(index) = self.received.binary_search(&packet_id)
-        {
-            self.received.insert(index, packet_id);
+        if publish.qos == QoS::ExactlyOnce {
+            self.received.insert(packet_id);
         }
         Ok(Receipt::New)
     }
 
+    /// `reason`: `None` until the server is done with the message.
     fn answer(&mut self, packet_id: PacketId, qos: QoS, reason: Option<ReasonCode>) {
-        self.answers.push_back(Answer {
-            packet_id,
-            qos,
-            reason,
-        });
+        let done = reason.is_some();
+        let reason = reason.unwrap_or(ReasonCode::Success);
+        self.answers.push(packet_id, Answer { qos, reason }, done);
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Outbound {
     pub(crate) awaiting: usize,
     /// Slots that are not acknowledged.
     live: usize,
+    /// Bytes of the messages in `slots`.
+    bytes: u64,
     /// Deliveries that ever left `queue`, wrapping around.
     taken: u32,
 }
@@ -68,6 +70,13 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Publish(delivery) => delivery.bytes(),
+            Self::Acknowledged | Self::Receipt | Self::PubRel => 0,
+        }
+    }
+
     fn into_delivery(self) -> Option<Delivery> {
         match self {
             Self::Publish(delivery) => Some(delivery),
@@ -128,6 +137,7 @@ impl Outbound {
     /// identifier.
     #[inline]
     pub(crate) fn start(&mut self, slot: Slot) {
+        self.bytes += slot.bytes();
         self.slots.push_back(slot);
         self.sent += 1;
         self.awaiting += 1;
@@ -152,6 +162,7 @@ impl Outbound {
     /// Ends the slot at `index` and returns its message, if it still has one.
     pub(crate) fn finish(&mut self, index: usize) -> Option<Delivery> {
         let slot = std::mem::replace(self.slots.get_mut(index)?, Slot::Acknowledged);
+        self.bytes -= slot.bytes();
         if !matches!(slot, Slot::Acknowledged) {
             self.live -= 1;
             if index < self.sent {
@@ -159,6 +170,13 @@ impl Outbound {
             }
         }
         self.skip_acknowledged();
+        slot.into_delivery()
+    }
+
+    /// A slot goes on without its message, which is returned, if it still had one.
+    fn replace(&mut self, index: usize, by: Slot) -> Option<Delivery> {
+        let slot = std::mem::replace(self.slots.get_mut(index)?, by);
+        self.bytes -= slot.bytes();
         slot.into_delivery()
     }
 
@@ -268,10 +286,7 @@ impl Session {
         let expired = oldest.message.is_expired(now);
         let after = self.queue_bytes - oldest.bytes() + bytes;
         let helps = if !qos0 && policy.queue_full == QueueFull::DropOldest {
-            let in_flight = self
-                .outbound
-                .as_ref()
-                .map_or(0, |outbound| outbound.in_flight_bytes());
+            let in_flight = self.outbound.as_ref().map_or(0, |outbound| outbound.bytes);
             in_flight + bytes <= policy.queue_bytes
         } else {
             // [MQTT-3.3.2-5] an expired message is to go anyhow.
@@ -407,8 +422,8 @@ impl Session {
             Step::Keep | Step::AwaitRecord => None,
             Step::Finish => outbound.finish(index),
             // [MQTT-4.3.3-6] the message is not sent again from here on, so it is let go.
-            Step::Release => std::mem::replace(slot, Slot::PubRel).into_delivery(),
-            Step::Record => std::mem::replace(slot, Slot::Receipt).into_delivery(),
+            Step::Release => outbound.replace(index, Slot::PubRel),
+            Step::Record => outbound.replace(index, Slot::Receipt),
         };
         outbound.trim();
         if matches!(step, Step::Finish) {
@@ -569,15 +584,5 @@ impl Session {
     pub fn room(&self) -> u32 {
         let taken = self.in_flight() + self.ordered().1;
         u32::from(self.window).saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
-    }
-}
-
-impl Outbound {
-    fn in_flight_bytes(&self) -> u64 {
-        let bytes = |slot: &Slot| match slot {
-            Slot::Publish(delivery) => delivery.bytes(),
-            Slot::Acknowledged | Slot::Receipt | Slot::PubRel => 0,
-        };
-        self.slots.iter().map(bytes).sum()
     }
 }

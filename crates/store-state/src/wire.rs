@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, PacketId, ProtocolVersion, QoS, SubscriptionOptions};
-use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp};
+use mqtt_session::{
+    ApplicationMessage, PacketIdSet, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp,
+};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -58,7 +60,7 @@ through!(qos0_inbox: Qos0Inbox as u8, |qos0: &Qos0Inbox| match qos0 {
 through!(subscription_ids: SubscriptionIdSet as Vec<u32>, |ids: &SubscriptionIdSet| ids.as_slice().to_vec(),
     |ids: Vec<u32>| Some(ids.into_iter().collect()));
 
-through!(packet_ids: Vec<PacketId> as Vec<u16>, |ids: &Vec<PacketId>| ids.iter().map(|id| id.get()).collect(),
+through!(packet_ids: PacketIdSet as Vec<u16>, |ids: &PacketIdSet| ids.iter().map(PacketId::get).collect(),
     |ids: Vec<u16>| ids.into_iter().map(PacketId::new).collect());
 
 /// A message: its flags in one byte, expiry, and its bytes as they were laid out once. Who published it

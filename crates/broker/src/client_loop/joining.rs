@@ -9,13 +9,15 @@
 
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use mqtt_proto::{
     Connect, LastWill, MessageBody, Packet, PacketId, ProtocolVersion, ReasonCode,
     SubscriptionFilter,
 };
 use mqtt_session::{
-    Accepted, ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp,
-    Wanted, session_expiry,
+    Accepted, ApplicationMessage, NEVER_EXPIRES, PacketIdSet, Restored, Session, Subscription,
+    Timestamp, Wanted, session_expiry,
 };
 use net::{ConnectionId, Key};
 use store::{Failure, Read};
@@ -59,12 +61,22 @@ pub(super) struct Inbox {
     pub(super) next: u64,
     /// Messages that the shard may still give.
     pub(super) credit: u32,
-    /// Publications that other shards than the session's own know of. `None` for a packet identifier:
-    /// all may.
-    pub(super) elsewhere: Vec<(PacketId, Option<Box<[u16]>>)>,
+    /// Which of its publications other shards than the session's own know of.
+    pub(super) elsewhere: Elsewhere,
     /// Publications that came on an earlier connection, to this process or to a node that has told of it:
     /// everybody who is connected has them.
-    pub(super) repeated: Vec<PacketId>,
+    pub(super) repeated: PacketIdSet,
+}
+
+/// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
+///
+/// Invariant: no identifier is in both.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    /// The shards.
+    known: HashMap<PacketId, Box<[u16]>, RandomState>,
+    /// All shards may.
+    unknown: PacketIdSet,
 }
 
 /// A CONNECT that waits.
@@ -84,7 +96,7 @@ pub(super) struct Joining {
     /// yet.
     rivals: Vec<(Asker, Older)>,
     /// Publications that came on older connections, as far as these are known of, and are not released.
-    pub(super) unreleased: Vec<PacketId>,
+    pub(super) unreleased: PacketIdSet,
     /// Later connections of the same client, whose CONNECTs wait for this one.
     pub(super) waiters: Vec<ConnectionId>,
 }
@@ -95,27 +107,31 @@ impl Inbox {
         let mut others: Vec<u16> = shards.filter(|shard| *shard != self.shard).collect();
         others.sort_unstable();
         others.dedup();
-        match self.elsewhere.iter_mut().find(|(id, _)| *id == packet_id) {
+        let Elsewhere { known, unknown } = &mut self.elsewhere;
+        if known.remove(&packet_id).is_some() {
             // It came before, and nobody knows where to.
-            Some((_, known)) => *known = None,
-            None if others.is_empty() => {}
-            None => self.elsewhere.push((packet_id, Some(others.into()))),
+            unknown.insert(packet_id);
+        } else if !others.is_empty() && !unknown.contains(packet_id) {
+            known.insert(packet_id, others.into());
         }
     }
 
     /// Those of `all` shards that may know of a publication of this client.
     pub(super) fn shards_that_know(&self, packet_id: PacketId, all: u16) -> Vec<u16> {
-        match self.elsewhere.iter().find(|(id, _)| *id == packet_id) {
+        if self.elsewhere.unknown.contains(packet_id) {
+            return (0..all).collect();
+        }
+        match self.elsewhere.known.get(&packet_id) {
             None => vec![self.shard],
-            Some((_, Some(others))) => [&[self.shard], &**others].concat(),
-            Some((_, None)) => (0..all).collect(),
+            Some(others) => [&[self.shard], &**others].concat(),
         }
     }
 
     /// A publication is over: its packet identifier is free for another one.
     pub(super) fn forget(&mut self, packet_id: PacketId) {
-        self.elsewhere.retain(|(id, _)| *id != packet_id);
-        self.repeated.retain(|id| *id != packet_id);
+        self.elsewhere.known.remove(&packet_id);
+        self.elsewhere.unknown.remove(packet_id);
+        self.repeated.remove(packet_id);
     }
 }
 
@@ -128,7 +144,7 @@ impl Joining {
             is_stored,
             epoch: None,
             rivals: Vec::new(),
-            unreleased: Vec::new(),
+            unreleased: PacketIdSet::new(),
             waiters: Vec::new(),
         }
     }
@@ -316,7 +332,7 @@ impl ClientLoop {
             Answer::Inbox(InboxReply::Attached(attached)) => {
                 let unreleased = self.node.unreleased.take(&client_id);
                 if let Some(joining) = &mut client.joining {
-                    joining.unreleased.extend(unreleased);
+                    joining.unreleased.extend(unreleased.iter());
                 }
                 self.attached(io, key, epoch, attached);
             }
@@ -509,7 +525,10 @@ impl ClientLoop {
             sent,
             next: first,
             credit: CREDIT,
-            elsewhere: received.into_iter().map(|id| (id, None)).collect(),
+            elsewhere: Elsewhere {
+                known: HashMap::default(),
+                unknown: received,
+            },
             repeated: std::mem::take(&mut joining.unreleased),
         };
         let open = Read::Open {
@@ -596,5 +615,49 @@ fn stored_will(will: &LastWill<'_>) -> StoredWill {
         }),
         message_expiry: will.properties.message_expiry_interval,
         delay: will.properties.will_delay_interval.unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox(unknown: &[u16]) -> Inbox {
+        Inbox {
+            shard: 2,
+            number: 1,
+            incarnation: 1,
+            sent: 1,
+            next: 1,
+            credit: CREDIT,
+            elsewhere: Elsewhere {
+                known: HashMap::default(),
+                unknown: unknown.iter().map(|n| id(*n)).collect(),
+            },
+            repeated: unknown.iter().map(|n| id(*n)).collect(),
+        }
+    }
+
+    fn id(n: u16) -> PacketId {
+        PacketId::new(n).unwrap()
+    }
+
+    #[test]
+    fn the_shards_that_may_know_of_a_publication_are_asked_to_forget_it() {
+        let mut inbox = inbox(&[7]);
+        inbox.remember(id(1), [2].into_iter());
+        inbox.remember(id(3), [4, 2, 1, 4].into_iter());
+        assert_eq!(inbox.shards_that_know(id(1), 6), [2]);
+        assert_eq!(inbox.shards_that_know(id(3), 6), [2, 1, 4]);
+        assert_eq!(inbox.shards_that_know(id(7), 3), [0, 1, 2]);
+        inbox.remember(id(3), [2].into_iter());
+        assert_eq!(inbox.shards_that_know(id(3), 3), [0, 1, 2], "it came twice");
+        inbox.remember(id(7), [5].into_iter());
+        assert_eq!(inbox.shards_that_know(id(7), 3), [0, 1, 2]);
+        for n in [3, 7] {
+            inbox.forget(id(n));
+            assert_eq!(inbox.shards_that_know(id(n), 3), [2]);
+            assert!(!inbox.repeated.contains(id(n)));
+        }
     }
 }

@@ -48,8 +48,10 @@ use std::sync::atomic::AtomicUsize;
 use authentication::Verdict;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
-use mqtt_proto::{DecodeError, Packet, PacketId, PacketType, QoS, ReasonCode, peek_frame};
-use mqtt_session::{Action, ApplicationMessage, Delivery, Dropped, Session, Timestamp};
+use mqtt_proto::{DecodeError, Packet, PacketType, QoS, ReasonCode, peek_frame};
+use mqtt_session::{
+    Action, ApplicationMessage, Delivery, Dropped, PacketIdSet, Session, Timestamp,
+};
 use net::{
     Arena, Arrival, Closed, ConnectionId, Io, Key, Next, PeerAddress, RateBucket, Received,
     Service, Transmit,
@@ -151,7 +153,7 @@ pub(crate) enum Mail {
     CloseOlder(Asker, Older),
     /// The answer to that, by the question's token: publications of QoS 2 that came on these connections and are
     /// not released.
-    ClosedElsewhere(u64, Vec<PacketId>),
+    ClosedElsewhere(u64, PacketIdSet),
     /// Who else has clients that connect, by the questions' tokens.
     Registered(Vec<(u64, Registered)>),
     /// Others lead these session shards: they are to be told of the clients here.
@@ -1027,7 +1029,7 @@ impl Service for ClientLoop {
             Mail::RegisterAgain(shards) => self.register_again(&shards),
             Mail::CloseOlder(asker, older) => self.close_older(io, asker, older),
             Mail::ClosedElsewhere(token, unreleased) => {
-                self.closed_elsewhere(io, token, unreleased);
+                self.closed_elsewhere(io, token, &unreleased);
             }
             Mail::Hold(publisher) => self.held(publisher.key()),
             Mail::Release(publisher) => self.released(io, publisher.key()),

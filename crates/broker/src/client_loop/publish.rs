@@ -108,7 +108,7 @@ impl ClientLoop {
             && let Some(packet_id) = packet_id
             && let (Some(client), Some(inbox)) = (client, inbox)
         {
-            source.repeated = inbox.repeated.contains(&packet_id);
+            source.repeated = inbox.repeated.contains(packet_id);
             source.origin = Some(Origin {
                 client: client.session.client_id().into(),
                 incarnation: inbox.incarnation,

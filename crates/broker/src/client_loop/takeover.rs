@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{PacketId, ReasonCode};
+use mqtt_proto::ReasonCode;
+use mqtt_session::PacketIdSet;
 use net::Key;
 use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
@@ -23,7 +24,7 @@ pub(super) struct Taking {
     /// Nodes that have not answered.
     left: usize,
     /// Publications that came on the older connections, and are not released.
-    unreleased: Vec<PacketId>,
+    unreleased: PacketIdSet,
 }
 
 /// What was answered last, and is gone on with.
@@ -85,8 +86,7 @@ impl ClientLoop {
         let Some(joining) = client.and_then(|client| client.joining.as_mut()) else {
             return;
         };
-        let is_known = |id: &PacketId| joining.unreleased.contains(id);
-        let from = if attached.received.iter().all(is_known) {
+        let from = if joining.unreleased.contains_all(&attached.received) {
             TakenFrom::Nobody
         } else {
             TakenFrom::Unknown
@@ -121,7 +121,7 @@ impl ClientLoop {
             key,
             then,
             left: 0,
-            unreleased: Vec::new(),
+            unreleased: PacketIdSet::new(),
         })));
         // No answer is worked off before this turn is over.
         let left = peers.close_elsewhere(&node, from, &older, (self.index, ticket.token));
@@ -137,13 +137,13 @@ impl ClientLoop {
         &mut self,
         io: &mut LoopIo,
         token: u64,
-        unreleased: Vec<PacketId>,
+        unreleased: &PacketIdSet,
     ) {
         let id = Key::from_bits(token);
         let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
             return;
         };
-        taking.unreleased.extend(unreleased);
+        taking.unreleased.extend(unreleased.iter());
         taking.left -= 1;
         self.take_if_closed(io, id);
     }
@@ -162,7 +162,7 @@ impl ClientLoop {
             } = *taking;
             let client = self.clients.get_mut(key);
             if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
-                joining.unreleased.extend(unreleased);
+                joining.unreleased.extend(unreleased.iter());
             }
             self.go_on_joining(io, key, then);
         }
@@ -196,7 +196,7 @@ impl ClientLoop {
                     joining.ask_later(asker, older);
                 }
             }
-            Holder::Later => self.tell_closed(asker, &[]),
+            Holder::Later => self.tell_closed(asker, &PacketIdSet::new()),
             Holder::Older => {
                 if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
                     tracing::info!(
@@ -244,7 +244,7 @@ impl ClientLoop {
     fn settle_for(&mut self, asker: Asker, older: Older) {
         if !older.resumes {
             // Whatever is still on its way is of another session.
-            return self.tell_closed(asker, &[]);
+            return self.tell_closed(asker, &PacketIdSet::new());
         }
         let left = self.node.store().inbox_shards();
         let ticket = self.ask(Pending::Close(Closing {
@@ -270,7 +270,7 @@ impl ClientLoop {
         }
     }
 
-    fn tell_closed(&self, asker: Asker, unreleased: &[PacketId]) {
+    fn tell_closed(&self, asker: Asker, unreleased: &PacketIdSet) {
         if let Some(peers) = self.node.peers() {
             peers.tell_closed(asker, unreleased);
         }

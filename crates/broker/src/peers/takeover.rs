@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use mqtt_proto::PacketId;
+use mqtt_session::PacketIdSet;
 use route_exchange::{Malformed, NodeId};
 use serde::{Deserialize, Serialize};
 use store_state::session::TakenFrom;
@@ -245,15 +246,15 @@ impl Peers {
             loops.send(to, Mail::CloseOlder(asker, what));
         } else {
             // There are no connections yet.
-            self.tell_closed(asker, &[]);
+            self.tell_closed(asker, &PacketIdSet::new());
         }
     }
 
     /// Older connections that a node has asked for are closed.
-    pub(crate) fn tell_closed(&self, to: Asker, unreleased: &[PacketId]) {
+    pub(crate) fn tell_closed(&self, to: Asker, unreleased: &PacketIdSet) {
         let closed = Message::Closed {
             question: to.question,
-            unreleased: unreleased.iter().map(|id| id.get()).collect(),
+            unreleased: unreleased.iter().map(PacketId::get).collect(),
         };
         // Not sent: it is asked again when there is a connection.
         self.links.send(to.node, closed.encode());
@@ -284,7 +285,7 @@ impl Peers {
             } => {
                 let waiter = self.takeovers.lock().answered(from, question);
                 let unreleased = unreleased.into_iter().filter_map(PacketId::new).collect();
-                go_on(node, waiter, unreleased);
+                go_on(node, waiter, &unreleased);
             }
             Message::Directory(message) => self.directory_message(node, from, message),
         }
@@ -302,17 +303,17 @@ impl Peers {
     /// A node has no connections of which it was asked before.
     pub(super) fn nothing_to_close(&self, node: &Node, peer: NodeId) {
         let waiters = self.takeovers.lock().gone(peer);
-        go_on(node, waiters, Vec::new());
+        go_on(node, waiters, &PacketIdSet::new());
     }
 
     /// Nodes that are down are not waited for.
     pub(super) fn do_not_await(&self, node: &Node, down: BTreeSet<NodeId>) {
         let waiters = self.takeovers.lock().down(down);
-        go_on(node, waiters, Vec::new());
+        go_on(node, waiters, &PacketIdSet::new());
     }
 }
 
-fn go_on(node: &Node, waiters: impl IntoIterator<Item = Waiter>, unreleased: Vec<PacketId>) {
+fn go_on(node: &Node, waiters: impl IntoIterator<Item = Waiter>, unreleased: &PacketIdSet) {
     for Waiter { index, token } in waiters {
         if let Some(loops) = node.started_loops() {
             loops.send(index, Mail::ClosedElsewhere(token, unreleased.clone()));

@@ -11,7 +11,8 @@ use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::tables::{
-    INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, RELEASED,
+    BROKERS, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, PAGE,
+    PageRow, RELEASED, page_in,
 };
 use crate::{Changes, LoadError, SlotRange, Slots, Table, row};
 
@@ -26,7 +27,7 @@ impl InboxMachine {
             inboxes: Inboxes::default(),
             matching: Matching::new(),
             filters: Filters::default(),
-            origins: Origins::default(),
+            origins: Origins::new(hash),
             owed: OwedMessages::new(hash),
             stock: Stock::default(),
             attached: 0,
@@ -68,7 +69,21 @@ impl InboxMachine {
         })?;
         row::each(table, ORIGINS, SlotRange::ALL, |key, value| {
             let entries = row::decode(key, value)?;
-            machine.origins.load(row::name(key)?, entries);
+            machine.origins.load_superseded(row::name(key)?, entries);
+            Ok(())
+        })?;
+        row::each(table, PAGE, SlotRange::ALL, |key, value| {
+            let (publisher, incarnation, _) = page_in(key)?;
+            let page: PageRow = row::decode(key, value)?;
+            machine.origins.load_page(publisher, incarnation, &page);
+            Ok(())
+        })?;
+        row::each(table, BROKERS, SlotRange::ALL, |key, value| {
+            let (publisher, incarnation) = row::name_and_number(key)?;
+            let parts = row::decode(key, value)?;
+            machine
+                .origins
+                .load_of_broker(publisher, incarnation, parts);
             Ok(())
         })?;
         row::each(table, OWED, range, |key, value| {
@@ -84,7 +99,9 @@ impl InboxMachine {
         })?;
         row::each(table, RELEASED, SlotRange::ALL, |key, value| {
             let released = row::decode(key, value)?;
-            machine.origins.load_released(row::name(key)?, released);
+            machine
+                .origins
+                .load_superseded_released(row::name(key)?, released);
             Ok(())
         })?;
         Ok(machine)
@@ -115,7 +132,7 @@ impl InboxMachine {
     /// first.
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
-            self.origins.collect(self.hash, changes);
+            self.origins.collect(changes);
             self.owed.begin();
             self.collect_own(changes);
         }

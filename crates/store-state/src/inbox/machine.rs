@@ -66,6 +66,10 @@ pub struct InboxCounts {
     pub messages: u64,
     /// Their accounted bytes.
     pub bytes: u64,
+    /// Wills and messages of legacies whose publication is not recorded yet.
+    pub origins: usize,
+    /// Those whose publication is, and that are known for a while still.
+    pub released_origins: usize,
 }
 
 impl Machine for InboxMachine {
@@ -126,6 +130,7 @@ impl Machine for InboxMachine {
     }
 
     fn saved_part(&mut self, rows: usize) -> bool {
+        self.origins.saved();
         self.owed.saved();
         self.stock.saved_part(rows, &mut self.inboxes)
     }
@@ -266,7 +271,10 @@ impl InboxMachine {
 
     /// What the shard holds.
     pub fn counts(&self) -> InboxCounts {
+        let (origins, released_origins) = self.origins.of_broker();
         InboxCounts {
+            origins,
+            released_origins,
             inboxes: self.inboxes.len(),
             attached: self.attached,
             legacies: self.inboxes.legacies.len(),

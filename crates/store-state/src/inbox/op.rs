@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{PacketId, QoS, RetainHandling, SubscriptionOptions};
-use mqtt_session::{ApplicationMessage, DropReason, SubscriptionIdSet};
+use mqtt_proto::{QoS, RetainHandling, SubscriptionOptions};
+use mqtt_session::{ApplicationMessage, DropReason, PacketIdSet, SubscriptionIdSet};
 use serde::{Deserialize, Serialize};
 
 use super::inbox::is_shared;
@@ -284,7 +284,7 @@ pub struct Attached {
     pub subscriptions: Vec<StoredSubscription>,
     /// Identifiers of QoS 2 publications of this client that are not released.
     #[serde(with = "wire::packet_ids")]
-    pub received: Vec<PacketId>,
+    pub received: PacketIdSet,
     /// The lowest sequence that is queued, or the next one to be given.
     pub first: u64,
     /// What is queued below this may have been sent before: one more than the highest sequence that may

@@ -6,9 +6,9 @@ use mqtt_proto::SubscriptionFilter;
 use super::Owed;
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BodyRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow, ORIGINS, OWED,
-    OWED_FILTER, OriginsRow, OwedRow, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key,
-    find, number_of,
+    BODY, BROKERS, BodyRow, BrokersRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow,
+    ORIGINS, OWED, OWED_FILTER, OriginsRow, OwedRow, PAGE, PageRow, QUEUE, QueueKey, QueueRow,
+    RELEASED, ReleasedRow, count_key, find, number_of, page_in,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
@@ -78,6 +78,12 @@ impl InboxMachine {
         survey.each(table, OWED_FILTER, "filters owed", |key, value| {
             subscriber.owed(key, value, (slots, table))
         });
+        survey.each(table, PAGE, "identifiers not released", |key, value| {
+            page(key, value, slots.hash)
+        });
+        survey.each(table, BROKERS, "origins of the broker", |key, value| {
+            of_broker(key, value, slots.hash)
+        });
         survey.each(table, RELEASED, "released origins", |key, value| {
             released(key, value, (slots.hash, table))
         });
@@ -90,6 +96,8 @@ impl InboxMachine {
             QUEUE,
             OWED,
             OWED_FILTER,
+            PAGE,
+            BROKERS,
             ORIGINS,
             RELEASED,
         ];
@@ -327,6 +335,31 @@ fn released(key: &[u8], value: &[u8], of: (NameHash, &dyn Table)) -> Result<(), 
     )
 }
 
+/// Publishers may have their slots anywhere.
+fn page(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
+    let (publisher, _, page) = page_in(key)?;
+    let row: PageRow = row::decode(key, value)?;
+    ensure_slot(key, publisher, anywhere(hash))?;
+    let is_of_page = |(id, _): &(u16, u64)| *id != 0 && id.to_be_bytes()[0] == page;
+    ensure(
+        !row.is_empty() && row.is_sorted_by(|a, b| a < b) && row.iter().all(is_of_page),
+        key,
+        "its identifiers are out of order, of another page, or none",
+    )
+}
+
+fn of_broker(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
+    let (publisher, _) = row::name_and_number(key)?;
+    let row: BrokersRow = row::decode(key, value)?;
+    ensure_slot(key, publisher, anywhere(hash))?;
+    ensure(
+        !row.parts.is_empty() && row.parts.is_sorted_by(|a, b| a < b),
+        key,
+        "its parts are out of order, or none",
+    )
+}
+
+/// Of the layout before this one.
 fn origins(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     let publisher = row::name(key)?;
     let entries: OriginsRow = row::decode(key, value)?;

@@ -8,8 +8,10 @@
 //! | `Q`, slot, inbox, sequence | a queued message, or a reference to a body |
 //! | `B`, body | a message that several inboxes refer to |
 //! | `C`, body | how many do |
-//! | `O`, slot of the publisher, publisher | its origins |
-//! | `R`, slot of the publisher, publisher | those that the broker published and that are released |
+//! | `N`, slot of the publisher, publisher, incarnation, upper byte | packet identifiers that it has not released |
+//! | `K`, slot of the publisher, publisher, incarnation | what the broker published for it |
+//! | `O`, slot of the publisher, publisher | its origins, all in one row; read, and not written any more |
+//! | `R`, slot of the publisher, publisher | those that are released; read, and not written any more |
 //! | `P`, slot, client | retained messages that its subscriptions owe it, as earlier versions wrote it |
 //! | `F`, slot, client, number | a filter whose retained messages it is owed; numbers ascend in the order of the subscriptions |
 //!
@@ -24,7 +26,6 @@ use mqtt_proto::QoS;
 use mqtt_session::{ApplicationMessage, SubscriptionIdSet};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::origins::Entry;
 use super::stock::Weight;
 use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
@@ -32,6 +33,8 @@ use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 pub(super) const MACHINE: &[u8] = b"M";
 pub(super) const INBOX: u8 = b'I';
 pub(super) const LEGACY: u8 = b'L';
+pub(super) const PAGE: u8 = b'N';
+pub(super) const BROKERS: u8 = b'K';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
 pub(super) const OWED: u8 = b'P';
@@ -68,6 +71,15 @@ impl QueueKey {
             sequence: u64::from_be_bytes(sequence.try_into().ok()?),
         })
     }
+}
+
+/// The publisher, incarnation and upper byte in a key of a page of packet identifiers.
+pub(super) fn page_in(key: &[u8]) -> Result<(&str, u64, u8), LoadError> {
+    let Some((page, rest)) = key.split_last() else {
+        return Err(row::damaged(key, "the key has no page"));
+    };
+    let (publisher, incarnation) = row::name_and_number(rest)?;
+    Ok((publisher, incarnation, *page))
 }
 
 /// The sequence in a key of a queued message.
@@ -193,8 +205,20 @@ pub(super) struct BodyRow(#[serde(with = "wire::message")] pub(super) Arc<Applic
 /// `C`.
 pub(super) type CountRow = u32;
 
-/// `O`.
-pub(super) type OriginsRow = Vec<Entry>;
+/// `N`, sorted: packet identifiers, and parts of their publications.
+pub(super) type PageRow = Vec<(u16, u64)>;
+
+/// `K`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct BrokersRow {
+    /// Sorted.
+    pub(super) parts: Vec<u64>,
+    /// When it was released, Unix time in ms; 0: it is not.
+    pub(super) released_ms: u64,
+}
+
+/// `O`: incarnations, packet identifiers (0: the broker's), parts.
+pub(super) type OriginsRow = Vec<(u64, u16, u64)>;
 
 /// `R`: the incarnations, and when what the broker published for them was released, Unix time in ms.
 pub(super) type ReleasedRow = Vec<(u64, u64)>;

@@ -405,14 +405,12 @@ impl Model {
         let inbox = inbox.clone();
         let mut subscriptions = inbox.subscriptions.clone();
         subscriptions.sort_by(|a, b| a.filter.cmp(&b.filter));
-        let mut received: Vec<_> = self
+        let received = self
             .origins
             .iter()
             .filter(|(of, began, ..)| **of == *client && *began == inbox.incarnation)
             .filter_map(|(_, _, id, _)| mqtt_proto::PacketId::new(*id))
             .collect();
-        received.sort_unstable();
-        received.dedup();
         InboxReply::Attached(Box::new(Attached {
             present,
             inbox: inbox.number,

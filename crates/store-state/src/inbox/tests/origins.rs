@@ -1,7 +1,8 @@
 //! What is published once happens once.
 
 use super::*;
-use crate::inbox::origins::LINGER_MS;
+use crate::inbox::origins::{LINGER_MOST, LINGER_MS};
+use crate::row;
 
 fn origin(incarnation: u64, packet_id: u16) -> Origin {
     Origin {
@@ -17,6 +18,14 @@ fn happens(shard: &mut Shard, inbox: u64, origin: Origin) -> bool {
     let reply = shard.apply(&publish(message("a", "x", QoS::ExactlyOnce), Some(origin)));
     assert_eq!(reply, published(1, 0));
     shard.machine.queue_len(inbox) > before
+}
+
+/// Rows of origins.
+fn rows(shard: &Shard) -> usize {
+    [b'N', b'K', b'O', b'R']
+        .map(|kind| shard.table.rows_of(kind))
+        .iter()
+        .sum()
 }
 
 #[test]
@@ -44,7 +53,7 @@ fn until_it_is_released() {
         incarnation: 4,
     });
     shard.checkpoint();
-    assert_eq!(shard.table.rows_of(b'O'), 0);
+    assert_eq!(rows(&shard), 0);
 }
 
 #[test]
@@ -117,7 +126,7 @@ fn a_publisher_that_lives_here_finds_its_identifiers_again() {
         Some(elsewhere),
     ));
     shard.checkpoint();
-    assert_eq!(shard.table.rows_of(b'O'), 1);
+    assert_eq!(rows(&shard), 1);
 }
 
 #[test]
@@ -146,5 +155,93 @@ fn matching_sessions_and_groups_are_told_apart() {
         origin: origin(3, 1),
     });
     shard.checkpoint();
-    assert_eq!(shard.table.rows_of(b'O'), 0);
+    assert_eq!(rows(&shard), 0);
+}
+
+/// Bytes that the next checkpoint writes of origins.
+fn bytes_written(shard: &mut Shard) -> usize {
+    let before = shard.table.clone();
+    shard.checkpoint();
+    let rows = shard.table.rows.iter();
+    let origins = rows.filter(|(key, _)| b"NKOR".contains(&key[0]));
+    let new = origins.filter(|(key, value)| before.rows.get(*key) != Some(value));
+    new.map(|(key, value)| key.len() + value.len()).sum()
+}
+
+#[test]
+fn one_identifier_of_many_costs_what_one_of_few_does() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    shard.attach("pub", 3, false);
+    for id in 1..=u16::MAX {
+        let message = message("b", "x", QoS::ExactlyOnce);
+        let reply = shard.apply(&publish(message, Some(origin(3, id))));
+        assert_eq!(reply, published(0, 0));
+    }
+    assert!(bytes_written(&mut shard) < 8 * usize::from(u16::MAX));
+    assert_eq!(bytes_written(&mut shard), 0);
+    shard.apply(&InboxOp::Release {
+        origin: origin(3, 30_000),
+    });
+    let one = bytes_written(&mut shard);
+    assert!((1..2_048).contains(&one), "{one} bytes for one identifier");
+    shard.restart();
+    assert!(happens(&mut shard, inbox, origin(3, 30_000)));
+    assert!(!happens(&mut shard, inbox, origin(3, 30_001)));
+    let received = shard.attach("pub", 4, true).received;
+    assert_eq!(received.len(), usize::from(u16::MAX));
+}
+
+#[test]
+fn what_is_released_is_known_for_so_many_only() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    let will = |incarnation| origin(incarnation, 0);
+    for incarnation in 1..=LINGER_MOST as u64 + 1 {
+        let op = InboxOp::Deliver {
+            client: "ann".into(),
+            items: Vec::new(),
+            origin: Some(will(incarnation)),
+        };
+        shard.apply(&op);
+        let origin = will(incarnation);
+        shard.apply(&InboxOp::Release { origin });
+    }
+    let counts = shard.machine.counts();
+    assert_eq!((counts.origins, counts.released_origins), (0, LINGER_MOST));
+    shard.header.now_ms += LINGER_MS;
+    assert!(happens(&mut shard, inbox, origin(1, 1)));
+    assert_eq!(shard.machine.counts().released_origins, 0);
+    shard.checkpoint();
+    assert_eq!(rows(&shard), 1);
+}
+
+#[test]
+fn rows_of_the_layout_before_are_read_and_written_anew() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    shard.checkpoint();
+    let entries: Vec<(u64, u16, u64)> = vec![(1, 0, 0), (2, 0, 0), (3, 1, 0), (3, 700, 9)];
+    let released: Vec<(u64, u64)> = vec![(2, shard.header.now_ms)];
+    let rows_before = [
+        (row::key(b'O', "pub"), row::encode(&entries)),
+        (row::key(b'R', "pub"), row::encode(&released)),
+    ];
+    shard.table.rows.extend(rows_before);
+    let survey = InboxMachine::survey(SlotRange::ALL, &shard.table);
+    assert_eq!(survey.findings, []);
+    for _ in 0..2 {
+        shard.restart();
+        let counts = shard.machine.counts();
+        assert_eq!((counts.origins, counts.released_origins), (1, 1));
+        assert!(!happens(&mut shard, inbox, origin(3, 1)));
+        assert!(!happens(&mut shard, inbox, origin(2, 0)));
+        shard.checkpoint();
+        assert_eq!(shard.table.rows_of(b'O') + shard.table.rows_of(b'R'), 0);
+        assert_eq!(
+            (shard.table.rows_of(b'N'), shard.table.rows_of(b'K')),
+            (2, 2)
+        );
+    }
+    assert!(happens(&mut shard, inbox, origin(3, 700)), "another part");
 }

@@ -1,7 +1,7 @@
 //! Random operations, checkpoints and crashes: the machine does as plain lists do, however its state is
 //! spread over memory and tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mqtt_proto::RetainHandling;
 use proptest::prelude::*;
@@ -131,7 +131,12 @@ impl Run {
                 .clone()
                 .chain(self.model.legacies.iter().map(|of| &of.queue))
         };
+        let of_broker = self.model.origins.iter().filter(|of| of.2 == 0);
+        let of_broker: BTreeSet<_> = of_broker.map(|of| (&of.0, of.1)).collect();
+        let released_origins = self.model.released.len();
         let counts = InboxCounts {
+            origins: of_broker.len() - released_origins,
+            released_origins,
             inboxes: self.model.inboxes.len(),
             attached: self
                 .model
@@ -489,16 +494,15 @@ impl Run {
             assert_eq!(row::decode::<u32>(&[], value).as_ref(), Ok(count));
         }
         assert_eq!(own + references.values().sum::<u32>() as usize, queued);
-        let mut publishers: Vec<_> = model.origins.iter().map(|of| &of.0).collect();
-        publishers.sort();
-        publishers.dedup();
-        assert_eq!(self.table.rows_of(b'O'), publishers.len());
+        let of_clients = model.origins.iter().filter(|of| of.2 != 0);
+        let pages: BTreeSet<_> = of_clients.map(|of| (&of.0, of.1, of.2 >> 8)).collect();
+        assert_eq!(self.table.rows_of(b'N'), pages.len());
+        let of_broker = model.origins.iter().filter(|of| of.2 == 0);
+        let of_broker: BTreeSet<_> = of_broker.map(|of| (&of.0, of.1)).collect();
+        assert_eq!(self.table.rows_of(b'K'), of_broker.len());
         let owed = model.inboxes.iter().map(|of| of.owed.len());
         assert_eq!(self.table.rows_of(b'F'), owed.sum::<usize>());
-        let mut released: Vec<_> = model.released.iter().map(|of| &of.0).collect();
-        released.sort();
-        released.dedup();
-        assert_eq!(self.table.rows_of(b'R'), released.len());
+        assert_eq!(self.table.rows_of(b'O') + self.table.rows_of(b'R'), 0);
         let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);
         assert!(heaviest.map(|(_, item)| weight(item)).max() < Some(1_000));
         self.announcements();
