@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 27] = [
+const BROKER: [Described<BrokerStats>; 28] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -112,6 +112,11 @@ const BROKER: [Described<BrokerStats>; 27] = [
         "takeovers",
         "Sessions taken over by a new connection",
         |s| &s.takeovers,
+    ),
+    (
+        "takeover_timeouts",
+        "CONNECT packets refused because a node that had the client did not answer in time",
+        |s| &s.takeover_timeouts,
     ),
     (
         "keep_alive_timeouts",

@@ -35,6 +35,8 @@ pub(crate) struct BrokerStats {
     pub(crate) violations: Counter,
     /// Sessions taken over by a new connection.
     pub(crate) takeovers: Counter,
+    /// CONNECT packets refused because a node that had the client did not answer in time.
+    pub(crate) takeover_timeouts: Counter,
     /// Connections closed because the keep alive passed.
     pub(crate) keep_alive_timeouts: Counter,
     /// Denied by rules, by action.

@@ -258,6 +258,8 @@ enum Timer {
     Replay(Key),
     /// Go on with deliveries that were put off.
     Deliveries,
+    /// A CONNECT has waited long enough for other nodes, by what is pending.
+    TakeOver(Key),
 }
 
 const TIMER_KIND: u32 = 56;
@@ -280,6 +282,7 @@ impl Timer {
             Self::Replay(key) => (13, key.to_bits()),
             Self::Legacies => (14, 0),
             Self::Deliveries => (15, 0),
+            Self::TakeOver(id) => (16, id.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -302,6 +305,7 @@ impl Timer {
             13 => Self::Replay(key),
             14 => Self::Legacies,
             15 => Self::Deliveries,
+            16 => Self::TakeOver(key),
             _ => return None,
         })
     }
@@ -998,6 +1002,7 @@ impl Service for ClientLoop {
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_resumes(io, key),
             Some(Timer::Deliveries) => self.go_on_delivering(io),
+            Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
             Some(Timer::Connect(_)) | None => {}
         }
     }

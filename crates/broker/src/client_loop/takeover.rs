@@ -12,9 +12,13 @@ use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
 use super::pending::Pending;
-use super::{ClientLoop, LoopIo, Mail};
+use super::{ClientLoop, LoopIo, Mail, Timer};
 use crate::excerpt::excerpt;
 use crate::peers::{Asker, Older};
+
+/// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
+/// cannot be reached is not waited for at all.
+const TAKEOVER_MS: u64 = 5_000;
 
 /// A client whose older connections other nodes are to close.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct Taking {
     then: Then,
     /// Nodes that have not answered.
     left: usize,
+    /// What they were asked.
+    questions: Vec<u64>,
     /// Publications that came on the older connections, and are not released.
     unreleased: PacketIdSet,
 }
@@ -121,13 +127,18 @@ impl ClientLoop {
             key,
             then,
             left: 0,
+            questions: Vec::new(),
             unreleased: PacketIdSet::new(),
         })));
         // No answer is worked off before this turn is over.
-        let left = peers.close_elsewhere(&node, from, &older, (self.index, ticket.token));
+        let questions = peers.close_elsewhere(&node, from, &older, (self.index, ticket.token));
         let id = Key::from_bits(ticket.token);
         if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
-            taking.left = left;
+            taking.left = questions.len();
+            taking.questions = questions;
+            if taking.left > 0 {
+                io.arm(io.now_ms() + TAKEOVER_MS, Timer::TakeOver(id).to_bits());
+            }
         }
         self.take_if_closed(io, id);
     }
@@ -146,6 +157,36 @@ impl ClientLoop {
         taking.unreleased.extend(unreleased.iter());
         taking.left -= 1;
         self.take_if_closed(io, id);
+    }
+
+    /// A connection has waited long enough for nodes that are reached and do not answer. It is refused: were it
+    /// let in, there would be two connections of one client (P5). The older ones are closed all the same, when
+    /// their nodes get to it.
+    pub(super) fn end_take_over(&mut self, io: &mut LoopIo, id: Key) {
+        let Some(Pending::TakeOver(taking)) = self.pending.remove(id) else {
+            return;
+        };
+        if let Some(peers) = self.node.peers() {
+            peers.stop_awaiting(&taking.questions);
+        }
+        let Taking { key, then, .. } = *taking;
+        self.stats.takeover_timeouts.add(1);
+        if let Some(client) = self.clients.get_mut(key) {
+            let version = client.session.version();
+            if let Some(connection) = client.connection.take() {
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    tracing::info!(
+                        client_id = client.session.client_id(),
+                        left_out,
+                        "a client is refused: a node that has a connection of it does not answer"
+                    );
+                }
+                self.node.count_disconnected();
+                let answer = Some((version, ReasonCode::ServerUnavailable));
+                self.refuse(io, connection, answer);
+            }
+        }
+        self.go_on_joining(io, key, then);
     }
 
     fn take_if_closed(&mut self, io: &mut LoopIo, id: Key) {

@@ -155,6 +155,15 @@ impl Takeovers {
             .collect()
     }
 
+    /// Nobody waits for the answers to these questions any more. They stay open, as those to nodes that are down.
+    fn stop_awaiting(&mut self, questions: &[u64]) {
+        for number in questions {
+            if let Some((question, _)) = self.asked.remove(number) {
+                self.owe(*number, question);
+            }
+        }
+    }
+
     /// Nothing is left of a process of a node: who waits for it goes on.
     fn gone(&mut self, node: NodeId) -> Vec<Waiter> {
         self.owed.retain(|_, question| question.node != node);
@@ -182,14 +191,14 @@ impl Takeovers {
 
 impl Peers {
     /// Has other nodes close older connections of a client. A question of a loop gets a
-    /// [`Mail::ClosedElsewhere`] for each node that is waited for; returns how many these are.
+    /// [`Mail::ClosedElsewhere`] for each node that is waited for; returns the numbers of these questions.
     pub(crate) fn close_elsewhere(
         &self,
         node: &Node,
         from: TakenFrom,
         older: &Older,
         (index, token): (usize, u64),
-    ) -> usize {
+    ) -> Vec<u64> {
         let nodes: Vec<NodeId> = node
             .routes
             .exports()
@@ -200,20 +209,27 @@ impl Peers {
             TakenFrom::Unknown => true,
         };
         let mut takeovers = self.takeovers.lock();
-        let mut waits = 0;
+        let mut awaited = Vec::new();
         for peer in nodes.into_iter().filter(may_have) {
             let question = Question {
                 node: peer,
                 what: older.clone(),
             };
             let (question, is_waited_for) = takeovers.ask(question, Waiter { index, token });
-            waits += usize::from(is_waited_for);
+            if is_waited_for {
+                awaited.push(question);
+            }
             let what = older.clone();
             // Not sent: it is sent when there is a connection.
             self.links
                 .send(peer, Message::Close { question, what }.encode());
         }
-        waits
+        awaited
+    }
+
+    /// A loop waits for the answers to these questions no longer.
+    pub(crate) fn stop_awaiting(&self, questions: &[u64]) {
+        self.takeovers.lock().stop_awaiting(questions);
     }
 
     /// Has a node close older connections of a client; nobody waits for it.
@@ -401,6 +417,16 @@ mod tests {
         assert_eq!(takeovers.open(8).len(), 1);
         assert_eq!(takeovers.answered(7, first), None);
         assert_eq!(takeovers.answered(7, second), None);
+        assert!(takeovers.open(7).is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_too_busy_is_waited_for_no_longer_but_asked_still() {
+        let mut takeovers = Takeovers::new(1);
+        let (number, _) = takeovers.ask(question(7), WAITER);
+        takeovers.stop_awaiting(&[number, number + 1]);
+        assert_eq!(takeovers.open(7).len(), 1);
+        assert_eq!(takeovers.answered(7, number), None);
         assert!(takeovers.open(7).is_empty());
     }
 

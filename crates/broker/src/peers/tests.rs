@@ -179,6 +179,12 @@ impl Nodes {
         Client::connect(&self.folder.path().join(node.to_string()), id)
     }
 
+    /// A client of a session that outlives its connection.
+    fn durable(&self, node: usize, id: &str, answer: [u8; 2]) -> Client {
+        let folder = self.folder.path().join(node.to_string());
+        Client::connected(&folder, id, false, answer)
+    }
+
     fn count(&self, node: usize, pick: fn(&BrokerStats) -> &net::Counter) -> u64 {
         sum(&self.broker(node).stats, pick)
     }
@@ -254,6 +260,11 @@ struct Client {
 
 impl Client {
     fn connect(folder: &std::path::Path, id: &str) -> Self {
+        Self::connected(folder, id, true, [0, 0])
+    }
+
+    /// `clean`: a clean session. `answer`: Session Present, and the return code.
+    fn connected(folder: &std::path::Path, id: &str, clean: bool, answer: [u8; 2]) -> Self {
         let stream = UnixStream::connect(socket(folder)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let mut client = Self {
@@ -262,9 +273,10 @@ impl Client {
             last_packet_id: 0,
         };
         let mut body = b"\x00\x04MQTT\x04\x02\x00\x00".to_vec();
+        body[7] = u8::from(clean) << 1;
         body.extend(text(id));
         client.send(0x10, &body);
-        assert_eq!(client.next(PacketType::ConnAck), [0, 0]);
+        assert_eq!(client.next(PacketType::ConnAck), answer);
         client
     }
 
@@ -619,6 +631,25 @@ fn who_is_held_back_for_a_node_goes_on_when_its_connection_is_gone() {
     assert_eq!(subscriber.message().0, "free");
     nodes.event(Event::Disconnected(nodes.ids[1], nodes.ids[0]));
     assert_eq!(subscriber.message().0, "held");
+}
+
+#[test]
+fn a_connect_does_not_wait_for_ever_for_a_node_that_does_not_answer() {
+    let nodes = Nodes::start();
+    let mut client = nodes.durable(0, "client", [0, 0]);
+    client.send_message("t", "once", 2);
+    client.next(PacketType::PubRec);
+    drop(client);
+    // As if this process had just begun: it is not known here who has the message.
+    wait_for("the connection to be gone", || {
+        !nodes.broker(0).unreleased.take("client").is_empty()
+    });
+    nodes.stall(0, 1);
+    let refused = nodes.durable(0, "client", [0, 3]);
+    assert_eq!(nodes.count(0, |s| &s.takeover_timeouts), 1);
+    drop(refused);
+    nodes.go_on(0, 1);
+    nodes.durable(0, "client", [1, 0]);
 }
 
 #[test]

@@ -224,8 +224,8 @@ fn rows_of_the_layout_before_are_read_and_written_anew() {
     let entries: Vec<(u64, u16, u64)> = vec![(1, 0, 0), (2, 0, 0), (3, 1, 0), (3, 700, 9)];
     let released: Vec<(u64, u64)> = vec![(2, shard.header.now_ms)];
     let rows_before = [
-        (row::key(b'O', "pub"), row::encode(&entries)),
-        (row::key(b'R', "pub"), row::encode(&released)),
+        (row::unseeded_key(b'O', "pub"), row::encode(&entries)),
+        (row::unseeded_key(b'R', "pub"), row::encode(&released)),
     ];
     shard.table.rows.extend(rows_before);
     let survey = InboxMachine::survey(SlotRange::ALL, &shard.table);
