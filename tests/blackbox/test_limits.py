@@ -1,6 +1,7 @@
 """Limits and back-pressure (P7, P8): delay instead of loss, drops that are counted and named,
 memory that stays put, refusals with their code."""
 
+import re
 import signal
 import threading
 
@@ -219,6 +220,32 @@ def test_holding_ends(name):
         dropped = until(lambda: drops_of(broker, name), what="a drop in the ring")
         got = [int(m.payload) for m in slow.take(27 - len(dropped))]
         assert got == list(range(len(got))), "dropNewest keeps the oldest, in order"
+
+
+def test_subscribers_that_stall_one_after_the_other_do_not_hold_a_publisher_each_time(name):
+    # P11: the first holds its publisher for holdPublisherMs; who comes anew to do the same, and has never drained,
+    # holds it no more for nine times as long
+    sets = {"limits.session.queueMessages": 20, "limits.connection.holdPublisherMs": 2_000}
+
+    def count(metric):
+        line = re.search(rf"^heraldmq_{metric}_total (\d+)$", broker.http("/metrics")[1], re.M)
+        return int(line[1])
+
+    def publish_to(staller):
+        staller.subscribe(name, qos=1)
+        for number in range(27):
+            publisher.publish(name, str(number), qos=1, pid=number + 1)
+            publisher.expect(PUBACK, 10, pid=number + 1)
+
+    with Broker(sets) as broker, broker.client(name + "p") as publisher:
+        for number in range(4):
+            with broker.client(f"{name}{number}", props={"receive_maximum": 5}) as staller:
+                publish_to(staller)
+            assert count("publishers_held") == 1
+        assert count("publisher_holds_expired") == 1
+        assert count("publisher_holds_spared") > 0
+        held = broker.find("a subscriber does not keep up; publishers to it are held back", client_id=f"{name}0")
+        assert [line["publisher"] for line in held] == [name + "p"]
 
 
 def test_held_publishers_do_not_hold_others(name):

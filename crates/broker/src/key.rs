@@ -120,6 +120,13 @@ impl Publisher {
         let here = SessionKey::from_bits(bits).map(Self::Here);
         here.or_else(|| Foreign::from_bits(bits).map(Self::Elsewhere))
     }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        match self {
+            Self::Here(session) => session.to_bits(),
+            Self::Elsewhere(foreign) => foreign.to_bits(),
+        }
+    }
 }
 
 /// The loop and the slot there in which another node means a publisher to be; it may lie.

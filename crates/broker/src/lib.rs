@@ -35,6 +35,7 @@ mod reread;
 mod retained;
 mod routes;
 mod settings;
+mod stalls;
 mod stats;
 mod store_listener;
 mod sys;

@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 28] = [
+const BROKER: [Described<BrokerStats>; 30] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -128,6 +128,16 @@ const BROKER: [Described<BrokerStats>; 28] = [
         "publishers_held",
         "Times a publisher was held back for a subscriber's full queue",
         |s| &s.holds,
+    ),
+    (
+        "publisher_holds_expired",
+        "Times a subscriber held publishers back for limits.connection.holdPublisherMs and did not drain",
+        |s| &s.holds_expired,
+    ),
+    (
+        "publisher_holds_spared",
+        "Messages whose publisher was not held back because it had just waited in vain for another subscriber",
+        |s| &s.holds_spared,
     ),
     (
         "publish_rate_pauses",
@@ -323,6 +333,18 @@ impl Collector for NodeCollector {
             ("connections_open", "Open network connections", None, open),
             ("clients_connected", "Clients connected", None, connected),
             ("sessions", "Sessions, online and offline", None, sessions),
+            (
+                "publishers_held_now",
+                "Publishers that subscribers of this node hold back; one that several hold counts for each",
+                None,
+                sum(&node.stats, |s| &s.holding),
+            ),
+            (
+                "sessions_unreleased",
+                "Sessions that are not connected, of which this process remembers unreleased messages of QoS 2",
+                None,
+                node.unreleased.len() as u64,
+            ),
             (
                 "subscriptions",
                 "Subscriptions",

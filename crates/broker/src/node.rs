@@ -22,6 +22,7 @@ use crate::registry::Registry;
 use crate::retained::Retained;
 use crate::routes::Routes;
 use crate::settings::Settings;
+use crate::stalls::Stalls;
 use crate::stats::{BrokerStats, sum};
 
 /// Lines per second about refusals: enough to see who it is, and too few to fill a disk.
@@ -45,6 +46,10 @@ pub(crate) struct Node {
     /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
     pub(crate) unreleased: Unreleased,
+    /// Whom subscribers that do not drain hold back no more for a while.
+    pub(crate) stalls: Stalls,
+    /// Lines of the log about publishers that are held back.
+    pub(crate) hold_lines: Quota,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     pub(crate) guard: Arc<Guard>,
@@ -143,6 +148,8 @@ impl Node {
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
             unreleased: Unreleased::default(),
+            stalls: Stalls::default(),
+            hold_lines: Quota::new(REFUSAL_LINES),
             authentication: gate.authentication,
             guard: gate.guard,
             refusal_lines: Quota::new(REFUSAL_LINES),

@@ -45,6 +45,12 @@ pub(crate) struct BrokerStats {
     pub(crate) wills: Counter,
     /// Times a publisher was held back for a subscriber's full queue.
     pub(crate) holds: Counter,
+    /// Publishers that subscribers of this loop hold back.
+    pub(crate) holding: Counter,
+    /// Times a subscriber held publishers back until the time for that was over.
+    pub(crate) holds_expired: Counter,
+    /// Messages whose publisher was not held back, for it had just waited in vain for another subscriber.
+    pub(crate) holds_spared: Counter,
     /// Reads put off because of the publish rate.
     pub(crate) throttled_publishes: Counter,
     /// Reads put off because memory is scarce.

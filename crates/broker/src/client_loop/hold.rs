@@ -16,6 +16,10 @@
 //! been told ends with its connection. Messages that are on their way between nodes by then are queued beyond the
 //! limit as well: links are bounded.
 //!
+//! A subscriber earns that by draining. One that held publishers back for the whole time and did not drain has to
+//! drain eight times before it counts as one that does, and a publisher that has waited so in vain is not held
+//! back by such ones, or by new ones, for nine times as long: together they take a tenth of its time.
+//!
 //! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
 //! connection between their nodes.
 
@@ -43,6 +47,11 @@ pub(super) struct Hold {
     kept: Vec<u8>,
     /// It held publishers back for the whole time and has not drained since.
     spent: bool,
+    /// How often it has drained, while it held publishers back, since it last did not in time: above 0, it has
+    /// shown that it drains.
+    drained: i8,
+    /// When the log last said that it holds somebody back.
+    said_ms: u64,
     /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
     pressed_since_ms: u64,
     /// It is held back for them, until the next timer.
@@ -81,6 +90,8 @@ impl Hold {
             && self.kept.is_empty()
             && self.of.is_empty()
             && !self.spent
+            && self.drained == 0
+            && self.said_ms == 0
             && self.pressed_since_ms == 0
     }
 }
@@ -104,6 +115,16 @@ const KEPT_LIMIT: usize = 64 * 1024;
 /// How long a publisher is held back each time for durable sessions.
 const PRESS_MS: u64 = 20;
 
+/// So often a subscriber that did not drain in time has to drain before it counts as one that does.
+const PROBATION: i8 = 8;
+
+/// For so many times the longest hold, a publisher that has waited in vain does not wait for subscribers that have
+/// not shown that they drain.
+const SPARED: u64 = 9;
+
+/// How often the log says of one subscriber that it holds publishers back, in ms.
+const SAY_MS: u64 = 60_000;
+
 /// Publishers that one subscriber holds back at most; further ones are not.
 const PUBLISHERS: usize = 1024;
 
@@ -122,6 +143,7 @@ impl ClientLoop {
         if !full || hold_ms == 0 || !session.is_online() {
             return false;
         }
+        let name = publisher;
         let Some(publisher) = Publisher::from_bits(publisher) else {
             return false;
         };
@@ -136,22 +158,44 @@ impl ClientLoop {
         if hold.spent || hold.of.len() >= PUBLISHERS {
             return false;
         }
+        let now = io.now_ms();
+        if hold.drained <= 0 && self.node.stalls.spares(name, now) {
+            self.stats.holds_spared.add(1);
+            return false;
+        }
         if let Publisher::Elsewhere(publisher) = publisher
             && !tell_node(&self.node, publisher, true)
         {
             return false;
         }
         hold.of.push(publisher);
+        self.stats.holding.add(1);
         if hold.until_ms == 0 {
-            hold.until_ms = io.now_ms() + hold_ms;
+            hold.until_ms = now + hold_ms;
             io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
+        let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
+        let left_out = is_due.then(|| self.node.hold_lines.take(now)).flatten();
+        let line = left_out.map(|left_out| {
+            hold.said_ms = now;
+            let subscriber = excerpt(client.session.client_id()).into();
+            Box::new(HoldLine {
+                subscriber,
+                left_out,
+            })
+        });
         match publisher {
             Publisher::Here(publisher) if publisher.loop_index() == self.index => {
-                self.held(publisher.key());
+                self.held(publisher.key(), line);
             }
-            Publisher::Here(publisher) => io.send(publisher.loop_index(), Mail::Hold(publisher)),
-            Publisher::Elsewhere(_) => {}
+            Publisher::Here(publisher) => {
+                io.send(publisher.loop_index(), Mail::Hold(publisher, line));
+            }
+            Publisher::Elsewhere(publisher) => {
+                if let Some(line) = line {
+                    line.write(&format!("{publisher:?}, on another node"));
+                }
+            }
         }
         true
     }
@@ -201,8 +245,11 @@ impl ClientLoop {
     }
 
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
-    pub(super) fn held(&mut self, key: Key) {
+    pub(super) fn held(&mut self, key: Key, line: Option<Box<HoldLine>>) {
         if let Some(client) = self.clients.get_mut(key) {
+            if let Some(line) = line {
+                line.write(&excerpt(client.session.client_id()));
+            }
             self.stats.holds.add(1);
             client.hold.get_or_insert_default().by += 1;
         }
@@ -282,6 +329,11 @@ impl ClientLoop {
         let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
             && session.queue_bytes() * 2 < policy.queue_bytes;
         if drained && (hold.spent || !hold.of.is_empty()) {
+            if let Some(hold) = &mut client.hold
+                && !hold.of.is_empty()
+            {
+                hold.drained = hold.drained.saturating_add(1).min(1);
+            }
             self.let_go(io, key, false);
         }
     }
@@ -295,7 +347,7 @@ impl ClientLoop {
             && hold.until_ms != 0
             && hold.until_ms <= io.now_ms()
         {
-            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            if let Some(left_out) = self.node.hold_lines.take(io.now_ms()) {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),
                     publishers = hold.of.len(),
@@ -303,6 +355,10 @@ impl ClientLoop {
                     "a subscriber does not keep up; its publishers are held back no longer"
                 );
             }
+            self.stats.holds_expired.add(1);
+            let until = io.now_ms() + SPARED * self.settings.hold_publisher_ms;
+            let names = hold.of.iter().map(|publisher| publisher.to_bits());
+            self.node.stalls.note(names, until, io.now_ms());
             self.let_go(io, key, true);
         }
     }
@@ -314,8 +370,12 @@ impl ClientLoop {
         };
         let Some(hold) = &mut client.hold else { return };
         let publishers = std::mem::take(&mut hold.of);
+        self.stats.holding.sub(publishers.len() as u64);
         hold.until_ms = 0;
         hold.spent = spent;
+        if spent {
+            hold.drained = 1 - PROBATION;
+        }
         if hold.is_idle() {
             client.hold = None;
         }
@@ -347,7 +407,7 @@ impl ClientLoop {
             self.held_for_most = FEW.max(2 * self.held_for.len());
         }
         *self.held_for.entry((node, key)).or_default() += 1;
-        self.held(key);
+        self.held(key, None);
     }
 
     /// A subscriber of another node holds a publisher back no longer.
@@ -379,7 +439,9 @@ impl ClientLoop {
         let mut publishers = Vec::new();
         for key in subscribers {
             if let Some(hold) = self.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
+                let before = publishers.len();
                 publishers.extend(hold.of.extract_if(.., is_lost));
+                self.stats.holding.sub((publishers.len() - before) as u64);
             }
         }
         // In case that it knows of them.
@@ -395,6 +457,29 @@ impl ClientLoop {
         let key = self.clients.key_in(slot)?;
         let session = SessionKey::new(self.index, key);
         (session.found_by() == found_by).then_some(key)
+    }
+}
+
+/// A line of the log: who holds whom back; of the publishers, the first.
+#[derive(Debug)]
+pub(crate) struct HoldLine {
+    subscriber: Box<str>,
+    /// Lines before it.
+    left_out: u64,
+}
+
+impl HoldLine {
+    fn write(&self, publisher: &str) {
+        let Self {
+            subscriber,
+            left_out,
+        } = self;
+        tracing::info!(
+            client_id = &**subscriber,
+            publisher,
+            left_out,
+            "a subscriber does not keep up; publishers to it are held back"
+        );
     }
 }
 

@@ -75,7 +75,7 @@ use deliveries::Deliveries;
 use drained::Drained;
 use expiry::Expiries;
 use forward::Forwarding;
-use hold::{Hold, Wait};
+use hold::{Hold, HoldLine, Wait};
 use joining::{Inbox, Joining, Stored};
 use legacies::Legacies;
 use login::{Admission, LoggedIn, Login};
@@ -118,7 +118,7 @@ pub(crate) enum Mail {
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
     /// A queue of a subscriber is full: do not read this publisher / go on.
-    Hold(SessionKey),
+    Hold(SessionKey, Option<Box<HoldLine>>),
     Release(SessionKey),
     /// A subscriber of another node holds a publisher of this loop back; see [`SessionKey::found_by`].
     HoldFor(NodeId, u64),
@@ -1036,7 +1036,7 @@ impl Service for ClientLoop {
             Mail::ClosedElsewhere(token, unreleased) => {
                 self.closed_elsewhere(io, token, &unreleased);
             }
-            Mail::Hold(publisher) => self.held(publisher.key()),
+            Mail::Hold(publisher, line) => self.held(publisher.key(), line),
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::HoldFor(node, publisher) => self.held_for(node, publisher),
             Mail::ReleaseFor(node, publisher) => self.released_for(io, node, publisher),
