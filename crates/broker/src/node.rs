@@ -1,5 +1,6 @@
 //! What all loops of a node share.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -89,20 +90,62 @@ pub(crate) struct Node {
 
 /// QoS 2 publications of durable sessions that are not connected, received in this process and not
 /// released. Sessions that live as long as their connections have got them and must not get them again.
+///
+/// At most [`UNRELEASED`] sessions; beyond that, the one whose connection ended first is forgotten. Messages that
+/// it sends again may then reach sessions a second time that live as long as their connections.
 #[derive(Debug, Default)]
-pub(crate) struct Unreleased(Mutex<HashMap<Box<str>, PacketIdSet, RandomState>>);
+pub(crate) struct Unreleased(Mutex<Remembered>);
+
+/// Sessions of which unreleased publications are remembered. Each takes 10 KiB at most.
+const UNRELEASED: usize = 100_000;
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// With when its connection ended, counted.
+    by_client: HashMap<Arc<str>, (u64, PacketIdSet), RandomState>,
+    by_age: BTreeMap<u64, Arc<str>>,
+    last: u64,
+}
 
 impl Unreleased {
     /// A session's connection is closed.
     pub(crate) fn keep(&self, client_id: &str, received: &PacketIdSet) {
-        if !received.is_empty() {
-            self.0.lock().insert(client_id.into(), received.clone());
+        if received.is_empty() {
+            return;
+        }
+        let mut remembered = self.0.lock();
+        remembered.take(client_id);
+        remembered.last += 1;
+        let (client, number) = (Arc::<str>::from(client_id), remembered.last);
+        remembered.by_age.insert(number, Arc::clone(&client));
+        remembered
+            .by_client
+            .insert(client, (number, received.clone()));
+        if remembered.by_age.len() > UNRELEASED
+            && let Some((_, oldest)) = remembered.by_age.pop_first()
+        {
+            remembered.by_client.remove(&oldest);
         }
     }
 
     /// A session is connected again, or ends.
     pub(crate) fn take(&self, client_id: &str) -> PacketIdSet {
-        self.0.lock().remove(client_id).unwrap_or_default()
+        self.0.lock().take(client_id)
+    }
+
+    /// How many sessions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().by_age.len()
+    }
+}
+
+impl Remembered {
+    fn take(&mut self, client_id: &str) -> PacketIdSet {
+        let Some((number, received)) = self.by_client.remove(client_id) else {
+            return PacketIdSet::new();
+        };
+        self.by_age.remove(&number);
+        received
     }
 }
 

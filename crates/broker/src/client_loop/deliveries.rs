@@ -252,12 +252,16 @@ impl ClientLoop {
         match Publisher::from_bits(publisher) {
             // At once: the next of its messages may be among those that are handled now.
             Some(Publisher::Here(publisher)) if hold && publisher.loop_index() == self.index => {
-                self.held(publisher.key());
+                self.held(publisher.key(), None);
             }
             Some(Publisher::Here(publisher)) => {
                 // By mail also within this loop: a publisher that is let go handles what was kept of it.
-                let mail = if hold { Mail::Hold } else { Mail::Release };
-                io.send(publisher.loop_index(), mail(publisher));
+                let mail = if hold {
+                    Mail::Hold(publisher, None)
+                } else {
+                    Mail::Release(publisher)
+                };
+                io.send(publisher.loop_index(), mail);
             }
             Some(Publisher::Elsewhere(publisher)) => {
                 // If that is lost, so is what the node knows of the hold.

@@ -452,7 +452,8 @@ impl Origins {
 
     /// A row of the layout before this one. It is written anew at the next checkpoint.
     pub(super) fn load_superseded(&mut self, client: &str, entries: OriginsRow) {
-        self.superseded.push(row::key(ORIGINS, self.hash.slot_of(client), client));
+        self.superseded
+            .push(row::key(ORIGINS, self.hash.slot_of(client), client));
         for (incarnation, packet_id, part) in entries {
             let (name, publisher) = self.publisher(client);
             let of = if let Some(id) = PacketId::new(packet_id) {
@@ -480,7 +481,8 @@ impl Origins {
 
     /// The same of what was released. After the entries.
     pub(super) fn load_superseded_released(&mut self, client: &str, released: ReleasedRow) {
-        self.superseded.push(row::key(RELEASED, self.hash.slot_of(client), client));
+        self.superseded
+            .push(row::key(RELEASED, self.hash.slot_of(client), client));
         for (incarnation, at) in released {
             self.linger(client, incarnation..=incarnation, at);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inbox::origins::{LINGER_MOST, LINGER_MS};
-use crate::row;
+use crate::{Slots, row};
 
 fn origin(incarnation: u64, packet_id: u16) -> Origin {
     Origin {
@@ -228,7 +228,7 @@ fn rows_of_the_layout_before_are_read_and_written_anew() {
         (row::unseeded_key(b'R', "pub"), row::encode(&released)),
     ];
     shard.table.rows.extend(rows_before);
-    let survey = InboxMachine::survey(SlotRange::ALL, &shard.table);
+    let survey = InboxMachine::survey(Slots::ALL, &shard.table);
     assert_eq!(survey.findings, []);
     for _ in 0..2 {
         shard.restart();
