@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import pathlib
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from harness import raw
 from harness.broker import BASE, BINARY, Broker, run
+from harness.clock import LIBRARY, Clock
 from harness.listeners import Listeners
 from harness.paho import Paho, props
 from harness.pki import Authority
@@ -209,6 +211,90 @@ def test_an_unusable_file_is_an_error_at_the_start(tmp_path, content):
     assert ended.returncode == 2 and "passwords" in ended.stderr
 
 
+# ---- whose a session is ----------------------------------------------------------------------
+
+ALICE = {"username": "alice", "password": b"correct horse"}
+BOB = {"username": "bob", "password": b"battery staple"}
+
+
+def durable(version):
+    return {"clean": False, "props": {"session_expiry": 60} if version == 5 else None}
+
+
+@pytest.mark.parametrize("version, code", [(4, 5), (5, NOT_AUTHORIZED)])
+def test_another_user_does_not_get_a_session(by_password, name, version, code):
+    with by_password.client(name, version=version, **durable(version), **ALICE) as alice:
+        alice.subscribe(name, qos=1)
+    with by_password.client(name + "p", **BOB) as publisher:
+        publisher.published(name, b"kept")
+        publisher.published(name, b"in flight")
+    # In flight as well: it was sent, and not acknowledged.
+    with by_password.client(name, version=version, session_present=True, **durable(version), **ALICE) as alice:
+        assert alice.recv().payload == b"kept"
+    before = by_password.metric("heraldmq_session_owner_refusals_total")
+    for clean in (False, True):
+        fields = {**durable(version), "clean": clean}
+        refused(by_password, code, version=version, client_id=name, **fields, **BOB)
+    assert by_password.metric("heraldmq_session_owner_refusals_total") == before + 2
+    with by_password.client(name, version=version, session_present=True, **durable(version), **ALICE) as alice:
+        assert [m.payload for m in alice.take(2)] == [b"kept", b"in flight"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"props": {"session_expiry": 60}}], ids=["clean", "durable"])
+def test_another_user_does_not_take_a_connection_over(by_password, name, fields):
+    will = {"topic": f"{name}/will", "payload": b"gone", "qos": 1}
+    with by_password.client(name + "w", **BOB) as watcher:
+        watcher.subscribe(f"{name}/#", qos=1)
+        alice = by_password.client(name, will=will, **fields, **ALICE)
+        clean = by_password.client(name + "c", **ALICE)
+        for of in (name, name + "c"):
+            refused(by_password, NOT_AUTHORIZED, client_id=of, **BOB)
+            refused(by_password, NOT_AUTHORIZED, client_id=of, **fields, **BOB)
+        alice.ping()
+        clean.ping()
+        watcher.published(f"{name}/end", b"end")
+        assert watcher.until("end") == []
+        with by_password.client(name, **fields, **ALICE):
+            alice.expect_disconnected(0x8E)
+            assert watcher.message().payload == b"gone"
+        clean.close()
+
+
+def test_another_user_gets_a_session_of_his_own_if_so_set(users, name):
+    chain = {"kind": "passwordFile", "file": str(users)}
+    with broker_with(chain, **{"authentication.sessionOfAnotherUser": "newSession"}) as broker:
+        alice = broker.client(name, **durable(5), **ALICE)
+        alice.subscribe(name, qos=1)
+        alice.published(name, b"in flight")
+        with broker.client(name, session_present=False, **durable(5), **BOB) as bob:
+            assert alice.recv().payload == b"in flight"
+            alice.expect_disconnected(0x8E)
+            bob.subscribe(f"{name}/bob")
+            bob.published(name, b"nobody")
+            bob.published(f"{name}/bob", b"mine", qos=1)
+            bob.message(payload="mine")
+        with broker.client(name, session_present=False, **durable(5), **ALICE) as alice:
+            alice.ping()
+
+
+def test_whose_a_session_is_survives_a_crash(users, name, tmp_path):
+    chain = {"chain": [{"kind": "passwordFile", "file": str(users)}]}
+    config = {**BASE, "allowAnonymous": True, "authentication": chain}
+    with Broker(NO_LOGIN_WAIT, config=config, data_dir=tmp_path / "data") as broker:
+        for of in (name, name + "n"):
+            fields = ALICE if of == name else {}
+            broker.client(of, **durable(5), **fields).close()
+        broker.kill()
+    with Broker(NO_LOGIN_WAIT, config=config, data_dir=tmp_path / "data") as broker:
+        refused(broker, NOT_AUTHORIZED, client_id=name, **durable(5), **BOB)
+        refused(broker, NOT_AUTHORIZED, client_id=name, **durable(5))
+        broker.client(name, session_present=True, **durable(5), **ALICE).close()
+        # Nobody in particular has made this one.
+        broker.client(name + "n", session_present=True, **durable(5)).close()
+        broker.client(name + "n", session_present=True, **durable(5), **BOB).close()
+        refused(broker, NOT_AUTHORIZED, client_id=name + "n", **durable(5), **ALICE)
+
+
 # ---- JSON Web Tokens -------------------------------------------------------------------------
 
 SECRET = "a secret of more than thirty-two bytes"
@@ -268,6 +354,19 @@ def test_an_expired_token_disconnects(by_token, name):
     with by_token.client(name, username="alice", password=token(**GOOD, seconds=2)) as client:
         client.ping()
         client.expect_disconnected(NOT_AUTHORIZED, timeout=10)
+
+
+@pytest.mark.skipif(not pathlib.Path(LIBRARY).exists(), reason="libfaketime is not installed")
+def test_a_token_expires_by_the_system_s_clock(tmp_path, name):
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    chain = {"chain": [{"kind": "jwt", "jwt": {"secretFile": str(file), "leewaySeconds": 0}}]}
+    clock = Clock(tmp_path / "clock")
+    with Broker(NO_LOGIN_WAIT, config={**BASE, "authentication": chain}, prefix=clock.prefix) as broker:
+        with broker.client(name, username="alice", password=token(seconds=3600)) as client:
+            client.ping()
+            clock.jump(7200)
+            client.expect_disconnected(NOT_AUTHORIZED, timeout=10)
 
 
 def test_the_rules_of_a_token(by_token, name):

@@ -9,7 +9,7 @@ import pytest
 from harness import raw
 from harness.broker import Broker, run
 from harness.paho import Paho
-from harness.raw import PUBACK, PUBLISH, PUBREC
+from harness.raw import PUBACK, PUBCOMP, PUBREC, PUBREL
 from harness.wait import until
 
 DENIED = 0x87
@@ -212,16 +212,29 @@ def test_queued_messages_are_judged_at_delivery(with_rules, name):
             sleeper.message(payload="last")
 
 
-def test_what_was_sent_before_is_sent_again(with_rules, name):
-    # [MQTT-4.4.0-1]
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_sent_before_is_judged_again(with_rules, name, qos):
+    durable = {"clean": False, "props": {"session_expiry": 60}}
     with with_rules("") as broker:
-        with broker.client(name, props={"session_expiry": 60}) as client:
-            client.subscribe(name, qos=1)
-            client.publish(name, b"m", qos=1)
-            assert {client.recv().kind for _ in range(2)} == {PUBACK, PUBLISH}
-        reload(broker, f"deny all receive {name}\n")
-        with broker.client(name, clean=False, props={"session_expiry": 60}, session_present=True) as client:
-            assert client.message(payload="m").dup
+        with broker.client(name, **durable) as client:
+            client.subscribe(f"{name}/#", qos=qos)
+            with broker.client("p") as publisher:
+                publisher.published(f"{name}/secret", b"secret", qos=qos)
+                publisher.published(f"{name}/open", b"open", qos=qos)
+            assert [client.recv().payload for _ in range(2)] == [b"secret", b"open"]
+        reload(broker, f"deny all receive {name}/secret\n")
+        with broker.client(name, session_present=True, **durable) as client:
+            if qos == 2:
+                # The client may hold its identifier, which is to be free again.
+                released = client.expect(PUBREL)
+                client.send(raw.ack(PUBCOMP, released.pid))
+            # [MQTT-4.4.0-1]
+            assert client.message(payload="open").dup
+            client.ping()
+        assert ("receive_denied", f"{name}/secret") in drops_of(broker, name)
+        reload(broker, "")
+        with broker.client(name, session_present=True, **durable) as client:
+            client.ping()
 
 
 # ---- retain, wills -----------------------------------------------------------------------------
@@ -335,6 +348,97 @@ def test_reload_counts_at_once_and_subscriptions_stay(with_rules, name):
         publisher.publish(f"{name}/a", b"5")
         subscriber.message(payload="5")
         publisher.published(f"{name}/p", qos=1)
+
+
+def revoked(broker):
+    return broker.metric("heraldmq_subscriptions_revoked_total")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_became_forbidden_is_unsubscribed(with_rules, name, version, durable):
+    fields = {"version": version, "clean": not durable}
+    if version == 5 and durable:
+        fields["props"] = {"session_expiry": 60}
+    filters = [f"{name}/open/#", f"{name}/secret/#", f"$share/g/{name}/secret/+", f"{name}/#"]
+    with with_rules("") as broker, broker.client("p") as publisher, broker.client(name, **fields) as client:
+        client.subscribe(*filters, qos=1)
+        reload(broker, f"deny all subscribe {name}/secret/#\n")
+        until(lambda: revoked(broker) == 2, what="the end of two subscriptions")
+        assert sorted(drops_of(broker, name)) == [
+            ("subscribe_denied", f"{name}/secret/#"),
+            ("subscribe_denied", f"{name}/secret/+"),
+        ]
+        client.unsubscribe(f"{name}/#")
+        # Allowed again, they are not back.
+        reload(broker, "")
+        publisher.published(f"{name}/secret/a", b"secret")
+        publisher.published(f"{name}/open/a", b"open")
+        assert client.until("open") == []
+        if durable:
+            client.close()
+            publisher.published(f"{name}/secret/a", b"secret")
+            publisher.published(f"{name}/open/a", b"later")
+            with broker.client(name, session_present=True, **fields) as client:
+                assert client.until("later") == []
+        assert revoked(broker) == 2
+
+
+def test_a_session_is_judged_when_it_is_resumed(with_rules, name):
+    durable = {"clean": False, "props": {"session_expiry": 60}}
+    with with_rules("") as broker, broker.client("p") as publisher:
+        with broker.client(name, **durable) as client:
+            client.subscribe(f"{name}/secret", f"{name}/open", qos=1)
+        reload(broker, f"deny all subscribe {name}/secret\n")
+        with broker.client(name, session_present=True, **durable) as client:
+            until(lambda: revoked(broker) == 1, what="the end of a subscription")
+            reload(broker, "")
+            publisher.published(f"{name}/secret", b"secret")
+            publisher.published(f"{name}/open", b"open")
+            assert client.until("open") == []
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_queued_for_a_connected_client_is_judged_by_new_rules(with_rules, name, durable, qos):
+    props = {"session_expiry": 60 if durable else 0, "receive_maximum": 1}
+    with with_rules("") as broker, broker.client("p") as publisher:
+        with broker.client(name, clean=not durable, props=props) as client:
+            client.subscribe(f"{name}/#", qos=qos)
+            publisher.published(f"{name}/a", b"a", qos=qos)
+            first = client.recv()
+            for topic in ("secret", "b", "secret", "c"):
+                publisher.published(f"{name}/{topic}", topic.encode(), qos=qos)
+            client.ping()
+            reload(broker, f"deny all receive {name}/secret\n")
+            if qos == 1:
+                client.send(raw.ack(PUBACK, first.pid))
+            else:
+                client.send(raw.ack(PUBREC, first.pid))
+                client.answer(PUBREL, first.pid)
+                client.send(raw.ack(PUBCOMP, first.pid))
+            assert [m.payload for m in client.take(2)] == [b"b", b"c"]
+            client.ping()
+            assert drops_of(broker, name) == [("receive_denied", f"{name}/secret")] * 2
+        reload(broker, "")
+        with broker.client(name, clean=not durable, session_present=durable, props=props) as client:
+            client.ping()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_will_that_became_forbidden_is_not_published(with_rules, name, durable):
+    props = {"session_expiry": 60 if durable else 0}
+    with with_rules("") as broker, broker.client("watcher") as watcher:
+        watcher.subscribe(f"{name}/#", qos=1)
+        for topic in ("no", "yes"):
+            will = {"topic": f"{name}/{topic}", "payload": topic.encode(), "qos": 1}
+            client = broker.client(f"{name}{topic}", will=will, props=props)
+            if topic == "no":
+                reload(broker, f"deny all publish {name}/no\n")
+                denied = ("publish_denied", f"{name}/no")
+                until(lambda: denied in drops_of(broker, f"{name}no"), what="the will taken back")
+            client.close()
+        assert watcher.until("yes") == []
 
 
 def test_a_broker_does_not_start_with_wrong_rules(with_rules, tmp_path):

@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 30] = [
+const BROKER: [Described<BrokerStats>; 32] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -117,6 +117,16 @@ const BROKER: [Described<BrokerStats>; 30] = [
         "takeover_timeouts",
         "CONNECT packets refused because a node that had the client did not answer in time",
         |s| &s.takeover_timeouts,
+    ),
+    (
+        "session_owner_refusals",
+        "Clients refused because another user has made the session of their client identifier",
+        |s| &s.not_owner,
+    ),
+    (
+        "subscriptions_revoked",
+        "Subscriptions taken back because the rules do not allow them any more",
+        |s| &s.revoked,
     ),
     (
         "keep_alive_timeouts",

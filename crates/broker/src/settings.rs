@@ -4,11 +4,12 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use authorization::Rules;
-use config::{Config, InboxQos0, MaximumQos, QueueFull};
+use config::{Config, InboxQos0, MaximumQos, QueueFull, SessionOfAnotherUser};
 use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
 use rustix::process::{Resource, getrlimit};
 use store_state::Limits;
+use store_state::session::OfAnotherUser;
 
 use crate::access::Authorization;
 /// One of so many connections may be one that has sent no CONNECT yet.
@@ -31,6 +32,7 @@ pub(crate) struct Settings {
     /// The same without limits of the queue, for what is on its way when a publisher is held back.
     pub(crate) beyond_limit: Policy,
     pub(crate) allow_anonymous: Option<bool>,
+    pub(crate) of_another_user: OfAnotherUser,
     pub(crate) authorization: Authorization,
     pub(crate) bytes_per_s_in: u64,
     pub(crate) bytes_per_s_out: u64,
@@ -118,6 +120,10 @@ impl Settings {
             },
             policy,
             allow_anonymous: config.allow_anonymous,
+            of_another_user: match config.authentication.session_of_another_user {
+                SessionOfAnotherUser::Refuse => OfAnotherUser::Refuse,
+                SessionOfAnotherUser::NewSession => OfAnotherUser::Discard,
+            },
             authorization: Authorization::new(&config.authorization, rules),
             bytes_per_s_in: limits
                 .connection

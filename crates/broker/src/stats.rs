@@ -37,6 +37,10 @@ pub(crate) struct BrokerStats {
     pub(crate) takeovers: Counter,
     /// CONNECT packets refused because a node that had the client did not answer in time.
     pub(crate) takeover_timeouts: Counter,
+    /// CONNECTs refused because the client identifier has a session of another user.
+    pub(crate) not_owner: Counter,
+    /// Subscriptions taken back because rules have changed.
+    pub(crate) revoked: Counter,
     /// Connections closed because the keep alive passed.
     pub(crate) keep_alive_timeouts: Counter,
     /// Denied by rules, by action.

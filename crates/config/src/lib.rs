@@ -40,8 +40,9 @@ pub use options::{
     HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig,
-    SessionLimits, SslConfig, StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig,
-    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    SessionLimits, SessionOfAnotherUser, SslConfig, StoreConfig, SysConfig, TcpListenerConfig,
+    TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig,
+    WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};

@@ -920,6 +920,7 @@ fn exactly_these_options_reload() {
     let single = [
         "log.level",
         "allowAnonymous",
+        "authentication.sessionOfAnotherUser",
         "inbox.qos0",
         "sys.intervalSeconds",
         "http.tokenFile",

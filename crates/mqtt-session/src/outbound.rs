@@ -10,14 +10,15 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use mqtt_proto::{
     AckProperties, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode,
 };
 
 use crate::{
-    Action, Delivered, Delivery, DropReason, Dropped, Policy, Qos0Inbox, QueueFull, Session,
-    Timestamp, Violation,
+    Action, ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Policy, Qos0Inbox,
+    QueueFull, Session, Timestamp, Violation,
 };
 
 /// Slots that a drained queue keeps until the client pings or leaves, so that a steady trickle of
@@ -471,6 +472,38 @@ impl Session {
         }
         self.queue_bytes -= taken.iter().map(Delivery::bytes).sum::<u64>();
         taken
+    }
+
+    /// Drops the messages that wait and are not to be sent any more; what is in flight on this network
+    /// connection stays. Of a durable session they count as acknowledged, but for QoS 2 messages that were sent
+    /// on an earlier one: these end with PUBREL, for the client may hold their identifiers. Linear in the
+    /// queue.
+    pub fn drop_waiting(
+        &mut self,
+        mut is_kept: impl FnMut(&ApplicationMessage) -> bool,
+    ) -> Vec<Arc<ApplicationMessage>> {
+        let mut dropped = Vec::new();
+        let mut bytes = 0;
+        let mut is_kept = |delivery: &Delivery| {
+            let kept = is_kept(&delivery.message);
+            if !kept {
+                bytes += delivery.bytes();
+                dropped.push(Arc::clone(&delivery.message));
+            }
+            kept
+        };
+        if let Some(outbound) = &mut self.outbound {
+            let before = outbound.queue.len();
+            outbound.queue.retain(&mut is_kept);
+            let gone = before - outbound.queue.len();
+            outbound.taken = outbound.taken.wrapping_add(gone as u32);
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.drop_waiting(&mut is_kept);
+        }
+        self.qos0.retain(|waiting| is_kept(&waiting.delivery));
+        self.queue_bytes -= bytes;
+        dropped
     }
 
     /// Takes every delivery, oldest first; with each, whether it was sent already.

@@ -234,6 +234,17 @@ impl Session {
         self.will.is_some()
     }
 
+    /// The topic of the will message that is owed, and whether it is to be retained.
+    #[must_use]
+    pub fn will(&self) -> Option<(&str, bool)> {
+        self.will.as_ref().map(|will| will.target())
+    }
+
+    /// The will message is not owed any more.
+    pub fn discard_will(&mut self) {
+        self.will = None;
+    }
+
     /// The keep alive in force, in seconds; 0: none.
     #[must_use]
     pub fn keep_alive(&self) -> u16 {

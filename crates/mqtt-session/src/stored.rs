@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 
 use mqtt_proto::{QoS, ReasonCode};
 
-use crate::durable::packet_id_of;
+use crate::durable::{Durable, packet_id_of};
 use crate::outbound::{Slot, span};
 use crate::{Delivery, DropReason, Dropped, Session, Timestamp};
 
@@ -61,10 +61,16 @@ impl Session {
         self.push_stored(sequence, Content::Publish(delivery, state));
     }
 
-    /// Passes over a message of the session's inbox that was never sent and is not to be: it counts as
-    /// acknowledged. In the same order as [`Self::deliver_stored`].
-    pub fn skip_stored(&mut self, sequence: u64) {
-        if self.accept_sequence(sequence) {
+    /// Passes over a message of the session's inbox that is not to be sent, or not again: it counts as
+    /// acknowledged. One of QoS 2 that may have been sent ends with PUBREL, for the client may hold its
+    /// identifier. In the same order as [`Self::deliver_stored`].
+    pub fn skip_stored(&mut self, qos: QoS, sequence: u64, state: StoredState) {
+        if !self.accept_sequence(sequence) {
+            return;
+        }
+        if is_held(qos, state) {
+            self.push_stored(sequence, Content::PubRel);
+        } else {
             self.acknowledge_sequence(sequence);
         }
     }
@@ -269,5 +275,30 @@ impl Session {
                 reason: DropReason::OfflineQos0,
             })
             .collect()
+    }
+}
+
+/// Whether the client may hold the identifier of a message: it is free when the client has answered PUBREL.
+fn is_held(qos: QoS, state: StoredState) -> bool {
+    qos == QoS::ExactlyOnce && state == StoredState::Sent
+}
+
+impl Durable {
+    /// Drops messages that wait; see [`Session::drop_waiting`].
+    pub(crate) fn drop_waiting(&mut self, is_kept: &mut impl FnMut(&Delivery) -> bool) {
+        let (mut gone, acknowledged) = (0, &mut self.acknowledged);
+        self.queue.retain_mut(|stored| match &stored.content {
+            Content::Publish(delivery, state) if !is_kept(delivery) => {
+                if is_held(delivery.qos, *state) {
+                    stored.content = Content::PubRel;
+                    return true;
+                }
+                acknowledged.push(stored.sequence);
+                gone += 1;
+                false
+            }
+            Content::Publish(..) | Content::PubRel => true,
+        });
+        self.taken = self.taken.wrapping_add(gone);
     }
 }

@@ -30,6 +30,11 @@ impl Will {
         })
     }
 
+    /// The topic, and whether the message is to be retained.
+    pub(crate) fn target(&self) -> (&str, bool) {
+        (self.body.topic(), self.retain)
+    }
+
     /// The message to publish. The life of the message begins now. Its publisher is left open: the
     /// server knows the session's key.
     pub(crate) fn publish(self, now: Timestamp) -> ApplicationMessage {

@@ -67,6 +67,30 @@ pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
 
 /// A value as it was written.
 pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, LoadError> {
+    let (value, rest) = decode_first(key, value)?;
+    is_all(key, rest)?;
+    Ok(value)
+}
+
+/// A value as it was written, and what stands behind it, if anything does: earlier versions wrote only the
+/// value.
+pub(crate) fn decode_with<T: DeserializeOwned, Behind: DeserializeOwned>(
+    key: &[u8],
+    value: &[u8],
+) -> Result<(T, Option<Behind>), LoadError> {
+    let (value, rest) = decode_first(key, value)?;
+    if rest.is_empty() {
+        return Ok((value, None));
+    }
+    let (behind, rest) = take(key, rest)?;
+    is_all(key, rest)?;
+    Ok((value, Some(behind)))
+}
+
+fn decode_first<'a, T: DeserializeOwned>(
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<(T, &'a [u8]), LoadError> {
     let Some((&format, value)) = value.split_first() else {
         return Err(damaged(key, "it is empty"));
     };
@@ -76,11 +100,19 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T,
             known: FORMAT.into(),
         });
     }
-    match postcard::take_from_bytes(value) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(damaged(key, "it is longer than it should be")),
-        Err(error) => Err(damaged(key, &error.to_string())),
+    take(key, value)
+}
+
+fn take<'a, T: DeserializeOwned>(key: &[u8], bytes: &'a [u8]) -> Result<(T, &'a [u8]), LoadError> {
+    let taken: Result<(T, &[u8]), _> = postcard::take_from_bytes(bytes);
+    taken.map_err(|error| damaged(key, &error.to_string()))
+}
+
+fn is_all(key: &[u8], rest: &[u8]) -> Result<(), LoadError> {
+    if rest.is_empty() {
+        return Ok(());
     }
+    Err(damaged(key, "it is longer than it should be"))
 }
 
 /// Visits the rows of a kind whose slots are in a range.
@@ -157,6 +189,19 @@ mod tests {
             decode::<(u64, String)>(b"k", &other),
             Err(LoadError::Format { found, known })
         );
+    }
+
+    #[test]
+    fn what_stands_behind_a_value_may_be_missing() {
+        type Decoded = Result<(u64, Option<String>), LoadError>;
+        let decode = |value: &[u8]| -> Decoded { decode_with(b"k", value) };
+        assert_eq!(decode(&encode(&7u64)), Ok((7, None)));
+        let with = encode(&(7u64, "text"));
+        assert_eq!(decode(&with), Ok((7, Some("text".to_owned()))));
+        for cut in (0..with.len()).filter(|cut| *cut != 2) {
+            assert!(decode(&with[..cut]).is_err(), "{cut}");
+        }
+        assert!(decode(&[&with[..], &[0]].concat()).is_err());
     }
 
     #[test]

@@ -161,23 +161,23 @@ impl Kind for SessionMachine {
             SessionOp::Disconnect { .. }
             | SessionOp::Fired { .. }
             | SessionOp::Gone { .. }
-            | SessionOp::WillDue { .. } => true,
+            | SessionOp::WillDue { .. }
+            | SessionOp::DiscardWill { .. } => true,
             SessionOp::NodeUp { .. }
             | SessionOp::Claim(_)
             | SessionOp::ClaimAgain(_)
+            | SessionOp::ClaimBy(_)
+            | SessionOp::ClaimByAgain(_)
             | SessionOp::Due => false,
         }
     }
 
     fn ends_with_its_node(op: &SessionOp) -> bool {
-        matches!(op, SessionOp::Claim(_) | SessionOp::ClaimAgain(_))
+        op.claimed().is_some()
     }
 
     fn again(op: SessionOp) -> SessionOp {
-        match op {
-            SessionOp::Claim(request) => SessionOp::ClaimAgain(request),
-            other => other,
-        }
+        op.again()
     }
 
     fn incarnation(&self, node: u64) -> u64 {

@@ -12,10 +12,10 @@ import signal
 import tempfile
 
 from harness.broker import Broker, run
+from harness.clock import Clock
 from harness.raw import Raw
 from harness.wait import until
 
-from .clock import Clock
 from .disk import SlowDisk
 from .network import network
 

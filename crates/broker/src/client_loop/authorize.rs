@@ -1,8 +1,9 @@
 //! What clients may do, where they do it.
 //!
 //! A publication, a subscription and a delivery are each judged once, in the client's loop: a PUBLISH when
-//! it comes, a will with its CONNECT, a delivery when the session is given it (one that was sent before is
-//! sent again whatever the rules say now, as [MQTT-4.4.0-1] has it).
+//! it comes, a will with its CONNECT, a delivery when the session is given it, also one that may have been sent
+//! on an earlier connection: [MQTT-4.4.0-1] is about what the client may receive. When the rules change, what is
+//! there already is judged anew (`rules.rs`).
 
 use std::net::IpAddr;
 
@@ -33,12 +34,12 @@ impl ClientLoop {
     }
 
     /// The address that a client is judged by.
-    fn address_of(&self, io: &LoopIo, key: Key) -> Option<IpAddr> {
+    pub(super) fn address_of(&self, io: &LoopIo, key: Key) -> Option<IpAddr> {
         self.judged_address(io, self.clients.get(key)?.connection?)
     }
 
     /// Whether an action could be denied to a client.
-    fn is_restricted(&self, key: Key, action: Action) -> bool {
+    pub(super) fn is_restricted(&self, key: Key, action: Action) -> bool {
         let node = &self.settings.authorization;
         match self.clients.get(key).map(|client| &client.access) {
             Some(Some(access)) => access.is_restricted(node, action),
@@ -48,7 +49,7 @@ impl ClientLoop {
     }
 
     /// What the rules say about a client's action. What is denied is counted.
-    fn decide(&mut self, io: &LoopIo, key: Key, action: Action, topic: &str) -> bool {
+    pub(super) fn decide(&mut self, io: &LoopIo, key: Key, action: Action, topic: &str) -> bool {
         let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
         let address = is_unknown.then(|| self.address_of(io, key)).flatten();
         let Some(client) = self.clients.get_mut(key) else {
@@ -92,7 +93,7 @@ impl ClientLoop {
         !self.is_restricted(key, action) || self.decide(io, key, action, message.body.topic())
     }
 
-    fn count_denied(&self, action: Action) {
+    pub(super) fn count_denied(&self, action: Action) {
         if let Some(count) = self.stats.denied.get(action as usize) {
             count.add(1);
         }

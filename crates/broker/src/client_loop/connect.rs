@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
+use store_state::session::OfAnotherUser;
 
 use super::drained::last_policy;
 use super::joining::Joining;
@@ -304,6 +305,7 @@ impl ClientLoop {
             crowds: false,
             counted: false,
             number: 0,
+            judged: self.rules,
         })
     }
 
@@ -316,8 +318,8 @@ impl ClientLoop {
     }
 
     /// A client identifier that is connected to this loop, or about to be: the older connection is
-    /// closed, and the new one begins anew. What the session is to keep, the store keeps. A client that
-    /// is about to be connected gets its CONNACK first.
+    /// closed, unless it is another user's, and the new one begins anew. What the session is to keep, the
+    /// store keeps. A client that is about to be connected gets its CONNACK first.
     fn take_over(
         &mut self,
         io: &mut LoopIo,
@@ -332,6 +334,18 @@ impl ClientLoop {
                 return None;
             }
             stored |= client.stored.is_some();
+            let user = entry
+                .admission
+                .as_ref()
+                .and_then(|a| a.identity().username.as_deref());
+            let holder = client.login.as_ref().and_then(|login| login.username());
+            let is_anothers = holder.is_some() && holder != user;
+            if is_anothers && self.settings.of_another_user == OfAnotherUser::Refuse {
+                self.report_another_user(io, &client_id, user);
+                let answer = (entry.connect.version, ReasonCode::NotAuthorized);
+                self.refuse(io, entry.connection, Some(answer));
+                return Some(Next::Read);
+            }
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
             if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
                 tracing::info!(

@@ -188,7 +188,7 @@ impl ClientLoop {
     /// Asks the store for the identifier of a client that has its place in the loop.
     pub(super) fn join(&mut self, key: Key, connect: &Connect<'_>, client_id: &str) {
         let will = connect.will.as_ref().map(stored_will);
-        let op = SessionOp::Claim(ClaimRequest {
+        let request = ClaimRequest {
             client: client_id.into(),
             node: self.node.store().node(),
             node_incarnation: self.node.store().incarnation(),
@@ -196,7 +196,8 @@ impl ClientLoop {
             expiry: self.expiry(connect),
             will,
             asked_ms: self.node.clock.now_ms(),
-        });
+        };
+        let op = SessionOp::claim(request, self.user_of(key), self.settings.of_another_user);
         let ticket = self.ask(Pending::Claim(key));
         self.node.store().session(client_id, ticket, op);
     }
@@ -244,6 +245,7 @@ impl ClientLoop {
                 self.joined_transient(io, key, None);
                 return;
             }
+            Answer::Session(SessionReply::NotOwner) => return self.refuse_another_user(io, key),
             Answer::Failed(failure) => return self.refuse_joining(io, key, failure),
             _ => return self.refuse_joining(io, key, Failure::Stopped),
         };
@@ -404,12 +406,9 @@ impl ClientLoop {
 
     /// The store cannot record a client: it is refused.
     fn refuse_joining(&mut self, io: &mut LoopIo, key: Key, failure: Failure) {
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        let version = client.session.version();
-        let connection = client.connection.take();
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(client) = self.clients.get(key)
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
                 ?failure,
@@ -417,13 +416,44 @@ impl ClientLoop {
                 "a client is refused: the store cannot record it"
             );
         }
+        let reason = match failure {
+            Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
+            Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
+        };
+        self.turn_away(io, key, reason);
+    }
+
+    /// The client identifier has a session of another user: the client is refused.
+    pub(super) fn refuse_another_user(&mut self, io: &mut LoopIo, key: Key) {
+        if let Some(client) = self.clients.get(key) {
+            self.report_another_user(io, client.session.client_id(), self.user_of(key).as_deref());
+        }
+        self.turn_away(io, key, ReasonCode::NotAuthorized);
+    }
+
+    /// Counts a client that is refused because its identifier has a session of another user.
+    pub(super) fn report_another_user(&self, io: &LoopIo, client_id: &str, user: Option<&str>) {
+        self.stats.not_owner.add(1);
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                user = user.map(excerpt).as_deref(),
+                left_out,
+                "a client is refused: its identifier has a session of another user"
+            );
+        }
+    }
+
+    /// A client that joins is answered with a refusal.
+    fn turn_away(&mut self, io: &mut LoopIo, key: Key, reason: ReasonCode) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let version = client.session.version();
+        let connection = client.connection.take();
         self.forget_joining(io, key);
         if let Some(connection) = connection {
             self.node.count_disconnected();
-            let reason = match failure {
-                Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
-                Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
-            };
             self.refuse(io, connection, Some((version, reason)));
         }
     }
@@ -567,6 +597,7 @@ impl ClientLoop {
             self.unregister(io, key);
         }
         self.stats.connects.add(1);
+        self.judge_joined(io, key);
         self.show_room(key);
         self.arm_deadline(io, key);
         io.touch(connection);

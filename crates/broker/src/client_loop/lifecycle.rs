@@ -114,6 +114,7 @@ impl ClientLoop {
             .get(key)
             .and_then(|client| client.login.as_ref()?.expires_at());
         self.watch_expiry(io, key, expires_at, None);
+        self.unjudged.forget(key);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {
                 self.stats.sessions.sub(1);

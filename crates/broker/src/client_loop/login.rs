@@ -376,6 +376,12 @@ impl ClientLoop {
         self.grant(io, key, identity);
     }
 
+    /// The user that authentication has confirmed a client to be.
+    pub(super) fn user_of(&self, key: Key) -> Option<Box<str>> {
+        let login = self.clients.get(key)?.login.as_ref()?;
+        login.username.clone()
+    }
+
     /// An AUTH of a client that is connected: it authenticates again.
     pub(super) fn authenticate_again(
         &mut self,

@@ -5,10 +5,10 @@
 //! time. Other loops reach a session only by [`Mail`].
 //!
 //! `connect.rs`: from CONNECT to a session, and takeover. `publish.rs`: a message's way to its
-//! receivers. `authorize.rs`: what clients may do. `subscribe.rs`: subscriptions and retained messages.
-//! `deliveries.rs`: messages with many receivers. `parts.rs`: packets with many filters. `share.rs`: what one
-//! client may have done in a turn. `lifecycle.rs`: the end of connections and sessions. `login.rs`: who a client
-//! is. `expiry.rs`: logins that end. `guarded.rs`: who is
+//! receivers. `authorize.rs`: what clients may do. `rules.rs`: what they may not do any more. `subscribe.rs`:
+//! subscriptions and retained messages. `deliveries.rs`: messages with many receivers. `parts.rs`: packets with
+//! many filters. `share.rs`: what one client may have done in a turn. `lifecycle.rs`: the end of connections and
+//! sessions. `login.rs`: who a client is. `expiry.rs`: logins that end. `guarded.rs`: who is
 //! not let in, or not any more. `unheard.rs`: connections that have sent no CONNECT. `hold.rs`: full
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
 //! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
@@ -33,6 +33,7 @@ mod pending;
 mod publish;
 mod registering;
 mod replay;
+mod rules;
 mod share;
 mod stored;
 mod subscribe;
@@ -83,6 +84,7 @@ use parts::Parts;
 use pending::{Answer, Pending};
 use registering::Registering;
 use replay::{Replay, Slices};
+use rules::Unjudged;
 use share::Share;
 use unheard::Unheard;
 
@@ -211,6 +213,8 @@ struct Client {
     counted: bool,
     /// Of the connection, among those of the cluster; 0: it is not registered.
     number: u64,
+    /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`] counts them.
+    judged: u32,
 }
 
 impl Client {
@@ -250,6 +254,8 @@ enum Timer {
     LoginExpiry,
     /// Go on looking for banned clients.
     Bans,
+    /// Go on judging what clients have, after rules have changed.
+    Rules,
     /// Try again to hand over what ended sessions have left.
     Legacies,
     /// Publish `$SYS`.
@@ -283,6 +289,7 @@ impl Timer {
             Self::Legacies => (14, 0),
             Self::Deliveries => (15, 0),
             Self::TakeOver(id) => (16, id.to_bits()),
+            Self::Rules => (17, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -306,6 +313,7 @@ impl Timer {
             14 => Self::Legacies,
             15 => Self::Deliveries,
             16 => Self::TakeOver(key),
+            17 => Self::Rules,
             _ => return None,
         })
     }
@@ -325,6 +333,10 @@ pub(crate) struct ClientLoop {
     clients: Arena<Client>,
     cache: MatchCache,
     decisions: Decisions,
+    /// How often the rules have been read.
+    rules: u32,
+    /// Clients to be judged anew since then.
+    unjudged: Unjudged,
     stats: Arc<BrokerStats>,
     drops: Arc<Drops>,
     /// Connections that are not read because memory is scarce.
@@ -385,6 +397,8 @@ impl ClientLoop {
             clients: Arena::default(),
             cache: MatchCache::default(),
             decisions: Decisions::default(),
+            rules: 0,
+            unjudged: Unjudged::default(),
             stats: own(&node.stats),
             drops: node
                 .drops
@@ -908,6 +922,7 @@ impl Service for ClientLoop {
         let Some(key) = Self::key_of(io, connection) else {
             return Transmit::Idle;
         };
+        self.judge_queued(io, key);
         let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_none()) else {
             return Transmit::Idle;
         };
@@ -997,6 +1012,7 @@ impl Service for ClientLoop {
             Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry) => self.end_logins(io),
+            Some(Timer::Rules) => self.go_on_judging(io),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Sys) => self.publish_sys(io),
@@ -1046,7 +1062,7 @@ impl Service for ClientLoop {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
                 io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
-                self.decisions.forget();
+                self.rules_changed(io);
                 self.start_sys(io);
                 drop(done);
             }

@@ -40,6 +40,8 @@ pub(super) enum Pending {
     },
     /// A part of a client's UNSUBSCRIBE.
     Unsubscribe { key: Key, part: Vec<Box<str>> },
+    /// Subscriptions that a client may not have any more.
+    Revoke { key: Key, filters: Vec<Box<str>> },
     /// A PUBREC of a client.
     Receipt { key: Key, sequence: u64 },
     /// A PUBREL of a client: so many shards are still to forget its publication.
@@ -210,6 +212,7 @@ impl ClientLoop {
             Pending::Unsubscribe { key, part } => {
                 self.unsubscribe_answered(io, key, &part, answer);
             }
+            Pending::Revoke { key, filters } => self.revoke_answered(io, key, &filters, answer),
             Pending::Receipt { key, sequence } => {
                 self.recorded(io, key, &answer, |session| {
                     session.complete_receipt(sequence)

@@ -41,6 +41,8 @@ impl ClientLoop {
             shard: self.node.store().session_shard(&client),
             client,
             number,
+            user: self.user_of(key),
+            of_another_user: self.settings.of_another_user,
         })
     }
 
@@ -79,6 +81,9 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
+        if registered.is_anothers {
+            return self.refuse_another_user(io, key);
+        }
         client.number = registered.number;
         let is_here = client.connection.is_some();
         let Some(joining) = client.joining.as_mut().filter(|_| is_here) else {

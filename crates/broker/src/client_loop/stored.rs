@@ -147,12 +147,12 @@ impl ClientLoop {
 
     /// Gives a session a message of its inbox, if the client may receive it.
     fn hand_over(&mut self, io: &LoopIo, key: Key, item: Item, sequence: u64, state: StoredState) {
-        let allowed = state == StoredState::Sent || self.may_receive(io, key, &item.message);
+        let allowed = self.may_receive(io, key, &item.message);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         if !allowed {
-            client.session.skip_stored(sequence);
+            client.session.skip_stored(item.qos, sequence, state);
             return;
         }
         if let Some(replay) = &mut client.replay

@@ -583,8 +583,7 @@ impl ClientLoop {
         self.show_room(key);
     }
 
-    /// Takes the subscriptions of a part out of the routes and the session. `stored`: for each filter, whether
-    /// the store had one.
+    /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
     fn remove_part(
         &mut self,
         io: &mut LoopIo,
@@ -592,6 +591,21 @@ impl ClientLoop {
         part: &[Box<str>],
         stored: Option<&[bool]>,
     ) {
+        let mut reasons = self.remove_subscriptions(io, key, part, stored);
+        if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+            parts.reasons.append(&mut reasons);
+        }
+    }
+
+    /// Takes subscriptions out of the routes and the session. `stored`: for each filter, whether the store had
+    /// one. Returns for each filter what UNSUBACK says of it.
+    pub(super) fn remove_subscriptions(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        part: &[Box<str>],
+        stored: Option<&[bool]>,
+    ) -> Vec<ReasonCode> {
         let session_key = self.session_key(key);
         let mut reasons = Vec::with_capacity(part.len());
         let mut removed = Vec::with_capacity(part.len());
@@ -616,11 +630,8 @@ impl ClientLoop {
             }
         }
         let Some(client) = self.clients.get_mut(key) else {
-            return;
+            return reasons;
         };
-        if let Some(parts) = &mut client.parts {
-            parts.reasons.append(&mut reasons);
-        }
         let before = client.session.subscription_bytes();
         let removed = client.session.remove_subscriptions(&removed);
         let left = client.session.subscription_bytes();
@@ -632,6 +643,7 @@ impl ClientLoop {
                 .map_or_else(Vec::new, |client| client.session.take_group(group));
             self.redispatch(io, deliveries, Some(session_key));
         }
+        reasons
     }
 
     /// Takes a session's subscriptions out of the routes.

@@ -18,6 +18,7 @@ use hashbrown::hash_map::Entry;
 use route_exchange::NodeId;
 use serde::{Deserialize, Serialize};
 use store::ShardNumber;
+use store_state::session::OfAnotherUser;
 
 use super::Peers;
 use super::takeover::{Message, Older, Waiter};
@@ -40,10 +41,12 @@ struct Shard {
 }
 
 /// The connection that has a client.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Holder {
     number: u64,
     node: NodeId,
+    /// As in [`Registration`].
+    user: Option<Box<str>>,
 }
 
 /// A connection that is not its client's latest.
@@ -59,7 +62,15 @@ pub(crate) struct Registration {
     pub(crate) shard: ShardNumber,
     pub(crate) client: Box<str>,
     pub(crate) number: u64,
+    /// The user that authentication has confirmed the client to be.
+    pub(crate) user: Option<Box<str>>,
+    /// Whether it gets the client identifier of another user.
+    pub(crate) of_another_user: OfAnotherUser,
 }
+
+/// The client identifier is connected to another node by another user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotOwner;
 
 /// What a CONNECT is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -70,6 +81,8 @@ pub(crate) struct Registered {
     pub(crate) held_by: Option<NodeId>,
     /// The session store has a record of the client.
     pub(crate) is_known: bool,
+    /// It is refused: another user has the client, on another node.
+    pub(crate) is_anothers: bool,
 }
 
 impl Directory {
@@ -92,18 +105,33 @@ impl Directory {
 
     /// A CONNECT: its connection is later than all that are known. The answer: its number, and who had the
     /// client.
+    ///
+    /// # Errors
+    /// Another user has it, and keeps it.
     pub(super) fn register(
         &mut self,
         term: u64,
         node: NodeId,
         new: Registration,
-    ) -> (u64, Option<NodeId>) {
+    ) -> Result<(u64, Option<NodeId>), NotOwner> {
+        let Registration {
+            client,
+            user,
+            of_another_user,
+            ..
+        } = new;
         let clients = &mut self.shard(new.shard, term).clients;
-        let before = clients.get(&new.client).copied();
-        let number = before.map_or(0, |before| before.number + 1).max(new.number);
-        clients.insert(new.client, Holder { number, node });
-        let held_by = before.map(|before| before.node);
-        (number, held_by.filter(|holder| *holder != node))
+        // What the same node had, it has no more: it would not ask.
+        let elsewhere = clients.get(&client).filter(|before| before.node != node);
+        let is_anothers = elsewhere.is_some_and(|b| b.user.is_some() && b.user != user);
+        if is_anothers && of_another_user == OfAnotherUser::Refuse {
+            return Err(NotOwner);
+        }
+        let held_by = elsewhere.map(|before| before.node);
+        let before = clients.get(&client).map_or(0, |before| before.number + 1);
+        let number = before.max(new.number);
+        clients.insert(client, Holder { number, node, user });
+        Ok((number, held_by))
     }
 
     /// A connection that an earlier leader knew of, or none did. Of two of a client, the one that is to be closed.
@@ -116,6 +144,7 @@ impl Directory {
         let own = Holder {
             number: again.number,
             node,
+            user: again.user,
         };
         match self.shard(again.shard, term).clients.entry(again.client) {
             Entry::Vacant(free) => {
@@ -123,10 +152,15 @@ impl Directory {
                 None
             }
             Entry::Occupied(mut held) => {
-                let before = *held.get();
-                held.insert(before.max(own));
-                let loser = before.min(own);
-                (before.node != node).then_some(Loser {
+                let before = held.get().clone();
+                let is_elsewhere = before.node != node;
+                let (loser, winner) = if before <= own {
+                    (before, own)
+                } else {
+                    (own, before)
+                };
+                held.insert(winner);
+                is_elsewhere.then_some(Loser {
                     node: loser.node,
                     number: loser.number,
                 })
@@ -199,6 +233,7 @@ impl Registered {
             number,
             held_by: None,
             is_known: false,
+            is_anothers: false,
         }
     }
 }
@@ -444,11 +479,29 @@ impl Peers {
 impl Directory {
     fn answer(&mut self, node: &Node, term: u64, from: NodeId, new: Registration) -> Registered {
         let is_known = node.store().knows(&new.client);
-        let (number, held_by) = self.register(term, from, new);
-        Registered {
-            number,
-            held_by,
-            is_known,
+        // Not registered, not even for the moment until the store refuses it: its owner would find it there.
+        let is_of_another = new.of_another_user == OfAnotherUser::Refuse
+            && node
+                .store()
+                .is_of_another_user(&new.client, new.user.as_deref());
+        let registered = if is_of_another {
+            Err(NotOwner)
+        } else {
+            self.register(term, from, new)
+        };
+        match registered {
+            Ok((number, held_by)) => Registered {
+                number,
+                held_by,
+                is_known,
+                is_anothers: false,
+            },
+            Err(NotOwner) => Registered {
+                number: 0,
+                held_by: None,
+                is_known,
+                is_anothers: true,
+            },
         }
     }
 }
@@ -483,28 +536,51 @@ mod tests {
             shard: 3,
             client: "c".into(),
             number,
+            user: None,
+            of_another_user: OfAnotherUser::Refuse,
         }
+    }
+
+    #[test]
+    fn another_user_on_another_node_is_refused_unless_set_otherwise() {
+        let by = |user: Option<&str>, of_another_user| Registration {
+            user: user.map(Box::from),
+            of_another_user,
+            ..client(1)
+        };
+        let (refuse, discard) = (OfAnotherUser::Refuse, OfAnotherUser::Discard);
+        let mut directory = Directory::default();
+        let mut register = |node, user, other| directory.register(1, node, by(user, other)).ok();
+        assert_eq!(register(7, None, refuse), Some((1, None)));
+        // Nobody in particular had it.
+        assert_eq!(register(8, Some("ann"), refuse), Some((2, Some(7))));
+        assert_eq!(register(7, Some("bob"), refuse), None);
+        assert_eq!(register(7, None, refuse), None);
+        assert_eq!(register(7, Some("ann"), refuse), Some((3, Some(8))));
+        // Her connection is gone, as that node knows.
+        assert_eq!(register(7, Some("bob"), refuse), Some((4, None)));
+        assert_eq!(register(8, Some("ann"), discard), Some((5, Some(7))));
     }
 
     #[test]
     fn a_connect_is_later_than_all_that_are_known() {
         let mut directory = Directory::default();
-        assert_eq!(directory.register(1, 7, client(100)), (100, None));
+        assert_eq!(directory.register(1, 7, client(100)), Ok((100, None)));
         // Its clock is behind.
-        assert_eq!(directory.register(1, 8, client(50)), (101, Some(7)));
-        assert_eq!(directory.register(1, 8, client(200)), (200, None));
+        assert_eq!(directory.register(1, 8, client(50)), Ok((101, Some(7))));
+        assert_eq!(directory.register(1, 8, client(200)), Ok((200, None)));
     }
 
     #[test]
     fn who_is_gone_has_the_client_no_more_unless_it_is_back() {
         let mut directory = Directory::default();
-        directory.register(1, 7, client(1));
-        directory.register(1, 7, client(2));
+        directory.register(1, 7, client(1)).unwrap();
+        directory.register(1, 7, client(2)).unwrap();
         directory.forget(1, 7, &client(1));
         directory.forget(1, 8, &client(2));
-        assert_eq!(directory.register(1, 8, client(3)), (3, Some(7)));
+        assert_eq!(directory.register(1, 8, client(3)), Ok((3, Some(7))));
         directory.forget(1, 8, &client(3));
-        assert_eq!(directory.register(1, 7, client(4)), (4, None));
+        assert_eq!(directory.register(1, 7, client(4)), Ok((4, None)));
     }
 
     #[test]
@@ -519,19 +595,19 @@ mod tests {
                 (if first < second { 7 } else { 8 }, 1)
             );
             let later = if first < second { 8 } else { 7 };
-            assert_eq!(directory.register(1, 9, client(0)), (3, Some(later)));
+            assert_eq!(directory.register(1, 9, client(0)), Ok((3, Some(later))));
         }
     }
 
     #[test]
     fn another_term_begins_with_nothing() {
         let mut directory = Directory::default();
-        directory.register(1, 7, client(1));
-        assert_eq!(directory.register(2, 8, client(1)), (1, None));
+        directory.register(1, 7, client(1)).unwrap();
+        assert_eq!(directory.register(2, 8, client(1)), Ok((1, None)));
         directory.resign(|_| false);
-        assert_eq!(directory.register(2, 9, client(1)), (1, None));
+        assert_eq!(directory.register(2, 9, client(1)), Ok((1, None)));
         directory.forget_node(9);
-        assert_eq!(directory.register(2, 7, client(1)), (1, None));
+        assert_eq!(directory.register(2, 7, client(1)), Ok((1, None)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::client_loop::Mail;
 use crate::node::Node;
 
 /// The first byte of messages about takeovers. A change is a new one.
-pub(super) const FORMAT: u8 = 32;
+pub(super) const FORMAT: u8 = 34;
 
 /// Questions that nodes which are down have not answered. Beyond that the oldest is forgotten: should its
 /// node come back without having been taken for dead, the older connection stays open, and the store refuses

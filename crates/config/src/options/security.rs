@@ -13,6 +13,9 @@ options! {
         live "chain" => chain: Vec<AuthenticatorConfig>;
         /// Logins that may be under way at once. Further CONNECT packets wait unread.
         fixed "maxPending" => max_pending: u32 = 10_000, range 1..=1_000_000;
+        /// What a client gets whose client identifier has a session of another user: CONNACK 0x87 (before 5.0:
+        /// 5), or a new session, whereby the other one ends.
+        live "sessionOfAnotherUser" => session_of_another_user: SessionOfAnotherUser = SessionOfAnotherUser::Refuse;
         /// Threads that compute password hashes. 0: one per core.
         fixed "hashThreads" => hash_threads: Option<NonZero<u16>>, range 0..=256;
     }
@@ -164,6 +167,14 @@ choice! {
         Postgres = "postgres",
         /// SCRAM-SHA-256 and SCRAM-SHA-512 by enhanced authentication of MQTT 5.0.
         Scram = "scram",
+    }
+
+    /// What a client gets whose client identifier has a session of another user.
+    pub enum SessionOfAnotherUser {
+        /// A refusal; the session stays as it is.
+        Refuse = "refuse",
+        /// A session of its own; the other one ends.
+        NewSession = "newSession",
     }
 
     /// Where a token stands in CONNECT.

@@ -336,7 +336,22 @@ impl Driver {
                 let (delivery, sequence) = (delivery(words, now), words.sequence());
                 self.session().deliver_stored(delivery, sequence, state);
             }
-            "skip" => self.session().skip_stored(words.sequence()),
+            "skip" => {
+                let (qos, sequence) = (words.qos("qos"), words.sequence());
+                let state = if words.has("sent") {
+                    StoredState::Sent
+                } else {
+                    StoredState::New
+                };
+                self.session().skip_stored(qos, sequence, state);
+            }
+            "forbid" => {
+                let topic = words.text("topic").expect("topic=").to_owned();
+                let dropped = self.session().drop_waiting(|m| m.body.topic() != topic);
+                for message in dropped {
+                    self.say(format!("! forbidden {}", message.body.topic()));
+                }
+            }
             "owe" => self.session().owe_pubrel(words.sequence()),
             "recorded" => self.session().complete_receipt(words.sequence()),
             "released" => self.session().complete_release(words.id()),

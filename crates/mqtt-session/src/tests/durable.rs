@@ -91,6 +91,50 @@ fn what_is_passed_over_is_done_and_never_sent() {
     );
 }
 
+/// The client may hold the identifier of a QoS 2 message that was sent: PUBREL frees it.
+#[test]
+fn what_was_sent_and_is_passed_over_now_ends() {
+    check(
+        "> CONNECT expiry=9 durable present
+         < CONNACK session_present
+         $ skip seq=1 qos=1 sent
+         ! acknowledged 1
+         $ skip seq=2 qos=2 sent
+         < PUBREL id=2
+         $ skip seq=3 qos=2
+         ! acknowledged 3
+         > PUBCOMP id=2
+         ! acknowledged 2",
+    );
+}
+
+#[test]
+fn what_waits_and_is_forbidden_is_dropped() {
+    check(
+        "> CONNECT expiry=9 rm=1 durable present
+         < CONNACK session_present
+         $ stored topic=a qos=1 seq=1
+         < PUBLISH id=1 qos=1 topic=a
+         $ stored topic=no qos=1 seq=2
+         $ stored topic=no qos=2 seq=3 sent
+         $ stored topic=b qos=1 seq=4
+         $ forbid topic=no
+         ! forbidden no
+         ! forbidden no
+         < PUBREL id=3
+         ! acknowledged 2
+         > PUBACK id=1
+         ! acknowledged 1
+         > PUBCOMP id=3
+         < PUBLISH id=4 qos=1 topic=b
+         ! acknowledged 3
+         > PUBACK id=4
+         ! acknowledged 4
+         ? facts
+         = waiting=0 in_flight=0 room=1 empty sent=4",
+    );
+}
+
 /// A page may repeat what an earlier one had, and come late.
 #[test]
 fn what_was_handed_over_is_not_handed_over_again() {

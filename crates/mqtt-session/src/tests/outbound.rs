@@ -5,6 +5,25 @@ use super::driver::check;
 /// [MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] [MQTT-4.3.3-3]
 /// [MQTT-4.3.3-4] [MQTT-4.3.3-5] [MQTT-2.2.1-4] [MQTT3-4.3.2-1] [MQTT3-4.3.3-1]
 #[test]
+fn what_waits_and_is_forbidden_is_not_sent() {
+    check(
+        "> CONNECT rm=1
+         < CONNACK
+         $ deliver topic=no qos=1
+         < PUBLISH id=1 qos=1 topic=no
+         $ deliver topic=no qos=1
+         $ deliver topic=b qos=1
+         $ forbid topic=no
+         ! forbidden no
+         > PUBACK id=1
+         < PUBLISH id=2 qos=1 topic=b
+         > PUBACK id=2
+         ? facts
+         = waiting=0 in_flight=0 room=1 empty",
+    );
+}
+
+#[test]
 fn each_qos_is_delivered_as_it_should() {
     for version in ["3.1", "3.1.1", "5"] {
         check(&format!(

@@ -8,7 +8,9 @@ use super::record::Owner;
 use super::records::Records;
 use super::rules::Claim;
 use super::tables::Unsaved;
-use super::{ClaimRequest, SessionOp, SessionOutlet, SessionReply, StoredWill};
+use super::{
+    ClaimByUser, ClaimRequest, OfAnotherUser, SessionOp, SessionOutlet, SessionReply, StoredWill,
+};
 use crate::{Changes, Header, LoadError, Machine, NameHash, Slots, Survey, Table, TableError};
 
 /// The sessions of one shard. All of them are in memory; the tables are read only at the start.
@@ -57,10 +59,19 @@ impl Machine for SessionMachine {
             SessionOp::NodeUp { .. } | SessionOp::Due => None,
             SessionOp::Claim(ClaimRequest { client, .. })
             | SessionOp::ClaimAgain(ClaimRequest { client, .. })
+            | SessionOp::ClaimBy(ClaimByUser {
+                request: ClaimRequest { client, .. },
+                ..
+            })
+            | SessionOp::ClaimByAgain(ClaimByUser {
+                request: ClaimRequest { client, .. },
+                ..
+            })
             | SessionOp::Disconnect { client, .. }
             | SessionOp::Fired { client, .. }
             | SessionOp::Gone { client, .. }
-            | SessionOp::WillDue { client, .. } => Some(hash.slot_of(client)),
+            | SessionOp::WillDue { client, .. }
+            | SessionOp::DiscardWill { client, .. } => Some(hash.slot_of(client)),
         }
     }
 
@@ -136,6 +147,13 @@ impl SessionMachine {
         self.records.get(client).is_some() || self.firing.has(client) || self.ending.has(client)
     }
 
+    /// Whether a client's session belongs to another user than this one; `None`: an anonymous client.
+    #[must_use]
+    pub fn is_of_another(&self, client: &str, user: Option<&str>) -> bool {
+        let record = self.records.get(client);
+        record.is_some_and(|record| record.is_of_another(user))
+    }
+
     /// Visits the clients that are [`Self::known`], once each, in no order.
     pub fn for_each_known(&self, mut visit: impl FnMut(&str)) {
         for (client, _) in self.records.iter() {
@@ -184,39 +202,12 @@ impl SessionMachine {
                 };
                 return self.node_up(process, (*last_alive_ms).min(now), outlet);
             }
-            SessionOp::Claim(request) | SessionOp::ClaimAgain(request) => {
-                let ClaimRequest {
-                    client,
-                    node,
-                    node_incarnation,
-                    clean_start,
-                    expiry,
-                    will,
-                    asked_ms,
-                } = request;
-                let claim = Claim {
-                    client,
-                    owner: Owner {
-                        node: *node,
-                        incarnation: *node_incarnation,
-                    },
-                    clean_start: *clean_start,
-                    expiry: *expiry,
-                    will: will.as_ref(),
-                    asked_ms: *asked_ms,
-                };
-                if matches!(op, SessionOp::ClaimAgain(_)) {
-                    if let Some(claimed) = self.claimed_before(&claim) {
-                        return Some(SessionReply::Claimed(claimed));
-                    }
-                    if self.is_given_up(&claim) {
-                        return Some(SessionReply::Stale);
-                    }
-                }
-                self.telling(client, outlet, |machine, outlet| {
-                    machine.claim(&claim, now, outlet)
-                })
+            SessionOp::Claim(request) => self.decide_claim(&anonymous(request), now, outlet),
+            SessionOp::ClaimAgain(request) => {
+                self.decide_claim_again(&anonymous(request), now, outlet)
             }
+            SessionOp::ClaimBy(by) => self.decide_claim(&by_user(by), now, outlet),
+            SessionOp::ClaimByAgain(by) => self.decide_claim_again(&by_user(by), now, outlet),
             SessionOp::Disconnect {
                 client,
                 epoch,
@@ -232,8 +223,35 @@ impl SessionMachine {
                 self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
             }
             SessionOp::WillDue { client, epoch } => self.will_due(client, *epoch, outlet),
+            SessionOp::DiscardWill { client, epoch } => self.discard_will(client, *epoch),
             SessionOp::Due => return self.due(now, outlet),
         })
+    }
+
+    fn decide_claim(
+        &mut self,
+        claim: &Claim<'_>,
+        now: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        self.telling(claim.client, outlet, |machine, outlet| {
+            machine.claim(claim, now, outlet)
+        })
+    }
+
+    fn decide_claim_again(
+        &mut self,
+        claim: &Claim<'_>,
+        now: u64,
+        outlet: &mut dyn SessionOutlet,
+    ) -> SessionReply {
+        if let Some(claimed) = self.claimed_before(claim) {
+            return SessionReply::Claimed(claimed);
+        }
+        if self.is_given_up(claim) {
+            return SessionReply::Stale;
+        }
+        self.decide_claim(claim, now, outlet)
     }
 
     /// Does something with a client, and tells if it is known from now on, or not any more.
@@ -250,5 +268,43 @@ impl SessionMachine {
             outlet.known(client, known);
         }
         result
+    }
+}
+
+fn anonymous(request: &ClaimRequest) -> Claim<'_> {
+    let ClaimRequest {
+        client,
+        node,
+        node_incarnation,
+        clean_start,
+        expiry,
+        will,
+        asked_ms,
+    } = request;
+    Claim {
+        client,
+        owner: Owner {
+            node: *node,
+            incarnation: *node_incarnation,
+        },
+        clean_start: *clean_start,
+        expiry: *expiry,
+        will: will.as_ref(),
+        asked_ms: *asked_ms,
+        user: None,
+        of_another_user: OfAnotherUser::Refuse,
+    }
+}
+
+fn by_user(by: &ClaimByUser) -> Claim<'_> {
+    let ClaimByUser {
+        request,
+        user,
+        of_another_user,
+    } = by;
+    Claim {
+        user: user.as_deref(),
+        of_another_user: *of_another_user,
+        ..anonymous(request)
     }
 }

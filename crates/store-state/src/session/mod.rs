@@ -4,7 +4,7 @@
 //! as time passes.
 //!
 //! Invariants: an epoch is given once, and each is higher than those before; a client has at most one
-//! owner; a will that is due is told of until it is [`SessionOp::Fired`], and the end of a session that
+//! owner; what a user has made no other user resumes; a will that is due is told of until it is [`SessionOp::Fired`], and the end of a session that
 //! has an inbox until that is [`SessionOp::Gone`], whatever the client does meanwhile.
 //!
 //! Deliberately absent: subscriptions and queues (`inbox` has them), connections, and when a CONNECT
@@ -25,6 +25,6 @@ mod tests;
 
 pub use machine::{SessionCounts, SessionMachine};
 pub use op::{
-    ClaimRequest, Claimed, SessionOp, SessionOutlet, SessionReply, StoredWill, TakenFrom,
-    WillAtClose,
+    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionOutlet, SessionReply,
+    StoredWill, TakenFrom, WillAtClose,
 };

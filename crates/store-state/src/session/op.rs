@@ -62,6 +62,87 @@ pub enum SessionOp {
         /// Of the connection.
         epoch: u64,
     },
+    /// As `Claim`, by a client of which authentication may have confirmed a user name.
+    ClaimBy(ClaimByUser),
+    /// Is to `ClaimBy` what `ClaimAgain` is to `Claim`.
+    ClaimByAgain(ClaimByUser),
+    /// The client may not leave its will any more.
+    DiscardWill {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+    },
+}
+
+impl SessionOp {
+    /// The claim of a client. `user`: the user name that authentication has confirmed.
+    #[must_use]
+    pub fn claim(
+        request: ClaimRequest,
+        user: Option<Box<str>>,
+        of_another_user: OfAnotherUser,
+    ) -> Self {
+        if user.is_none() && of_another_user == OfAnotherUser::Refuse {
+            // As earlier versions wrote it.
+            return Self::Claim(request);
+        }
+        Self::ClaimBy(ClaimByUser {
+            request,
+            user,
+            of_another_user,
+        })
+    }
+
+    /// What is claimed, if it is a claim.
+    #[must_use]
+    pub fn claimed(&self) -> Option<&ClaimRequest> {
+        match self {
+            Self::Claim(request) | Self::ClaimAgain(request) => Some(request),
+            Self::ClaimBy(by) | Self::ClaimByAgain(by) => Some(&by.request),
+            _ => None,
+        }
+    }
+
+    /// Who claims, if it is a claim by a user.
+    #[must_use]
+    pub fn claiming_user(&self) -> Option<&str> {
+        match self {
+            Self::ClaimBy(by) | Self::ClaimByAgain(by) => by.user.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The same claim, of which the sender does not know whether it was carried out.
+    #[must_use]
+    pub fn again(self) -> Self {
+        match self {
+            Self::Claim(request) => Self::ClaimAgain(request),
+            Self::ClaimBy(by) => Self::ClaimByAgain(by),
+            other => other,
+        }
+    }
+}
+
+/// A claim, and who claims.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClaimByUser {
+    /// What is claimed.
+    pub request: ClaimRequest,
+    /// The user name that authentication has confirmed; `None`: the client is anonymous.
+    pub user: Option<Box<str>>,
+    /// What becomes of a session that another user has made.
+    pub of_another_user: OfAnotherUser,
+}
+
+/// What a client gets that claims a session which another user has made. A session that an anonymous client has
+/// made is open to all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OfAnotherUser {
+    /// Nothing; the session stays as it is.
+    Refuse,
+    /// A session of its own; the other one ends.
+    Discard,
 }
 
 /// What a CONNECT asks of the session store.
@@ -111,8 +192,10 @@ pub enum SessionReply {
     Done,
     /// The epoch is not the client's any more.
     Stale,
-    /// To `Claim` and `ClaimAgain`.
+    /// To `Claim` and `ClaimAgain`, `ClaimBy` and `ClaimByAgain`.
     Claimed(Claimed),
+    /// To a claim: the session is another user's, and nothing has changed.
+    NotOwner,
 }
 
 /// What a claim found.

@@ -19,6 +19,9 @@ pub(super) struct Record {
     pub(super) expiry: u32,
     /// Whether there may be an inbox: the interval was not 0 at some time.
     pub(super) inbox: bool,
+    /// The user that the session belongs to; `None`: an anonymous client has made it, or it was made when users
+    /// were not recorded.
+    pub(super) user: Option<Box<str>>,
     /// The will that came with the last connection, as long as it is neither due nor discarded.
     pub(super) will: Option<Box<StoredWill>>,
 }
@@ -31,6 +34,11 @@ pub(super) struct Owner {
 }
 
 impl Record {
+    /// Whether the session is another user's than this one.
+    pub(super) fn is_of_another(&self, user: Option<&str>) -> bool {
+        self.user.is_some() && self.user.as_deref() != user
+    }
+
     /// When something is due without a connection: the will, or the end of the session.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.owner.is_some() {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use super::machine::SessionMachine;
 use super::record::{Owner, Record};
-use super::{Claimed, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose};
+use super::{
+    Claimed, OfAnotherUser, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose,
+};
 
 /// Clients that one part of an operation ends or closes at most: well under a millisecond.
 const AT_ONCE: usize = 256;
@@ -21,6 +23,8 @@ pub(super) struct Claim<'a> {
     pub(super) expiry: u32,
     pub(super) will: Option<&'a StoredWill>,
     pub(super) asked_ms: u64,
+    pub(super) user: Option<&'a str>,
+    pub(super) of_another_user: OfAnotherUser,
 }
 
 impl SessionMachine {
@@ -35,13 +39,18 @@ impl SessionMachine {
             return SessionReply::Stale;
         }
         self.pass_time(claim.client, now, outlet);
+        let record = self.records.get(claim.client);
+        let is_anothers = record.is_some_and(|record| record.is_of_another(claim.user));
+        if is_anothers && claim.of_another_user == OfAnotherUser::Refuse {
+            return SessionReply::NotOwner;
+        }
         let (client, before) = match self.take(claim.client) {
             Some((client, record)) => (client, Some(record)),
             None => (claim.client.into(), None),
         };
         let taken_from = before.as_ref().map_or(TakenFrom::Nobody, taken_from);
-        let session =
-            before.and_then(|record| self.supersede(&client, record, claim.clean_start, outlet));
+        let discards = claim.clean_start || is_anothers;
+        let session = before.and_then(|record| self.supersede(&client, record, discards, outlet));
         let inbox = session.as_ref().is_some_and(|session| session.inbox);
         let claimed = Claimed {
             epoch: self.give_epoch(),
@@ -59,6 +68,7 @@ impl SessionMachine {
         let record = self.records.get(claim.client)?;
         let is_this_claim = record.owner == Some(claim.owner)
             && record.expiry == claim.expiry
+            && record.user.as_deref() == claim.user
             && (record.incarnation == record.epoch || !claim.clean_start)
             && is_same_will(record.will.as_deref(), claim.will);
         is_this_claim.then(|| Claimed {
@@ -109,23 +119,24 @@ impl SessionMachine {
             since: now,
             expiry: claim.expiry,
             inbox: inbox || claim.expiry > 0,
+            user: claim.user.map(Box::from),
             will: claim.will.cloned().map(Box::new),
         };
         self.put(client, record);
     }
 
     /// The client has a new connection, which ends the one it had, if it still had it. Gives back the
-    /// session if that goes on [MQTT-3.1.2-5].
+    /// session if that goes on [MQTT-3.1.2-5]. `discards`: it does not, for a clean start or another user.
     fn supersede(
         &mut self,
         client: &Arc<str>,
         mut record: Record,
-        clean_start: bool,
+        discards: bool,
         outlet: &mut dyn SessionOutlet,
     ) -> Option<Record> {
         // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards it; without an expiry interval it ends
         // with its connection.
-        if clean_start || record.expiry == 0 {
+        if discards || record.expiry == 0 {
             self.end(client, record, outlet);
             return None;
         }
@@ -183,6 +194,21 @@ impl SessionMachine {
         {
             if let Some(will) = record.will.take() {
                 self.fire(&client, epoch, will, outlet);
+            }
+            self.put(client, record);
+        }
+        SessionReply::Done
+    }
+
+    /// The will of a connection that goes on is not to be published.
+    pub(super) fn discard_will(&mut self, client: &str, epoch: u64) -> SessionReply {
+        let is_connection = |record: &&Record| record.epoch == epoch && record.owner.is_some();
+        if self.records.get(client).filter(is_connection).is_none() {
+            return SessionReply::Stale;
+        }
+        if let Some((client, mut record)) = self.take(client) {
+            if record.will.take().is_some() {
+                self.unsaved.touch_will(&client, epoch, None);
             }
             self.put(client, record);
         }
@@ -334,7 +360,7 @@ impl SessionMachine {
     fn take(&mut self, client: &str) -> Option<(Arc<str>, Record)> {
         self.unsaved.settle_session(client, &self.records);
         let (client, record) = self.records.take(client)?;
-        self.unsaved.touch_session(&client, true);
+        self.unsaved.touch_session(&client, &record, true);
         Some((client, record))
     }
 
@@ -346,7 +372,7 @@ impl SessionMachine {
     /// Adds the record of a client that has none, or whose record was taken.
     fn put(&mut self, client: Arc<str>, record: Record) {
         self.unsaved.settle_session(&client, &self.records);
-        self.unsaved.touch_session(&client, false);
+        self.unsaved.touch_session(&client, &record, false);
         self.records.put(client, record);
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn survey(slots: Slots, table: &dyn Table) -> Survey {
     });
     survey.each(table, SESSION, "sessions", |key, value| {
         let client = row::name(key)?;
-        let record: SessionRow = row::decode(key, value)?;
+        let (record, _): (SessionRow, Option<Box<str>>) = row::decode_with(key, value)?;
         ensure_slot(key, client, slots)?;
         ensure(record.epoch < next_epoch, key, "its epoch was never given")?;
         ensure(

@@ -30,7 +30,7 @@ pub(super) struct MachineRow {
     nodes: BTreeMap<u64, u64>,
 }
 
-/// A row of `S`.
+/// A row of `S`. Behind it stands the user that the session belongs to, if it belongs to one.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SessionRow {
     pub(super) epoch: u64,
@@ -59,7 +59,7 @@ impl From<&Record> for SessionRow {
 }
 
 impl SessionRow {
-    fn into_record(self, will: Option<Box<StoredWill>>) -> Record {
+    fn into_record(self, user: Option<Box<str>>, will: Option<Box<StoredWill>>) -> Record {
         Record {
             epoch: self.epoch,
             incarnation: self.incarnation,
@@ -69,6 +69,7 @@ impl SessionRow {
             since: self.since,
             expiry: self.expiry,
             inbox: self.inbox,
+            user,
             will,
         }
     }
@@ -113,8 +114,9 @@ impl Unsaved {
     }
 
     /// `exists`: whether it does until now.
-    pub(super) fn touch_session(&mut self, client: &Arc<str>, exists: bool) {
-        let bytes = client.len() + size_of::<SessionRow>();
+    pub(super) fn touch_session(&mut self, client: &Arc<str>, record: &Record, exists: bool) {
+        let user = record.user.as_deref().map_or(0, str::len);
+        let bytes = client.len() + user + size_of::<SessionRow>();
         self.sessions.touch(Arc::clone(client), exists, bytes);
     }
 
@@ -143,8 +145,13 @@ impl Unsaved {
 }
 
 fn session_row(hash: NameHash, records: &Records, client: &str) -> (Vec<u8>, Option<Vec<u8>>) {
-    let record = records.get(client).map(SessionRow::from);
-    let value = record.map(|record| row::encode(&record));
+    let value = records.get(client).map(|record| {
+        let own = SessionRow::from(record);
+        match &record.user {
+            Some(user) => row::encode(&(own, user)),
+            None => row::encode(&own),
+        }
+    });
     (row::key(SESSION, hash.slot_of(client), client), value)
 }
 
@@ -250,7 +257,7 @@ fn load_records(
     let mut records = HashMap::new();
     row::each(table, SESSION, range, |key, value| {
         let client = row::name(key)?;
-        let written: SessionRow = row::decode(key, value)?;
+        let (written, user): (SessionRow, _) = row::decode_with(key, value)?;
         let will = if written.will {
             let (_, will) = wills
                 .remove(client, written.epoch)
@@ -259,7 +266,7 @@ fn load_records(
         } else {
             None
         };
-        records.insert(client.into(), written.into_record(will));
+        records.insert(client.into(), written.into_record(user, will));
         Ok(())
     })?;
     Ok(Records::from(records))

@@ -7,3 +7,4 @@ mod model;
 mod property;
 mod survey;
 mod time;
+mod users;

@@ -83,7 +83,9 @@ impl Crowd<'_> {
                     let known = self.visits.remove(&token).is_some();
                     assert!(known, "a client leaves once");
                 }
-                SessionReply::Stale => panic!("the claim of client {token} is stale"),
+                SessionReply::Stale | SessionReply::NotOwner => {
+                    panic!("the claim of client {token} is {reply:?}")
+                }
             },
             Event::Inbox { token, reply } => match reply {
                 InboxReply::Attached(attached) => self.attached(token, &attached),

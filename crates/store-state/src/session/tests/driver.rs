@@ -6,8 +6,8 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 
 use crate::session::{
-    ClaimRequest, Claimed, SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill,
-    WillAtClose,
+    ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionOutlet, SessionReply,
+    StoredWill, WillAtClose,
 };
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, Slots, Table};
@@ -145,6 +145,20 @@ impl Connect<'_> {
     }
 }
 
+/// The same claim, by a user.
+pub(super) fn by(
+    user: Option<&str>,
+    of_another_user: OfAnotherUser,
+    claim: SessionOp,
+) -> SessionOp {
+    match claim {
+        SessionOp::Claim(request) => {
+            SessionOp::claim(request, user.map(Box::from), of_another_user)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The same claim, of a CONNECT that came at a time in seconds, by a sender that does not know what became
 /// of the first one.
 pub(super) fn again(asked: u64, claim: SessionOp) -> SessionOp {
@@ -153,6 +167,10 @@ pub(super) fn again(asked: u64, claim: SessionOp) -> SessionOp {
             asked_ms: asked * 1_000,
             ..request
         }),
+        SessionOp::ClaimBy(mut by) => {
+            by.request.asked_ms = asked * 1_000;
+            SessionOp::ClaimByAgain(by)
+        }
         other => panic!("{other:?}"),
     }
 }

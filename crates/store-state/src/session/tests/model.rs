@@ -6,7 +6,8 @@ use mqtt_session::NEVER_EXPIRES;
 
 use super::driver::describe;
 use crate::session::{
-    ClaimRequest, Claimed, SessionMachine, SessionOp, SessionReply, TakenFrom, WillAtClose,
+    ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionReply, TakenFrom,
+    WillAtClose,
 };
 
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub(super) struct Session {
     since: u64,
     expiry: u32,
     inbox: bool,
+    user: Option<String>,
     /// Topic and delay.
     will: Option<(String, u32)>,
 }
@@ -80,16 +82,23 @@ impl Model {
                 }
                 SessionReply::Done
             }
-            SessionOp::ClaimAgain(_) => panic!("connections.rs tests it"),
-            SessionOp::Claim(ClaimRequest {
-                client,
-                node,
-                node_incarnation,
-                clean_start,
-                expiry,
-                will,
-                asked_ms: _,
-            }) => {
+            SessionOp::ClaimAgain(_) | SessionOp::ClaimByAgain(_) => {
+                panic!("connections.rs tests it")
+            }
+            SessionOp::Claim(_) | SessionOp::ClaimBy(_) => {
+                let (user, of_another_user) = match op {
+                    SessionOp::ClaimBy(by) => (by.user.as_deref(), by.of_another_user),
+                    _ => (None, OfAnotherUser::Refuse),
+                };
+                let ClaimRequest {
+                    client,
+                    node,
+                    node_incarnation,
+                    clean_start,
+                    expiry,
+                    will,
+                    asked_ms: _,
+                } = op.claimed().unwrap().clone();
                 if self
                     .nodes
                     .get(&node)
@@ -99,6 +108,11 @@ impl Model {
                 }
                 while self.next_due().is_some_and(|(at, _)| at <= now) && self.one_due(now, &client)
                 {
+                }
+                let made_by = self.sessions.get(&*client).and_then(|s| s.user.as_deref());
+                let is_anothers = made_by.is_some_and(|made_by| user != Some(made_by));
+                if is_anothers && of_another_user == OfAnotherUser::Refuse {
+                    return SessionReply::NotOwner;
                 }
                 self.next += 1;
                 let epoch = self.next;
@@ -111,7 +125,7 @@ impl Model {
                         epoch,
                     });
                 if let Some(before) = &before {
-                    let discard = clean_start || before.expiry == 0;
+                    let discard = clean_start || is_anothers || before.expiry == 0;
                     let will = before.will.as_ref();
                     if discard || will.is_some_and(|(_, delay)| *delay == 0) {
                         self.fire(&client);
@@ -130,6 +144,7 @@ impl Model {
                     since: now,
                     expiry,
                     inbox: expiry > 0 || resumed.as_ref().is_some_and(|session| session.inbox),
+                    user: user.map(str::to_owned),
                     will: will.map(|will| (describe(&will), will.delay)),
                 };
                 self.sessions.insert(client.into(), session);
@@ -178,6 +193,14 @@ impl Model {
                 let delay = session.will.as_ref().map(|(_, delay)| *delay);
                 if delay == Some(0) || session.expiry == 0 {
                     self.fire(&client);
+                }
+                SessionReply::Done
+            }
+            SessionOp::DiscardWill { client, epoch } => {
+                let connected = |s: &&mut Session| s.epoch == epoch && s.owner.is_some();
+                match self.sessions.get_mut(&*client).filter(connected) {
+                    Some(session) => session.will = None,
+                    None => return SessionReply::Stale,
                 }
                 SessionReply::Done
             }
@@ -284,6 +307,7 @@ impl Model {
                 since: record.since,
                 expiry: record.expiry,
                 inbox: record.inbox,
+                user: record.user.as_deref().map(str::to_owned),
                 will: record
                     .will
                     .as_ref()

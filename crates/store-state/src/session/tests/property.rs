@@ -4,9 +4,9 @@ use mqtt_session::NEVER_EXPIRES;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::driver::{self, Connect, disconnect, fired, gone, header, will_due};
+use super::driver::{self, Connect, by, disconnect, fired, gone, header, will_due};
 use super::model::Model;
-use crate::session::{SessionMachine, SessionOp, WillAtClose};
+use crate::session::{OfAnotherUser, SessionMachine, SessionOp, WillAtClose};
 use crate::test_replica::Replica;
 
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ enum Step {
         clean: bool,
         expiry: u32,
         delay: Option<u32>,
+        user: Option<&'static str>,
+        of_another_user: OfAnotherUser,
     },
     Disconnect {
         client: &'static str,
@@ -40,6 +42,11 @@ enum Step {
         /// Of an earlier connection.
         stale: bool,
     },
+    DiscardWill {
+        client: &'static str,
+        /// Of an earlier connection.
+        stale: bool,
+    },
     Due,
     /// ms.
     Pass(u64),
@@ -56,10 +63,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let client = || select(vec!["a", "b", "c"]);
     let expiry = || select(vec![0, 0, 5, 10, 20, NEVER_EXPIRES]);
     let delay = proptest::option::of(select(vec![0, 5, 10, 60]));
-    let claim = (client(), 1..3u64, 0..9u64, any::<bool>(), expiry(), delay);
+    let user = || select(vec![None, Some("ann"), Some("ann"), Some("bob")]);
+    let other = select(vec![OfAnotherUser::Refuse, OfAnotherUser::Discard]);
+    let by = (user(), other);
+    let claim = (
+        client(),
+        1..3u64,
+        0..9u64,
+        any::<bool>(),
+        expiry(),
+        delay,
+        by,
+    );
     let step = prop_oneof![
-        6 => claim.prop_map(|(client, node, process, clean, expiry, delay)| {
-            Step::Claim { client, node, process, clean, expiry, delay }
+        6 => claim.prop_map(|(client, node, process, clean, expiry, delay, by)| {
+            let (user, of_another_user) = by;
+            Step::Claim { client, node, process, clean, expiry, delay, user, of_another_user }
         }),
         6 => (client(), 0..9u8, expiry(), any::<bool>()).prop_map(|(client, n, expiry, keep)| {
             Step::Disconnect { client, stale: n == 0, expiry, keep }
@@ -69,6 +88,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..9usize).prop_map(Step::Fired),
         2 => (0..9usize).prop_map(Step::Gone),
         2 => (client(), 0..9u8).prop_map(|(client, n)| Step::WillDue { client, stale: n == 0 }),
+        1 => (client(), 0..9u8).prop_map(|(client, n)| Step::DiscardWill { client, stale: n == 0 }),
         2 => Just(Step::Due),
         3 => (1..6u64).prop_map(|n| Step::Pass(n * 2_500)),
         1 => (1..2_000u64).prop_map(Step::Back),
@@ -93,10 +113,14 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
             clean,
             expiry,
             delay,
+            user,
+            of_another_user,
         } => {
             let topic = format!("will/{}", model.next);
             let will = delay.map(|delay| driver::will(&topic, delay));
-            Connect(client, expiry).from((node, incarnation(node, process)), clean, will)
+            let process = (node, incarnation(node, process));
+            let claim = Connect(client, expiry).from(process, clean, will);
+            by(user, of_another_user, claim)
         }
         Step::Disconnect {
             client,
@@ -132,6 +156,10 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
             let epoch = model.sessions.get(client)?.epoch - u64::from(stale);
             will_due(client, epoch)
         }
+        Step::DiscardWill { client, stale } => SessionOp::DiscardWill {
+            client: client.into(),
+            epoch: model.sessions.get(client)?.epoch - u64::from(stale),
+        },
         Step::Due => SessionOp::Due,
         _ => return None,
     })
