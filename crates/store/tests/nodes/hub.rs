@@ -34,6 +34,9 @@ struct Plug {
     hub: Weak<Hub>,
 }
 
+/// The seed of the hash of names that the nodes of a cluster have in common.
+const NAME_SEED: u64 = 0x5EED;
+
 impl Hub {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -48,7 +51,9 @@ impl Hub {
 
     /// Starts a node, and connects it with the others.
     pub(crate) fn start(self: &Arc<Self>, folder: &Path, options: &Options, founds: bool) -> Node {
-        let folder = Folder::open(folder).unwrap();
+        let mut folder = Folder::open(folder).unwrap();
+        // As nodes that join each other do.
+        folder.adopt_name_seed(NAME_SEED).unwrap();
         let plug = Plug {
             node: folder.node(),
             hub: Arc::downgrade(self),

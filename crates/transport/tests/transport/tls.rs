@@ -309,7 +309,7 @@ fn something_else_than_tls_gets_an_alert() {
     let mut server = Layers::accept(&listener.options).expect("there are layers");
     let mut inner = Vec::new();
     let error = server.receive(b"\x10\x0C\x00\x04MQTT\x04\x02", &mut inner);
-    assert!(matches!(error, Err(TransportError::Tls(_))));
+    assert!(matches!(error, Err(TransportError::NotTls(_))));
     let mut output = Vec::new();
     server.take_output(&mut output);
     assert_eq!(output.first(), Some(&21), "an alert: {output:?}");
