@@ -85,7 +85,7 @@ def test_a_certificate_that_is_not_for_the_nodes_host_is_refused_at_the_start(em
     certificate(authority, node, certFile=leaf.cert, keyFile=leaf.key)
     node.start(bootstrap=True, ready=False)
     until(lambda: node.broker.process.poll() is not None, 10, "the end of the process")
-    assert node.broker.process.returncode == 1
+    assert node.broker.process.returncode == 2
     assert any(node.place.address in line and "certificate" in line for line in node.broker.log_text)
 
 
