@@ -24,4 +24,4 @@ def test_costs_what_it_weighs(place, attack, version):
     # What is expected to fail needs no second look.
     again = 0 if type(attack).__name__ in KNOWN else 2
     verdict = judge(attack, version, attack.small, again, place)
-    assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; threads: {verdict.cost.threads}"
+    assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; {verdict.cost.seconds:.1f} s; threads: {verdict.cost.threads}"

@@ -29,4 +29,4 @@ def cases():
 def test_leaders_stay(place, attack, version):
     again = 0 if type(attack).__name__ in KNOWN_OF_NODES else 2
     verdict = judge(attack, version, attack.small, again, place)
-    assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; threads: {verdict.cost.threads}"
+    assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; {verdict.cost.seconds:.1f} s; threads: {verdict.cost.threads}"

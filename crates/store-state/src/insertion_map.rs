@@ -118,6 +118,11 @@ impl<V> InsertionMap<V> {
         self.entries.values().map(|(name, value)| (&**name, value))
     }
 
+    /// All values in order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.entries.values_mut().map(|(_, value)| value)
+    }
+
     /// The numbers of all entries, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.entries.keys().copied()

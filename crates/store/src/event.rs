@@ -1,16 +1,12 @@
 //! What the store tells the event loops.
 
-use std::sync::Arc;
-
-use mqtt_session::ApplicationMessage;
 use serde::{Deserialize, Serialize};
 use store_state::inbox::{InboxReply, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::{SessionReply, StoredWill};
-use store_state::wire;
 
 use crate::ShardNumber;
-use crate::retained::RetainedPlace;
+use crate::retained::RetainedPage;
 
 /// One thing that a loop is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,14 +44,12 @@ pub enum Event {
         /// As given with the barrier.
         token: u64,
     },
-    /// A page of retained messages that was asked for.
+    /// Pages of retained messages that were asked for.
     Retained {
         /// As given with the question.
         token: u64,
-        /// The messages.
-        messages: Vec<Retained>,
-        /// Where the next page begins; `None`: there is none.
-        next: Option<RetainedPlace>,
+        /// Those of its first filters, in its order; of one filter at least.
+        pages: Vec<RetainedPage>,
     },
     /// Another node serves an inbox shard, or this one does from now on: whoever reads an inbox there
     /// opens it again, from the first sequence that it has not been given.
@@ -106,10 +100,6 @@ pub enum Event {
         inbox: u64,
     },
 }
-
-/// A retained message.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Retained(#[serde(with = "wire::message")] pub Arc<ApplicationMessage>);
 
 impl Event {
     /// The number that an answer was asked under; `None`: it is no answer.

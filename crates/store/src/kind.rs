@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mqtt_session::Timestamp;
 use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
     StoredSubscription,
@@ -14,7 +15,7 @@ use crate::command::Command;
 use crate::event::Event;
 use crate::peers::{Forwarded, Message};
 use crate::readers::Readers;
-use crate::retained::{Page, Wanted};
+use crate::retained::{Page, Selection};
 use crate::{Listener, ShardNumber};
 
 /// A store, by its machine.
@@ -77,7 +78,12 @@ pub(crate) trait Kind: Machine + Sync {
     }
 
     /// A page of retained messages.
-    fn retained(&self, _wanted: &Wanted, _budget: &mut PageBudget) -> Option<Page> {
+    fn retained(
+        &self,
+        _selection: &Selection,
+        _budget: &mut PageBudget,
+        _now: Timestamp,
+    ) -> Option<Page> {
         None
     }
 
@@ -437,9 +443,14 @@ impl Kind for RetainMachine {
         Event::Retain { token, reply }
     }
 
-    fn retained(&self, wanted: &Wanted, budget: &mut PageBudget) -> Option<Page> {
-        let cursor = wanted.place.cursor();
-        Some(self.page(&wanted.filter, cursor.as_ref(), budget, wanted.now()))
+    fn retained(
+        &self,
+        selection: &Selection,
+        budget: &mut PageBudget,
+        now: Timestamp,
+    ) -> Option<Page> {
+        let cursor = selection.place.cursor();
+        Some(self.page(&selection.filter, cursor.as_ref(), budget, now))
     }
 
     fn message(forwarded: Forwarded<RetainOp>) -> Message {

@@ -48,7 +48,7 @@ mod survey;
 mod tables;
 
 pub use consensus::LogStats;
-pub use event::{Event, Failure, Retained};
+pub use event::{Event, Failure};
 pub use folder::{Folder, FolderError, free_bytes};
 pub use map::ShardNumber;
 pub use neighbours::{Member, Role};
@@ -56,7 +56,7 @@ pub use node::{Cluster, OpenError, Options, ShardStats, Store, StoreStats};
 pub use peers::{Lead, Peers};
 pub use readers::Read;
 pub use recover::{Recovered, recover};
-pub use retained::{RetainMark, RetainedPlace};
+pub use retained::{RetainMark, Retained, RetainedPage, RetainedPlace};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
 pub use size::REQUEST_LIMIT;

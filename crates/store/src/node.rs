@@ -23,11 +23,9 @@ use crate::later::Debts;
 use crate::map::{ShardMap, ShardNumber};
 use crate::neighbours::{Member, Neighbours};
 use crate::peers::{Lead, Message, Peers};
-use crate::retained::{PageRequest, RetainMark, RetainedPlace, Wanted};
+use crate::retained::{PageRequest, RetainMark, RetainedPlace, Selection, Wanted};
 use crate::shard::{Place, Seat, Shard, Work};
-use crate::starting::{
-    Duties, Led, Means, OVERHEAD, Part, Start, StartShard, go_on_as, run, weigh, work,
-};
+use crate::starting::{Duties, Led, Means, Part, Start, StartShard, go_on_as, run, weigh, work};
 use crate::tables::{Tables, TablesOptions};
 use crate::{Listener, Read};
 
@@ -605,30 +603,47 @@ impl Store {
         budget: &mut PageBudget,
         now: Timestamp,
     ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
-        let wanted = self.wanted(filter, from, budget.messages, now);
-        let page = self.retain.get(wanted.place.shard).and_then(|shard| {
+        let selection = self.selection(filter, from);
+        let page = self.retain.get(selection.place.shard).and_then(|shard| {
             shard
-                .look(|machine| machine.retained(&wanted, budget))
+                .look(|machine| machine.retained(&selection, budget, now))
                 .flatten()
         });
         let (messages, cursor) = page.unwrap_or_default();
-        (messages, wanted.next(cursor))
+        (messages, selection.next(cursor))
     }
 
-    /// Asks for such a page of `limit` messages at most: [`Event::Retained`](crate::Event::Retained) brings it.
-    /// It has what was acknowledged before, by whichever node, and what was given to the retain store here
-    /// before. It holds 256 KiB and one message at most.
-    pub fn ask_retained(
+    /// The shard that has the next page of what a filter selects. `from`: where the last page said; `None`: the
+    /// first.
+    #[must_use]
+    pub fn retained_shard(&self, filter: &str, from: Option<&RetainedPlace>) -> ShardNumber {
+        match from {
+            Some(place) => place.shard,
+            None => self.shards_of(filter).0,
+        }
+    }
+
+    /// Asks a shard for such pages, of `limit` messages together at most: [`Event::Retained`](crate::Event::Retained)
+    /// brings those of the first filters. They have what was acknowledged before, by whichever node, and what was
+    /// given to the retain store here before, and hold 256 KiB and one message at most. `wanted`: filters of which
+    /// the shard has the next page, and where that begins.
+    pub fn ask_retained<'a>(
         &self,
         ticket: Ticket,
-        filter: &str,
-        from: Option<RetainedPlace>,
+        shard: ShardNumber,
+        wanted: impl IntoIterator<Item = (&'a str, Option<RetainedPlace>)>,
         limit: usize,
         now: Timestamp,
     ) {
-        let wanted = self.wanted(filter, from, limit, now);
-        let shard = wanted.place.shard;
-        let bytes = OVERHEAD + filter.len();
+        let selections = wanted
+            .into_iter()
+            .map(|(filter, from)| self.selection(filter, from));
+        let wanted = Wanted {
+            selections: selections.collect(),
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            now_ms: now.0,
+        };
+        let bytes = weigh(&wanted);
         self.retain
             .put(shard, Work::Page(PageRequest { ticket, wanted }), bytes);
     }
@@ -639,26 +654,22 @@ impl Store {
         self.neighbours.peers.is_some()
     }
 
-    fn wanted(
-        &self,
-        filter: &str,
-        from: Option<RetainedPlace>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Wanted {
-        let selects_one = !filter.contains(['+', '#']);
-        let (first, last_shard) = if selects_one {
-            let shard = self.retain.of(filter);
-            (shard, shard)
-        } else {
-            (0, self.retain.map.len() - 1)
-        };
-        Wanted {
+    fn selection(&self, filter: &str, from: Option<RetainedPlace>) -> Selection {
+        let (first, last_shard) = self.shards_of(filter);
+        Selection {
             filter: filter.into(),
             place: from.unwrap_or_else(|| RetainedPlace::first_of(first)),
             last_shard,
-            limit: u32::try_from(limit).unwrap_or(u32::MAX),
-            now_ms: now.0,
+        }
+    }
+
+    /// The first and the last shard that can have retained messages of a filter.
+    fn shards_of(&self, filter: &str) -> (ShardNumber, ShardNumber) {
+        if filter.contains(['+', '#']) {
+            (0, self.retain.map.len() - 1)
+        } else {
+            let shard = self.retain.of(filter);
+            (shard, shard)
         }
     }
 

@@ -29,7 +29,7 @@ use crate::outstanding::Outstanding;
 use crate::peers::{Mail, Message, Peers};
 use crate::queue::RequestQueue;
 use crate::readers::{Read, Readers};
-use crate::retained::{Page, PageRequest};
+use crate::retained::PageRequest;
 use crate::size::REQUEST_LIMIT;
 use crate::snapshot::ShardTables;
 use crate::{Event, Failure, Listener, MAP_VERSION, ShardNumber, ShardTable};
@@ -577,20 +577,17 @@ impl<M: Kind> Shard<M> {
         self.give_out(listener, outbox);
     }
 
-    /// Answers a question for retained messages.
+    /// Answers a question for pages of retained messages.
     pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
         let wanted = &request.wanted;
-        let mut budget = wanted.budget();
-        let page: Option<Page> = self
-            .look(|machine| machine.retained(wanted, &mut budget))
+        let pages = self
+            .look(|machine| {
+                wanted.pages(|selection, budget| machine.retained(selection, budget, wanted.now()))
+            })
             .flatten();
         let mut outbox = Outbox::default();
-        outbox.address(request.ticket, |token| match page {
-            Some((messages, cursor)) => Event::Retained {
-                token,
-                messages: messages.into_iter().map(crate::Retained).collect(),
-                next: wanted.next(cursor),
-            },
+        outbox.address(request.ticket, |token| match pages {
+            Some(pages) => Event::Retained { token, pages },
             None => Event::Failed {
                 token,
                 failure: Failure::Stopped,

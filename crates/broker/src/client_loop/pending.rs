@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
 use net::Key;
-use store::{Failure, Retained, RetainedPlace};
+use store::{Failure, RetainedPage};
 use store_state::Ticket;
 use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
@@ -52,8 +52,12 @@ pub(super) enum Pending {
     },
     /// Retained messages for a durable session.
     Replay(Key),
-    /// A page of retained messages for a session, by the number of the question.
-    Page(Key, u64),
+    /// Pages of retained messages for a session, by the number of the question.
+    Pages {
+        key: Key,
+        question: u64,
+        filters: Box<[Box<str>]>,
+    },
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
@@ -119,7 +123,7 @@ pub(super) enum Answer {
     Inbox(InboxReply),
     Retain(RetainReply),
     Passed,
-    Retained(Vec<Retained>, Option<RetainedPlace>),
+    Retained(Vec<RetainedPage>),
     Failed(Failure),
 }
 
@@ -224,7 +228,11 @@ impl ClientLoop {
                 });
             }
             Pending::Replay(key) => self.replay_answered(io, key, &answer),
-            Pending::Page(key, question) => self.page_has_come(io, key, question, answer),
+            Pending::Pages {
+                key,
+                question,
+                filters,
+            } => self.pages_have_come(io, key, question, filters, answer),
             Pending::Barrier {
                 key,
                 packet_id,

@@ -39,6 +39,10 @@ const TURN_WORK: usize = 16_384;
 const SLICE: usize = 2_048;
 const LEAST_SLICE: usize = 256;
 
+/// Filters of which the store is asked for pages at once, and the bytes of these at which no more are added.
+const ASKED: usize = 256;
+const ASKED_BYTES: usize = 64 * 1024;
+
 /// The work that a message is that is found: the client's rights are judged.
 const MESSAGE_WORK: usize = 16;
 
@@ -63,10 +67,10 @@ pub(super) struct Replay {
     blocked: u32,
     /// A timer goes on with it.
     pauses: bool,
-    /// The number of the question by which the store was asked for a page of the first filter.
+    /// The number of the question by which the store was asked for pages.
     asked: Option<u64>,
-    /// The page that it gave, and where the next one begins.
-    page: Option<Page>,
+    /// Those that it gave, each with its filter and the number of the question.
+    pages: VecDeque<(Box<str>, u64, Page)>,
     /// What the store of inboxes has not been told yet, of a durable session.
     progress: InsertionMap<LookedThrough>,
     passed: Passed,
@@ -74,7 +78,7 @@ pub(super) struct Replay {
     slice: (u64, usize),
 }
 
-/// Retained messages that have come from another node, and where the next ones begin.
+/// Retained messages, and where the next ones begin.
 type Page = (Vec<Arc<ApplicationMessage>>, Option<Place>);
 
 /// How far a filter has been looked through since the store of inboxes was told.
@@ -203,9 +207,9 @@ impl Replay {
         })
     }
 
-    /// The first filter has been looked through up to `next`; `None`: to the end.
-    fn looked_through(&mut self, next: Option<Place>) {
-        let Some(owed) = self.filters.first_mut() else {
+    /// A filter has been looked through up to `next`; `None`: to the end.
+    fn looked_through(&mut self, filter: &str, next: Option<Place>) {
+        let Some(owed) = self.filters.get_mut(filter) else {
             return;
         };
         let bytes = match &next {
@@ -214,20 +218,20 @@ impl Replay {
             Some(Place::Own(_)) => Some(owed.recorded.clone()),
             None => None,
         };
-        match self.progress.get_mut(&owed.filter) {
+        match self.progress.get_mut(filter) {
             Some(progress) => progress.next = bytes,
             None => {
                 let progress = LookedThrough {
                     from: owed.recorded.clone(),
                     next: bytes,
                 };
-                self.progress.push(&owed.filter, progress);
+                self.progress.push(filter, progress);
             }
         }
         if next.is_some() {
             owed.after = next;
         } else {
-            self.filters.pop_first();
+            self.filters.remove(filter);
         }
     }
 
@@ -246,14 +250,6 @@ impl Replay {
 
     /// The session is not owed what it was by a subscription.
     pub(super) fn cancel(&mut self, filter: &str) {
-        if self
-            .filters
-            .first()
-            .is_some_and(|(first, _)| first == filter)
-        {
-            self.asked = None;
-            self.page = None;
-        }
         self.filters.remove(filter);
         self.progress.remove(filter);
     }
@@ -261,6 +257,45 @@ impl Replay {
     /// Something is waited for: it is not looked for more retained messages.
     fn is_blocked(&self) -> bool {
         self.blocked > 0 || self.pauses || self.asked.is_some()
+    }
+
+    /// The next page that the store gave; those of filters that were cancelled since are left out, also if the same
+    /// is owed again.
+    fn take_page(&mut self) -> Option<(Box<str>, Wanted, Page)> {
+        while let Some((filter, question, page)) = self.pages.pop_front() {
+            if let Some(owed) = self.filters.get(&filter)
+                && owed.asked == question
+            {
+                let wanted = owed.wanted;
+                return Some((filter, wanted, page));
+            }
+        }
+        None
+    }
+
+    /// The filters to ask the shard for that has the next page of the first one. `shard_of`: which has that of a
+    /// filter.
+    fn next_question(
+        &mut self,
+        question: u64,
+        shard_of: impl Fn(&str, Option<&RetainedPlace>) -> u16,
+    ) -> Option<(u16, Vec<Box<str>>)> {
+        let (mut first, mut bytes, mut asked) = (None, 0, Vec::new());
+        for owed in self.filters.values_mut().take(ASKED) {
+            if sys::is_own(owed.filter.as_bytes()) {
+                continue;
+            }
+            let shard = shard_of(&owed.filter, owed.stored_place());
+            if *first.get_or_insert(shard) == shard {
+                bytes += owed.filter.len();
+                owed.asked = question;
+                asked.push(owed.filter.clone());
+            }
+            if bytes > ASKED_BYTES {
+                break;
+            }
+        }
+        first.map(|shard| (shard, asked))
     }
 
     /// What the store of inboxes is to be told now.
@@ -297,6 +332,8 @@ pub(super) struct Owed {
     pub(super) filter: Box<str>,
     wanted: Wanted,
     after: Option<Place>,
+    /// The last question that asked for a page of it; 0: none.
+    asked: u64,
     /// Where it is to go on as the store of inboxes knows; only of durable sessions.
     recorded: Box<[u8]>,
 }
@@ -316,6 +353,7 @@ impl Owed {
             filter: filter.into(),
             wanted,
             after: None,
+            asked: 0,
             recorded: Box::default(),
         }
     }
@@ -327,7 +365,16 @@ impl Owed {
             filter,
             wanted,
             after: RetainedPlace::from_bytes(&place).map(Place::Stored),
+            asked: 0,
             recorded: place,
+        }
+    }
+
+    /// Where the next page begins in the retain store; `None`: at the first message.
+    fn stored_place(&self) -> Option<&RetainedPlace> {
+        match &self.after {
+            Some(Place::Stored(place)) => Some(place),
+            _ => None,
         }
     }
 
@@ -506,58 +553,71 @@ impl ClientLoop {
         now: Timestamp,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
-        let owed = replay.filters.first_mut()?;
-        let wanted = owed.wanted;
-        let is_own = sys::is_own(owed.filter.as_bytes());
+        if replay.filters.is_empty() {
+            return None;
+        }
         if let Some(ms) = replay.passed.wait(&self.node, now) {
             self.stats.replay_pauses.add(1);
-            replay.page = None;
+            replay.pages.clear();
             replay.pauses = true;
             io.arm(now.0 + ms, Timer::Replay(key).to_bits());
             return None;
         }
-        let page = match replay.page.take() {
-            Some(page) => {
-                let bytes: usize = page.0.iter().map(|m| m.body.heap_len()).sum();
-                budget.messages = budget.messages.saturating_sub(page.0.len());
-                budget.bytes = budget.bytes.saturating_sub(bytes);
-                page
-            }
-            None if is_own || !self.node.store().has_neighbours() => {
-                owed.page(&self.node, budget, now)
-            }
-            None => {
-                let (filter, after) = (owed.filter.clone(), owed.after.clone());
-                self.questions += 1;
-                replay.asked = Some(self.questions);
-                self.ask_page(key, &filter, after, now);
+        let (filter, wanted, (mut messages, next)) = if let Some(given) = replay.take_page() {
+            let (messages, _) = &given.2;
+            let bytes: usize = messages.iter().map(|m| m.body.heap_len()).sum();
+            budget.messages = budget.messages.saturating_sub(messages.len());
+            budget.bytes = budget.bytes.saturating_sub(bytes);
+            budget.work = budget.work.saturating_sub(1);
+            given
+        } else {
+            let owed = replay.filters.first_mut()?;
+            if self.node.store().has_neighbours() && !sys::is_own(owed.filter.as_bytes()) {
+                self.ask_pages(key, now);
                 return None;
             }
+            let page = owed.page(&self.node, budget, now);
+            (owed.filter.clone(), owed.wanted, page)
         };
-        let (mut messages, next) = page;
         messages.retain(|message| !replay.passed.knows(message));
-        replay.looked_through(next);
+        replay.looked_through(&filter, next);
         Some((messages, wanted))
     }
 
-    /// Asks the store for a page that other nodes may have.
-    fn ask_page(&mut self, key: Key, filter: &str, after: Option<Place>, now: Timestamp) {
-        let place = match after {
-            Some(Place::Stored(place)) => Some(place),
-            _ => None,
-        };
-        let ticket = self.ask(Pending::Page(key, self.questions));
+    /// Asks the store for pages that other nodes may have.
+    fn ask_pages(&mut self, key: Key, now: Timestamp) -> Option<()> {
+        let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         let store = self.node.store();
-        store.ask_retained(ticket, filter, place, PAGE, now);
+        self.questions += 1;
+        let question = self.questions;
+        let shard_of = |filter: &str, from: Option<&_>| store.retained_shard(filter, from);
+        let (shard, filters) = replay.next_question(question, shard_of)?;
+        replay.asked = Some(question);
+        let pending = Pending::Pages {
+            key,
+            question,
+            filters: filters.clone().into(),
+        };
+        let ticket = self.ask(pending);
+        let replay = self.clients.get(key)?.replay.as_ref()?;
+        let wanted = filters.iter().map(|filter| {
+            let owed = replay.filters.get(filter);
+            (&**filter, owed.and_then(Owed::stored_place).cloned())
+        });
+        self.node
+            .store()
+            .ask_retained(ticket, shard, wanted, PAGE, now);
+        Some(())
     }
 
-    /// The page that was asked for has come, or is to be asked for again after a while. `question`: by which
+    /// Pages that were asked for have come, or are to be asked for again after a while. `question`: by which
     /// number; the answer to another one than the last is not wanted any more.
-    pub(super) fn page_has_come(
+    pub(super) fn pages_have_come(
         &mut self,
         io: &mut LoopIo,
         key: Key,
         question: u64,
+        filters: Box<[Box<str>]>,
         answer: Answer,
     ) {
         let Some(client) = self.clients.get_mut(key) else {
@@ -570,13 +630,21 @@ impl ClientLoop {
             return;
         }
         replay.asked = None;
-        let Answer::Retained(messages, next) = answer else {
-            replay.pauses = true;
-            io.arm(io.now_ms() + ASK_AGAIN_MS, Timer::Replay(key).to_bits());
-            return;
+        let pages = match answer {
+            Answer::Retained(pages) if !pages.is_empty() => pages,
+            _ => {
+                replay.pauses = true;
+                io.arm(io.now_ms() + ASK_AGAIN_MS, Timer::Replay(key).to_bits());
+                return;
+            }
         };
-        let messages = messages.into_iter().map(|retained| retained.0).collect();
-        replay.page = Some((messages, next.map(Place::Stored)));
+        replay
+            .pages
+            .extend(filters.into_iter().zip(pages).map(|(filter, page)| {
+                let messages = page.messages.into_iter().map(|retained| retained.0);
+                let page = (messages.collect(), page.next.map(Place::Stored));
+                (filter, question, page)
+            }));
         self.replay_page(io, key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -650,12 +718,38 @@ mod tests {
         let mut order = Vec::new();
         while let Some((filter, _)) = replay.filters.first() {
             order.push(filter.to_owned());
-            replay.looked_through(None);
+            replay.looked_through(&order[order.len() - 1], None);
         }
         assert_eq!(order, ["a", "d", "b"]);
         let steps = replay.take_progress();
         assert_eq!(steps.len(), 3);
         assert!(steps.iter().all(|step| step.next.is_none()));
+    }
+
+    #[test]
+    fn a_shard_is_asked_for_many_filters_at_once_and_pages_of_cancelled_ones_are_not_used() {
+        let wanted = Wanted::new(mqtt_proto::SubscriptionOptions::default(), 0);
+        let owe = |filters: &[&str]| filters.iter().map(|f| Owed::new(f, wanted)).collect();
+        let page = |filter: &str| (Box::from(filter), 7, (Vec::new(), None));
+        let mut replay = Replay::default();
+        replay.owe(owe(&["b", "$SYS/a", "c", "b2", "b3"]));
+        // Filters with a `c` are of another shard.
+        let shard_of = |filter: &str, _: Option<&RetainedPlace>| u16::from(filter.contains('c'));
+        let (shard, filters) = replay.next_question(7, shard_of).unwrap();
+        assert_eq!((shard, filters.join(" ").as_str()), (0, "b b2 b3"));
+        replay.pages.extend(["b", "b2", "b3"].map(page));
+        replay.cancel("b");
+        replay.cancel("b2");
+        // Owed again: what was read for the subscription before may be older than this one.
+        replay.owe(owe(&["b2"]));
+        assert_eq!(&*replay.take_page().unwrap().0, "b3");
+        assert!(replay.take_page().is_none());
+
+        let many: Vec<String> = (0..10 * ASKED).map(|n| format!("{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let mut replay = Replay::default();
+        replay.owe(owe(&many));
+        assert_eq!(replay.next_question(8, |_, _| 0).unwrap().1.len(), ASKED);
     }
 
     #[test]

@@ -33,11 +33,9 @@ impl ClientLoop {
                     self.answered(io, token, Answer::Failed(failure));
                 }
                 Event::Passed { token } => self.answered(io, token, Answer::Passed),
-                Event::Retained {
-                    token,
-                    messages,
-                    next,
-                } => self.answered(io, token, Answer::Retained(messages, next)),
+                Event::Retained { token, pages } => {
+                    self.answered(io, token, Answer::Retained(pages));
+                }
                 Event::Reopen { shard } => self.reopen(shard),
                 Event::Fenced => self.fence(io),
                 Event::Page {

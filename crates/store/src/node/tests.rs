@@ -8,6 +8,7 @@ use store_state::inbox::{InboxDrop, StoredSubscription};
 use store_state::{Limits, Request};
 
 use super::*;
+use crate::starting::OVERHEAD;
 use crate::{Event, Failure, MAP_VERSION};
 
 /// Sends on what its loop is told.

@@ -698,7 +698,8 @@ impl World {
         let topic = format!("r/{}", self.chance.below(RETAINED_TOPICS));
         let pending = self.retained_begins(&topic, RetainedKind::Read(None));
         self.ask(node, pending, |store, ticket, now| {
-            store.ask_retained(ticket, &topic, None, 10, Timestamp(now));
+            let shard = store.retained_shard(&topic, None);
+            store.ask_retained(ticket, shard, [(&*topic, None)], 10, Timestamp(now));
         });
     }
 
@@ -733,11 +734,10 @@ impl World {
                     self.retained_answered(&topic, at, None);
                 }
             }
-            Event::Retained {
-                token, messages, ..
-            } => {
+            Event::Retained { token, pages } => {
                 if let Some((_, Pending::Retained(topic, at))) = self.load.pending.remove(&token) {
-                    let value = messages.first().map(|retained| number_of(&retained.0));
+                    let first = pages.first().and_then(|page| page.messages.first());
+                    let value = first.map(|retained| number_of(&retained.0));
                     self.retained_answered(&topic, at, Some(value));
                 }
             }
