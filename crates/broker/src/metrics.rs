@@ -374,6 +374,12 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.deliveries_waiting),
             ),
             (
+                "messages_awaiting_members",
+                "Messages for shared groups that wait until all members are known",
+                None,
+                sum(&node.stats, |s| &s.members_awaited),
+            ),
+            (
                 "legacies",
                 "Ended sessions whose messages for shared groups are being given to other members",
                 None,

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::sync::ShardedLock;
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use mqtt_proto::{ProtocolVersion, QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
@@ -59,6 +59,8 @@ pub(crate) struct MatchSet {
     pub(crate) shards: Box<[u16]>,
     /// None of `shards` is known to have any.
     pub(crate) unsure: bool,
+    /// Of some shards it is not known what they want: groups may have members that are not in here.
+    pub(crate) lacks_shards: bool,
     /// More inbox shards that may have some, which a cut-off node does not learn (P10).
     pub(crate) cut_off: Box<[u16]>,
     /// Inbox shards with sessions that match and are not connected.
@@ -126,6 +128,8 @@ struct Index {
     /// A number is not used again: a delivery may name a group that is gone.
     last_group: u32,
     group_numbers: HashMap<GroupName, u32, RandomState>,
+    /// Groups that were left by their last known members while there might be others. They go when there are not.
+    left: HashSet<GroupName, RandomState>,
     /// Durable sessions that are in groups: of how many, and what they show these.
     durable_members: HashMap<Arc<str>, (u32, Arc<Gauge>), RandomState>,
     /// Other nodes, by their slot less one.
@@ -190,6 +194,7 @@ impl Routes {
                 groups: HashMap::default(),
                 last_group: 0,
                 group_numbers: HashMap::default(),
+                left: HashSet::default(),
                 durable_members: HashMap::default(),
                 nodes: Vec::new(),
                 unsure: Unsure::default(),
@@ -396,6 +401,9 @@ impl Routes {
             }
         }
         index.unsure = unsure;
+        if index.unsure.shards.is_empty() {
+            index.remove_left_groups();
+        }
         drop(index);
         if is_news {
             self.sweeping_changes.fetch_add(1, Ordering::Release);
@@ -480,6 +488,11 @@ impl Routes {
         (nodes.len(), shards.len() + cut_off.len())
     }
 
+    /// Whether there are inbox shards of which it is not known what they want.
+    pub(crate) fn lacks_shards(&self) -> bool {
+        !self.read().unsure.shards.is_empty()
+    }
+
     /// The members of a group that can be given messages now.
     pub(crate) fn members(&self, group: &Group) -> Arc<[Member]> {
         self.read().members(group)
@@ -521,7 +534,7 @@ impl Routes {
         let mut shards = Vec::new();
         let mut detached = Vec::new();
         let mut nodes = Vec::new();
-        let mut unsure = false;
+        let (mut unsure, mut lacks_shards) = (false, false);
         let mut cut_off = Vec::new();
         index
             .router
@@ -542,6 +555,7 @@ impl Routes {
             let others = index.unsure.cut_off.iter().copied();
             cut_off.extend(others.filter(|shard| !matches(shard)));
             unsure = shards.is_empty();
+            lacks_shards = !index.unsure.shards.is_empty();
             shards.extend_from_slice(&index.unsure.shards);
             detached.extend_from_slice(&index.unsure.shards);
             let connected = index.unsure.nodes.iter().filter(|(_, up)| *up);
@@ -574,6 +588,7 @@ impl Routes {
             groups: groups.into(),
             shards: shards.into(),
             unsure,
+            lacks_shards,
             cut_off: cut_off.into(),
             detached: detached.into(),
             nodes: nodes.into(),
@@ -653,11 +668,34 @@ impl Index {
         };
         let left = group.leave(who, by);
         if group.is_empty() {
-            self.router.remove(&name.filter, &Receiver::group(number));
-            self.group_numbers.remove(name);
-            self.groups.remove(&number);
+            if self.unsure.shards.is_empty() {
+                self.remove_group(name, number);
+            } else {
+                // Messages that its members have not acknowledged name it by its number.
+                self.left.insert(name.clone());
+            }
         }
         left
+    }
+
+    fn remove_group(&mut self, name: &GroupName, number: u32) {
+        self.router.remove(&name.filter, &Receiver::group(number));
+        self.group_numbers.remove(name);
+        self.groups.remove(&number);
+    }
+
+    /// All shards are known: groups without known members have none.
+    fn remove_left_groups(&mut self) {
+        for name in std::mem::take(&mut self.left) {
+            if let Some(number) = self.group_numbers.get(&name).copied()
+                && self
+                    .groups
+                    .get(&number)
+                    .is_some_and(|group| group.is_empty())
+            {
+                self.remove_group(&name, number);
+            }
+        }
     }
 
     fn set(&mut self, filter: &str, receiver: Receiver, is: bool) {

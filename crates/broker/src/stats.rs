@@ -79,6 +79,8 @@ pub(crate) struct BrokerStats {
     pub(crate) pending: Counter,
     /// Messages of which some receivers got theirs in a later turn.
     pub(crate) deliveries_put_off: Counter,
+    /// Messages that wait until the members of shared groups are known.
+    pub(crate) members_awaited: Counter,
     /// Receivers that still are to get theirs.
     pub(crate) deliveries_waiting: Counter,
     /// Times a publisher was held back until they had.

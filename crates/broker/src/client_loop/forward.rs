@@ -307,7 +307,7 @@ impl ClientLoop {
         to: &ForGroup,
     ) {
         let Some(group) = self.node.routes.group_of(&to.filter) else {
-            self.nobody_in_group(io, message);
+            self.nobody_is_known(io, &to.filter, message, None);
             return;
         };
         let members = self.node.routes.members(&group);
@@ -319,7 +319,7 @@ impl ClientLoop {
             |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
         match choose(&here).or_else(|| choose(&elsewhere)) {
             Some(member) => self.give_to_member(io, &group, member, message, to.hops),
-            None => self.nobody_in_group(io, message),
+            None => self.nobody_is_known(io, &to.filter, message, None),
         }
     }
 
@@ -330,13 +330,13 @@ impl ClientLoop {
             let group = self.node.routes.group_of(&to.filter);
             let members = group.as_ref().map(|group| self.node.routes.members(group));
             let (Some(group), Some(members)) = (group, members) else {
-                self.nobody_in_group(io, &message);
+                self.nobody_is_known(io, &to.filter, &message, None);
                 continue;
             };
             let others = |m: &Member| m.who != Who::Node(gone);
             match group.choose(&members, message.publisher_hash, others) {
                 Some(member) => self.give_to_member(io, &group, member, &message, 0),
-                None => self.nobody_in_group(io, &message),
+                None => self.nobody_is_known(io, &to.filter, &message, None),
             }
         }
     }

@@ -137,7 +137,7 @@ impl ClientLoop {
             return;
         }
         let sequence = origin.incarnation;
-        let given = self.give_to_group(io, &filter, &item.message);
+        let given = self.give_to_group(io, &filter, &item.message, None);
         if let Some(Pending::Handover(handover)) = self.pending.get_mut(id) {
             match given {
                 None => handover.done.push(sequence),

@@ -28,6 +28,7 @@ mod joining;
 mod legacies;
 mod lifecycle;
 mod login;
+mod members;
 mod parts;
 mod pending;
 mod publish;
@@ -80,6 +81,7 @@ use hold::{Hold, HoldLine, Wait};
 use joining::{Inbox, Joining, Stored};
 use legacies::Legacies;
 use login::{Admission, LoggedIn, Login};
+use members::Members;
 use parts::Parts;
 use pending::{Answer, Pending};
 use registering::Registering;
@@ -266,6 +268,8 @@ enum Timer {
     Deliveries,
     /// A CONNECT has waited long enough for other nodes, by what is pending.
     TakeOver(Key),
+    /// See whether the members of all shared groups are known.
+    Members,
 }
 
 const TIMER_KIND: u32 = 56;
@@ -290,6 +294,7 @@ impl Timer {
             Self::Deliveries => (15, 0),
             Self::TakeOver(id) => (16, id.to_bits()),
             Self::Rules => (17, 0),
+            Self::Members => (18, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -314,6 +319,7 @@ impl Timer {
             15 => Self::Deliveries,
             16 => Self::TakeOver(key),
             17 => Self::Rules,
+            18 => Self::Members,
             _ => return None,
         })
     }
@@ -353,6 +359,7 @@ pub(crate) struct ClientLoop {
     forwarding: Forwarding,
     /// What its receivers get in later turns.
     deliveries: Deliveries,
+    members: Members,
     /// Publishers that subscribers of other nodes hold back, and how many of these.
     held_for: HashMap<(NodeId, Key), u32, RandomState>,
     /// How many entries there are when it is looked through for sessions that have ended.
@@ -412,6 +419,7 @@ impl ClientLoop {
             waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
             deliveries: Deliveries::default(),
+            members: Members::default(),
             held_for: HashMap::default(),
             held_for_most: 0,
             registering: Registering::default(),
@@ -1018,6 +1026,7 @@ impl Service for ClientLoop {
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_resumes(io, key),
             Some(Timer::Deliveries) => self.go_on_delivering(io),
+            Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
             Some(Timer::Connect(_)) | None => {}
         }

@@ -159,6 +159,7 @@ impl ClientLoop {
     /// This node is cut off from most others: publications of transient sessions that only wait for shards of
     /// which nobody knows whether they are to keep them go on (P10).
     pub(super) fn cut_off(&mut self, io: &mut LoopIo) {
+        self.members_may_be_known(io);
         let unsure =
             |id: &Key| matches!(self.pending.get(*id), Some(Pending::Publish(p)) if p.unsure);
         let going_on: Vec<Key> = self.pending.keys().filter(unsure).collect();

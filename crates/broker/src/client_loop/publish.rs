@@ -12,6 +12,7 @@ use store_state::Ticket;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
 use super::forward::item_for;
+use super::members::{Groups, all_durable};
 use super::pending::{Awaiting, Pending, Publication};
 use super::share::units;
 use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
@@ -47,11 +48,13 @@ pub(super) struct Source {
 
 /// Who is to store a message.
 #[derive(Debug, Default)]
-struct Keepers {
+pub(super) struct Keepers {
     /// Inbox shards, for their sessions that match.
     shards: Vec<u16>,
     /// Members of shared groups.
-    members: Vec<(Arc<str>, Item)>,
+    pub(super) members: Vec<(Arc<str>, Item)>,
+    /// Groups that may have members which are not known.
+    groups: Option<Groups>,
     /// Nobody is known to have sessions that match, and the publisher does not wait for that if this node is
     /// cut off.
     unsure: bool,
@@ -59,7 +62,7 @@ struct Keepers {
 
 impl Keepers {
     fn len(&self) -> usize {
-        self.shards.len() + self.members.len()
+        self.shards.len() + self.members.len() + usize::from(self.groups.is_some())
     }
 }
 
@@ -154,10 +157,14 @@ impl ClientLoop {
         source: Source,
     ) -> Option<ReasonCode> {
         let set = self.find(io, message);
+        if !set.lacks_shards {
+            // What waits for members goes before what comes later.
+            self.members_may_be_known(io);
+        }
         let mut keepers = Keepers {
             shards: self.matching_shards(&set, message).to_vec(),
-            members: Vec::new(),
             unsure: set.unsure && source.transient,
+            ..Keepers::default()
         };
         if !source.transient && message.qos > QoS::AtMostOnce {
             keepers.shards.extend_from_slice(&set.cut_off);
@@ -179,7 +186,7 @@ impl ClientLoop {
             return Some(reason);
         }
         keepers.unsure &= keepers.members.is_empty() && !retain;
-        self.keep(message, source, keepers, reason, retain);
+        self.keep(io, message, source, keepers, reason, retain);
         None
     }
 
@@ -209,9 +216,16 @@ impl ClientLoop {
         publisher: u64,
         keepers: &mut Keepers,
     ) {
+        let awaits = self.awaits_members(set.lacks_shards, message);
+        let mut served = Vec::new();
         for (group, members) in &set.groups {
-            self.deliver_to_group(io, group, members, message, keepers);
+            if self.deliver_to_group(io, group, members, message, keepers) {
+                served.extend(awaits.then(|| group.filter().into()));
+            } else if !awaits {
+                self.nobody_in_group(io, message);
+            }
         }
+        keepers.groups = awaits.then_some(Groups::AllBut(served));
         self.deliver_to_sessions(io, message, set);
         self.forward(io, message, set, publisher);
     }
@@ -251,11 +265,17 @@ impl ClientLoop {
         set: &MatchSet,
         keepers: &mut Keepers,
     ) {
-        let all_durable =
-            |members: &[Member]| members.iter().all(|m| matches!(m.who, Who::Durable(_)));
-        for (group, members) in set.groups.iter().filter(|(_, m)| all_durable(m)) {
-            self.deliver_to_group(io, group, members, message, keepers);
+        let awaits = self.awaits_members(set.lacks_shards, message);
+        let mut served = Vec::new();
+        for (group, members) in &set.groups {
+            if !all_durable(members) || self.deliver_to_group(io, group, members, message, keepers)
+            {
+                served.extend(awaits.then(|| group.filter().into()));
+            } else if !awaits {
+                self.nobody_in_group(io, message);
+            }
         }
+        keepers.groups = awaits.then_some(Groups::DurableBut(served));
     }
 
     /// The shards with sessions that match.
@@ -296,6 +316,7 @@ impl ClientLoop {
     /// Asks those who keep a message to do so.
     fn keep(
         &mut self,
+        io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
         source: Source,
         keepers: Keepers,
@@ -340,6 +361,9 @@ impl ClientLoop {
         }
         for (client, item) in keepers.members {
             self.give_to_inbox(&client, item, publication, origin.clone());
+        }
+        if let Some(groups) = keepers.groups {
+            self.await_members(io, message, groups, publication, origin);
         }
     }
 
@@ -439,24 +463,25 @@ impl ClientLoop {
         }
     }
 
-    /// Gives a message to one member of a shared group: at once, or by way of its inbox shard.
-    fn deliver_to_group(
+    /// Gives a message to one member of a shared group: at once, or by way of its inbox shard. False: there is
+    /// none.
+    pub(super) fn deliver_to_group(
         &mut self,
         io: &mut LoopIo,
         group: &Arc<Group>,
         members: &[Member],
         message: &Arc<ApplicationMessage>,
         keepers: &mut Keepers,
-    ) {
+    ) -> bool {
         self.charge(io, units(members.len() / MATCHES_PER_UNIT));
         let Some(member) = group.choose(members, message.publisher_hash, |_| true) else {
-            self.nobody_in_group(io, message);
-            return;
+            return false;
         };
         let item = item_for(group, member, message);
         if let Some((client, item)) = self.give_directly(io, group, member, item) {
             keepers.members.push((client, item));
         }
+        true
     }
 
     /// Gives a message to a member's connection, unless its inbox has to store it: then it is handed
@@ -540,7 +565,7 @@ impl ClientLoop {
                 self.nobody_in_group(io, &delivery.message);
                 continue;
             };
-            let given = self.give_to_other(io, &group, &delivery.message, except.as_ref());
+            let given = self.give_to_other(io, &group, &delivery.message, except.as_ref(), None);
             if let Some((client, item)) = given {
                 self.give_to_inbox(&client, item, None, None);
             }
@@ -556,7 +581,8 @@ impl ClientLoop {
         publication: Option<Key>,
     ) {
         let filter = item.group.as_deref().unwrap_or_default();
-        let Some((client, item)) = self.give_to_group(io, filter, &item.message) else {
+        let Some((client, item)) = self.give_to_group(io, filter, &item.message, publication)
+        else {
             return;
         };
         if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
@@ -567,18 +593,19 @@ impl ClientLoop {
     }
 
     /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
-    /// it is handed back.
+    /// it is handed back. `publication`: whose acknowledgement waits for it.
     pub(super) fn give_to_group(
         &mut self,
         io: &mut LoopIo,
         filter: &str,
         message: &Arc<ApplicationMessage>,
+        publication: Option<Key>,
     ) -> Option<(Arc<str>, Item)> {
         let Some(group) = self.node.routes.group_of(filter) else {
-            self.nobody_in_group(io, message);
+            self.nobody_is_known(io, filter, message, publication);
             return None;
         };
-        self.give_to_other(io, &group, message, None)
+        self.give_to_other(io, &group, message, None, publication)
     }
 
     /// The same with a group, of which one member is not to have it.
@@ -588,11 +615,12 @@ impl ClientLoop {
         group: &Arc<Group>,
         message: &Arc<ApplicationMessage>,
         except: Option<&Who>,
+        publication: Option<Key>,
     ) -> Option<(Arc<str>, Item)> {
         let members = self.node.routes.members(group);
         let others = |member: &Member| Some(&member.who) != except;
         let Some(member) = group.choose(&members, message.publisher_hash, others) else {
-            self.nobody_in_group(io, message);
+            self.nobody_is_known(io, group.filter(), message, publication);
             return None;
         };
         let item = item_for(group, member, message);
