@@ -17,7 +17,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use crate::command::Command;
 use crate::kind::Kind;
 use crate::neighbours::{Member, Names};
-use crate::node::Stop;
+use crate::node::{Stop, is_full};
 use crate::placement::{Place, Placed, Situation, Step};
 use crate::shard::{Duty, Replica, Shard, Written, checkpoint, write_checkpoint};
 use crate::starting::{Means, OVERHEAD, single, work};
@@ -341,11 +341,14 @@ impl<M: Kind> Keeper<M> {
         let members = neighbours.members.borrow().clone();
         let own_node = self.shard.place.node;
         let is_reached = |node: u64| node == own_node || neighbours.is_linked(node);
+        let health = neighbours.own_health(is_full(&self.means.log.watch().borrow()));
+        let strains = neighbours.strains(own_node, &health);
         let place = |member: &Member| Place {
             node: member.node,
             is_up: member.is_up && is_reached(member.node),
             role: member.role,
             down_for: Duration::from_millis(now.saturating_sub(member.last_heard_ms)),
+            strain: strains.of(member.node),
         };
         let mut shards: Vec<Placed> = neighbours
             .leads()

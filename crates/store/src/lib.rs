@@ -23,6 +23,7 @@ mod forward;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod health;
 mod keeper;
 mod kind;
 mod later;

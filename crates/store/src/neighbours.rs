@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::ShardNumber;
+use crate::health::{Health, Healths, Strains};
 use crate::peers::{Lead, Peers};
 
 /// A member of the cluster.
@@ -69,6 +70,7 @@ pub(crate) struct Neighbours {
     linked: Mutex<BTreeSet<u64>>,
     /// Who says that it leads which shard, and when it last said so.
     leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
+    healths: Mutex<Healths>,
     news: Notify,
 }
 
@@ -80,6 +82,7 @@ impl Neighbours {
             members: watch::Sender::new(Arc::from([])),
             linked: Mutex::default(),
             leads: Mutex::default(),
+            healths: Mutex::default(),
             news: Notify::new(),
         }
     }
@@ -106,9 +109,25 @@ impl Neighbours {
         let mut linked = self.linked.lock();
         if is_up {
             linked.insert(node);
-        } else {
-            linked.remove(&node);
+        } else if linked.remove(&node) {
+            self.healths.lock().lost(node, Instant::now());
         }
+    }
+
+    /// A node says how fit it is to lead.
+    pub(crate) fn heard_health(&self, node: u64, health: Health) {
+        self.healths.lock().heard(node, health, Instant::now());
+    }
+
+    /// How fit this node is to lead.
+    pub(crate) fn own_health(&self, is_full: bool) -> Health {
+        let reached = self.linked().into_iter().collect();
+        self.healths.lock().own(is_full, reached, Instant::now())
+    }
+
+    /// What speaks against nodes as leaders. `own`: this one.
+    pub(crate) fn strains(&self, own: u64, health: &Health) -> Strains {
+        self.healths.lock().strains(own, health, Instant::now())
     }
 
     pub(crate) fn is_linked(&self, node: u64) -> bool {

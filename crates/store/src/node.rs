@@ -682,9 +682,7 @@ impl Store {
     pub fn linked(&self, node: u64, is_up: bool) {
         self.neighbours.link(node, is_up);
         self.way(node, is_up);
-        if is_up {
-            self.neighbours.tell();
-        }
+        self.neighbours.tell();
     }
 
     /// Whether messages can be sent to a node.
@@ -748,6 +746,7 @@ impl Store {
                     self.lead(listener, from, lead);
                 }
             }
+            Message::Health(health) => self.neighbours.heard_health(from, health),
         }
         Ok(())
     }

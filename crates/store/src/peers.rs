@@ -13,6 +13,7 @@ use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
 
+use crate::health::Health;
 use crate::retained::Wanted;
 use crate::shard::Reign;
 use crate::size::{MESSAGE_BYTES, PART_LIMIT, parts, written_len};
@@ -44,6 +45,8 @@ pub(crate) enum Message {
     Mail(Mail),
     /// Which shards the sender leads.
     Leads(Vec<Lead>),
+    /// How fit the sender is to lead.
+    Health(Health),
 }
 
 /// Work for one shard, in order.

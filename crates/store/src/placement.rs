@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::health::Strain;
 use crate::neighbours::{Names, Role, ShardId};
 
 /// Voters where the settings leave it open, as soon as there are as many nodes.
@@ -25,6 +26,8 @@ pub(crate) struct Place {
     pub(crate) role: Role,
     /// How long it has been down.
     pub(crate) down_for: Duration,
+    /// What speaks against it as a leader; `None`: it has not said.
+    pub(crate) strain: Option<Strain>,
 }
 
 /// A shard, as far as its leader tells.
@@ -209,6 +212,9 @@ impl Situation {
         if !self.serves(shard.leader) {
             return self.least_leading(&shard.voters, shard);
         }
+        if let Some(fitter) = self.fitter_leader(shard) {
+            return Some(fitter);
+        }
         // One shard of a node at a time: two at once might go to the same one, and back again.
         let mut before = self
             .shards
@@ -220,10 +226,23 @@ impl Situation {
         self.better_leader(shard)
     }
 
-    /// A voter that leads so much less that it should lead a shard.
+    /// A voter that less speaks against than against the leader.
+    fn fitter_leader(&self, shard: &Placed) -> Option<u64> {
+        let strain = |node: u64| self.place(node)?.strain;
+        let own = strain(shard.leader)?;
+        self.least_leading(&shard.voters, shard)
+            .filter(|other| strain(*other).is_some_and(|strain| strain < own))
+    }
+
+    /// A voter that leads so much less that it should lead a shard, and is no less fit to.
     fn better_leader(&self, shard: &Placed) -> Option<u64> {
         let other = self.least_leading(&shard.voters, shard)?;
-        (self.led_by(shard.leader) >= self.led_by(other) + 2).then_some(other)
+        let strain = |node: u64| self.place(node).and_then(|place| place.strain);
+        let is_fit = match (strain(shard.leader), strain(other)) {
+            (Some(own), Some(other)) => other <= own,
+            _ => true,
+        };
+        (is_fit && self.led_by(shard.leader) >= self.led_by(other) + 2).then_some(other)
     }
 
     fn least_leading(&self, among: &BTreeSet<u64>, shard: &Placed) -> Option<u64> {
@@ -236,9 +255,15 @@ impl Situation {
             .iter()
             .copied()
             .filter(|node| shard.voters.contains(node));
-        voters
-            .filter(can)
-            .min_by_key(|node| (self.led_by(*node), *node))
+        voters.filter(can).min_by_key(|node| {
+            let strain = self.place(*node).and_then(|place| place.strain);
+            (
+                strain.is_none(),
+                strain.unwrap_or_default(),
+                self.led_by(*node),
+                *node,
+            )
+        })
     }
 
     fn serves(&self, node: u64) -> bool {

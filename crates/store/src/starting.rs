@@ -365,11 +365,14 @@ async fn herald(means: Arc<Means>, shards: Vec<Arc<dyn Led>>) {
         return;
     };
     let node = means.folder.node();
+    let mut condition = means.log.watch();
     let mut each = tokio::time::interval(HERALD);
     loop {
         tokio::select! {
             _ = each.tick() => {}
             () = neighbours.news() => {}
+            // The log lives as long as the means.
+            Ok(()) = condition.changed() => {}
         }
         for lead in shards.iter().filter_map(|shard| shard.lead(node)) {
             // Nobody else says so of a shard that this node leads by now.
@@ -385,7 +388,10 @@ async fn herald(means: Arc<Means>, shards: Vec<Arc<dyn Led>>) {
             }
             neighbours.heard(node, lead);
         }
+        let health = neighbours.own_health(is_full(&condition.borrow()));
+        let health = Message::Health(health).encode();
         for to in neighbours.linked() {
+            peers.send(to, health.clone());
             let leads: Vec<Lead> = shards.iter().filter_map(|shard| shard.lead(to)).collect();
             if !leads.is_empty() {
                 peers.send(to, Message::Leads(leads).encode());

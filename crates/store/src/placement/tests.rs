@@ -10,6 +10,7 @@ fn up(node: u64) -> Place {
         is_up: true,
         role: Role::Serves,
         down_for: Duration::ZERO,
+        strain: Some(Strain::default()),
     }
 }
 
@@ -255,6 +256,59 @@ fn a_new_node_is_given_its_share() {
     );
 }
 
+fn strained(node: u64, is_full: bool, unreached: usize) -> Place {
+    let strain = Strain {
+        is_full,
+        unreached,
+        unsteady: 0,
+    };
+    Place {
+        strain: Some(strain),
+        ..up(node)
+    }
+}
+
+#[test]
+fn a_leader_that_others_speak_against_less_than_is_replaced_by_them() {
+    let shard = || placed(0, 1, &[1, 2, 3]);
+    let next = |places: Vec<Place>| situation(places, vec![shard()]).next_step(&shard(), None);
+    // Node 1 does not reach node 3, nor the other way round.
+    let cut = vec![strained(1, false, 1), up(2), strained(3, false, 1)];
+    assert_eq!(next(cut), Some(Step::Transfer(2)));
+    let full = vec![strained(1, true, 0), strained(2, false, 1), up(3)];
+    assert_eq!(next(full), Some(Step::Transfer(3)));
+    // There is nobody better.
+    let all = vec![
+        strained(1, true, 0),
+        strained(2, true, 0),
+        strained(3, true, 1),
+    ];
+    assert_eq!(next(all), None);
+    let unknown = Place {
+        strain: None,
+        ..up(2)
+    };
+    assert_eq!(next(vec![strained(1, false, 1), unknown, down(3, 1)]), None);
+}
+
+#[test]
+fn leads_are_spread_over_nodes_that_are_no_less_fit() {
+    let shards: Vec<Placed> = (0..6).map(|number| placed(number, 1, &[1, 2, 3])).collect();
+    let mut situation = situation(vec![up(1), strained(2, true, 0), up(3)], shards);
+    situation.settle(None);
+    let led = [1, 2, 3].map(|node| situation.led_by(node));
+    assert_eq!(led, [3, 0, 3]);
+}
+
+fn strain() -> impl Strategy<Value = Option<Strain>> {
+    let strain = (any::<bool>(), 0..3_usize, 0..2_u32);
+    prop::option::of(strain.prop_map(|(is_full, unreached, unsteady)| Strain {
+        is_full,
+        unreached,
+        unsteady,
+    }))
+}
+
 fn role() -> impl Strategy<Value = Role> {
     prop::sample::select(vec![Role::Serves, Role::Rests, Role::Leaves])
 }
@@ -263,17 +317,18 @@ proptest! {
     /// Whatever the situation: it ends, and as many voters are there as there can be.
     #[test]
     fn it_settles(
-        nodes in prop::collection::vec((any::<bool>(), role(), 0..1200_u64), 1..7),
+        nodes in prop::collection::vec((any::<bool>(), role(), 0..1200_u64, strain()), 1..7),
         voters in prop::collection::vec(prop::collection::btree_set(1..9_u64, 1..6), 1..12),
         wanted in prop::option::of(prop::sample::select(vec![1_usize, 3, 5])),
     ) {
         let places: Vec<Place> = (1..)
             .zip(nodes)
-            .map(|(node, (is_up, role, seconds))| Place {
+            .map(|(node, (is_up, role, seconds, strain))| Place {
                 node,
                 is_up,
                 role,
                 down_for: if is_up { Duration::ZERO } else { Duration::from_secs(seconds) },
+                strain,
             })
             .collect();
         let is_up = |node: &u64| places.iter().any(|place| place.node == *node && place.is_up);
