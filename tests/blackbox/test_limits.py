@@ -289,8 +289,26 @@ def test_queue_limit_in_messages(name, policy, kept, qos):
             client.ping()
 
 
+def test_what_is_acknowledged_is_kept_unless_it_is_set_otherwise(name):
+    # P1: a full queue of a session that is away refuses; the publisher knows what is not kept
+    with Broker({"limits.session.queueMessages": 10}) as broker:
+        with broker.client(name, props={"session_expiry": 60}) as client:
+            client.subscribe(name, qos=1)
+            client.disconnect()
+        with broker.client(name + "p") as publisher:
+            reasons = [publisher.answer(PUBACK, publisher.publish(name, str(n), qos=1)).reason for n in range(12)]
+            assert reasons == 10 * [0] + 2 * [0x97]
+        with broker.client(name, clean=False, session_present=True) as client:
+            assert [int(m.payload) for m in client.take(10)] == list(range(10))
+            client.ping()
+
+
 def test_queue_limit_in_bytes(name):
-    sets = {"limits.session.queueBytes": 10_000, "limits.connection.holdPublisherMs": 0}
+    sets = {
+        "limits.session.queueBytes": 10_000,
+        "limits.session.queueFull": "dropNewest",
+        "limits.connection.holdPublisherMs": 0,
+    }
     with Broker(sets) as broker:
         with broker.client(name, props={"session_expiry": 60}) as client:
             client.subscribe(name, qos=1)

@@ -247,9 +247,9 @@ options! {
         live "queueBytes" => queue_bytes: u64 = 16_777_216, unit Bytes, range 1..=u64::MAX;
         /// Which message is dropped when the queue is full: the oldest in it (`dropOldest`) or the
         /// arriving one (`dropNewest`). `refuse`: the arriving one, and if the session is a persistent
-        /// one, its publisher is told by 0x97 (5.0, QoS 1 and 2). Each is counted and kept in the drop
-        /// list.
-        live "queueFull" => queue_full: QueueFull = QueueFull::DropNewest;
+        /// one, its publisher is told by 0x97 (5.0, QoS 1 and 2): so what is acknowledged is kept. Before
+        /// 5.0 an acknowledgement cannot say no. Each is counted and kept in the drop list.
+        live "queueFull" => queue_full: QueueFull = QueueFull::Refuse;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
         /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have
