@@ -310,6 +310,8 @@ impl Kind for InboxMachine {
                 origin.as_ref().is_some_and(Origin::is_of_broker)
             }
             InboxOp::NodeUp { .. }
+            | InboxOp::PublishOnce { .. }
+            | InboxOp::DeliverOnce { .. }
             | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
             | InboxOp::Subscribe { .. }
@@ -364,8 +366,10 @@ impl Kind for InboxMachine {
 
     fn lost(op: &InboxOp, listener: &dyn Listener) {
         match op {
-            InboxOp::Publish { message, .. } => listener.lost("", message),
-            InboxOp::Deliver { client, items, .. } => {
+            InboxOp::Publish { message, .. } | InboxOp::PublishOnce { message, .. } => {
+                listener.lost("", message);
+            }
+            InboxOp::Deliver { client, items, .. } | InboxOp::DeliverOnce { client, items, .. } => {
                 for item in items {
                     listener.lost(client, &item.message);
                 }

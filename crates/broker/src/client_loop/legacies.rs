@@ -10,6 +10,7 @@ use net::Key;
 use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin};
 
 use super::pending::{Answer, Pending};
+use super::publish::deliver;
 use super::{ClientLoop, LoopIo, Timer};
 
 /// Legacies that a loop hands over at the same time: of each, a page is in memory.
@@ -149,7 +150,7 @@ impl ClientLoop {
                 handover: id,
                 sequence,
             };
-            self.ask_to_take(&client, item, Some(origin), pending);
+            self.ask_to_take(&client, deliver(&client, item, Some(origin)), pending);
         }
     }
 

@@ -16,6 +16,7 @@
 //! keeps, and what the loop asks of it. `legacies.rs`: what sessions that have ended leave to shared groups.
 
 mod authorize;
+mod calls;
 mod client_log;
 mod connect;
 mod deliveries;
@@ -59,6 +60,7 @@ use net::{
     Service, Transmit,
 };
 use route_exchange::{NodeId, ShardNumber};
+use store_state::inbox::Caller;
 use transport::Spoken;
 
 use crate::access::{Access, Decisions};
@@ -73,6 +75,7 @@ use crate::routes::{MatchCache, MatchSet};
 use crate::settings::Settings;
 use crate::stats::BrokerStats;
 use crate::sys::SysTopics;
+use calls::Calls;
 use deliveries::Deliveries;
 use drained::Drained;
 use expiry::Expiries;
@@ -360,6 +363,7 @@ pub(crate) struct ClientLoop {
     /// What its receivers get in later turns.
     deliveries: Deliveries,
     members: Members,
+    calls: Calls,
     /// Publishers that subscribers of other nodes hold back, and how many of these.
     held_for: HashMap<(NodeId, Key), u32, RandomState>,
     /// How many entries there are when it is looked through for sessions that have ended.
@@ -397,6 +401,11 @@ type LoopIo = Io<Mail>;
 impl ClientLoop {
     pub(crate) fn new(node: Arc<Node>, index: usize) -> Self {
         let settings = Arc::clone(&node.settings.read());
+        let calls = Calls::new(Caller {
+            node: node.store().node(),
+            loop_index: index as u16,
+            incarnation: node.store().incarnation(),
+        });
         let own = |all: &[Arc<BrokerStats>]| all.get(index).cloned().unwrap_or_default();
         Self {
             settings,
@@ -420,6 +429,7 @@ impl ClientLoop {
             forwarding: Forwarding::default(),
             deliveries: Deliveries::default(),
             members: Members::default(),
+            calls,
             held_for: HashMap::default(),
             held_for_most: 0,
             registering: Registering::default(),

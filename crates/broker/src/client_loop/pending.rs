@@ -76,12 +76,22 @@ pub(super) enum Pending {
     Fired(Origin),
     /// The will of a client that is to be disconnected, which a shutdown waits for.
     WillDue { _done: Done },
-    /// A message for a member of a shared group, and the publication that waits for it.
-    Member(Box<Item>, Option<Key>),
+    /// A message for a member of a shared group.
+    Member(Box<ToMember>),
     /// A page of a legacy: the shard is asked for it, and then members of its groups are to take it.
     Handover(Box<Handover>),
     /// A message of that page, for a member.
     Heir { handover: Key, sequence: u64 },
+}
+
+/// A message on its way to the inbox of a member of a shared group.
+#[derive(Debug)]
+pub(super) struct ToMember {
+    pub(super) item: Item,
+    /// The publication that waits for it.
+    pub(super) publication: Option<Key>,
+    /// What makes it happen once, if no publication waits.
+    pub(super) call: Option<u64>,
 }
 
 /// A message on its way to those who keep it.
@@ -103,6 +113,8 @@ pub(super) struct Publication {
     pub(super) unsure: bool,
     pub(super) message: Arc<ApplicationMessage>,
     pub(super) origin: Option<Origin>,
+    /// What makes it happen once, if it has no origin.
+    pub(super) call: Option<u64>,
 }
 
 /// Whose acknowledgement waits for a publication.
@@ -243,7 +255,15 @@ impl ClientLoop {
             } => self.barrier_passed(io, key, packet_id, &reasons, replays),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
-            Pending::Member(item, publication) => {
+            Pending::Member(to_member) => {
+                let ToMember {
+                    item,
+                    publication,
+                    call,
+                } = *to_member;
+                if let Some(call) = call {
+                    self.calls.end(call);
+                }
                 if let Answer::Inbox(InboxReply::Stale) = answer {
                     // Its session ended while the message was on its way: another member gets it.
                     self.redispatch_stored(io, &item, publication);

@@ -11,9 +11,10 @@ use net::Key;
 use store_state::Ticket;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 
+use super::calls::needs_call;
 use super::forward::item_for;
 use super::members::{Groups, all_durable};
-use super::pending::{Awaiting, Pending, Publication};
+use super::pending::{Awaiting, Pending, Publication, ToMember};
 use super::share::units;
 use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
 use crate::drops::Reason;
@@ -332,6 +333,8 @@ impl ClientLoop {
             origin, awaiting, ..
         } = source;
         let is_will = matches!(awaiting, Some(Awaiting::Will { .. }));
+        let is_numbered = awaiting.is_some() && needs_call(message.qos, origin.as_ref());
+        let call = is_numbered.then(|| self.calls.begin());
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,
@@ -343,6 +346,7 @@ impl ClientLoop {
                 unsure: keepers.unsure,
                 message: Arc::clone(message),
                 origin: origin.clone(),
+                call,
             })))
         });
         self.stats.pending.set(self.pending.len() as u64);
@@ -357,6 +361,7 @@ impl ClientLoop {
                 publisher,
                 origin: origin.clone(),
             };
+            let op = if is_numbered { self.calls.once(op) } else { op };
             store.inbox(shard, ticket, op);
         }
         for (client, item) in keepers.members {
@@ -376,23 +381,20 @@ impl ClientLoop {
         publication: Option<Key>,
         origin: Option<Origin>,
     ) {
-        let pending = Pending::Member(Box::new(item.clone()), publication);
-        self.ask_to_take(client, item, origin, pending);
+        let is_numbered = needs_call(item.qos, origin.as_ref());
+        let call = (is_numbered && publication.is_none()).then(|| self.calls.begin());
+        let to_member = ToMember {
+            item: item.clone(),
+            publication,
+            call,
+        };
+        let op = deliver(client, item, origin);
+        let op = if is_numbered { self.calls.once(op) } else { op };
+        self.ask_to_take(client, op, Pending::Member(Box::new(to_member)));
     }
 
     /// Asks the inbox of a member of a shared group to take a message.
-    pub(super) fn ask_to_take(
-        &mut self,
-        client: &str,
-        item: Item,
-        origin: Option<Origin>,
-        pending: Pending,
-    ) {
-        let op = InboxOp::Deliver {
-            client: client.into(),
-            items: vec![item],
-            origin,
-        };
+    pub(super) fn ask_to_take(&mut self, client: &str, op: InboxOp, pending: Pending) {
         let ticket = self.ask(pending);
         let store = self.node.store();
         store.inbox(store.inbox_shard(client), ticket, op);
@@ -669,6 +671,15 @@ impl ClientLoop {
 /// it is the same after a reconnect.
 pub(super) fn ordering_hash(client_id: &str) -> u32 {
     (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
+}
+
+/// The request to the inbox of a member of a shared group.
+pub(super) fn deliver(client: &str, item: Item, origin: Option<Origin>) -> InboxOp {
+    InboxOp::Deliver {
+        client: client.into(),
+        items: vec![item],
+        origin,
+    }
 }
 
 fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {

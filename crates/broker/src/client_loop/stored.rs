@@ -297,8 +297,12 @@ impl ClientLoop {
             origin,
             pressing,
             not_retained,
+            call,
             ..
         } = publication;
+        if let Some(call) = call {
+            self.calls.end(call);
+        }
         if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
             if failed {
                 self.drop_inbound(io, key, &message, Reason::StoreFailed);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::calls::Calls;
 use super::filters::Filters;
 use super::inbox::{Inbox, is_shared};
 use super::inboxes::Inboxes;
@@ -11,7 +12,7 @@ use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::tables::{
-    BROKERS, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, PAGE,
+    BROKERS, CALLS, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, PAGE,
     PageRow, RELEASED, page_in,
 };
 use crate::{Changes, LoadError, SlotRange, Slots, Table, row};
@@ -29,6 +30,7 @@ impl InboxMachine {
             filters: Filters::default(),
             origins: Origins::new(hash),
             owed: OwedMessages::new(hash),
+            calls: Calls::default(),
             stock: Stock::default(),
             attached: 0,
             left: None,
@@ -58,6 +60,9 @@ impl InboxMachine {
         machine.next_inbox = own.next_inbox;
         machine.next_body = own.next_body;
         machine.recorded = value;
+        if let Some(value) = table.get(CALLS)? {
+            machine.calls.load(row::decode(CALLS, &value)?);
+        }
         row::each(table, INBOX, range, |key, value| {
             machine.load_inbox(row::name(key)?, row::decode(key, value)?);
             Ok(())
@@ -150,6 +155,9 @@ impl InboxMachine {
         if own != self.recorded {
             changes.put(MACHINE.to_vec(), own.clone());
             self.recorded = own;
+        }
+        if let Some(calls) = self.calls.take_changed() {
+            changes.put(CALLS.to_vec(), calls);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mqtt_session::Timestamp;
 
+use super::calls::Calls;
 use super::filters::Filters;
 use super::inbox::is_shared;
 use super::inboxes::Inboxes;
@@ -11,7 +12,7 @@ use super::matching::Matching;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
-use super::{InboxOp, InboxOutlet, InboxReply, Queued};
+use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued};
 use crate::{
     Changes, Header, Limits, LoadError, Machine, NameHash, SlotRange, Slots, Survey, Table,
     TableError,
@@ -36,6 +37,7 @@ pub struct InboxMachine {
     pub(super) filters: Filters,
     pub(super) origins: Origins,
     pub(super) owed: OwedMessages,
+    pub(super) calls: Calls,
     pub(super) stock: Stock,
     /// Inboxes that are attached.
     pub(super) attached: usize,
@@ -92,9 +94,11 @@ impl Machine for InboxMachine {
             | InboxOp::Acknowledge { client, .. }
             | InboxOp::Receipt { client, .. }
             | InboxOp::Replay { client, .. }
-            | InboxOp::HandOver { client, .. } => Some(hash.slot_of(client)),
+            | InboxOp::HandOver { client, .. }
+            | InboxOp::DeliverOnce { client, .. } => Some(hash.slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
+            | InboxOp::PublishOnce { .. }
             | InboxOp::Release { .. }
             | InboxOp::Forget { .. } => None,
         }
@@ -212,8 +216,39 @@ impl InboxMachine {
                 inbox,
                 done,
             } => return self.hand_over(client, *inbox, &done.0, context),
+            InboxOp::PublishOnce {
+                call,
+                message,
+                publisher,
+            } => {
+                return self.once(call, |machine| {
+                    machine.publish(message, *publisher, None, context)
+                });
+            }
+            InboxOp::DeliverOnce {
+                call,
+                client,
+                items,
+            } => {
+                return self.once(call, |machine| {
+                    machine.deliver(client, items, None, context)
+                });
+            }
         }
         Ok(InboxReply::Done)
+    }
+
+    fn once(
+        &mut self,
+        call: &Call,
+        carry_out: impl FnOnce(&mut Self) -> Result<InboxReply, TableError>,
+    ) -> Result<InboxReply, TableError> {
+        if let Some(answer) = self.calls.begin(call) {
+            return Ok(answer);
+        }
+        let reply = carry_out(self)?;
+        self.calls.done(call, &reply);
+        Ok(reply)
     }
 
     /// A page of an inbox's queue, appended to `out` in ascending order of sequences: from `from` on,

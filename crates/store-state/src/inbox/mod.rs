@@ -17,6 +17,7 @@
 mod acknowledge;
 mod attach;
 mod bodies;
+mod calls;
 mod checkpoint;
 mod filters;
 #[expect(
@@ -42,8 +43,8 @@ mod tests;
 
 pub use machine::{InboxCounts, InboxMachine};
 pub use op::{
-    Attached, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed, Progress,
-    Queued, StoredSubscription,
+    Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
+    Progress, Queued, StoredSubscription,
 };
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.

@@ -140,6 +140,47 @@ pub enum InboxOp {
         /// What others have; it is let go.
         done: Done,
     },
+    /// As `Publish`, without an origin; said again it changes nothing.
+    PublishOnce {
+        /// Makes it happen once.
+        call: Call,
+        /// The message.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+        /// As in `Publish`.
+        publisher: u64,
+    },
+    /// As `Deliver`, without an origin; said again it changes nothing.
+    DeliverOnce {
+        /// Makes it happen once.
+        call: Call,
+        /// The client.
+        client: Box<str>,
+        /// In order.
+        items: Vec<Item>,
+    },
+}
+
+/// A loop of a node that asks for something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Caller {
+    /// The node.
+    pub node: u64,
+    /// Its loop.
+    pub loop_index: u16,
+    /// The node's incarnation when it was started.
+    pub incarnation: u64,
+}
+
+/// What tells requests of a loop apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The loop.
+    pub caller: Caller,
+    /// No two requests of the loop have the same.
+    pub number: u64,
+    /// The lowest number that the loop waits for; below it nothing is carried out any more.
+    pub oldest: u64,
 }
 
 /// Retained messages that a subscription owes a session.

@@ -4,11 +4,12 @@ use hashbrown::{HashMap, HashSet};
 use mqtt_proto::SubscriptionFilter;
 
 use super::Owed;
+use super::calls::CallsRow;
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BROKERS, BodyRow, BrokersRow, COUNT, CountRow, INBOX, InboxRow, LEGACY, MachineRow,
-    ORIGINS, OWED, OWED_FILTER, OriginsRow, OwedRow, PAGE, PageRow, QUEUE, QueueKey, QueueRow,
-    RELEASED, ReleasedRow, count_key, find, number_of, page_in,
+    BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, INBOX, InboxRow, LEGACY,
+    MachineRow, ORIGINS, OWED, OWED_FILTER, OriginsRow, OwedRow, PAGE, PageRow, QUEUE, QueueKey,
+    QueueRow, RELEASED, ReleasedRow, count_key, find, number_of, page_in,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
@@ -87,8 +88,12 @@ impl InboxMachine {
         survey.each(table, RELEASED, "released origins", |key, value| {
             released(key, value, (slots.hash, table))
         });
+        survey.each(table, CALLS[0], "loops with calls", |key, value| {
+            row::decode::<CallsRow>(key, value).map(drop)
+        });
         claims.compare(&mut survey);
         let kinds = vec![
+            CALLS[0],
             INBOX,
             LEGACY,
             BODY,

@@ -3,6 +3,7 @@
 //! | Key | Value |
 //! |---|---|
 //! | `M` | the machine: what holds for all inboxes |
+//! | `U` | calls that were carried out, of all loops |
 //! | `I`, slot, client | an inbox, without its queue |
 //! | `L`, slot, client, inbox | a legacy: the same of an inbox whose session has ended |
 //! | `Q`, slot, inbox, sequence | a queued message, or a reference to a body |
@@ -31,6 +32,8 @@ use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 
 pub(super) const MACHINE: &[u8] = b"M";
+/// With the slot 0, as all keys have one.
+pub(super) const CALLS: &[u8] = b"U\0\0";
 pub(super) const INBOX: u8 = b'I';
 pub(super) const LEGACY: u8 = b'L';
 pub(super) const PAGE: u8 = b'N';

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::inbox::Call;
 use crate::inbox::origins::LINGER_MS;
 
 #[derive(Default)]
@@ -15,6 +16,8 @@ pub(super) struct Model {
     pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
     /// Of the broker: publisher, incarnation, and when.
     pub(super) released: Vec<(Box<str>, u64, u64)>,
+    /// Numbers of calls, and how many sessions refused them.
+    calls: BTreeMap<u64, u32>,
     events: Vec<Event>,
     /// Messages of the last operation that went to attached inboxes that are three quarters full.
     pressing: u32,
@@ -244,6 +247,18 @@ impl Model {
                 items,
                 origin,
             } => self.deliver(header, client, items, origin.as_ref()),
+            InboxOp::PublishOnce {
+                call,
+                message,
+                publisher,
+            } => self.once(*call, |model| {
+                model.publish(header, message, *publisher, None)
+            }),
+            InboxOp::DeliverOnce {
+                call,
+                client,
+                items,
+            } => self.once(*call, |model| model.deliver(header, client, items, None)),
             InboxOp::Replay {
                 client,
                 epoch,
@@ -570,6 +585,26 @@ impl Model {
             self.remember(origin, "");
         }
         self.published(matched, refused)
+    }
+
+    fn once(&mut self, call: Call, carry_out: impl FnOnce(&mut Self) -> InboxReply) -> InboxReply {
+        if let Some(refused) = self.calls.get(&call.number) {
+            return InboxReply::Published {
+                matched: 1,
+                refused: *refused,
+                pressing: 0,
+            };
+        }
+        let reply = carry_out(self);
+        if let InboxReply::Published {
+            matched: 1..,
+            refused,
+            ..
+        } = reply
+        {
+            self.calls.insert(call.number, refused);
+        }
+        reply
     }
 
     fn published(&mut self, matched: u32, refused: u32) -> InboxReply {

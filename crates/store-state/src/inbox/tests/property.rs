@@ -10,6 +10,7 @@ use super::model::{Model, weight};
 use super::*;
 use crate::inbox::origins::LINGER_MS;
 use crate::inbox::tables::{QueueRow, count_key};
+use crate::inbox::{Call, Caller};
 use crate::row;
 
 const CLIENTS: [&str; 4] = ["ann", "bob", "cyd", "dan"];
@@ -66,6 +67,19 @@ struct Run {
     epoch: u64,
     incarnation: u64,
     payload: u64,
+}
+
+/// One of a few, none of which is forgotten.
+fn call(number: u8) -> Call {
+    Call {
+        caller: Caller {
+            node: 1,
+            loop_index: 0,
+            incarnation: 1,
+        },
+        number: u64::from(number % 16),
+        oldest: 0,
+    }
 }
 
 impl Run {
@@ -272,6 +286,16 @@ impl Run {
                 client,
                 epoch,
                 filters: vec![FILTERS[usize::from(dice[2]) % 7].into()],
+            },
+            20 if dice[2].is_multiple_of(2) => InboxOp::DeliverOnce {
+                call: call(dice[3]),
+                client,
+                items: vec![self.item(dice), self.item(dice)],
+            },
+            19 if dice[2].is_multiple_of(2) => InboxOp::PublishOnce {
+                call: call(dice[3]),
+                message: self.message(dice),
+                publisher: 0,
             },
             12..=19 => InboxOp::Publish {
                 message: self.message(dice),

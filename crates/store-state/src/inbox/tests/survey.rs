@@ -83,6 +83,7 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
         ("identifiers not released", 1),
         ("origins of the broker", 1),
         ("released origins", 0),
+        ("loops with calls", 0),
     ];
     assert_eq!(counted, expected);
     assert!(
