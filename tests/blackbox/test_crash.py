@@ -13,10 +13,15 @@ import subprocess
 
 import pytest
 
-from harness.broker import BINARY, environment
+from harness import raw
+from harness.broker import BINARY, Broker, environment
+from harness.disk import SlowDisk
 
 TOOL = pathlib.Path(os.environ.get("CRASH_TEST_BIN") or pathlib.Path(BINARY).with_name("crash-test"))
 RUN_S = 300
+
+# Longer than any test.
+FOREVER_MS = 3_600_000
 
 pytestmark = pytest.mark.skipif(
     not TOOL.exists(), reason=f"no {TOOL}; build it (cargo build --release -p herald-crash-test) or set CRASH_TEST_BIN"
@@ -47,6 +52,23 @@ def test_every_promise_is_kept_after(fault, rounds, tmp_path):
     out, code = finish([*map(str, command), "--work", str(tmp_path)])
     print(out)
     assert code == 0, f"{fault}: see the output above for the seed and the violations"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_connection_is_closed_in_order_when_its_disconnect_is_recorded(version, tmp_path):
+    disk = SlowDisk(tmp_path / "shim", tmp_path / "data")
+    with Broker(data_dir=tmp_path / "data", prefix=disk.prefix) as broker:
+        session = {"session_expiry": 60} if version == 5 else {}
+        will = {"topic": "gone", "payload": b"gone", "qos": 1}
+        for is_recorded in (True, False):
+            client = broker.client("ann", version=version, clean=False, props=session, will=will)
+            disk.delay(0 if is_recorded else FOREVER_MS)
+            client.send(raw.disconnect())
+            # [MQTT-3.14.4-3] A client that sees the end of the stream need not fear its will.
+            with pytest.raises(raw.Closed, match="end of stream" if is_recorded else "reset"):
+                client.recv(timeout=30)
+            assert broker.metric("heraldmq_disconnect_timeouts_total") == (not is_recorded)
+        broker.kill()
 
 
 def finish(command) -> tuple[str, int]:

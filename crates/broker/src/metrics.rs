@@ -66,7 +66,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 32] = [
+const BROKER: [Described<BrokerStats>; 33] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -117,6 +117,11 @@ const BROKER: [Described<BrokerStats>; 32] = [
         "takeover_timeouts",
         "CONNECT packets refused because a node that had the client did not answer in time",
         |s| &s.takeover_timeouts,
+    ),
+    (
+        "disconnect_timeouts",
+        "Connections of clients that sent DISCONNECT, broken because the store did not record it in time",
+        |s| &s.disconnect_timeouts,
     ),
     (
         "session_owner_refusals",

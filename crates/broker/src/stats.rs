@@ -37,6 +37,8 @@ pub(crate) struct BrokerStats {
     pub(crate) takeovers: Counter,
     /// CONNECT packets refused because a node that had the client did not answer in time.
     pub(crate) takeover_timeouts: Counter,
+    /// Connections broken after DISCONNECT, because its record took too long.
+    pub(crate) disconnect_timeouts: Counter,
     /// CONNECTs refused because the client identifier has a session of another user.
     pub(crate) not_owner: Counter,
     /// Subscriptions taken back because rules have changed.

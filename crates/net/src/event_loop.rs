@@ -859,13 +859,7 @@ impl<S: Service> Core<S> {
                 false
             }
             Next::Close => {
-                let layers = self.io.connections.get(id).map(|c| c.layers.is_some());
-                if layers == Some(true) {
-                    // They have an end of their own, which the peer waits for.
-                    self.io.send_last(id, Vec::new());
-                } else {
-                    self.io.close(id);
-                }
+                self.io.close_in_order(id);
                 false
             }
             Next::HandOver(to) => {

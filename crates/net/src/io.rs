@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::{Registry, Token};
 use socket2::Socket;
@@ -242,6 +243,25 @@ impl<M> Io<M> {
     pub fn close(&mut self, connection: ConnectionId) {
         // Dropping it closes the socket.
         drop(self.remove(connection));
+    }
+
+    /// Closes in order, with all that was not written: layers between the socket and the service say that it is
+    /// the end.
+    pub fn close_in_order(&mut self, connection: ConnectionId) {
+        let c = self.connections.get(connection);
+        if c.is_some_and(|c| c.layers.is_some()) {
+            self.send_last(connection, Vec::new());
+        } else {
+            self.close(connection);
+        }
+    }
+
+    /// Closes at once, so that the peer sees it broken, not closed in order: a TCP connection is reset.
+    pub fn abort(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.remove(connection) {
+            // A socket of another kind, or one that is broken already, has nothing to reset.
+            let _ = c.socket.set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Takes a connection out of the loop.

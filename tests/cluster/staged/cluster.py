@@ -13,10 +13,10 @@ import tempfile
 
 from harness.broker import Broker, run
 from harness.clock import Clock
+from harness.disk import SlowDisk
 from harness.raw import Raw
 from harness.wait import until
 
-from .disk import SlowDisk
 from .network import network
 
 MQTT, CLUSTER, HTTP = 1883, 8899, 8091

@@ -382,14 +382,14 @@ impl ClientLoop {
         resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
-    /// Tells the session store that a connection is closed.
+    /// Tells the session store that a connection is over; gives back the number of the question.
     pub(super) fn disconnect_stored(
         &mut self,
         client_id: &str,
         epoch: u64,
         expiry: u32,
         keep_will: bool,
-    ) {
+    ) -> Key {
         let op = SessionOp::Disconnect {
             client: client_id.into(),
             epoch,
@@ -400,8 +400,9 @@ impl ClientLoop {
                 WillAtClose::Discard
             },
         };
-        let ticket = self.ask(Pending::Disconnect);
+        let ticket = self.ask(Pending::Disconnect { closes: None });
         self.node.store().session(client_id, ticket, op);
+        Key::from_bits(ticket.token)
     }
 
     /// The store cannot record a client: it is refused.

@@ -2,9 +2,11 @@
 
 use mqtt_proto::ReasonCode;
 use mqtt_session::{Deadline, Detached, Ended, Timestamp};
-use net::Key;
+use net::{ConnectionId, Key, Next};
+use store_state::session::SessionReply;
 
 use super::drained::last_policy;
+use super::pending::{Answer, Pending};
 use super::share::{FILTER, units};
 use super::{ClientLoop, DONE, LoopIo, Timer};
 use crate::excerpt::excerpt;
@@ -47,8 +49,50 @@ impl ClientLoop {
         self.detach(io, key);
     }
 
+    /// A client has sent DISCONNECT. If the store knows it, the connection is closed in order when the end is
+    /// recorded, as an acknowledgement would be sent: a client that sees it closed can rely on it that its will
+    /// is discarded and that its session lasts as long as it has said.
+    pub(super) fn leave(&mut self, io: &mut LoopIo, key: Key) -> Next {
+        let client = self.clients.get(key);
+        let closes = client.filter(|client| client.stored.is_some());
+        let closes = closes.and_then(|client| client.connection);
+        self.detach_and_close(io, key, closes);
+        match closes {
+            // What still comes on it is not heard.
+            Some(_) => Next::Read,
+            None => Next::Close,
+        }
+    }
+
+    /// The end of a connection is recorded, or cannot be; `closes`: the connection, if it is to be closed now.
+    pub(super) fn end_answered(io: &mut LoopIo, closes: Option<ConnectionId>, answer: &Answer) {
+        match (closes, answer) {
+            (None, _) => {}
+            (Some(connection), Answer::Session(SessionReply::Done)) => {
+                io.close_in_order(connection);
+            }
+            (Some(connection), _) => io.abort(connection),
+        }
+    }
+
+    /// A client that has disconnected has waited long enough for the record of it. It is recorded when the store
+    /// can, but the client does not hear so.
+    pub(super) fn end_leaving(&mut self, io: &mut LoopIo, id: Key) {
+        if let Some(Pending::Disconnect { closes }) = self.pending.get_mut(id)
+            && let Some(connection) = closes.take()
+        {
+            self.stats.disconnect_timeouts.add(1);
+            io.abort(connection);
+        }
+    }
+
     /// A client's connection is gone, or given up. What of its session is to stay is in the store.
     pub(super) fn detach(&mut self, io: &mut LoopIo, key: Key) {
+        self.detach_and_close(io, key, None);
+    }
+
+    /// As [`Self::detach`]. `closes`: the connection, if it is to be closed when the store has recorded its end.
+    fn detach_and_close(&mut self, io: &mut LoopIo, key: Key, closes: Option<ConnectionId>) {
         if self.abandon(io, key) {
             return;
         }
@@ -65,7 +109,7 @@ impl ClientLoop {
         let filters = client.session.subscriptions().len();
         io.charge(units(filters).saturating_mul(FILTER));
         let durable = client.session.is_durable();
-        self.detach_stored(key);
+        self.detach_stored(io, key, closes);
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;

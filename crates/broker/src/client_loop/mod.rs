@@ -273,6 +273,8 @@ enum Timer {
     TakeOver(Key),
     /// See whether the members of all shared groups are known.
     Members,
+    /// A client that has sent DISCONNECT has waited long enough for the record of it, by what is pending.
+    Leaving(Key),
 }
 
 const TIMER_KIND: u32 = 56;
@@ -298,6 +300,7 @@ impl Timer {
             Self::TakeOver(id) => (16, id.to_bits()),
             Self::Rules => (17, 0),
             Self::Members => (18, 0),
+            Self::Leaving(id) => (19, id.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -323,6 +326,7 @@ impl Timer {
             16 => Self::TakeOver(key),
             17 => Self::Rules,
             18 => Self::Members,
+            19 => Self::Leaving(key),
             _ => return None,
         })
     }
@@ -521,8 +525,7 @@ impl ClientLoop {
                 if let Packet::Disconnect(disconnect) = &packet {
                     self.log_disconnected(io, key, disconnect.reason);
                 }
-                self.detach(io, key);
-                return Ok(Next::Close);
+                return Ok(self.leave(io, key));
             }
         }
         self.report_dropped(io, key);
@@ -1038,6 +1041,7 @@ impl Service for ClientLoop {
             Some(Timer::Deliveries) => self.go_on_delivering(io),
             Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
+            Some(Timer::Leaving(id)) => self.end_leaving(io, id),
             Some(Timer::Connect(_)) | None => {}
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
-use net::Key;
+use net::{ConnectionId, Key};
 use store::{Failure, RetainedPage};
 use store_state::Ticket;
 use store_state::inbox::{InboxOp, InboxReply, Item, Origin, StoredSubscription};
@@ -70,8 +70,9 @@ pub(super) enum Pending {
     },
     /// The inbox of a session that has ended.
     Removal { client: Box<str>, epoch: u64 },
-    /// The end of a connection, which a shutdown waits for.
-    Disconnect,
+    /// The end of a connection, which a shutdown waits for. `closes`: a connection whose client has sent
+    /// DISCONNECT, and which is closed when its end is recorded.
+    Disconnect { closes: Option<ConnectionId> },
     /// A will that was published, by its origin: that is to be recorded.
     Fired(Origin),
     /// The will of a client that is to be disconnected, which a shutdown waits for.
@@ -254,6 +255,7 @@ impl ClientLoop {
                 ..
             } => self.barrier_passed(io, key, packet_id, &reasons, replays),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
+            Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(to_member) => {
                 let ToMember {
@@ -280,8 +282,7 @@ impl ClientLoop {
             | Pending::Register(_)
             | Pending::TakeOver(_)
             | Pending::Close(_)
-            | Pending::WillDue { .. }
-            | Pending::Disconnect => {}
+            | Pending::WillDue { .. } => {}
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
 use mqtt_session::{Delivery, Session, StoredState};
-use net::Key;
+use net::{ConnectionId, Key};
 use store::{Event, Failure, Read};
 use store_state::Ticket;
 use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin, Queued};
@@ -15,9 +15,12 @@ use store_state::session::SessionOp;
 
 use super::joining::CREDIT;
 use super::pending::{Answer, Awaiting, Pending, Publication};
-use super::{Client, ClientLoop, LoopIo};
+use super::{Client, ClientLoop, LoopIo, Timer};
 use crate::clustered::INCARNATION;
 use crate::drops::Reason;
+
+/// How long a client that has sent DISCONNECT waits for the record of it, in ms.
+const LEAVING_MS: u64 = 5_000;
 
 impl ClientLoop {
     /// Events of the store.
@@ -207,8 +210,14 @@ impl ClientLoop {
         self.node.store().acknowledge(shard, op);
     }
 
-    /// The connection of a client is closed: the store is told, if it knows the client.
-    pub(super) fn detach_stored(&mut self, key: Key) {
+    /// The connection of a client is over: the store is told, if it knows the client. `closes`: the connection, if
+    /// it is closed when that is recorded.
+    pub(super) fn detach_stored(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        closes: Option<ConnectionId>,
+    ) {
         self.settle(key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
@@ -249,7 +258,14 @@ impl ClientLoop {
                 }
             }
         }
-        self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
+        let id = self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
+        if closes.is_some()
+            && let Some(Pending::Disconnect { closes: waits }) = self.pending.get_mut(id)
+        {
+            // No answer is worked off before this turn is over.
+            *waits = closes;
+            io.arm(io.now_ms() + LEAVING_MS, Timer::Leaving(id).to_bits());
+        }
     }
 
     /// A shard has answered for a publication.
