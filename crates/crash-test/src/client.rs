@@ -30,7 +30,7 @@ use crate::model::{
 };
 use inbound::Answer;
 use interest::Interest;
-use link::{Link, Phase};
+use link::{Link, Phase, State};
 use outbound::Unacknowledged;
 pub use outbound::message_of;
 
@@ -110,6 +110,9 @@ pub struct Client {
     held: VecDeque<Answer>,
     /// The will of the last connection, if only its delay keeps it from being published.
     delayed_will: Option<MessageIndex>,
+    /// It has given up a CONNECT that was not answered. The server may handle that behind later ones, and a
+    /// connection that takes a session over discards a will that waits for its delay.
+    is_astray: bool,
 }
 
 impl Client {
@@ -129,6 +132,7 @@ impl Client {
             received: BTreeMap::new(),
             held: VecDeque::new(),
             delayed_will: None,
+            is_astray: false,
         }
     }
 
@@ -244,11 +248,10 @@ impl Client {
         } else {
             usize::MAX
         };
-        let is_open = self.take(limit, model);
-        if is_open {
-            self.flush(model);
-        } else {
-            self.end(model, true);
+        match self.take(limit, model) {
+            State::Open => self.flush(model),
+            State::Closed => self.end(model, true),
+            State::Broken => self.end(model, false),
         }
     }
 
@@ -283,6 +286,11 @@ impl Client {
             && self.interests.iter().all(Interest::is_settled)
     }
 
+    /// The server has ended, or has handled all that was sent to it.
+    pub fn has_been_heard(&mut self) {
+        self.is_astray = false;
+    }
+
     /// It will stay away until its will has been published.
     pub fn await_will(&mut self, model: &mut Model) {
         if let Some(will) = self.delayed_will.take() {
@@ -290,20 +298,19 @@ impl Client {
         }
     }
 
-    /// Handles packets until there are no more or `limit` bytes are read; `false` when the server has
-    /// closed or must be left.
-    fn take(&mut self, limit: usize, model: &mut Model) -> bool {
+    /// Handles packets until there are no more or `limit` bytes are read.
+    fn take(&mut self, limit: usize, model: &mut Model) -> State {
         let Some(link) = &mut self.link else {
-            return true;
+            return State::Open;
         };
-        let is_open = link.fill(limit);
+        let state = link.fill(limit);
         loop {
             let frame = match self.link.as_mut().map(Link::next_frame) {
                 Some(Ok(Some(frame))) => frame,
-                Some(Ok(None)) | None => return is_open,
+                Some(Ok(None)) | None => return state,
                 Some(Err(error)) => {
                     model.complain(self.index, error.to_string());
-                    return false;
+                    return State::Broken;
                 }
             };
             let handled = match Packet::decode(&frame, self.identity.version) {
@@ -312,10 +319,10 @@ impl Client {
             };
             match handled {
                 Ok(true) => {}
-                Ok(false) => return false,
+                Ok(false) => return State::Broken,
                 Err(complaint) => {
                     model.complain(self.index, complaint);
-                    return false;
+                    return State::Broken;
                 }
             }
         }
@@ -379,19 +386,21 @@ impl Client {
         }
     }
 
-    /// The connection is over; decides about its will.
-    fn end(&mut self, model: &mut Model, by_server: bool) {
+    /// The connection is over; decides about its will. `in_order`: the server has closed it, and has not said why.
+    fn end(&mut self, model: &mut Model, in_order: bool) {
         self.held.clear();
         let Some(link) = self.link.take() else { return };
+        self.is_astray |= link.phase == Phase::Connecting;
         let (Some(will), Some(plan)) = (link.will, &self.will) else {
             return;
         };
         match link.phase {
             _ if plan.delay_s >= NOT_IN_THIS_RUN_S => {}
-            // Closed as the answer to DISCONNECT: the server has taken note.
-            Phase::Leaving if by_server => model.withdrawn(will),
+            // Closed as the answer to DISCONNECT: the server has recorded it. A server that cannot, or that ends the
+            // connection for a reason of its own, breaks it or sends a DISCONNECT.
+            Phase::Leaving if in_order => model.withdrawn(will),
             Phase::Up if plan.delay_s == 0 => model.acknowledged(will),
-            Phase::Up => self.delayed_will = Some(will),
+            Phase::Up => self.delayed_will = Some(will).filter(|_| !self.is_astray),
             Phase::Leaving | Phase::Connecting => {}
         }
     }
@@ -414,5 +423,65 @@ impl Client {
     /// Adds a filter that it may subscribe to.
     pub fn add_interest(&mut self, subscription: SubscriptionIndex) {
         self.interests.push(Interest::new(subscription));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::model::Outcome;
+
+    /// Connects, is answered or not, and loses the connection; its will.
+    fn connection(
+        client: &mut Client,
+        server: &TcpListener,
+        is_answered: bool,
+        model: &mut Model,
+    ) -> MessageIndex {
+        let address = server.local_addr().unwrap();
+        client
+            .connect(address, Behaviour::PROMPT, model)
+            .expect("the listener is there");
+        let (mut accepted, _) = server.accept().unwrap();
+        if is_answered {
+            // CONNACK of 5.0: no session, success, no properties.
+            accepted.write_all(&[0x20, 3, 0, 0, 0]).unwrap();
+            while !client.is_up() {
+                client.turn(model, &mut Chance::new(1));
+            }
+        }
+        client.lose(model);
+        model.messages.len() - 1
+    }
+
+    #[test]
+    fn an_earlier_connect_may_overtake_and_discard_a_delayed_will() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut model = Model::default();
+        let identity = Identity {
+            name: "mourned".into(),
+            version: ProtocolVersion::V5,
+            receive_maximum: 5,
+            window: 5,
+        };
+        let plan = WillPlan {
+            topic: "will/1".into(),
+            qos: QoS::AtLeastOnce,
+            delay_s: 1,
+        };
+        let mut client = Client::new(identity, Some(plan), &mut model);
+        let mut is_due = |is_answered, client: &mut Client| {
+            let will = connection(client, &server, is_answered, &mut model);
+            client.await_will(&mut model);
+            matches!(model.messages[will].outcome, Outcome::Acknowledged(_))
+        };
+        assert!(is_due(true, &mut client));
+        assert!(!is_due(false, &mut client), "it may not have connected");
+        assert!(!is_due(true, &mut client), "the one before may come later");
+        client.has_been_heard();
+        assert!(is_due(true, &mut client));
     }
 }

@@ -240,6 +240,16 @@ impl Model {
         self.messages[message].outcome = Outcome::Withdrawn(at);
     }
 
+    /// The broker may have ended by itself at any moment since, which closes connections as well: what their
+    /// closing has confirmed since is open again.
+    pub fn doubt_withdrawals(&mut self, since: At) {
+        for message in &mut self.messages {
+            if matches!(message.outcome, Outcome::Withdrawn(at) if at > since) {
+                message.outcome = Outcome::Pending;
+            }
+        }
+    }
+
     /// SUBSCRIBE leaves the client. Sent again, it is the same subscription.
     pub fn subscribing(&mut self, subscription: SubscriptionIndex) {
         let at = self.tick();

@@ -18,6 +18,17 @@ pub(super) enum Phase {
     Leaving,
 }
 
+/// Whether a connection goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It does.
+    Open,
+    /// The other side has closed it in order.
+    Closed,
+    /// It is broken, or is to be given up.
+    Broken,
+}
+
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) stream: TcpStream,
@@ -47,24 +58,24 @@ impl Link {
         })
     }
 
-    /// Reads what there is, up to about `limit` bytes; `false` when the other side has closed.
-    pub(super) fn fill(&mut self, limit: usize) -> bool {
+    /// Reads what there is, up to about `limit` bytes.
+    pub(super) fn fill(&mut self, limit: usize) -> State {
         let mut chunk = [0; 16 * 1024];
         let mut read = 0;
         while read < limit {
             let wanted = chunk.len().min(limit - read);
             match self.stream.read(&mut chunk[..wanted]) {
-                Ok(0) => return false,
+                Ok(0) => return State::Closed,
                 Ok(count) => {
                     self.input.extend_from_slice(&chunk[..count]);
                     read += count;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return State::Open,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
+                Err(_) => return State::Broken,
             }
         }
-        true
+        State::Open
     }
 
     /// The next whole frame.

@@ -84,12 +84,13 @@ impl Message {
     }
 
     /// When the server had found its subscribers for sure. At QoS 2 it may do so at PUBREL only (5.0
-    /// §4.3.3).
+    /// §4.3.3). Of a will nobody is told: the server publishes it after its delay, or when it runs again.
     #[must_use]
     pub fn routed(&self) -> Option<At> {
         match (self.origin, self.qos) {
+            (Origin::Will, _) => None,
             (Origin::Load | Origin::Probe, QoS::ExactlyOnce) => self.completed,
-            _ => self.acknowledged(),
+            (Origin::Load | Origin::Probe, _) => self.acknowledged(),
         }
     }
 

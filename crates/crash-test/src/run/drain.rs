@@ -108,6 +108,9 @@ impl Run<'_> {
         if self.options.fault != Fault::Cut {
             self.stop_broker()?;
         }
+        for client in self.cast.all() {
+            client.has_been_heard();
+        }
         let at = self.model.tick();
         self.model.settled.push(at);
         Ok(())

@@ -36,7 +36,11 @@ impl Run<'_> {
         self.work(0..longest_ms)?;
         match self.options.fault {
             Fault::Full => self.fill_disk()?,
-            Fault::Fsync => self.break_syncs()?,
+            Fault::Fsync => {
+                let from = self.model.tick();
+                self.break_syncs()?;
+                self.model.doubt_withdrawals(from);
+            }
             Fault::Kill | Fault::Power | Fault::Stop | Fault::Cut => {}
         }
         self.crash()
@@ -109,6 +113,9 @@ impl Run<'_> {
         self.take_power()?;
         if self.options.fault != Fault::Cut {
             self.broker = None;
+            for client in self.cast.all() {
+                client.has_been_heard();
+            }
         }
         Ok(())
     }

@@ -407,6 +407,39 @@ fn a_withdrawn_will_that_comes_is_found() {
 }
 
 #[test]
+fn a_will_that_is_published_late_meets_later_subscriptions() {
+    let mut world = World::new();
+    let will = world.will();
+    world.model.acknowledged(will);
+    let late = world.model.add_client("late");
+    let wills = world
+        .model
+        .add_subscription(late, "will/#", QoS::ExactlyOnce);
+    world.model.connecting(late);
+    world.model.connected(late, false);
+    world.model.subscribing(wills);
+    world.model.subscribed(wills);
+    world.receive(will, 1, false);
+    world.receive_at(late, will, 1, false, None);
+    world.expect(&[]);
+}
+
+#[test]
+fn what_closed_a_connection_is_open_if_the_broker_may_have_ended() {
+    let mut world = World::new();
+    let before = world.will();
+    world.model.withdrawn(before);
+    let from = world.model.tick();
+    let since = world.will();
+    world.model.withdrawn(since);
+    world.model.doubt_withdrawals(from);
+    world.receive(since, 1, false);
+    world.expect(&[]);
+    world.receive(before, 2, false);
+    world.expect(&[Kind::WillWithdrawn]);
+}
+
+#[test]
 fn the_last_acknowledged_value_or_a_later_one_is_retained() {
     let mut world = World::new();
     let first = world.retain(false, true);
