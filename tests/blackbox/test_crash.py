@@ -43,6 +43,7 @@ def free_ports() -> int:
         ("stop", 5),
         ("kill", 10),
         ("power", 5),
+        ("leave", 5),
         ("fsync", 3),
         ("full", 3),
     ],

@@ -156,6 +156,14 @@ impl Client {
             .is_some_and(|link| link.phase == Phase::Up)
     }
 
+    /// Whether it has sent DISCONNECT and waits for the server to close.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.phase == Phase::Leaving)
+    }
+
     /// Whether the socket is worth waiting for.
     #[must_use]
     pub fn socket(&self) -> Option<&TcpStream> {

@@ -112,6 +112,7 @@ enum FaultName {
     Power,
     Full,
     Fsync,
+    Leave,
     Stop,
     Cut,
 }
@@ -219,6 +220,7 @@ impl Play {
                 FaultName::Power => Fault::Power,
                 FaultName::Full => Fault::Full,
                 FaultName::Fsync => Fault::Fsync,
+                FaultName::Leave => Fault::Leave,
                 FaultName::Stop => Fault::Stop,
                 FaultName::Cut => Fault::Cut,
             },

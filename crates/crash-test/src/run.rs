@@ -33,6 +33,9 @@ pub enum Fault {
     Full,
     /// From some sync on, all fail; then as [`Fault::Power`]. The broker may end by itself.
     Fsync,
+    /// As [`Fault::Power`], as soon as the broker has closed the connection of a client with a will that has
+    /// disconnected.
+    Leave,
     /// SIGTERM in the midst of work.
     Stop,
     /// All connections break, and the broker lives: what any broker must stand.
@@ -41,7 +44,7 @@ pub enum Fault {
 
 impl Fault {
     fn needs_shim(self) -> bool {
-        matches!(self, Self::Power | Self::Full | Self::Fsync)
+        matches!(self, Self::Power | Self::Full | Self::Fsync | Self::Leave)
     }
 }
 

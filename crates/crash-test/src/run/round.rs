@@ -15,6 +15,9 @@ pub(super) const VISIT: Duration = Duration::from_secs(3);
 /// How long it may take until something is acknowledged when the disk has space again.
 const RECOVERY: Duration = Duration::from_secs(10);
 
+/// How much longer a sync takes while clients with wills disconnect.
+const SLOW_SYNC_MS: u32 = 20;
+
 impl Run<'_> {
     pub(super) fn play_round(&mut self, round: u32) -> Result<(), RunError> {
         self.round = round;
@@ -41,6 +44,7 @@ impl Run<'_> {
                 self.break_syncs()?;
                 self.model.doubt_withdrawals(from);
             }
+            Fault::Leave => self.leave()?,
             Fault::Kill | Fault::Power | Fault::Stop | Fault::Cut => {}
         }
         self.crash()
@@ -188,6 +192,25 @@ impl Run<'_> {
         recent
             .take_while(|message| message.first_sent() > at)
             .any(|message| message.acknowledged().is_some())
+    }
+
+    /// Clients with wills disconnect. Returns when the broker has closed one of their connections: the fault then
+    /// comes right after the broker has confirmed that this client's will is withdrawn. Syncs take long, so that a
+    /// confirmation that does not wait for them is found.
+    fn leave(&mut self) -> Result<(), RunError> {
+        if let Some(shim) = &self.shim {
+            shim.delay_syncs(SLOW_SYNC_MS)?;
+        }
+        for client in &mut self.cast.mourned {
+            client.disconnect(&mut self.model);
+        }
+        let leaving = |run: &Self| run.cast.mourned.iter().filter(|c| c.is_leaving()).count();
+        let at_first = leaving(self);
+        let deadline = Instant::now() + VISIT;
+        while at_first > 0 && leaving(self) == at_first && Instant::now() < deadline {
+            self.turn_all()?;
+        }
+        Ok(())
     }
 
     fn break_syncs(&mut self) -> Result<(), RunError> {
