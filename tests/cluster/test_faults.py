@@ -16,6 +16,8 @@ from staged.load import Load
 # How long a fault lasts, in seconds; longer than it takes to be noticed and acted upon.
 FAULT_S = 10
 
+CUT_OFF = "no majority of the cluster is heard: messages of transient sessions go by what was known last"
+
 
 @pytest.fixture
 def cluster():
@@ -233,3 +235,15 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
     earlier.expect_closed()
     later.ping()
     later.close()
+
+
+def test_a_will_that_no_majority_could_record_is_published_all_the_same(cluster, name):
+    """P10: a clean client is let in where nobody leads its session shard."""
+    left, *others = cluster.nodes
+    for node in others:
+        node.kill()
+    with left.client(f"{name}s") as reader:
+        reader.subscribe(name, qos=1)
+        until(lambda: left.broker.find(CUT_OFF), 20, "the node to be cut off")
+        left.client(f"{name}w", will=dict(topic=name, payload=b"gone", qos=1)).reset()
+        assert reader.message(timeout=20).payload == b"gone"

@@ -109,13 +109,14 @@ impl ClientLoop {
         let filters = client.session.subscriptions().len();
         io.charge(units(filters).saturating_mul(FILTER));
         let durable = client.session.is_durable();
+        let is_stored = client.stored.is_some();
         self.detach_stored(io, key, closes);
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        // A will is the store's to publish.
-        let Detached { dropped, .. } = client.session.handle_connection_closed(now);
+        let client_id = (!is_stored).then(|| Box::<str>::from(client.session.client_id()));
+        let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
         self.dropped.extend(dropped);
         self.report_dropped(io, key);
         self.let_go(io, key, false);
@@ -124,6 +125,10 @@ impl ClientLoop {
             self.forget_client(io, key);
         } else {
             self.end(io, key);
+        }
+        // Otherwise it is the store's to publish.
+        if let (Some(client_id), Some(will)) = (client_id, will) {
+            self.publish_unrecorded_will(io, &client_id, will);
         }
     }
 

@@ -55,6 +55,25 @@ impl ClientLoop {
         }
     }
 
+    /// The connection has ended of a client that was let in though the session store could not record it (P10).
+    pub(super) fn publish_unrecorded_will(
+        &mut self,
+        io: &mut LoopIo,
+        client: &str,
+        will: ApplicationMessage,
+    ) {
+        self.stats.wills.add(1);
+        let message = Arc::new(ApplicationMessage {
+            publisher_hash: ordering_hash(client),
+            ..will
+        });
+        let source = Source {
+            transient: true,
+            ..Source::default()
+        };
+        self.distribute(io, &message, source);
+    }
+
     /// A will is published: the session store forgets it, and then, when that is recorded, all shards
     /// its origin.
     pub(super) fn will_is_published(&mut self, client: &str, epoch: u64) {
