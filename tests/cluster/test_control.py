@@ -5,7 +5,7 @@ from harness import raw
 from harness.broker import run
 from harness.raw import DISCONNECT
 from harness.wait import until
-from staged.cluster import HTTP, MQTT, Cluster
+from staged.cluster import HTTP, MQTT, STORES, Cluster
 
 DURABLE = {"session_expiry": 3600}
 MOVE_S = 40
@@ -166,6 +166,58 @@ def test_an_evicted_node_leaves_nothing_behind(cluster, name):
         return {voter for s in keeper.status()["shards"] for voter in s["voters"]}
 
     until(lambda: identifier not in voters(), MOVE_S, voters)
+
+
+def test_the_only_voter_of_a_shard_is_not_evicted_by_accident(name):
+    with Cluster(2) as cluster:
+        keeper, evicted = cluster.nodes
+        identifier = evicted.id
+        only = [s for s in keeper.status()["shards"] if s["voters"] == [identifier]]
+        assert only, keeper.status()
+        shards = [f"{s['store']} {s['shard']}" for s in only]
+        evicted.kill()
+        said = refused(keeper, "evict", identifier)
+        assert "409" in said and "force" in said
+        assert all(shard in said for shard in shards)
+        # Nothing has happened.
+        evicted.start()
+        cluster.settled()
+        evicted.kill()
+        keeper.command("evict", identifier, "--force")
+        until(lambda: identifier not in {n["node"] for n in keeper.status()["nodes"]}, 20, "the eviction")
+
+        def told():
+            status, body = keeper.broker.http("/readyz")
+            # It serves clean sessions.
+            assert status == 200
+            return {line for line in body.splitlines() if line.startswith("no node leads")}
+
+        expected = {f"no node leads shard {s['shard']} of the {s['store']} store" for s in only}
+        until(lambda: told() == expected, 30, told)
+        counts = {s: keeper.broker.metric("heraldmq_store_shards_without_leader", store=s) for s in STORES}
+        assert counts == {s: sum(shard["store"] == s for shard in only) for s in STORES}
+        with keeper.client(name) as client:
+            client.subscribe(name)
+            client.publish(name, b"here")
+            assert client.message().payload == b"here"
+
+
+def test_a_second_eviction_waits_for_the_replicas_of_the_first(cluster):
+    has_three_voters(cluster)
+    keeper, first, second = cluster.nodes
+    identifiers = first.id, second.id
+    first.kill()
+    second.kill()
+
+    def down():
+        return {n["node"] for n in keeper.status()["nodes"] if n["reach"] == "down"}
+
+    until(lambda: down() == set(identifiers), 20, down)
+    for identifier in identifiers:
+        assert "409" in refused(keeper, "evict", identifier)
+    first.start(ready=False)
+    cluster.settled()
+    keeper.command("evict", identifiers[1])
 
 
 def test_a_rolling_restart_loses_nothing(cluster, name):

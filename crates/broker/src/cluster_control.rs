@@ -39,6 +39,8 @@ pub enum Change {
     Evict {
         /// Which.
         node: NodeId,
+        /// Also if shards have no majority of their voters without it.
+        force: bool,
     },
     /// Let another replica of a shard lead it.
     TransferLeader {

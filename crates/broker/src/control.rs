@@ -22,6 +22,7 @@ use crate::cluster_control::{
     ShardStatus, StoreName,
 };
 use crate::clustered::{CONNECTIONS, Clustered};
+use crate::eviction;
 use crate::node::Node;
 use crate::parting::Parting;
 
@@ -30,6 +31,9 @@ const FORMAT: u8 = 33;
 
 /// How long another node is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a shard has no leader until people are told: longer than any election that succeeds.
+const LEADERLESS: Duration = Duration::from_secs(10);
 
 /// The stores, by their numbers.
 const STORES: [StoreName; 3] = [StoreName::Session, StoreName::Inbox, StoreName::Retain];
@@ -127,11 +131,24 @@ impl Control {
         Ok(())
     }
 
-    fn evict(&self, node: u64) -> Answer {
+    fn evict(&self, node: u64, force: bool) -> Answer {
         let cluster = self.clustered.cluster();
         let Members { nodes, evicted } = &*cluster.members();
         if !nodes.contains_key(&node) && !evicted.contains(&node) {
             return Err(no_member(node));
+        }
+        if node != cluster.node()
+            && !evicted.contains(&node)
+            && let Err(harm) = eviction::check(&self.status(), NodeId(node))
+        {
+            if !force {
+                return Err(Refusal::Conflict(format!("{harm}; force evicts it anyway")));
+            }
+            tracing::warn!(
+                node = format_args!("{node:016x}"),
+                harm = %harm,
+                "a node is evicted without which shards have no majority"
+            );
         }
         cluster.evict(node).map_err(refusal)
     }
@@ -195,10 +212,21 @@ impl ClusterControl for Control {
             Change::Join { seed } => self.join(&seed.to_string()),
             Change::Leave => self.parting.leave(),
             Change::Drain => self.parting.drain(),
-            Change::Evict { node } => self.evict(node.0),
+            Change::Evict { node, force } => self.evict(node.0, force),
             Change::TransferLeader { store, shard, to } => self.transfer_leader(store, shard, to.0),
         }
     }
+}
+
+/// The shards that no node has led for [`LEADERLESS`], as far as this node knows.
+pub(crate) fn without_leader(node: &Node) -> Vec<(StoreName, u16)> {
+    let Some(store) = node.opened_store() else {
+        return Vec::new();
+    };
+    let shards = store.without_leader(LEADERLESS).into_iter();
+    shards
+        .filter_map(|(number, shard)| Some((*STORES.get(usize::from(number))?, shard)))
+        .collect()
 }
 
 fn no_member(node: u64) -> Refusal {

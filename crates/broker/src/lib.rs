@@ -17,6 +17,7 @@ pub mod cluster_control;
 mod clustered;
 mod control;
 mod drops;
+mod eviction;
 mod excerpt;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

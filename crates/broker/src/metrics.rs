@@ -19,7 +19,7 @@ use prometheus_client::registry::{Registry, Unit};
 use store::{ShardStats, Store, StoreStats};
 
 use crate::cluster_control::Reach;
-use crate::control::reach;
+use crate::control::{reach, without_leader};
 use crate::drops::Reason;
 use crate::node::Node;
 use crate::peers::Peers;
@@ -539,6 +539,17 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
     gauge(encoder, "store_voters_missing", help, None, missing)?;
+    let name = "store_shards_without_leader";
+    let help = "Shards that no node has led for 10 s, as far as this node knows";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let leaderless = without_leader(node);
+    for store in STORES {
+        let count = leaderless
+            .iter()
+            .filter(|(name, _)| name.to_string() == store);
+        let value = count.count() as i64;
+        ConstGauge::new(value).encode(family.encode_family(&[("store", store)])?)?;
+    }
     let links = clustered.map_or_else(Vec::new, |clustered| clustered.cluster().links());
     type Pick = fn(&LinkReading) -> u64;
     let counters: [(&str, &str, Option<&Unit>, Pick); 5] = [

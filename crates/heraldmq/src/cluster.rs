@@ -69,6 +69,9 @@ enum Command {
         /// The node's identifier in `status`.
         #[arg(value_name = "NODE")]
         member: NodeId,
+        /// Also if shards have no majority of their voters without it, and what they hold is lost.
+        #[arg(long)]
+        force: bool,
     },
     /// Let another voter lead a shard.
     TransferLeader {
@@ -90,7 +93,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Join { node, seed } => change(node, "join", &json!({ "seed": seed.to_string() })),
         Command::Leave { node } => change(node, "leave", &json!({})),
         Command::Drain { node } => change(node, "drain", &json!({})),
-        Command::Evict { node, member } => change(node, "evict", &json!({ "node": member })),
+        Command::Evict {
+            node,
+            member,
+            force,
+        } => {
+            let mut wanted = json!({ "node": member });
+            // A node of an earlier version knows no such field.
+            if *force {
+                wanted["force"] = true.into();
+            }
+            change(node, "evict", &wanted)
+        }
         Command::TransferLeader {
             node,
             store,

@@ -166,7 +166,7 @@ fn a_change_is_asked_for_with_the_token() {
     std::fs::write(&token, "secret\n").expect("the temporary folder is writable");
     let token = token.to_str().expect("UTF-8");
     let node = "5f3a90c2d1e4b867";
-    let changes: [(&[&str], &str, Value); 5] = [
+    let changes: [(&[&str], &str, Value); 6] = [
         (
             &["join", "10.0.0.1:8899"],
             "join",
@@ -175,6 +175,11 @@ fn a_change_is_asked_for_with_the_token() {
         (&["leave"], "leave", json!({})),
         (&["drain"], "drain", json!({})),
         (&["evict", node], "evict", json!({"node": node})),
+        (
+            &["evict", node, "--force"],
+            "evict",
+            json!({"node": node, "force": true}),
+        ),
         (
             &["transfer-leader", "inbox", "3", node],
             "transfer-leader",

@@ -72,6 +72,8 @@ pub(crate) struct Neighbours {
     leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
     healths: Mutex<Healths>,
     news: Notify,
+    /// When this node began to listen to the others.
+    begun: Instant,
 }
 
 impl Neighbours {
@@ -84,6 +86,7 @@ impl Neighbours {
             leads: Mutex::default(),
             healths: Mutex::default(),
             news: Notify::new(),
+            begun: Instant::now(),
         }
     }
 
@@ -164,5 +167,12 @@ impl Neighbours {
         let leads = self.leads.lock();
         let (node, lead, at) = leads.get(&id)?;
         (at.elapsed() < time).then(|| (*node, lead.clone()))
+    }
+
+    /// Whether no node has said within `time` that it leads a shard, although this one has listened for as long.
+    pub(crate) fn lacks_lead(&self, id: ShardId, time: Duration) -> bool {
+        let leads = self.leads.lock();
+        let heard = leads.get(&id).map_or(self.begun, |(_, _, at)| *at);
+        heard.elapsed() >= time
     }
 }

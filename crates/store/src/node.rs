@@ -815,6 +815,21 @@ impl Store {
         }
     }
 
+    /// The shards, as [`Lead`] names them, that no node leads: for `time`, as far as this one is told. On a node that is
+    /// alone: those that do not serve.
+    #[must_use]
+    pub fn without_leader(&self, time: Duration) -> Vec<(u8, ShardNumber)> {
+        let is_led = |store, shard| match self.neighbours.peers {
+            Some(_) => !self.neighbours.lacks_lead((store, shard), time),
+            None => self.leader(store, shard).is_some(),
+        };
+        (0..)
+            .zip(self.shard_counts())
+            .flat_map(|(store, count)| (0..count).map(move |shard| (store, shard)))
+            .filter(|(store, shard)| !is_led(*store, *shard))
+            .collect()
+    }
+
     /// Has another voter lead a shard (as [`Lead`] names it) that this node leads.
     ///
     /// # Errors

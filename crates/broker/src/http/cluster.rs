@@ -33,6 +33,9 @@ struct Join {
 #[serde(deny_unknown_fields)]
 struct Evict {
     node: NodeId,
+    /// Also if shards lose their majority by it.
+    #[serde(default)]
+    force: bool,
 }
 
 /// The body of `transfer-leader`.
@@ -106,7 +109,7 @@ async fn evict(
     body: Result<Json<Evict>, JsonRejection>,
 ) -> Response {
     match body {
-        Ok(Json(Evict { node })) => carry_out(control, Change::Evict { node }).await,
+        Ok(Json(Evict { node, force })) => carry_out(control, Change::Evict { node, force }).await,
         Err(rejection) => refuse(&rejection),
     }
 }

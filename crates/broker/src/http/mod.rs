@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ban_file::BanFile;
 use crate::client_loop::ClientLoop;
+use crate::control;
 use crate::drops::{Drops, Reason};
 use crate::node::Node;
 
@@ -133,12 +134,19 @@ async fn healthy() -> &'static str {
     "ok\n"
 }
 
-async fn ready(State(api): State<Api>) -> (StatusCode, &'static str) {
-    if api.node.ready.load(Ordering::Relaxed) {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, NOT_READY)
+/// A node whose shards have no leader is ready: clean sessions need none, and all nodes would say no at once. The
+/// answer names the shards.
+async fn ready(State(api): State<Api>) -> (StatusCode, String) {
+    if !api.node.ready.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, NOT_READY.to_owned());
     }
+    let mut text = "ready\n".to_owned();
+    for (store, shard) in control::without_leader(&api.node) {
+        text.push_str(&format!(
+            "no node leads shard {shard} of the {store} store\n"
+        ));
+    }
+    (StatusCode::OK, text)
 }
 
 #[derive(serde::Deserialize)]

@@ -114,7 +114,16 @@ async fn each_change_reaches_the_cluster() {
         ),
         ("/leave", Value::Null, Change::Leave),
         ("/drain", Value::Null, Change::Drain),
-        ("/evict", json!({"node": "2a"}), Change::Evict { node }),
+        (
+            "/evict",
+            json!({"node": "2a"}),
+            Change::Evict { node, force: false },
+        ),
+        (
+            "/evict",
+            json!({"node": "2a", "force": true}),
+            Change::Evict { node, force: true },
+        ),
         (
             "/transfer-leader",
             json!({"store": "retain", "shard": 3, "to": "000000000000002a"}),
@@ -171,7 +180,8 @@ async fn what_is_not_understood_changes_nothing() {
         ("/join", json!({"seed": "10.0.0.1"})),
         ("/evict", json!({"node": 42})),
         ("/evict", json!({"node": "nobody"})),
-        ("/evict", json!({"node": "2a", "force": true})),
+        ("/evict", json!({"node": "2a", "force": "yes"})),
+        ("/evict", json!({"node": "2a", "now": true})),
         (
             "/transfer-leader",
             json!({"store": "other", "shard": 0, "to": "1"}),
