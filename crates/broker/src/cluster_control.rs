@@ -115,6 +115,9 @@ pub struct NodeStatus {
     /// Clients connected to it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
+    /// How far its system's clock is ahead of the time that the cluster goes by, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_offset_ms: Option<i64>,
 }
 
 /// What a node does.

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cluster::{
@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use store::{Folder, Role};
 
 use crate::StartError;
+use crate::cluster_time;
 use crate::control;
 use crate::node::Node;
 use crate::peers::{Links, PeerListener};
@@ -55,6 +56,9 @@ const CONNECT: Duration = Duration::from_secs(3);
 
 /// How often is looked for them.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How often they are asked for the time meanwhile.
+const ASK: Duration = Duration::from_millis(100);
 
 /// This node's place in its cluster.
 pub(crate) struct Clustered {
@@ -148,16 +152,25 @@ impl Clustered {
         let _ = self.node.set(Arc::clone(node));
         let cluster = self.cluster();
         cluster.open();
-        let deadline = std::time::Instant::now() + CONNECT;
-        let is_connected = || {
+        let deadline = Instant::now() + CONNECT;
+        let mut asked: Option<Instant> = None;
+        loop {
             let members = cluster.members();
-            let mut others = members
-                .nodes
-                .keys()
-                .filter(|id| **id != node.store().node());
-            !members.nodes.is_empty() && others.all(|id| node.store().is_linked(*id))
-        };
-        while !is_connected() && std::time::Instant::now() < deadline {
+            let ids = members.nodes.keys().copied();
+            let others: Vec<u64> = ids.filter(|id| *id != node.store().node()).collect();
+            let is_linked = |id: &u64| node.store().is_linked(*id);
+            let linked: Vec<u64> = others.iter().copied().filter(is_linked).collect();
+            // What clients do from the start is to be judged by the cluster's time.
+            if !node.cluster_time.knows(&linked) && asked.is_none_or(|asked| asked.elapsed() >= ASK)
+            {
+                asked = Some(Instant::now());
+                // An error: the system gives no runtime; the time is asked for again when this node serves.
+                let _ = control::block_on(cluster_time::agree(node, self));
+            }
+            let is_connected = !members.nodes.is_empty() && linked.len() == others.len();
+            if is_connected && node.cluster_time.knows(&linked) || Instant::now() >= deadline {
+                break;
+            }
             std::thread::sleep(LOOK);
         }
         cluster.set_state(State::Up);
@@ -378,6 +391,10 @@ impl Handler for Clustered {
         let Some(node) = self.node.get().cloned() else {
             return;
         };
+        if channel == Channel::Data && *bytes == [cluster_time::FORMAT] {
+            reply.send(cluster_time::answer(&node));
+            return;
+        }
         if channel == Channel::Data {
             // On the cluster's own runtime, which calls this.
             tokio::spawn(async move { control::answer(&node, from, &bytes, reply).await });

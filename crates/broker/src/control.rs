@@ -93,6 +93,16 @@ impl Control {
             version: member.version.clone(),
             incarnation: member.incarnation,
             connections,
+            clock_offset_ms: self.clock_offset_ms(member.node),
+        }
+    }
+
+    fn clock_offset_ms(&self, member: u64) -> Option<i64> {
+        let (node, time) = (&self.node, &self.node.cluster_time);
+        if member == node.store().node() {
+            Some(time.own_offset_ms(&node.clock))
+        } else {
+            time.offset_ms(member)
         }
     }
 
@@ -318,7 +328,7 @@ async fn forget(node: &Node, member: u64) -> Answer {
 }
 
 /// Waits for what another thread does.
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Refusal> {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|error| Refusal::Unavailable(error.to_string()))?;
     Ok(runtime.block_on(future))

@@ -124,6 +124,7 @@ mod tests {
             version: String::new(),
             incarnation: 1,
             connections: None,
+            clock_offset_ms: None,
         };
         let shard = |(shard, voters): (u64, &&[u64])| ShardStatus {
             store: StoreName::Inbox,

@@ -14,6 +14,7 @@ mod access;
 mod ban_file;
 mod client_loop;
 pub mod cluster_control;
+mod cluster_time;
 mod clustered;
 mod control;
 mod drops;
@@ -684,6 +685,7 @@ async fn beside_loops(node: Arc<Node>, http: Option<std::net::TcpListener>, rout
         () = watch_memory(&node) => {}
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}
+        () = keep_cluster_time(&node) => {}
         () = serve_http(http, router) => {}
     }
 }
@@ -721,6 +723,19 @@ async fn tell_connections(node: &Arc<Node>) {
         interval.tick().await;
         let connected = node.connected.load(Ordering::Relaxed);
         clustered.tell(CONNECTIONS, &connected.to_string());
+    }
+}
+
+/// The nodes of a cluster agree on the time again and again.
+async fn keep_cluster_time(node: &Arc<Node>) {
+    let Some(clustered) = node.clustered() else {
+        return std::future::pending().await;
+    };
+    let mut interval = tokio::time::interval(cluster_time::ROUND);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        cluster_time::agree(node, clustered).await;
     }
 }
 

@@ -539,6 +539,11 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
     gauge(encoder, "store_voters_missing", help, None, missing)?;
+    let offset_ms = node.cluster_time.own_offset_ms(&node.clock);
+    let help = "How far the system's clock is ahead of the time that the cluster goes by";
+    let unit = Some(&Unit::Seconds);
+    let metric = encoder.encode_descriptor("clock_offset", help, unit, MetricType::Gauge)?;
+    ConstGauge::new(offset_ms as f64 / 1_000.0).encode(metric)?;
     let name = "store_shards_without_leader";
     let help = "Shards that no node has led for 10 s, as far as this node knows";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, Once, RwLock};
 use store::Store;
 
 use crate::client_loop::ClientLoop;
+use crate::cluster_time::ClusterTime;
 use crate::clustered::Clustered;
 use crate::drops::Drops;
 use crate::http::Token;
@@ -35,7 +36,10 @@ const CLIENT_LINES: u32 = 20;
 /// The state of a node beside its sessions, which belong to their loops.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// For deadlines in this process.
     pub(crate) clock: Clock,
+    /// For what other nodes and later processes read.
+    pub(crate) cluster_time: ClusterTime,
     /// What the loops obey is the copy that each was last sent; this one is for other threads.
     pub(crate) settings: RwLock<Arc<Settings>>,
     /// The peers that each listener takes connections of, by its number; `None`: all.
@@ -184,6 +188,7 @@ impl Node {
         let seed = std::hash::BuildHasher::hash_one(&RandomState::default(), clock.now_ms());
         Self {
             clock,
+            cluster_time: ClusterTime::default(),
             settings: RwLock::new(settings),
             trusted_peers: gate.trusted_peers,
             listener_kinds: gate.listener_kinds,
@@ -214,6 +219,11 @@ impl Node {
             stats: (0..loops).map(|_| Arc::default()).collect(),
             net: (0..loops).map(|_| Arc::default()).collect(),
         }
+    }
+
+    /// The cluster's time now, in ms of Unix time.
+    pub(crate) fn cluster_now_ms(&self) -> u64 {
+        self.cluster_time.at_ms(self.clock.now_ms())
     }
 
     /// The store has been opened.

@@ -94,6 +94,10 @@ impl Listener for StoreListener {
     }
 
     fn now_ms(&self) -> u64 {
+        self.node.cluster_now_ms()
+    }
+
+    fn clock_ms(&self) -> u64 {
         self.node.clock.now_ms()
     }
 

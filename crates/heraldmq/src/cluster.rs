@@ -155,6 +155,7 @@ fn nodes(status: &ClusterStatus) -> Table {
         "state",
         "reach",
         "connections",
+        "clock",
         "version",
         "incarnation",
     ]);
@@ -167,11 +168,17 @@ fn nodes(status: &ClusterStatus) -> Table {
             &node.state.to_string(),
             &node.reach.to_string(),
             &connections,
+            &clock(node.clock_offset_ms),
             &node.version,
             &node.incarnation.to_string(),
         ]);
     }
     table
+}
+
+/// How far a clock is ahead of the cluster's time.
+fn clock(offset_ms: Option<i64>) -> String {
+    offset_ms.map_or("?".to_owned(), |ms| format!("{:+.1}s", ms as f64 / 1_000.0))
 }
 
 fn shards(shards: &[ShardStatus]) -> Table {

@@ -85,7 +85,7 @@ fn state() -> Value {
         "cluster": "00000000000000ff", "env": "Test", "node": one,
         "nodes": [
             {"node": one, "address": "10.0.0.1:8899", "state": "up", "reach": "up",
-             "version": "0.1.0", "incarnation": 3, "connections": 12},
+             "version": "0.1.0", "incarnation": 3, "connections": 12, "clock_offset_ms": -600_020},
             {"node": two, "address": "10.0.0.2:8899", "state": "draining", "reach": "suspect",
              "version": "0.1.0", "incarnation": 1},
         ],
@@ -121,6 +121,7 @@ fn the_state_is_printed_as_tables() {
         "up",
         "up",
         "12",
+        "-600.0s",
         "0.1.0",
         "3",
     ]);
@@ -129,6 +130,7 @@ fn the_state_is_printed_as_tables() {
         "10.0.0.2:8899",
         "draining",
         "suspect",
+        "?",
         "?",
         "0.1.0",
         "1",

@@ -25,7 +25,9 @@ pub struct ApplicationMessage {
     /// 32 bits of a hash of the publisher's client identifier, for shared groups that keep one
     /// publisher's messages with one member; 0: of nobody, or not known any more. Opaque here.
     pub publisher_hash: u32,
-    /// The end of its Message Expiry Interval.
+    /// The end of its Message Expiry Interval. [`Session::handle_packet`](crate::Session::handle_packet) counts from the
+    /// time that it is given; whoever lets messages expire by another clock, such as that of a cluster, converts it, and
+    /// gives `deliver` and `poll_transmit` the time of that one.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -36,10 +38,12 @@ impl ApplicationMessage {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// The Message Expiry Interval to forward: what is left of it in seconds, rounded up so that a
-    /// message that has not expired never says 0.
+    /// The Message Expiry Interval to forward: what is left of it in seconds, to the nearest, and at least 1, because
+    /// what has not expired never says 0. Clocks of nodes that differ by some milliseconds make it no longer than it was.
     pub(crate) fn remaining_expiry(&self, now: Timestamp) -> Option<u32> {
-        let left = self.expires_at?.saturating_since(now).div_ceil(1_000);
+        let left_ms = self.expires_at?.saturating_since(now);
+        let nearest = left_ms.saturating_add(500) / 1_000;
+        let left = nearest.max(u64::from(left_ms > 0));
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }
 }
@@ -181,4 +185,41 @@ pub enum Delivered {
     QueuedDropping(Vec<Dropped>),
     /// It was dropped.
     Dropped(Dropped),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_an_expiry_interval_is_no_longer_than_it_was() {
+        let message = ApplicationMessage {
+            body: MessageBody::new("t", b""),
+            qos: QoS::AtMostOnce,
+            retain: false,
+            publisher: 0,
+            publisher_hash: 0,
+            expires_at: Some(Timestamp(60_000)),
+        };
+        for (now, left) in [
+            (0, 60),
+            (499, 60),
+            (501, 59),
+            (59_000, 1),
+            (59_999, 1),
+            (60_000, 0),
+        ] {
+            assert_eq!(
+                message.remaining_expiry(Timestamp(now)),
+                Some(left),
+                "{now}"
+            );
+        }
+        // At a node whose clock is a little behind.
+        let behind = ApplicationMessage {
+            expires_at: Some(Timestamp(60_499)),
+            ..message
+        };
+        assert_eq!(behind.remaining_expiry(Timestamp(0)), Some(60));
+    }
 }

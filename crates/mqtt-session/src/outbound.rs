@@ -224,7 +224,7 @@ impl Outbound {
 }
 
 impl Session {
-    /// Hands a message to the session. Constant time.
+    /// Hands a message to the session. Constant time. `now` decides which messages have expired, and nothing else.
     ///
     /// A durable session is handed QoS 0 only, and keeps it while it is online only; all else comes by
     /// [`Self::deliver_stored`], which no limit refuses, but which counts against the limits here.

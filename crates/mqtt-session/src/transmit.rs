@@ -38,7 +38,7 @@ impl Session {
 
     /// Appends whole packets to `out` while it is shorter than `budget` bytes; the last one may go
     /// past the budget, and so may control packets. Messages that will not reach the client are
-    /// handed back in `dropped`.
+    /// handed back in `dropped`. `now` decides which messages have expired, and nothing else.
     pub fn poll_transmit(
         &mut self,
         out: &mut Vec<u8>,

@@ -39,8 +39,14 @@ impl Clock {
     /// For what others have agreed on by their clocks, such as the end of a token.
     #[must_use]
     pub fn system_s() -> u64 {
+        Self::system_ms() / 1_000
+    }
+
+    /// The same in ms.
+    #[must_use]
+    pub fn system_ms() -> u64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        since_epoch.unwrap_or_default().as_secs()
+        u64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The time in ms since the clock was started.

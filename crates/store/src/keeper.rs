@@ -229,16 +229,18 @@ impl<M: Kind> Keeper<M> {
 
     /// Closes what nodes have connected that are gone.
     fn declare_gone(&self) {
-        let now = self.means.listener.now_ms();
+        let listener = &self.means.listener;
+        let (now, clock) = (listener.now_ms(), listener.clock_ms());
         let members = self.means.neighbours.members.borrow().clone();
-        for member in members.iter().filter(|member| is_gone(member, now)) {
+        for member in members.iter().filter(|member| is_gone(member, clock)) {
             let known = self.shard.look(|machine| machine.incarnation(member.node));
             // A node of which the shard has not heard has nothing connected in it.
             if known.is_none_or(|known| known == 0 || known > member.incarnation) {
                 continue;
             }
-            if let Some(op) = M::node_up(member.node, member.incarnation + 1, member.last_heard_ms)
-            {
+            let silent = clock.saturating_sub(member.last_heard_ms);
+            let last_alive = now.saturating_sub(silent);
+            if let Some(op) = M::node_up(member.node, member.incarnation + 1, last_alive) {
                 self.shard.give(work(Ticket::NONE, op, true), OVERHEAD);
             }
         }
@@ -337,7 +339,7 @@ impl<M: Kind> Keeper<M> {
 
     fn situation(&self, own: &Placed) -> Situation {
         let neighbours = &self.means.neighbours;
-        let now = self.means.listener.now_ms();
+        let now = self.means.listener.clock_ms();
         let members = neighbours.members.borrow().clone();
         let own_node = self.shard.place.node;
         let is_reached = |node: u64| node == own_node || neighbours.is_linked(node);

@@ -109,8 +109,14 @@ pub trait Listener: Send + Sync + 'static {
     /// The store cannot go on: nothing may be acknowledged any more, and the process is to end.
     fn failed(&self, what: &str);
 
-    /// Unix time in ms.
+    /// Unix time in ms, by which messages expire and sessions end. On the nodes of a cluster about the same, and it may
+    /// be set back.
     fn now_ms(&self) -> u64;
+
+    /// Unix time in ms by a clock of this process that is never set: the one of [`Member::last_heard_ms`].
+    fn clock_ms(&self) -> u64 {
+        self.now_ms()
+    }
 
     /// The limits in force.
     fn limits(&self) -> Limits;

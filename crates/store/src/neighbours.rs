@@ -27,7 +27,7 @@ pub struct Member {
     pub has_ended: bool,
     /// What may be asked of it.
     pub role: Role,
-    /// When it was last heard, if it cannot be reached; Unix time in ms.
+    /// When it was last heard, if it cannot be reached; by [`Listener::clock_ms`](crate::Listener::clock_ms).
     pub last_heard_ms: u64,
 }
 

@@ -195,7 +195,7 @@ impl ClientLoop {
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
-            asked_ms: self.node.clock.now_ms(),
+            asked_ms: self.node.cluster_now_ms(),
         };
         let op = SessionOp::claim(request, self.user_of(key), self.settings.of_another_user);
         let ticket = self.ask(Pending::Claim(key));

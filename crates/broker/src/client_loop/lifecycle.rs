@@ -23,7 +23,7 @@ impl ClientLoop {
         if self.abandon(io, key) {
             return;
         }
-        let now = Timestamp(io.now_ms());
+        let now = self.expiry_now(io);
         self.take_kept(io, key, true);
         let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
             return;

@@ -464,6 +464,11 @@ impl ClientLoop {
         SessionKey::new(self.index, key)
     }
 
+    /// Now, in the time by which messages expire: the cluster's.
+    fn expiry_now(&self, io: &LoopIo) -> Timestamp {
+        Timestamp(self.node.cluster_time.at_ms(io.now_ms()))
+    }
+
     /// The session of a connection.
     fn key_of(io: &LoopIo, connection: ConnectionId) -> Option<Key> {
         let tag = io.tag(connection)?;
@@ -499,7 +504,12 @@ impl ClientLoop {
         let mut next = Next::Read;
         match action {
             Action::None => {}
-            Action::Publish { message, packet_id } => {
+            Action::Publish {
+                mut message,
+                packet_id,
+            } => {
+                let time = &self.node.cluster_time;
+                message.expires_at = message.expires_at.map(|at| Timestamp(time.at_ms(at.0)));
                 let done = self.publish_if_allowed(io, message, key, packet_id);
                 if let (Some(packet_id), Some(reason), Some(client)) =
                     (packet_id, done, self.clients.get_mut(key))
@@ -939,7 +949,7 @@ impl Service for ClientLoop {
         out: &mut Vec<u8>,
         budget: usize,
     ) -> Transmit {
-        let now = Timestamp(io.now_ms());
+        let now = self.expiry_now(io);
         let Some(key) = Self::key_of(io, connection) else {
             return Transmit::Idle;
         };

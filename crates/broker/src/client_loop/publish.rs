@@ -423,7 +423,7 @@ impl ClientLoop {
         if !self.may_receive(io, key, &delivery.message) {
             return;
         }
-        let now = mqtt_session::Timestamp(io.now_ms());
+        let (now, now_ms) = (self.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
         let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);
         let Some(client) = self.clients.get_mut(key) else {
@@ -450,11 +450,11 @@ impl ClientLoop {
             Delivered::Queued => {}
             Delivered::QueuedDropping(older) => {
                 for dropped in older {
-                    record(&self.drops, now.0, client.session.client_id(), &dropped);
+                    record(&self.drops, now_ms, client.session.client_id(), &dropped);
                 }
             }
             Delivered::Dropped(dropped) => {
-                record(&self.drops, now.0, client.session.client_id(), &dropped);
+                record(&self.drops, now_ms, client.session.client_id(), &dropped);
             }
         }
         if let Some(connection) = client.connection {

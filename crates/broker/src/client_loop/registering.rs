@@ -27,7 +27,8 @@ pub(super) struct Registering {
 impl ClientLoop {
     /// Asks who else has a client that connects.
     pub(super) fn register(&mut self, io: &mut LoopIo, key: Key) {
-        if let Some(registration) = self.registration(key, self.node.clock.now_us()) {
+        let number = self.node.cluster_time.at_us(self.node.clock.now_us());
+        if let Some(registration) = self.registration(key, number) {
             let token = self.ask(Pending::Register(key)).token;
             self.registering.new.push((token, registration));
             self.flush_peers_soon(io);

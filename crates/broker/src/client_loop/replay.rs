@@ -465,13 +465,13 @@ impl ClientLoop {
         };
         let mut to_store = Vec::new();
         while !budget.is_spent() {
-            let Some((messages, wanted)) = self.next_retained(io, key, &mut budget, now) else {
+            let Some((messages, wanted)) = self.next_retained(io, key, &mut budget) else {
                 break;
             };
             budget.work = budget.work.saturating_sub(messages.len() * MESSAGE_WORK);
             for message in messages {
                 if self.may_receive(io, key, &message) {
-                    to_store.extend(self.replay_one(key, message, wanted, now));
+                    to_store.extend(self.replay_one(io, key, message, wanted));
                 }
             }
         }
@@ -550,8 +550,8 @@ impl ClientLoop {
         io: &mut LoopIo,
         key: Key,
         budget: &mut PageBudget,
-        now: Timestamp,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
+        let (now, expiry_now) = (Timestamp(io.now_ms()), self.expiry_now(io));
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         if replay.filters.is_empty() {
             return None;
@@ -573,10 +573,10 @@ impl ClientLoop {
         } else {
             let owed = replay.filters.first_mut()?;
             if self.node.store().has_neighbours() && !sys::is_own(owed.filter.as_bytes()) {
-                self.ask_pages(key, now);
+                self.ask_pages(key, expiry_now);
                 return None;
             }
-            let page = owed.page(&self.node, budget, now);
+            let page = owed.page(&self.node, budget, expiry_now);
             (owed.filter.clone(), owed.wanted, page)
         };
         messages.retain(|message| !replay.passed.knows(message));
@@ -654,11 +654,12 @@ impl ClientLoop {
     /// Queues a retained message. One that a durable session has to store first is given back.
     fn replay_one(
         &mut self,
+        io: &LoopIo,
         key: Key,
         message: Arc<ApplicationMessage>,
         wanted: Wanted,
-        now: Timestamp,
     ) -> Option<Item> {
+        let now = self.expiry_now(io);
         let client = self.clients.get_mut(key)?;
         let qos = effective(message.qos, wanted.qos);
         // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
@@ -682,7 +683,12 @@ impl ClientLoop {
         };
         let policy = &self.settings.beyond_limit;
         if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
-            record(&self.drops, now.0, client.session.client_id(), &dropped);
+            record(
+                &self.drops,
+                io.now_ms(),
+                client.session.client_id(),
+                &dropped,
+            );
         }
         None
     }

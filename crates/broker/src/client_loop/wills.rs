@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mqtt_session::{ApplicationMessage, Timestamp};
+use mqtt_session::ApplicationMessage;
 use store_state::inbox::Origin;
 use store_state::session::{SessionOp, StoredWill};
 
@@ -36,7 +36,7 @@ impl ClientLoop {
             return;
         }
         self.stats.wills.add(1);
-        let now = Timestamp(io.now_ms());
+        let now = self.expiry_now(io);
         let message = Arc::new(ApplicationMessage {
             expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
             publisher_hash: ordering_hash(&client),

@@ -35,6 +35,7 @@ impl ClusterControl for Fake {
             version: "0.1.0".to_owned(),
             incarnation: 3,
             connections,
+            clock_offset_ms: connections.map(|_| -3),
         };
         ClusterStatus {
             cluster: Some(NodeId(0xabc)),
@@ -88,6 +89,7 @@ async fn the_state_is_told_as_json() {
     };
     let mut first = node("0000000000000001", "up");
     first["connections"] = 7.into();
+    first["clock_offset_ms"] = (-3).into();
     let expected = json!({
         "cluster": "0000000000000abc",
         "env": "Test",
