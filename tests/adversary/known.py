@@ -8,6 +8,7 @@ KNOWN: dict[str, str] = {
 }
 
 KNOWN_OF_NODES: dict[str, str] = {
+    "RetainedBigPages": "sometimes over a bar, behind the attack before it: the cluster is the same",
     "RetainedReplayToDurable": "15.57 s of CPU, 0.32 s allowed; 1045 MiB of memory, 146 MiB allowed",
     "SubscribedReconnects": "6.94 s of CPU, 0.25 s allowed; 60,000 bytes between nodes for each byte",
 }
