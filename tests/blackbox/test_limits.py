@@ -149,7 +149,8 @@ def test_slow_consumer_qos1_holds_the_publisher_back(name):
     ):
         slow.subscribe(name, qos=1)
         count = 150
-        publisher.send(*(raw.publish(name, str(n), qos=1, pid=n + 1) for n in range(count)))
+        # More than is read at once: the loop of the subscriber may be another one, and busy.
+        publisher.send(*(raw.publish(name, str(n).ljust(2000), qos=1, pid=n + 1) for n in range(count)))
         acked = 0
         try:
             while True:
