@@ -260,29 +260,6 @@ def test_another_user_does_not_take_a_connection_over(by_password, name, fields)
         clean.close()
 
 
-def test_another_user_does_not_end_what_lingers(by_password, name):
-    def lingering():
-        return by_password.metric("heraldmq_sessions_lingering")
-
-    def misses(payload):
-        publisher.published(f"{name}/1", payload)
-        return by_password.metric("heraldmq_match_cache_misses_total")
-
-    alice = by_password.client(name, **durable(5), **ALICE)
-    alice.subscribe(*(f"{name}/{number}" for number in range(5000)), qos=1)
-    alice.close()
-    until(lambda: lingering() == 1, what="a session that lingers")
-    with by_password.client(name + "p", **BOB) as publisher:
-        before = misses(b"0")
-        refused(by_password, NOT_AUTHORIZED, client_id=name, **durable(5), **BOB)
-        assert (lingering(), misses(b"1")) == (1, before)
-        with by_password.client(name, session_present=True, **durable(5), **ALICE) as alice:
-            assert misses(b"2") == before
-            assert [message.payload for message in alice.take(3)] == [b"0", b"1", b"2"]
-            alice.disconnect()
-    until(lambda: lingering() == 0, timeout=30, what="the end of the lingering")
-
-
 def test_another_user_gets_a_session_of_his_own_if_so_set(users, name):
     chain = {"kind": "passwordFile", "file": str(users)}
     with broker_with(chain, **{"authentication.sessionOfAnotherUser": "newSession"}) as broker:

@@ -301,7 +301,6 @@ impl Kind for InboxMachine {
         match op {
             InboxOp::Acknowledge { .. }
             | InboxOp::Detach { .. }
-            | InboxOp::Linger { .. }
             | InboxOp::Forget { .. }
             | InboxOp::HandOver { .. }
             | InboxOp::Remove { .. } => true,
@@ -315,8 +314,6 @@ impl Kind for InboxMachine {
             | InboxOp::DeliverOnce { .. }
             | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
-            | InboxOp::AttachAgain { .. }
-            | InboxOp::DeliverLate { .. }
             | InboxOp::Subscribe { .. }
             | InboxOp::Unsubscribe { .. }
             | InboxOp::Receipt { .. } => false,
