@@ -84,6 +84,8 @@ pub(crate) struct Node {
     anonymous_refusal: Once,
     /// All listeners are bound and all loops run, and no shutdown has begun.
     pub(crate) ready: AtomicBool,
+    /// Retained messages that loops are giving to sessions, before they give them to the retain store.
+    pub(crate) retaining: AtomicUsize,
     /// Of each loop and, last, of the store.
     pub(crate) drops: Box<[Arc<Drops>]>,
     /// Drops that are remembered; each keeps as many, because all may be of one.
@@ -214,6 +216,7 @@ impl Node {
             connection_rate: Mutex::default(),
             anonymous_refusal: Once::new(),
             ready: AtomicBool::new(false),
+            retaining: AtomicUsize::new(0),
             recent_drops,
             drops: (0..=loops).map(|_| Drops::new(recent_drops)).collect(),
             stats: (0..loops).map(|_| Arc::default()).collect(),

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
@@ -152,6 +153,22 @@ impl ClientLoop {
     /// Gives a message to all whose subscriptions match, and to the retain store. `None`: it is on its
     /// way to those who keep it.
     pub(super) fn distribute(
+        &mut self,
+        io: &mut LoopIo,
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+    ) -> Option<ReasonCode> {
+        if !message.retain {
+            return self.distribute_now(io, message, source);
+        }
+        // Sessions of other loops may have it before the retain store is asked to.
+        self.node.retaining.fetch_add(1, Ordering::AcqRel);
+        let reason = self.distribute_now(io, message, source);
+        self.node.retaining.fetch_sub(1, Ordering::AcqRel);
+        reason
+    }
+
+    fn distribute_now(
         &mut self,
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use foldhash::quality::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -130,12 +131,16 @@ impl Passed {
     fn wait(&mut self, node: &Node, now: Timestamp) -> Option<u64> {
         let store = node.store();
         let is_alone = !store.has_neighbours();
+        let is_asked = node.retaining.load(Ordering::Acquire) == 0;
         if self.settling.is_none() && !self.is_over {
             // Who is alone knows when all that passed is in the store.
-            if is_alone && !self.topics.is_empty() && store.is_retain_idle() {
+            if is_alone && !self.topics.is_empty() && is_asked && store.is_retain_idle() {
                 self.topics.clear();
             }
             return None;
+        }
+        if self.settling.is_none() && !is_asked {
+            return Some(SETTLE_MS);
         }
         let settling = self.settling.get_or_insert_with(|| {
             self.is_over = false;
