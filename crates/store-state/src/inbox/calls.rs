@@ -7,7 +7,8 @@
 //! for.
 //!
 //! Invariant: a call is carried out once, in whatever order calls come. What is remembered of a loop is as much as
-//! it waits for, and [`LIMIT`] at most.
+//! it waits for, and [`LIMIT`] at most: beyond that the oldest may be carried out again, since a message that is
+//! acknowledged must not be lost.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Call, Caller, InboxReply};
 use crate::row;
 
-/// Calls of a loop that are remembered. It waits for fewer: each is a publication that is not acknowledged.
+/// Calls of a loop that are remembered.
 const LIMIT: usize = 65_536;
 
 /// The calls of all loops.
@@ -90,10 +91,8 @@ impl Calls {
         let place = (call.caller.node, call.caller.loop_index);
         let caller = self.loops.entry(place).or_default();
         caller.done.insert(call.number, *refused);
-        if caller.done.len() > LIMIT
-            && let Some((forgotten, _)) = caller.done.pop_first()
-        {
-            caller.oldest = forgotten + 1;
+        if caller.done.len() > LIMIT {
+            caller.done.pop_first();
         }
         self.changed = true;
     }
@@ -193,6 +192,8 @@ mod tests {
             carry_out(&mut limited, &call(number, 0, 5), 0);
         }
         assert_eq!(limited.loops[&(7, 1)].done.len(), LIMIT);
+        // It is waited for: it must not be answered without being carried out.
+        assert!(carry_out(&mut limited, &call(1, 0, 5), 0));
     }
 
     #[test]
