@@ -118,7 +118,13 @@ impl Neighbours {
     }
 
     /// A node says how fit it is to lead.
-    pub(crate) fn heard_health(&self, node: u64, health: Health) {
+    pub(crate) fn heard_health(&self, node: u64, mut health: Health) {
+        // A node may say anything; only members can be reached.
+        let members = self.members.borrow();
+        health
+            .reached
+            .retain(|reached| members.iter().any(|member| member.node == *reached));
+        drop(members);
         self.healths.lock().heard(node, health, Instant::now());
     }
 
