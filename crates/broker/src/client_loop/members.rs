@@ -9,7 +9,8 @@
 //! waits with it (P1), until all shards are known.
 //!
 //! Invariants: what waits is given out in the order in which it came, before anything that comes later; at most
-//! [`LIMIT`] messages of a loop wait, for [`PATIENCE_MS`] at most.
+//! [`LIMIT`] messages of a loop wait, or [`LIMIT_BYTES`], for [`PATIENCE_MS`] at most. Beyond that a publication is
+//! refused: it is never acknowledged while a member may lack it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +26,11 @@ use super::publish::Keepers;
 use super::{Client, ClientLoop, LoopIo, Timer};
 use crate::groups::{Member, Who};
 
-/// Messages of a loop that wait at the same time. Beyond that, a group without known members gets none.
+/// Messages of a loop that wait at the same time.
 const LIMIT: usize = 16_384;
+
+/// Bytes of these, and of the lists of groups that have been served.
+const LIMIT_BYTES: usize = 64 << 20;
 
 /// How soon it is looked whether all shards are known, in ms.
 const LOOK_MS: u64 = 5;
@@ -38,6 +42,7 @@ const PATIENCE_MS: u64 = 8_000;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     waiting: VecDeque<Waiting>,
+    bytes: usize,
     is_armed: bool,
 }
 
@@ -57,32 +62,49 @@ struct Waiting {
 pub(super) enum Groups {
     /// One, by the filter of its SUBSCRIBE.
     One(Box<str>),
-    /// All that match but these.
-    AllBut(Vec<Box<str>>),
+    /// All that match but these, by their numbers, which ascend.
+    AllBut(Box<[u32]>),
     /// Those of them without members that have got it directly: it has come before.
-    DurableBut(Vec<Box<str>>),
+    DurableBut(Box<[u32]>),
+}
+
+impl Groups {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One(filter) => filter.len(),
+            Self::AllBut(served) | Self::DurableBut(served) => size_of_val(&**served),
+        }
+    }
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.message.body.heap_len() + self.groups.bytes()
+    }
 }
 
 impl Members {
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+    /// False, and nothing is changed: there is no room.
+    fn push(&mut self, waiting: Waiting) -> bool {
+        let bytes = self.bytes + waiting.bytes();
+        if self.waiting.len() >= LIMIT || bytes > LIMIT_BYTES {
+            return false;
+        }
+        self.bytes = bytes;
+        self.waiting.push_back(waiting);
+        true
+    }
+
+    fn pop_if(&mut self, is_wanted: impl FnOnce(&Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.waiting.pop_front_if(|first| is_wanted(first))?;
+        self.bytes -= waiting.bytes();
+        Some(waiting)
     }
 }
 
 impl ClientLoop {
-    /// Whether a message for a group that has no member, as far as is known, is to wait until all shards are.
-    fn may_have_members(&self, message: &ApplicationMessage) -> bool {
-        message.qos > QoS::AtMostOnce
-            && self.members.len() < LIMIT
-            && self.node.routes.lacks_shards()
-    }
-
-    /// Whether the groups of a match may have members that are not known, and the message waits for these.
-    pub(super) fn awaits_members(&self, lacks_shards: bool, message: &ApplicationMessage) -> bool {
-        lacks_shards && message.qos > QoS::AtMostOnce && self.members.len() < LIMIT
-    }
-
-    /// Has a message wait. `publication`: it counts the wait as one of those that it is to be answered for.
+    /// Has a message wait, or refuses it if too many do. `publication`: it counts the wait as one of the answers that
+    /// it needs.
     pub(super) fn await_members(
         &mut self,
         io: &mut LoopIo,
@@ -91,15 +113,21 @@ impl ClientLoop {
         publication: Option<Key>,
         origin: Option<Origin>,
     ) {
-        self.members.waiting.push_back(Waiting {
+        let waits = self.members.push(Waiting {
             message: Arc::clone(message),
             groups,
             publication,
             origin,
             until_ms: io.now_ms() + PATIENCE_MS,
         });
-        self.stats.members_awaited.set(self.members.len() as u64);
-        self.look_for_members_again(io);
+        if waits {
+            self.stats
+                .members_awaited
+                .set(self.members.waiting.len() as u64);
+            self.look_for_members_again(io);
+        } else {
+            self.give_up_on(io, message, publication, Failure::Full);
+        }
     }
 
     /// No member of a group is known: a message waits if there may be some, else it is dropped. `publication`:
@@ -111,7 +139,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         publication: Option<Key>,
     ) {
-        if !self.may_have_members(message) {
+        if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
             self.nobody_in_group(io, message);
             return;
         }
@@ -147,15 +175,18 @@ impl ClientLoop {
         if let Some(peers) = self.node.peers() {
             peers.check_leases(&self.node, io.now_ms());
         }
-        // Those that have to wait again wait in another list.
-        for waiting in std::mem::take(&mut self.members.waiting) {
+        // What has to wait again is put behind the others, and is not met a second time.
+        for _ in 0..self.members.waiting.len() {
             if self.node.routes.lacks_shards() {
-                self.members.waiting.push_back(waiting);
-            } else {
+                break;
+            }
+            if let Some(waiting) = self.members.pop_if(|_| true) {
                 self.give_to_members(io, waiting);
             }
         }
-        self.stats.members_awaited.set(self.members.len() as u64);
+        self.stats
+            .members_awaited
+            .set(self.members.waiting.len() as u64);
     }
 
     fn give_to_members(&mut self, io: &mut LoopIo, waiting: Waiting) {
@@ -213,13 +244,13 @@ impl ClientLoop {
         &mut self,
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
-        served: &[Box<str>],
+        served: &[u32],
         admits: fn(&[Member]) -> bool,
         keepers: &mut Keepers,
     ) {
         let set = self.find(io, message);
         for (group, members) in &set.groups {
-            if !served.iter().any(|filter| **filter == *group.filter())
+            if served.binary_search(&group.number().get()).is_err()
                 && admits(members)
                 && !self.deliver_to_group(io, group, members, message, keepers)
             {
@@ -231,23 +262,72 @@ impl ClientLoop {
     /// What has waited for too long is refused, or dropped if it is acknowledged.
     fn give_up_on_members(&mut self, io: &mut LoopIo) {
         let now_ms = io.now_ms();
-        while let Some(waiting) = self
-            .members
-            .waiting
-            .pop_front_if(|waiting| waiting.until_ms <= now_ms)
-        {
-            match waiting.publication {
-                Some(id) => {
-                    self.publication_answered(io, id, Answer::Failed(Failure::Stopped));
-                }
-                None => self.nobody_in_group(io, &waiting.message),
-            }
+        while let Some(waiting) = self.members.pop_if(|waiting| waiting.until_ms <= now_ms) {
+            let Waiting {
+                message,
+                publication,
+                ..
+            } = waiting;
+            self.give_up_on(io, &message, publication, Failure::Stopped);
         }
-        self.stats.members_awaited.set(self.members.len() as u64);
+        self.stats
+            .members_awaited
+            .set(self.members.waiting.len() as u64);
+    }
+
+    fn give_up_on(
+        &mut self,
+        io: &mut LoopIo,
+        message: &ApplicationMessage,
+        publication: Option<Key>,
+        failure: Failure,
+    ) {
+        match publication {
+            Some(id) => self.publication_answered(io, id, Answer::Failed(failure)),
+            None => self.nobody_in_group(io, message),
+        }
     }
 }
 
 /// Whether all members have inboxes.
 pub(super) fn all_durable(members: &[Member]) -> bool {
     members.iter().all(|m| matches!(m.who, Who::Durable(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::MessageBody;
+
+    use super::*;
+
+    fn waiting(payload: usize, served: usize) -> Waiting {
+        Waiting {
+            message: Arc::new(ApplicationMessage {
+                body: MessageBody::new("t", &vec![0; payload]),
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                publisher: 0,
+                publisher_hash: 0,
+                expires_at: None,
+            }),
+            groups: Groups::AllBut(vec![0; served].into()),
+            publication: None,
+            origin: None,
+            until_ms: 0,
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_number_and_in_bytes() {
+        for (payload, served) in [(0, 0), (1 << 20, 0), (0, 1 << 20)] {
+            let mut members = Members::default();
+            while members.push(waiting(payload, served)) {}
+            assert!(members.waiting.len() <= LIMIT && members.bytes <= LIMIT_BYTES);
+            let held = members.waiting.len();
+            members.pop_if(|_| true).unwrap();
+            assert!(members.push(waiting(payload, served)));
+            while members.pop_if(|_| true).is_some() {}
+            assert_eq!((members.bytes, members.waiting.len()), (0, 0), "{held}");
+        }
+    }
 }

@@ -234,16 +234,17 @@ impl ClientLoop {
         publisher: u64,
         keepers: &mut Keepers,
     ) {
-        let awaits = self.awaits_members(set.lacks_shards, message);
+        let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
         let mut served = Vec::new();
         for (group, members) in &set.groups {
             if self.deliver_to_group(io, group, members, message, keepers) {
-                served.extend(awaits.then(|| group.filter().into()));
+                served.extend(awaits.then(|| group.number().get()));
             } else if !awaits {
                 self.nobody_in_group(io, message);
             }
         }
-        keepers.groups = awaits.then_some(Groups::AllBut(served));
+        served.sort_unstable();
+        keepers.groups = awaits.then(|| Groups::AllBut(served.into()));
         self.deliver_to_sessions(io, message, set);
         self.forward(io, message, set, publisher);
     }
@@ -283,17 +284,18 @@ impl ClientLoop {
         set: &MatchSet,
         keepers: &mut Keepers,
     ) {
-        let awaits = self.awaits_members(set.lacks_shards, message);
+        let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
         let mut served = Vec::new();
         for (group, members) in &set.groups {
             if !all_durable(members) || self.deliver_to_group(io, group, members, message, keepers)
             {
-                served.extend(awaits.then(|| group.filter().into()));
+                served.extend(awaits.then(|| group.number().get()));
             } else if !awaits {
                 self.nobody_in_group(io, message);
             }
         }
-        keepers.groups = awaits.then_some(Groups::DurableBut(served));
+        served.sort_unstable();
+        keepers.groups = awaits.then(|| Groups::DurableBut(served.into()));
     }
 
     /// The shards with sessions that match.
