@@ -28,7 +28,7 @@ const LOSSES: usize = 3;
 pub(crate) struct Health {
     /// Its disk is full.
     pub(crate) is_full: bool,
-    /// The nodes that it can send something to.
+    /// The nodes that it can send something to, and hears.
     pub(crate) reached: BTreeSet<u64>,
     /// Nodes to which its link was lost again and again.
     pub(crate) unsteady: u32,
@@ -83,6 +83,12 @@ impl Healths {
             reached,
             unsteady: unsteady as u32,
         }
+    }
+
+    /// Whether another node has said lately that it reaches a node: that one is alive, whatever this one hears.
+    pub(crate) fn is_reached(&self, node: u64, now: Instant) -> bool {
+        let mut others = self.of_others.values();
+        others.any(|(health, at)| now.duration_since(*at) < NEWS && health.reached.contains(&node))
     }
 
     /// What speaks against each node that has been heard of lately, and against this one.
@@ -173,6 +179,18 @@ mod tests {
         healths.heard(2, health(&[1]), now);
         let strains = healths.strains(1, &health(&[2]), now);
         assert_eq!((unreached(&strains, 1), unreached(&strains, 2)), (0, 0));
+    }
+
+    #[test]
+    fn a_node_that_another_one_reaches_is_alive() {
+        let mut healths = Healths::default();
+        let now = Instant::now();
+        healths.heard(2, health(&[1, 3]), now);
+        assert!(healths.is_reached(3, now));
+        assert!(!healths.is_reached(2, now));
+        assert!(!healths.is_reached(3, now + NEWS));
+        healths.lost(2, now);
+        assert!(!healths.is_reached(3, now));
     }
 
     #[test]

@@ -227,12 +227,16 @@ impl<M: Kind> Keeper<M> {
         }
     }
 
-    /// Closes what nodes have connected that are gone.
+    /// Closes what nodes have connected that are gone. Whom only this node does not hear is not.
     fn declare_gone(&self) {
+        let neighbours = &self.means.neighbours;
         let listener = &self.means.listener;
         let (now, clock) = (listener.now_ms(), listener.clock_ms());
-        let members = self.means.neighbours.members.borrow().clone();
+        let members = neighbours.members.borrow().clone();
         for member in members.iter().filter(|member| is_gone(member, clock)) {
+            if neighbours.is_reached_by_others(member.node) {
+                continue;
+            }
             let known = self.shard.look(|machine| machine.incarnation(member.node));
             // A node of which the shard has not heard has nothing connected in it.
             if known.is_none_or(|known| known == 0 || known > member.incarnation) {

@@ -130,8 +130,16 @@ impl Neighbours {
 
     /// How fit this node is to lead.
     pub(crate) fn own_health(&self, is_full: bool) -> Health {
-        let reached = self.linked().into_iter().collect();
+        let members = self.members.borrow().clone();
+        // Whom it does not hear yet it may believe to be dead.
+        let is_heard = |node: &u64| members.iter().any(|m| m.node == *node && m.is_up);
+        let reached = self.linked().into_iter().filter(is_heard).collect();
         self.healths.lock().own(is_full, reached, Instant::now())
+    }
+
+    /// Whether another node has said lately that it reaches a node.
+    pub(crate) fn is_reached_by_others(&self, node: u64) -> bool {
+        self.healths.lock().is_reached(node, Instant::now())
     }
 
     /// What speaks against nodes as leaders. `own`: this one.
