@@ -23,6 +23,7 @@ mod excerpt;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grace;
 mod groups;
 mod http;
 mod key;

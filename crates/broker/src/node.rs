@@ -18,6 +18,7 @@ use crate::client_loop::ClientLoop;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::Clustered;
 use crate::drops::Drops;
+use crate::grace::GracePeriods;
 use crate::http::Token;
 use crate::peers::Peers;
 use crate::registry::Registry;
@@ -84,8 +85,8 @@ pub(crate) struct Node {
     anonymous_refusal: Once,
     /// All listeners are bound and all loops run, and no shutdown has begun.
     pub(crate) ready: AtomicBool,
-    /// Retained messages that loops are giving to sessions, before they give them to the retain store.
-    pub(crate) retaining: AtomicUsize,
+    /// RETAIN messages that are published: until the retain store was asked to keep them, and sessions have them.
+    pub(crate) retaining: GracePeriods,
     /// Of each loop and, last, of the store.
     pub(crate) drops: Box<[Arc<Drops>]>,
     /// Drops that are remembered; each keeps as many, because all may be of one.
@@ -216,7 +217,7 @@ impl Node {
             connection_rate: Mutex::default(),
             anonymous_refusal: Once::new(),
             ready: AtomicBool::new(false),
-            retaining: AtomicUsize::new(0),
+            retaining: GracePeriods::default(),
             recent_drops,
             drops: (0..=loops).map(|_| Drops::new(recent_drops)).collect(),
             stats: (0..loops).map(|_| Arc::default()).collect(),

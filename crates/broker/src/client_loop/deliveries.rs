@@ -19,6 +19,7 @@ use mqtt_session::ApplicationMessage;
 use super::hold::tell_node;
 use super::share::units;
 use super::{ClientLoop, LoopIo, Mail, Timer};
+use crate::grace::UnderWay;
 use crate::key::Publisher;
 use crate::routes::MatchSet;
 
@@ -49,6 +50,8 @@ pub(super) struct Waiting {
     set: Arc<MatchSet>,
     /// Those receivers, among the targets of the match.
     range: Range<usize>,
+    /// Of a RETAIN message, until all receivers have got it.
+    _retaining: Option<UnderWay>,
 }
 
 /// What waits of one publisher.
@@ -117,6 +120,7 @@ impl Deliveries {
             message: Arc::clone(&first.message),
             set: Arc::clone(&first.set),
             range: first.range.start..end,
+            _retaining: None,
         };
         first.range.start = end;
         if first.range.is_empty() {
@@ -180,6 +184,7 @@ impl ClientLoop {
             message: Arc::clone(message),
             set: Arc::clone(set),
             range,
+            _retaining: message.retain.then(|| self.node.retaining.begin()),
         });
         if holds {
             self.hold_for_deliveries(io, message.publisher, true);
@@ -207,6 +212,7 @@ impl ClientLoop {
                 message,
                 set,
                 range,
+                ..
             }) = self.deliveries.next_piece()
         {
             receivers += range.len();
@@ -225,6 +231,7 @@ impl ClientLoop {
             message,
             set,
             range,
+            ..
         }) = self.deliveries.take(publisher)
         {
             self.deliver_piece(io, &message, &set, range);
@@ -292,6 +299,7 @@ mod tests {
             }),
             set: Arc::new(Routes::with_seed(1).find(name)),
             range: receivers,
+            _retaining: None,
         }
     }
 

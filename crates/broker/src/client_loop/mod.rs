@@ -66,6 +66,7 @@ use transport::Spoken;
 use crate::access::{Access, Decisions};
 use crate::drops::{Drops, Reason};
 use crate::excerpt::excerpt;
+use crate::grace::UnderWay;
 use crate::groups::Gauge;
 use crate::key::SessionKey;
 use crate::node::{Node, Pressure};
@@ -121,6 +122,8 @@ pub(crate) enum Mail {
         message: Arc<ApplicationMessage>,
         set: Arc<MatchSet>,
         range: Range<usize>,
+        /// Of a RETAIN message.
+        retaining: Option<UnderWay>,
     },
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
@@ -1062,8 +1065,11 @@ impl Service for ClientLoop {
                 message,
                 set,
                 range,
+                retaining,
             } => {
                 self.deliver_range(io, &message, &set, range);
+                // Until here a session of this loop could be given an older message than it has.
+                drop(retaining);
             }
             Mail::DeliverTo(session, delivery) => self.deliver_to(io, session.key(), delivery),
             Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
@@ -161,11 +160,9 @@ impl ClientLoop {
         if !message.retain {
             return self.distribute_now(io, message, source);
         }
-        // Sessions of other loops may have it before the retain store is asked to.
-        self.node.retaining.fetch_add(1, Ordering::AcqRel);
-        let reason = self.distribute_now(io, message, source);
-        self.node.retaining.fetch_sub(1, Ordering::AcqRel);
-        reason
+        // Sessions of other loops may have it before the retain store is asked to keep it, or after that.
+        let _retaining = self.node.retaining.begin();
+        self.distribute_now(io, message, source)
     }
 
     fn distribute_now(
@@ -263,12 +260,14 @@ impl ClientLoop {
                 self.deliver_range(io, message, set, range.clone());
             } else {
                 let (message, set, range) = (Arc::clone(message), Arc::clone(set), range.clone());
+                let retaining = message.retain.then(|| self.node.retaining.begin());
                 io.send(
                     *loop_index,
                     Mail::Deliver {
                         message,
                         set,
                         range,
+                        retaining,
                     },
                 );
             }

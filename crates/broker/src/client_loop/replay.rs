@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use foldhash::quality::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -23,6 +22,7 @@ use topic_router::Cursor;
 
 use super::pending::{Answer, Pending};
 use super::{Client, ClientLoop, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
+use crate::grace::Period;
 use crate::node::{Node, Pressure};
 use crate::sys;
 
@@ -57,6 +57,9 @@ const PASSED: usize = 65_536;
 /// was refused there; longer than requests to a shard without a leader are kept.
 const SETTLED_MS: u64 = 10_000;
 
+/// How soon a replay looks again whether messages that were on their way to its session have come.
+const UNDER_WAY_MS: u64 = 1;
+
 /// How soon a replay looks again whether messages that passed it by are in this node's retain store.
 const SETTLE_MS: u64 = 10;
 
@@ -72,6 +75,8 @@ pub(super) struct Replay {
     asked: Option<u64>,
     /// Those that it gave, each with its filter and the number of the question.
     pages: VecDeque<(Box<str>, u64, Page)>,
+    /// When it gave them. Older messages of their topics may have been on their way to the session then.
+    given: Option<Period>,
     /// What the store of inboxes has not been told yet, of a durable session.
     progress: InsertionMap<LookedThrough>,
     passed: Passed,
@@ -101,6 +106,8 @@ struct Passed {
     hasher: RandomState,
     /// Some were not remembered.
     is_over: bool,
+    /// The retain store will have been asked to keep all that passed.
+    asking: Option<Period>,
     /// What is waited for: pages that are read before are not used.
     settling: Option<Settling>,
 }
@@ -127,20 +134,28 @@ impl Passed {
                 .contains(&self.hasher.hash_one(message.body.topic_bytes()))
     }
 
-    /// Before a page is read or used. `Some`: not before so many ms have passed.
-    fn wait(&mut self, node: &Node, now: Timestamp) -> Option<u64> {
+    /// Before a page is read or used. `Some`: not before so many ms have passed. `has_pages`: some were read before.
+    fn wait(&mut self, node: &Node, now: Timestamp, has_pages: bool) -> Option<u64> {
         let store = node.store();
         let is_alone = !store.has_neighbours();
-        let is_asked = node.retaining.load(Ordering::Acquire) == 0;
         if self.settling.is_none() && !self.is_over {
             // Who is alone knows when all that passed is in the store.
-            if is_alone && !self.topics.is_empty() && is_asked && store.is_retain_idle() {
+            if is_alone
+                && !has_pages
+                && !self.topics.is_empty()
+                && node.retaining.is_quiet()
+                && store.is_retain_idle()
+            {
                 self.topics.clear();
             }
             return None;
         }
-        if self.settling.is_none() && !is_asked {
-            return Some(SETTLE_MS);
+        if self.settling.is_none() {
+            let asking = *self.asking.get_or_insert_with(|| node.retaining.now());
+            if !node.retaining.is_over(asking) {
+                return Some(SETTLE_MS);
+            }
+            self.asking = None;
         }
         let settling = self.settling.get_or_insert_with(|| {
             self.is_over = false;
@@ -264,18 +279,27 @@ impl Replay {
         self.blocked > 0 || self.pauses || self.asked.is_some()
     }
 
-    /// The next page that the store gave; those of filters that were cancelled since are left out, also if the same
-    /// is owed again.
-    fn take_page(&mut self) -> Option<(Box<str>, Wanted, Page)> {
-        while let Some((filter, question, page)) = self.pages.pop_front() {
-            if let Some(owed) = self.filters.get(&filter)
-                && owed.asked == question
-            {
-                let wanted = owed.wanted;
-                return Some((filter, wanted, page));
+    /// Whether there are pages that the store gave. Those of filters that were cancelled since are forgotten, also if
+    /// the same is owed again.
+    fn has_pages(&mut self) -> bool {
+        while let Some((filter, question, _)) = self.pages.front() {
+            let owed = self.filters.get(filter);
+            if owed.is_some_and(|owed| owed.asked == *question) {
+                return true;
             }
+            self.pages.pop_front();
         }
-        None
+        false
+    }
+
+    /// The next page that the store gave.
+    fn take_page(&mut self) -> Option<(Box<str>, Wanted, Page)> {
+        if !self.has_pages() {
+            return None;
+        }
+        let (filter, _, page) = self.pages.pop_front()?;
+        let wanted = self.filters.get(&filter)?.wanted;
+        Some((filter, wanted, page))
     }
 
     /// The filters to ask the shard for that has the next page of the first one. `shard_of`: which has that of a
@@ -385,7 +409,7 @@ impl Owed {
 
     /// The next page, which takes its part of the budget, and where the one after it begins.
     fn page(&mut self, node: &Node, budget: &mut PageBudget, now: Timestamp) -> Page {
-        let after = self.after.take();
+        let after = self.after.clone();
         // [MQTT-4.7.2-1] a filter selects either the broker's own topics or others.
         if sys::is_own(self.filter.as_bytes()) {
             let cursor = match after {
@@ -561,29 +585,43 @@ impl ClientLoop {
         if replay.filters.is_empty() {
             return None;
         }
-        if let Some(ms) = replay.passed.wait(&self.node, now) {
+        let has_pages = replay.has_pages();
+        if let Some(ms) = replay.passed.wait(&self.node, now, has_pages) {
             self.stats.replay_pauses.add(1);
             replay.pages.clear();
             replay.pauses = true;
             io.arm(now.0 + ms, Timer::Replay(key).to_bits());
             return None;
         }
-        let (filter, wanted, (mut messages, next)) = if let Some(given) = replay.take_page() {
-            let (messages, _) = &given.2;
-            let bytes: usize = messages.iter().map(|m| m.body.heap_len()).sum();
-            budget.messages = budget.messages.saturating_sub(messages.len());
-            budget.bytes = budget.bytes.saturating_sub(bytes);
-            budget.work = budget.work.saturating_sub(1);
-            given
-        } else {
+        if !has_pages {
             let owed = replay.filters.first_mut()?;
             if self.node.store().has_neighbours() && !sys::is_own(owed.filter.as_bytes()) {
                 self.ask_pages(key, expiry_now);
                 return None;
             }
             let page = owed.page(&self.node, budget, expiry_now);
-            (owed.filter.clone(), owed.wanted, page)
-        };
+            self.questions += 1;
+            owed.asked = self.questions;
+            let page = (owed.filter.clone(), self.questions, page);
+            replay.pages.push_back(page);
+            replay.given = Some(self.node.retaining.now());
+        }
+        if let Some(given) = replay.given
+            && !self.node.retaining.is_over(given)
+        {
+            // What comes meanwhile is not older than what comes after it.
+            self.stats.replay_pauses.add(1);
+            replay.pauses = true;
+            io.arm(now.0 + UNDER_WAY_MS, Timer::Replay(key).to_bits());
+            return None;
+        }
+        let (filter, wanted, (mut messages, next)) = replay.take_page()?;
+        if has_pages {
+            let bytes: usize = messages.iter().map(|m| m.body.heap_len()).sum();
+            budget.messages = budget.messages.saturating_sub(messages.len());
+            budget.bytes = budget.bytes.saturating_sub(bytes);
+            budget.work = budget.work.saturating_sub(1);
+        }
         messages.retain(|message| !replay.passed.knows(message));
         replay.looked_through(&filter, next);
         Some((messages, wanted))
@@ -650,6 +688,7 @@ impl ClientLoop {
                 let page = (messages.collect(), page.next.map(Place::Stored));
                 (filter, question, page)
             }));
+        replay.given = Some(self.node.retaining.now());
         self.replay_page(io, key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
