@@ -2,7 +2,6 @@
 mended."""
 
 KNOWN: dict[str, str] = {
-    "SubscribedReconnects": "0.64 s of CPU, 0.08 s allowed",
     "PublishAtStalledSubscribers": "a bystander waited 4994 ms, 9 ms beside the control",
     "RetainedReplayToDurable": "0.19 s of CPU, 0.11 s allowed; 90.6 MiB of memory, 48.5 MiB allowed; 98.2 MiB of folder, 64.3 MiB allowed",
 }
@@ -10,5 +9,5 @@ KNOWN: dict[str, str] = {
 KNOWN_OF_NODES: dict[str, str] = {
     "RetainedBigPages": "sometimes over a bar, behind the attack before it: the cluster is the same",
     "RetainedReplayToDurable": "15.57 s of CPU, 0.32 s allowed; 1045 MiB of memory, 146 MiB allowed",
-    "SubscribedReconnects": "6.94 s of CPU, 0.25 s allowed; 60,000 bytes between nodes for each byte",
+    "SubscribedReconnects": "0.23 s of CPU, 0.25 s allowed, on a busy machine",
 }

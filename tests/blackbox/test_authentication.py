@@ -260,6 +260,31 @@ def test_another_user_does_not_take_a_connection_over(by_password, name, fields)
         clean.close()
 
 
+def test_another_user_does_not_end_what_lingers(users, name):
+    chain = {"kind": "passwordFile", "file": str(users)}
+    # The broker's own topics would be looked up in between.
+    with broker_with(chain, **{"sys.intervalSeconds": 0}) as broker:
+
+        def lingering():
+            return broker.metric("heraldmq_sessions_lingering")
+
+        def misses(payload):
+            publisher.published(f"{name}/1", payload)
+            return broker.metric("heraldmq_match_cache_misses_total")
+
+        alice = broker.client(name, **durable(5), **ALICE)
+        alice.subscribe(*(f"{name}/{number}" for number in range(5000)), qos=1)
+        alice.close()
+        until(lambda: lingering() == 1, what="a session that lingers")
+        with broker.client(name + "p", **BOB) as publisher:
+            before = misses(b"0")
+            refused(broker, NOT_AUTHORIZED, client_id=name, **durable(5), **BOB)
+            assert (lingering(), misses(b"1")) == (1, before)
+            with broker.client(name, session_present=True, **durable(5), **ALICE) as alice:
+                assert misses(b"2") == before
+                assert [message.payload for message in alice.take(3)] == [b"0", b"1", b"2"]
+
+
 def test_another_user_gets_a_session_of_his_own_if_so_set(users, name):
     chain = {"kind": "passwordFile", "file": str(users)}
     with broker_with(chain, **{"authentication.sessionOfAnotherUser": "newSession"}) as broker:

@@ -322,6 +322,26 @@ def test_no_match_denies_if_set_so(with_rules, rules):
 # ---- reload ------------------------------------------------------------------------------------
 
 
+def test_rules_that_change_while_a_session_lingers_count_for_it(with_rules, name):
+    durable = {"clean": False, "props": {"session_expiry": 60}}
+    many = [f"{name}/{number}" for number in range(5000)]
+    with with_rules("") as broker, broker.client(f"{name}p") as publisher:
+        client = broker.client(name, **durable)
+        client.subscribe(*many, qos=1)
+        client.close()
+        until(lambda: broker.metric("heraldmq_sessions_lingering") == 1, what="a session that lingers")
+        publisher.published(f"{name}/1", b"before")
+        publisher.published(f"{name}/2", b"before")
+        reload(broker, f"deny client {name} receive {name}/1\ndeny client {name} subscribe {name}/1\n")
+        publisher.publish(f"{name}/1", b"0")
+        with broker.client(name, session_present=True, **durable) as client:
+            client.message(topic=f"{name}/2", payload="before")
+            until(lambda: broker.metric("heraldmq_subscriptions_revoked_total") == 1, what="the end of a subscription")
+            publisher.published(f"{name}/2", b"end")
+            assert client.until(b"end") == []
+            assert client.unsubscribe(*many[:3]).reasons == [0, 0x11, 0]
+
+
 def test_reload_counts_at_once_and_subscriptions_stay(with_rules, name):
     # Rules about something else, so that decisions are made and remembered.
     others = "deny all all nobody\n"

@@ -5,6 +5,7 @@ import threading
 import pytest
 from harness import raw
 from harness.raw import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from harness.wait import until
 
 DURABLE = {"session_expiry": 3600}
 TAKEN_OVER = 0x8E
@@ -113,6 +114,55 @@ def publish_until(stopped, node, topic, sent):
             payload = f"{qos} {len(sent)}".encode()
             sent.append(payload)
             sender.published(topic, payload, qos=qos)
+
+
+def heard_of(publisher, client, topic) -> bool:
+    """Whether a message of QoS 0 comes."""
+    publisher.publish(topic, b"probe")
+    try:
+        return bool(client.recv(timeout=0.2).payload == b"probe")
+    except TimeoutError:
+        return False
+
+
+def test_another_node_takes_a_session_whose_routes_linger(three, name):
+    a, b, c = three
+    many = 4000
+
+    def lingering():
+        return a.broker.metric("heraldmq_sessions_lingering")
+
+    before = lingering()
+    with c.client(f"{name}p") as publisher:
+        client = a.client(name, **session(True))
+        client.timeout = 30
+        client.subscribe(*(f"{name}/{number}" for number in range(many)), qos=1)
+        client.subscribe(f"{name}/0")
+        # What the subscriptions owe is looked for after SUBACK.
+        publisher.published(f"{name}/1", b"online")
+        client.message(payload="online")
+        client.close()
+        until(lambda: lingering() == before + 1, what="a session that lingers")
+        publisher.published(f"{name}/1", b"away")
+        with b.client(name, session_present=True, **session(True)) as client:
+            client.message(payload="away", dup=False)
+            # A message of QoS 0 comes as soon as the publisher's node knows the routes of this one.
+            until(lambda: heard_of(publisher, client, f"{name}/0"), what="a message of QoS 0")
+            # The routes at the first node bring nothing twice.
+            seen = []
+            for first in ("0", "end 0"):
+                wanted = {first.encode(), first.replace("0", "1").encode()}
+                for qos, payload in enumerate(sorted(wanted)):
+                    publisher.published(f"{name}/0", payload, qos=qos)
+                while not wanted <= set(seen):
+                    seen.append(client.message().payload)
+            got = [payload for payload in seen if payload != b"probe"]
+            assert sorted(got) == [b"0", b"1", b"end 0", b"end 1"]
+            until(lambda: lingering() == before, timeout=30, what="the end of the lingering")
+            client.disconnect()
+        with a.client(name, session_present=True, **session(True)) as client:
+            until(lambda: heard_of(publisher, client, f"{name}/0"), what="a message of QoS 0")
+            client.disconnect()
 
 
 def test_a_client_that_hops_between_nodes_loses_nothing(three, name):

@@ -355,6 +355,12 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.holding),
             ),
             (
+                "sessions_lingering",
+                "Sessions with many subscriptions whose connections have just ended, and whose routes stay for a while",
+                None,
+                sum(&node.stats, |s| &s.lingering),
+            ),
+            (
                 "sessions_unreleased",
                 "Sessions that are not connected, of which this process remembers unreleased messages of QoS 2",
                 None,
@@ -368,7 +374,7 @@ impl Collector for NodeCollector {
             ),
             (
                 "subscription_filters",
-                "Topic filters of connected clients",
+                "Topic filters of connected clients, and of sessions that linger",
                 Some(&Unit::Bytes),
                 node.subscription_bytes(),
             ),

@@ -339,3 +339,30 @@ impl Node {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::PacketId;
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_sessions_the_oldest_is_forgotten() {
+        let unreleased = Unreleased::default();
+        let ids: PacketIdSet = [PacketId::FIRST].into_iter().collect();
+        unreleased.keep("none", &PacketIdSet::new());
+        for n in 0..=UNRELEASED {
+            unreleased.keep(&n.to_string(), &ids);
+            unreleased.keep("latest", &ids);
+        }
+        assert_eq!(unreleased.len(), UNRELEASED);
+        assert_eq!(
+            (unreleased.take("0").len(), unreleased.take("1").len()),
+            (0, 0)
+        );
+        assert_eq!(unreleased.take("2"), ids);
+        assert_eq!(unreleased.take("latest"), ids);
+        assert_eq!(unreleased.take("latest").len(), 0);
+        assert_eq!(unreleased.len(), UNRELEASED - 2);
+    }
+}

@@ -54,6 +54,15 @@ impl Registry {
         self.part(client_id).lock().get(client_id).copied()
     }
 
+    /// Gives an identifier that belongs to one session to another one.
+    pub(crate) fn hand_on(&self, client_id: &str, from: SessionKey, to: SessionKey) {
+        if let Some(home) = self.part(client_id).lock().get_mut(client_id)
+            && *home == from
+        {
+            *home = to;
+        }
+    }
+
     /// Frees the identifier, if it belongs to this session.
     pub(crate) fn release(&self, client_id: &str, key: SessionKey) {
         let mut part = self.part(client_id).lock();
@@ -97,7 +106,11 @@ mod tests {
         assert_eq!(registry.claim("a", first), Claim::New);
         assert_eq!(registry.claim("a", second), Claim::Taken(first));
         registry.release("a", second);
+        registry.hand_on("a", second, first);
         assert_eq!(registry.find("a"), Some(first));
+        registry.hand_on("a", first, second);
+        assert_eq!(registry.find("a"), Some(second));
+        registry.hand_on("a", second, first);
         registry.release("a", first);
         assert_eq!(registry.claim("a", second), Claim::New);
     }

@@ -612,6 +612,15 @@ impl Routes {
         }
     }
 
+    /// How often anything has changed.
+    #[cfg(test)]
+    pub(crate) fn changes(&self) -> u64 {
+        let changes = self.changes.iter();
+        changes
+            .map(|of| u64::from(of.load(Ordering::Acquire)))
+            .sum()
+    }
+
     // A panic in a turn ends the process (panic = abort), so there is no poisoned state to meet.
     fn read(&self) -> crossbeam_utils::sync::ShardedLockReadGuard<'_, Index> {
         self.index

@@ -87,12 +87,14 @@ pub(crate) struct BrokerStats {
     pub(crate) deliveries_waiting: Counter,
     /// Times a publisher was held back until they had.
     pub(crate) delivery_holds: Counter,
-    /// Bytes of the topic filters of the clients that are connected.
+    /// Bytes of the topic filters of the clients that are connected, and of sessions that linger.
     pub(crate) subscription_bytes: Counter,
     /// Filters of SUBSCRIBE packets that were refused.
     pub(crate) subscriptions_refused: Counter,
     /// Sessions that have ended and left something to their shared groups, which this loop hands over.
     pub(crate) legacies: Counter,
+    /// Sessions without a connection whose routes stay for a while.
+    pub(crate) lingering: Counter,
     /// Sessions of this loop that the store has no record of.
     pub(crate) sessions: Counter,
     /// Topics looked up in the route index.

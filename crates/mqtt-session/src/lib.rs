@@ -60,7 +60,7 @@ pub use patterns::{Pattern, pattern_of};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{Action, Session};
 pub use stored::StoredState;
-pub use subscribe::Subscription;
+pub use subscribe::{Subscription, TakenSubscriptions};
 pub use time::Timestamp;
 pub use transmit::Transmit;
 pub use violation::Violation;

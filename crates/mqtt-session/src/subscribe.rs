@@ -10,7 +10,7 @@ use mqtt_proto::{
     SubscriptionOptions, UnsubAck, Unsubscribe,
 };
 
-use crate::patterns::{Pattern, pattern_of};
+use crate::patterns::{Pattern, Patterns, pattern_of};
 use crate::{Action, Policy, Session, Violation};
 
 /// One subscription of a session.
@@ -24,6 +24,31 @@ pub struct Subscription {
     pub id: Option<u32>,
     /// The shared group it makes the session a member of.
     pub group: Option<NonZeroU32>,
+}
+
+/// All subscriptions of a session, between two of its connections.
+#[derive(Debug)]
+pub struct TakenSubscriptions {
+    /// Sorted by filter.
+    subscriptions: Vec<Subscription>,
+    /// Of their wildcards.
+    patterns: Patterns,
+    /// Bytes of their filters.
+    bytes: u64,
+}
+
+impl TakenSubscriptions {
+    /// The subscriptions, sorted by filter.
+    #[must_use]
+    pub fn subscriptions(&self) -> &[Subscription] {
+        &self.subscriptions
+    }
+
+    /// Bytes of the filters of all subscriptions.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 impl Session {
@@ -116,6 +141,25 @@ impl Session {
             }
             .encode(version, out)
         });
+    }
+
+    /// Takes all subscriptions out of the session of a connection that has ended; for
+    /// [`Self::restore_subscriptions`].
+    #[must_use]
+    pub fn take_subscriptions(&mut self) -> TakenSubscriptions {
+        TakenSubscriptions {
+            subscriptions: std::mem::take(&mut self.subscriptions),
+            patterns: std::mem::take(&mut self.patterns),
+            bytes: std::mem::take(&mut self.subscription_bytes),
+        }
+    }
+
+    /// Gives the session of a later connection the subscriptions that were taken out of an earlier one's, instead
+    /// of its own. The work does not depend on their number.
+    pub fn restore_subscriptions(&mut self, taken: TakenSubscriptions) {
+        self.subscriptions = taken.subscriptions;
+        self.patterns = taken.patterns;
+        self.subscription_bytes = taken.bytes;
     }
 
     /// The session's subscriptions, sorted by filter.

@@ -301,6 +301,7 @@ impl Kind for InboxMachine {
         match op {
             InboxOp::Acknowledge { .. }
             | InboxOp::Detach { .. }
+            | InboxOp::Linger { .. }
             | InboxOp::Forget { .. }
             | InboxOp::HandOver { .. }
             | InboxOp::Remove { .. } => true,
@@ -314,6 +315,8 @@ impl Kind for InboxMachine {
             | InboxOp::DeliverOnce { .. }
             | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
+            | InboxOp::AttachAgain { .. }
+            | InboxOp::DeliverLate { .. }
             | InboxOp::Subscribe { .. }
             | InboxOp::Unsubscribe { .. }
             | InboxOp::Receipt { .. } => false,

@@ -301,8 +301,10 @@ impl ClientLoop {
             login: None,
             joining,
             waits: false,
+            unanswered: 0,
             parts: None,
             crowds: false,
+            kept: None,
             counted: false,
             number: 0,
             judged: self.rules,
@@ -327,6 +329,9 @@ impl ClientLoop {
         client_id: Box<str>,
         key: Key,
     ) -> Option<Next> {
+        if self.is_lingering(key) {
+            return self.follow(io, entry, client_id, key);
+        }
         let mut stored = self.concerns_store(entry.connect, &client_id);
         if let Some(client) = self.clients.get_mut(key) {
             if let Some(joining) = &mut client.joining {
@@ -358,6 +363,12 @@ impl ClientLoop {
             // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
             self.kick(io, key, ReasonCode::SessionTakenOver);
         }
+        if let Some(home) = self.node.registry.find(&client_id)
+            && home.loop_index() == self.index
+            && self.is_lingering(home.key())
+        {
+            return self.follow(io, entry, client_id, home.key());
+        }
         let session_key = self.session_key(key);
         self.node.registry.release(&client_id, session_key);
         let key = SessionKey::new(self.index, self.clients.next_key());
@@ -366,6 +377,27 @@ impl ClientLoop {
             // Another loop was quicker to claim what has just become free.
             Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
         }
+    }
+
+    /// A client whose last connection left its routes to an entry is connected again.
+    fn follow(
+        &mut self,
+        io: &mut LoopIo,
+        entry: &mut Entry<'_>,
+        client_id: Box<str>,
+        holder: Key,
+    ) -> Option<Next> {
+        if !self.has_room() {
+            let answer = Some((entry.connect.version, self.full()));
+            self.refuse(io, entry.connection, answer);
+            return Some(Next::Read);
+        }
+        let key = self.clients.next_key();
+        let (from, to) = (self.session_key(holder), self.session_key(key));
+        self.node.registry.hand_on(&client_id, from, to);
+        let next = self.begin(io, entry, client_id, true);
+        self.succeed(holder, key);
+        Some(next)
     }
 
     /// An identifier for a client that asked for one: unique in this node and hard to guess.

@@ -276,12 +276,24 @@ impl ClientLoop {
             return;
         }
         if durable {
-            let op = InboxOp::Attach {
-                client: client_id.clone(),
-                epoch,
-                node: self.node.store().node(),
-                node_incarnation: self.node.store().incarnation(),
-                resume: resumed,
+            let node = self.node.store().node();
+            let node_incarnation = self.node.store().incarnation();
+            let op = match self.left_by(key).filter(|_| resumed) {
+                Some((last, knows_owed)) => InboxOp::AttachAgain {
+                    client: client_id.clone(),
+                    epoch,
+                    node,
+                    node_incarnation,
+                    last,
+                    knows_owed,
+                },
+                None => InboxOp::Attach {
+                    client: client_id.clone(),
+                    epoch,
+                    node,
+                    node_incarnation,
+                    resume: resumed,
+                },
             };
             self.ask_inbox(&client_id, Pending::Attach { key, epoch }, op);
         } else if had_inbox {
@@ -324,20 +336,25 @@ impl ClientLoop {
         epoch: u64,
         answer: Answer,
     ) {
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = self.clients.get(key) else {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let expiry = client.session.session_expiry();
+        let is_here = client.connection.is_some();
+        if let Answer::Inbox(InboxReply::Attached(_)) = answer {
+            // Routes that the last connection left may be for other subscriptions than it has now.
+            self.drop_lingering(io, key);
+        }
         match answer {
-            _ if client.connection.is_none() => self.leave_attached(io, key, epoch),
-            Answer::Inbox(InboxReply::Attached(attached)) => {
-                let unreleased = self.node.unreleased.take(&client_id);
-                if let Some(joining) = &mut client.joining {
-                    joining.unreleased.extend(unreleased.iter());
+            Answer::Inbox(InboxReply::Attached(attached) | InboxReply::AttachedAgain(attached)) => {
+                if is_here {
+                    self.has_attached(io, key, epoch, attached);
+                } else {
+                    self.leave_attached(io, key, epoch, Some(*attached));
                 }
-                self.attached(io, key, epoch, attached);
             }
+            _ if !is_here => self.leave_attached(io, key, epoch, None),
             Answer::Failed(failure) => {
                 self.disconnect_stored(&client_id, epoch, expiry, false);
                 self.refuse_joining(io, key, failure);
@@ -349,19 +366,43 @@ impl ClientLoop {
         }
     }
 
-    /// The store has attached a client to its inbox that is not there any more.
-    fn leave_attached(&mut self, io: &mut LoopIo, key: Key, epoch: u64) {
-        let Some(client) = self.clients.get(key) else {
+    fn has_attached(&mut self, io: &mut LoopIo, key: Key, epoch: u64, attached: Box<Attached>) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let unreleased = self.node.unreleased.take(client.session.client_id());
+        if let Some(joining) = &mut client.joining {
+            joining.unreleased.extend(unreleased.iter());
+        }
+        self.attached(io, key, epoch, attached);
+    }
+
+    /// The store has attached a client to its inbox that is not there any more; `None`: it may have.
+    fn leave_attached(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Option<Attached>,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
-        self.leave_unjoined(io, key, &client_id, epoch);
-        let op = InboxOp::Detach {
-            client: client_id.clone(),
-            epoch,
-            sent: 0,
-        };
-        self.tell_inbox(&client_id, op);
+        let expiry = client.session.session_expiry();
+        let joining = client.joining.take();
+        self.disconnect_stored(&client_id, epoch, expiry, false);
+        self.unregister(io, key);
+        if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
+            let op = InboxOp::Detach {
+                client: client_id.clone(),
+                epoch,
+                sent: 0,
+            };
+            self.tell_inbox(&client_id, op);
+            self.forget_client(io, key);
+        }
+        resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
     /// The store has recorded a client that is not there any more.
@@ -462,6 +503,7 @@ impl ClientLoop {
     /// A client whose session ends with its connection. `epoch`: what the store recorded it under.
     pub(super) fn joined_transient(&mut self, io: &mut LoopIo, key: Key, epoch: Option<u64>) {
         let now = Timestamp(io.now_ms());
+        self.drop_lingering(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -500,10 +542,14 @@ impl ClientLoop {
             .get(key)
             .is_some_and(|client| client.connection.is_none())
         {
-            return self.leave_attached(io, key, epoch);
+            return self.leave_attached(io, key, epoch, Some(attached));
         }
         let now = Timestamp(io.now_ms());
         let session_key = self.session_key(key);
+        let taken = self.take_lingering(key);
+        if taken.is_none() {
+            self.route_all(io, key, &attached);
+        }
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -524,15 +570,13 @@ impl ClientLoop {
             owed,
         } = attached;
         let client_id = Box::<str>::from(client.session.client_id());
-        for stored in &subscriptions {
-            route_connection(&self.node.routes, session_key, stored);
-        }
         client.gauge = self.node.routes.durable_gauge(&client_id);
         if let Some(gauge) = &client.gauge {
             gauge.set_home(Some(session_key));
         }
-        let tells_peers = self.node.peers().is_some() && !subscriptions.is_empty();
-        client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
+        if taken.is_none() {
+            client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
+        }
         let shard = self.node.store().inbox_shard(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),
@@ -547,8 +591,14 @@ impl ClientLoop {
             &self.settings.policy,
             now,
         );
-        let filters = client.session.subscription_bytes();
-        self.stats.subscription_bytes.add(filters);
+        match taken {
+            // Their bytes are counted all the time.
+            Some(taken) => client.session.restore_subscriptions(taken),
+            None => {
+                let filters = client.session.subscription_bytes();
+                self.stats.subscription_bytes.add(filters);
+            }
+        }
         let inbox = Inbox {
             shard,
             number: inbox,
@@ -575,9 +625,6 @@ impl ClientLoop {
             inbox: Some(inbox),
         }));
         self.node.store().read(shard, open);
-        if tells_peers {
-            self.flush_peers_soon(io);
-        }
         self.has_joined(io, key);
         resume(io, joining.waiters);
     }

@@ -7,7 +7,6 @@ use store_state::session::SessionReply;
 
 use super::drained::last_policy;
 use super::pending::{Answer, Pending};
-use super::share::{FILTER, units};
 use super::{ClientLoop, DONE, LoopIo, Timer};
 use crate::excerpt::excerpt;
 
@@ -104,24 +103,27 @@ impl ClientLoop {
         };
         io.set_tag(connection, DONE);
         self.node.count_disconnected();
-        client.replay = None;
-        // Each is taken out of the routes: many clients with many of them go in several turns.
-        let filters = client.session.subscriptions().len();
-        io.charge(units(filters).saturating_mul(FILTER));
         let durable = client.session.is_durable();
         let is_stored = client.stored.is_some();
-        self.detach_stored(io, key, closes);
+        let epoch = client.stored.as_ref().map_or(0, |stored| stored.epoch);
+        let lingers = self.lingers(key);
+        self.detach_stored(io, key, closes, lingers.is_some());
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
+        if lingers.is_none() {
+            client.replay = None;
+        }
         let client_id = (!is_stored).then(|| Box::<str>::from(client.session.client_id()));
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
         self.dropped.extend(dropped);
         self.report_dropped(io, key);
         self.let_go(io, key, false);
-        if durable {
-            self.remove_routes(key);
+        if let Some(ms) = lingers {
+            self.linger(io, key, epoch, ms);
+        } else if durable {
+            self.remove_routes(io, key);
             self.forget_client(io, key);
         } else {
             self.end(io, key);
@@ -135,7 +137,7 @@ impl ClientLoop {
     /// A session ends with its connection: nothing of it remains.
     fn end(&mut self, io: &mut LoopIo, key: Key) {
         let session_key = self.session_key(key);
-        self.remove_routes(key);
+        self.remove_routes(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -157,6 +159,7 @@ impl ClientLoop {
         if self.clients.get(key).is_some_and(|client| client.counted) {
             self.unregister(io, key);
         }
+        self.leave_lingering(io, key);
         let session_key = self.session_key(key);
         let expires_at = self
             .clients
@@ -187,6 +190,10 @@ impl ClientLoop {
             return;
         }
         client.armed_ms = 0;
+        if client.connection.is_none() {
+            // It only holds routes. What is due of a session without a connection, the store knows.
+            return;
+        }
         if client.session.poll_deadline().is_some_and(|at| at <= now) {
             let kept = client.hold.as_ref().is_some_and(|hold| hold.has_kept());
             if client
@@ -229,6 +236,7 @@ impl ClientLoop {
         for key in self.online() {
             self.kick(io, key, reason);
         }
+        self.detach_all_lingering();
         io.close_untagged();
     }
 

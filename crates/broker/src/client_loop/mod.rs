@@ -13,7 +13,8 @@
 //! queues that slow their publishers down. `forward.rs`: messages to and from other nodes. `takeover.rs`:
 //! older connections of clients on other nodes. `registering.rs`: which node has a client. `drained.rs`:
 //! clients that are sent to other nodes. `joining.rs`, `stored.rs` and `pending.rs`: sessions that the store
-//! keeps, and what the loop asks of it. `legacies.rs`: what sessions that have ended leave to shared groups.
+//! keeps, and what the loop asks of it. `linger.rs`: routes that outlive a connection. `legacies.rs`: what
+//! sessions that have ended leave to shared groups.
 
 mod authorize;
 mod calls;
@@ -28,6 +29,7 @@ mod hold;
 mod joining;
 mod legacies;
 mod lifecycle;
+mod linger;
 mod login;
 mod members;
 mod parts;
@@ -84,6 +86,7 @@ use forward::Forwarding;
 use hold::{Hold, HoldLine, Wait};
 use joining::{Inbox, Joining, Stored};
 use legacies::Legacies;
+use linger::{Kept, Lingerers};
 use login::{Admission, LoggedIn, Login};
 use members::Members;
 use parts::Parts;
@@ -213,12 +216,17 @@ struct Client {
     joining: Option<Box<Joining>>,
     /// A SUBSCRIBE or UNSUBSCRIBE waits for the store or for other nodes: nothing more is read meanwhile.
     waits: bool,
+    /// Changes of its subscriptions that the inbox has not answered, or has not made as far as is known: it may
+    /// have other subscriptions than the session.
+    unanswered: u32,
     /// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
     parts: Option<Box<Parts>>,
     /// It publishes to a node to which too much is on its way.
     crowds: bool,
     /// It is among the loop's sessions; the others are counted by the store.
     counted: bool,
+    /// Routes that outlive connections.
+    kept: Option<Box<Kept>>,
     /// Of the connection, among those of the cluster; 0: it is not registered.
     number: u64,
     /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`] counts them.
@@ -272,6 +280,8 @@ enum Timer {
     Replay(Key),
     /// Go on with deliveries that were put off.
     Deliveries,
+    /// Routes may have stayed long enough that a connection left.
+    Linger(Key),
     /// A CONNECT has waited long enough for other nodes, by what is pending.
     TakeOver(Key),
     /// See whether the members of all shared groups are known.
@@ -304,6 +314,7 @@ impl Timer {
             Self::Rules => (17, 0),
             Self::Members => (18, 0),
             Self::Leaving(id) => (19, id.to_bits()),
+            Self::Linger(key) => (20, key.to_bits()),
         };
         kind << TIMER_KIND | bits
     }
@@ -330,6 +341,7 @@ impl Timer {
             17 => Self::Rules,
             18 => Self::Members,
             19 => Self::Leaving(key),
+            20 => Self::Linger(key),
             _ => return None,
         })
     }
@@ -375,6 +387,8 @@ pub(crate) struct ClientLoop {
     held_for: HashMap<(NodeId, Key), u32, RandomState>,
     /// How many entries there are when it is looked through for sessions that have ended.
     held_for_most: usize,
+    /// Sessions without a connection whose routes stay.
+    lingerers: Lingerers,
     /// What the directory of clients is to be told.
     registering: Registering,
     /// What the store was asked.
@@ -439,6 +453,7 @@ impl ClientLoop {
             calls,
             held_for: HashMap::default(),
             held_for_most: 0,
+            lingerers: Lingerers::default(),
             registering: Registering::default(),
             pending: Arena::default(),
             slices: Slices::default(),
@@ -1055,6 +1070,7 @@ impl Service for ClientLoop {
             Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
             Some(Timer::Leaving(id)) => self.end_leaving(io, id),
+            Some(Timer::Linger(key)) => self.linger_timer(io, key),
             Some(Timer::Connect(_)) | None => {}
         }
     }

@@ -12,6 +12,7 @@ use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
 use super::legacies::Handover;
+use super::linger::Late;
 use super::takeover::{Closing, Taking};
 use super::{ClientLoop, Done, LoopIo};
 
@@ -79,6 +80,10 @@ pub(super) enum Pending {
     WillDue { _done: Done },
     /// A message for a member of a shared group.
     Member(Box<ToMember>),
+    /// A message for a session that is not connected, by the routes that its connection left.
+    Late(Box<Late>),
+    /// The inbox of a session that has lingered long enough is detached.
+    LingerEnd(Key),
     /// A page of a legacy: the shard is asked for it, and then members of its groups are to take it.
     Handover(Box<Handover>),
     /// A message of that page, for a member.
@@ -274,6 +279,8 @@ impl ClientLoop {
                     self.publication_answered(io, publication, answer);
                 }
             }
+            Pending::Late(late) => self.late_answered(io, *late, &answer),
+            Pending::LingerEnd(holder) => self.detach_answered(io, holder),
             Pending::Heir { handover, sequence } => {
                 self.heir_answered(io, handover, sequence, &answer);
             }

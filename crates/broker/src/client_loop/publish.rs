@@ -430,14 +430,28 @@ impl ClientLoop {
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
-            if !stored && target.wants(|| target.session.to_bits() == message.publisher) {
-                self.deliver_to(io, target.session.key(), delivery(message, target));
+            if !stored
+                && target.wants(|| self.behind_route(target.session).to_bits() == message.publisher)
+            {
+                let key = target.session.key();
+                let shards = self.matching_shards(set, message);
+                if let Some((key, delivery)) =
+                    self.led_to(io, key, delivery(message, target), Some(shards))
+                {
+                    self.deliver_to_client(io, key, delivery);
+                }
             }
         }
     }
 
     /// Gives a delivery to a session of this loop.
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
+        if let Some((key, delivery)) = self.led_to(io, key, delivery, None) {
+            self.deliver_to_client(io, key, delivery);
+        }
+    }
+
+    fn deliver_to_client(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
         if !self.may_receive(io, key, &delivery.message) {
             return;
         }

@@ -227,6 +227,24 @@ impl Replay {
         })
     }
 
+    /// Whether nothing that the store is asked to queue, or to change, is unanswered: what is owed is known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.blocked == 0
+    }
+
+    /// What is owed when the connection has ended, for the next one: as the store of inboxes knows it.
+    pub(super) fn suspended(mut self) -> Self {
+        while let Some((filter, _)) = self.progress.pop_first() {
+            if let Some(owed) = self.filters.get_mut(&filter) {
+                owed.after = RetainedPlace::from_bytes(&owed.recorded).map(Place::Stored);
+            }
+        }
+        Self {
+            filters: self.filters,
+            ..Self::default()
+        }
+    }
+
     /// A filter has been looked through up to `next`; `None`: to the end.
     fn looked_through(&mut self, filter: &str, next: Option<Place>) {
         let Some(owed) = self.filters.get_mut(filter) else {

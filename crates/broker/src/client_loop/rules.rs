@@ -253,6 +253,9 @@ impl ClientLoop {
             epoch,
             filters: filters.clone(),
         };
+        if let Some(client) = self.clients.get_mut(key) {
+            client.unanswered += 1;
+        }
         self.hold_replay(key);
         self.ask_inbox(&client_id, Pending::Revoke { key, filters }, op);
     }
@@ -268,6 +271,7 @@ impl ClientLoop {
     ) {
         self.replay_goes_on(io, key);
         if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
+            self.has_changed(key);
             self.remove_subscriptions(io, key, filters, Some(&existed));
             self.show_room(key);
         }

@@ -135,6 +135,7 @@ impl ClientLoop {
         {
             clustered.tell(INCARNATION, &self.node.store().incarnation().to_string());
         }
+        self.end_all_lingering(io);
         for key in self.online() {
             if self
                 .clients
@@ -212,11 +213,13 @@ impl ClientLoop {
 
     /// The connection of a client is over: the store is told, if it knows the client. `closes`: the connection, if
     /// it is closed when that is recorded.
+    /// `lingers`: the inbox stays attached for a while, and routes stay.
     pub(super) fn detach_stored(
         &mut self,
         io: &mut LoopIo,
         key: Key,
         closes: Option<ConnectionId>,
+        lingers: bool,
     ) {
         self.settle(key);
         let Some(client) = self.clients.get_mut(key) else {
@@ -242,14 +245,23 @@ impl ClientLoop {
                 epoch: stored.epoch,
             };
             self.node.store().read(inbox.shard, close);
-            let op = InboxOp::Detach {
-                client: client_id.clone(),
-                epoch: stored.epoch,
-                sent,
+            let op = if lingers {
+                InboxOp::Linger {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    sent,
+                }
+            } else {
+                InboxOp::Detach {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    sent,
+                }
             };
             self.node.store().inbox(inbox.shard, Ticket::NONE, op);
             // At once, so that messages of QoS 0 that come from now on are stored, behind that.
-            for subscription in client.session.subscriptions() {
+            let gone = client.session.subscriptions().iter();
+            for subscription in gone.filter(|_| !lingers) {
                 if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter)
                     && filter.shared.is_none()
                 {

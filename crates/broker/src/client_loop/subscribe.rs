@@ -22,6 +22,7 @@ use super::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use super::{Client, ClientLoop, LoopIo};
 use crate::excerpt::excerpt;
 use crate::groups::Gauge;
+use crate::key::SessionKey;
 use crate::node::Pressure;
 
 /// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
@@ -106,6 +107,7 @@ impl ClientLoop {
                     subscriptions: admitted,
                 };
                 client.waits = true;
+                client.unanswered += 1;
                 self.hold_replay(key);
                 let pending = Pending::Subscribe { key, part };
                 self.ask_inbox(&client_id, pending, op);
@@ -220,7 +222,10 @@ impl ClientLoop {
     ) {
         self.replay_goes_on(io, key);
         let new = match answer {
-            Answer::Inbox(InboxReply::Subscribed(new)) => new,
+            Answer::Inbox(InboxReply::Subscribed(new)) => {
+                self.has_changed(key);
+                new
+            }
             Answer::Failed(_) if self.version(key) == Some(ProtocolVersion::V3_1) => {
                 // 3.1 has no code for a refusal.
                 self.kick(io, key, ReasonCode::ImplementationSpecificError);
@@ -242,6 +247,13 @@ impl ClientLoop {
         self.take_part(key, part, Some(&new));
         if self.has_parts_left(key) || !self.all_subscribed(io, key) {
             self.stop_waiting(io, key);
+        }
+    }
+
+    /// The inbox has changed the subscriptions of a client as it was asked to.
+    pub(super) fn has_changed(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.unanswered = client.unanswered.saturating_sub(1);
         }
     }
 
@@ -436,13 +448,13 @@ impl ClientLoop {
         subscription: StoredSubscription,
         stored: Option<bool>,
     ) -> Option<Added> {
-        let session_key = self.session_key(key);
+        let (session_key, routes) = (self.session_key(key), self.route_key(key));
         let client = self.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
         let wanted = Wanted::new(subscription.options, subscription.id);
         let (new, group) = match stored {
             Some(new) => {
-                route_connection(&self.node.routes, session_key, &subscription);
+                route_connection(&self.node.routes, routes, &subscription);
                 if client.gauge.is_none() {
                     client.gauge = self.node.routes.durable_gauge(client.session.client_id());
                     if let Some(gauge) = &client.gauge {
@@ -521,6 +533,7 @@ impl ClientLoop {
                     filters: part.clone(),
                 };
                 client.waits = true;
+                client.unanswered += 1;
                 self.hold_replay(key);
                 let pending = Pending::Unsubscribe { key, part };
                 self.ask_inbox(&client_id, pending, op);
@@ -544,6 +557,7 @@ impl ClientLoop {
         self.replay_goes_on(io, key);
         match answer {
             Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
+                self.has_changed(key);
                 self.remove_part(io, key, part, Some(&existed));
             }
             Answer::Failed(_) if self.version(key) != Some(ProtocolVersion::V5) => {
@@ -606,7 +620,7 @@ impl ClientLoop {
         part: &[Box<str>],
         stored: Option<&[bool]>,
     ) -> Vec<ReasonCode> {
-        let session_key = self.session_key(key);
+        let (session_key, routes) = (self.session_key(key), self.route_key(key));
         let mut reasons = Vec::with_capacity(part.len());
         let mut removed = Vec::with_capacity(part.len());
         for (at, text) in part.iter().enumerate() {
@@ -614,7 +628,7 @@ impl ClientLoop {
                 reasons.push(ReasonCode::TopicFilterInvalid);
                 continue;
             };
-            let routed = self.node.routes.unsubscribe(session_key, filter);
+            let routed = self.node.routes.unsubscribe(routes, filter);
             let existed = stored.map_or(routed, |stored| stored.get(at) == Some(&true));
             reasons.push(if existed {
                 ReasonCode::Success
@@ -647,14 +661,25 @@ impl ClientLoop {
     }
 
     /// Takes a session's subscriptions out of the routes.
-    pub(super) fn remove_routes(&mut self, key: Key) {
-        let session_key = self.session_key(key);
-        let Some(client) = self.clients.get(key) else {
-            return;
-        };
-        for subscription in client.session.subscriptions() {
+    pub(super) fn remove_routes(&mut self, io: &mut LoopIo, key: Key) {
+        let session_key = self.route_key(key);
+        if let Some(client) = self.clients.get(key) {
+            self.take_out_routes(io, session_key, client.session.subscriptions());
+        }
+    }
+
+    /// Takes the routes of subscriptions out that are under a key.
+    pub(super) fn take_out_routes(
+        &self,
+        io: &mut LoopIo,
+        routes: SessionKey,
+        subscriptions: &[Subscription],
+    ) {
+        // Many clients with many of them go in several turns.
+        io.charge(units(subscriptions.len()).saturating_mul(FILTER));
+        for subscription in subscriptions {
             if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter) {
-                self.node.routes.unsubscribe(session_key, filter);
+                self.node.routes.unsubscribe(routes, filter);
             }
         }
     }

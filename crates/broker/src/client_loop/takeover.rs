@@ -230,6 +230,10 @@ impl ClientLoop {
     }
 
     fn close_if_older(&mut self, io: &mut LoopIo, key: Key, asker: Asker, older: Older) {
+        if self.is_lingering(key) {
+            self.end_lingering_of(io, &older.client);
+            return self.settle_for(asker, older);
+        }
         match self.holder(key, &older) {
             Holder::Unsure => {
                 let client = self.clients.get_mut(key);
@@ -250,6 +254,7 @@ impl ClientLoop {
                 self.stats.takeovers.add(1);
                 // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
                 self.kick(io, key, ReasonCode::SessionTakenOver);
+                self.end_lingering_of(io, &older.client);
                 self.settle_for(asker, older);
             }
         }

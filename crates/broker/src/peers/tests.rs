@@ -653,6 +653,65 @@ fn a_connect_does_not_wait_for_ever_for_a_node_that_does_not_answer() {
 }
 
 #[test]
+fn routes_of_many_subscriptions_outlive_a_short_absence() {
+    const MANY: usize = 100;
+    let nodes = Nodes::start();
+    let mut client = nodes.durable(0, "client", [0, 0]);
+    for n in 0..MANY {
+        client.subscribe(&format!("t/{n}"), 1);
+    }
+    let mut here = nodes.client(0, "here");
+    let mut elsewhere = nodes.client(1, "elsewhere");
+    let lingering = || nodes.count(0, |s| &s.lingering);
+    let is_away = || wait_for("the connection to be gone", || lingering() == 1);
+    let before = nodes.broker(0).routes.changes();
+    for _ in 0..5 {
+        drop(client);
+        is_away();
+        here.publish("t/7", "away 0", 0);
+        here.publish("t/8", "away 1", 1);
+        client = nodes.durable(0, "client", [1, 0]);
+        let mut got: Vec<String> = Vec::new();
+        for _ in 0..2 {
+            let (payload, id) = client.message();
+            if !id.is_empty() {
+                client.acknowledge(&id);
+            }
+            got.push(payload);
+        }
+        got.sort();
+        assert_eq!(got, ["away 0", "away 1"]);
+        for (n, publisher) in [&mut here, &mut elsewhere].into_iter().enumerate() {
+            publisher.publish("t/9", &n.to_string(), 0);
+            assert_eq!(client.message().0, n.to_string());
+        }
+    }
+    let routes = &nodes.broker(0).routes;
+    assert_eq!(
+        routes.changes(),
+        before,
+        "nothing was taken out and put in again"
+    );
+    // After a while they go, and what comes is stored by the shard.
+    drop(client);
+    is_away();
+    wait_for("the routes to be taken out", || lingering() == 0);
+    assert_eq!(routes.subscriptions(), 0);
+    here.publish("t/7", "late", 0);
+    let mut client = nodes.durable(0, "client", [1, 0]);
+    assert_eq!(client.message().0, "late");
+    // A session that begins anew has none of them.
+    drop(client);
+    is_away();
+    let mut client = nodes.client(0, "client");
+    assert_eq!((lingering(), routes.subscriptions()), (0, 0));
+    client.subscribe("u", 0);
+    here.publish("t/7", "nobody", 0);
+    here.publish("u", "new", 0);
+    assert_eq!(client.message().0, "new");
+}
+
+#[test]
 fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
     let nodes = Nodes::start();
     let mut subscriber = nodes.client(1, "subscriber");

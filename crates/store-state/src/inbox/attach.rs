@@ -13,12 +13,15 @@ use crate::{TableError, row};
 const AT_ONCE: usize = 256;
 
 impl InboxMachine {
+    /// `last`: the epoch of a connection since which the node knows the subscriptions and what they owe, if no other
+    /// came after it.
     pub(super) fn attach(
         &mut self,
         client: &str,
         epoch: u64,
         place: (u64, u64),
         resume: bool,
+        last: Option<u64>,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let mut found = self.inboxes.number_of(client);
@@ -32,36 +35,39 @@ impl InboxMachine {
         let number = found.unwrap_or_else(|| self.begin(client, epoch));
         // A connection of a process that is known to be gone is none.
         let place = Some(place).filter(|&place| self.runs(place));
+        let mut is_known = false;
         if let Some(inbox) = self.inboxes.get_mut(number) {
             self.stock.touch(inbox);
+            is_known = inbox.lingers && last == Some(inbox.epoch) && place == inbox.attached;
             inbox.epoch = epoch;
-            if inbox.is_attached() {
+            if inbox.is_connected() {
                 inbox.queue.mark_unknown_sent();
             }
         }
         self.show_attached(number, place, context.outlet);
-        self.attached_reply(number, found.is_some(), context)
-    }
-
-    fn attached_reply(
-        &mut self,
-        number: u64,
-        present: bool,
-        context: &Context<'_>,
-    ) -> Result<InboxReply, TableError> {
         let Some(inbox) = self.inboxes.get_mut(number) else {
             return Ok(InboxReply::Stale);
         };
-        Ok(InboxReply::Attached(Box::new(Attached {
-            present,
+        let (subscriptions, owed) = if is_known {
+            (Vec::new(), Vec::new())
+        } else {
+            (inbox.subscriptions.clone(), self.owed.of(&inbox.client))
+        };
+        let attached = Box::new(Attached {
+            present: found.is_some(),
             inbox: number,
             incarnation: inbox.incarnation,
-            subscriptions: inbox.subscriptions.clone(),
+            subscriptions,
             received: self.origins.received(&inbox.client, inbox.incarnation),
             first: inbox.queue.lowest(&self.stock, context.table)?,
             sent: inbox.queue.sent() + 1,
-            owed: self.owed.of(&inbox.client),
-        })))
+            owed,
+        });
+        Ok(if is_known {
+            InboxReply::AttachedAgain(attached)
+        } else {
+            InboxReply::Attached(attached)
+        })
     }
 
     /// A session begins: an empty inbox. What the client published in earlier ones is forgotten.
@@ -97,6 +103,19 @@ impl InboxMachine {
         inbox.queue.mark_sent(sent);
         let number = inbox.number;
         self.show_attached(number, None, outlet);
+        InboxReply::Done
+    }
+
+    /// The client is gone, and its node gets what comes for it for a while still.
+    pub(super) fn linger(&mut self, client: &str, epoch: u64, sent: u64) -> InboxReply {
+        let Some(inbox) = self.inboxes.current(client, epoch) else {
+            return InboxReply::Stale;
+        };
+        if inbox.is_attached() {
+            self.stock.touch(inbox);
+            inbox.queue.mark_sent(sent);
+            inbox.lingers = true;
+        }
         InboxReply::Done
     }
 
@@ -141,6 +160,7 @@ impl InboxMachine {
         for number in left.by_ref().take(AT_ONCE) {
             if let Some(inbox) = self.inboxes.get_mut(number)
                 && inbox.queue.len() > 0
+                && !inbox.lingers
             {
                 self.stock.touch(inbox);
                 inbox.queue.mark_unknown_sent();
@@ -179,6 +199,7 @@ impl InboxMachine {
         };
         self.stock.settle(inbox);
         inbox.queue.rest();
+        inbox.lingers = false;
         let before = std::mem::replace(&mut inbox.attached, place);
         match (before.is_some(), place.is_some()) {
             (false, true) => {

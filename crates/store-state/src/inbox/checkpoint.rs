@@ -115,6 +115,7 @@ impl InboxMachine {
     fn load_inbox(&mut self, client: &str, row: InboxRow) {
         let mut inbox = Inbox::load(client, self.hash.slot_of(client), row);
         inbox.attached = inbox.attached.filter(|&place| self.runs(place));
+        inbox.lingers &= inbox.is_attached();
         self.attached += usize::from(inbox.is_attached());
         self.stock.load(&inbox.queue);
         for subscription in &inbox.subscriptions {

@@ -17,6 +17,8 @@ pub(super) struct Inbox {
     pub(super) epoch: u64,
     /// The node that the client is connected to, and its incarnation.
     pub(super) attached: Option<(u64, u64)>,
+    /// It is attached, and the client is not connected any more.
+    pub(super) lingers: bool,
     /// Sorted by filter.
     pub(super) subscriptions: Vec<StoredSubscription>,
     pub(super) queue: Queue,
@@ -36,6 +38,7 @@ impl Inbox {
             incarnation: epoch,
             epoch,
             attached: None,
+            lingers: false,
             subscriptions: Vec::new(),
             queue: Queue::new(slot, number),
             round: 0,
@@ -51,6 +54,7 @@ impl Inbox {
             incarnation: row.incarnation,
             epoch: row.epoch,
             attached: row.attached,
+            lingers: row.lingers,
             queue: Queue::load(slot, &mut row),
             subscriptions: row.subscriptions,
             round: 0,
@@ -64,6 +68,7 @@ impl Inbox {
         self.is_legacy = true;
         self.stored = false;
         self.attached = None;
+        self.lingers = false;
         self.subscriptions = Vec::new();
         self.queue.owe_nothing();
         self
@@ -78,6 +83,11 @@ impl Inbox {
 
     pub(super) fn is_attached(&self) -> bool {
         self.attached.is_some()
+    }
+
+    /// Whether the client is connected, as far as is known.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_attached() && !self.lingers
     }
 
     /// Where a filter stands among the subscriptions, or would.
@@ -117,6 +127,7 @@ impl Inbox {
             bytes: self.queue.bytes(),
             sent: self.queue.sent(),
             released: self.queue.released(),
+            lingers: self.lingers,
         };
         changes.put(self.key(), row::encode(&row));
         self.queue.collect(changes);

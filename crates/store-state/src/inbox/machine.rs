@@ -95,7 +95,10 @@ impl Machine for InboxMachine {
             | InboxOp::Receipt { client, .. }
             | InboxOp::Replay { client, .. }
             | InboxOp::HandOver { client, .. }
-            | InboxOp::DeliverOnce { client, .. } => Some(hash.slot_of(client)),
+            | InboxOp::DeliverOnce { client, .. }
+            | InboxOp::Linger { client, .. }
+            | InboxOp::AttachAgain { client, .. }
+            | InboxOp::DeliverLate { client, .. } => Some(hash.slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
             | InboxOp::PublishOnce { .. }
@@ -161,7 +164,7 @@ impl InboxMachine {
                 resume,
             } => {
                 let place = (*node, *node_incarnation);
-                return self.attach(client, *epoch, place, *resume, context);
+                return self.attach(client, *epoch, place, *resume, None, context);
             }
             InboxOp::Detach {
                 client,
@@ -234,6 +237,30 @@ impl InboxMachine {
                     machine.deliver(client, items, None, context)
                 });
             }
+            InboxOp::Linger {
+                client,
+                epoch,
+                sent,
+            } => return Ok(self.linger(client, *epoch, *sent)),
+            InboxOp::AttachAgain {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                last,
+                knows_owed,
+            } => {
+                let place = (*node, *node_incarnation);
+                let owes_unknown = !knows_owed && self.owed.has(client);
+                let last = Some(*last).filter(|_| !owes_unknown);
+                return self.attach(client, *epoch, place, true, last, context);
+            }
+            InboxOp::DeliverLate {
+                client,
+                epoch,
+                detached,
+                item,
+            } => return self.deliver_late(client, *epoch, *detached, item, context),
         }
         Ok(InboxReply::Done)
     }

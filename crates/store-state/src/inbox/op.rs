@@ -159,6 +159,46 @@ pub enum InboxOp {
         /// In order.
         items: Vec<Item>,
     },
+    /// A client has disconnected; its session goes on, and the inbox stays attached to the node, which gets the
+    /// session's messages of QoS 0 still and hands them over by `DeliverLate`. Ends with `Detach` or another
+    /// connection.
+    Linger {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection.
+        epoch: u64,
+        /// The highest sequence that may have been sent.
+        sent: u64,
+    },
+    /// A client has connected again to the node that its last connection was to, which knows its subscriptions. As
+    /// `Attach` of a session that goes on; if the inbox lingers since that connection, the answer leaves out what
+    /// the node knows.
+    AttachAgain {
+        /// The client.
+        client: Box<str>,
+        /// Of this connection.
+        epoch: u64,
+        /// The node that the client is connected to.
+        node: u64,
+        /// The node's incarnation.
+        node_incarnation: u64,
+        /// Of the last connection.
+        last: u64,
+        /// The node knows which retained messages the subscriptions owe. If not, and they do, it is told everything.
+        knows_owed: bool,
+    },
+    /// A message for a session that is not connected, from the node that its inbox is or was attached to. Changes
+    /// nothing unless the inbox lingers since this connection.
+    DeliverLate {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection that has ended.
+        epoch: u64,
+        /// The message is also for an inbox that was detached since: its shard has not got it by `Publish`.
+        detached: bool,
+        /// The message.
+        item: Item,
+    },
 }
 
 /// A loop of a node that asks for something.
@@ -303,13 +343,16 @@ pub enum InboxReply {
         matched: u32,
         /// Of these, those that refuse it.
         refused: u32,
-        /// Of these, those that are attached and whose queues are three quarters full: the publisher
+        /// Of these, those that are connected and whose queues are three quarters full: the publisher
         /// should be slowed down.
         pressing: u32,
     },
     /// To `HandOver`: messages of the legacy by their sequences, ascending, at most 128, and none after
     /// those that make 256 KiB. Empty: nothing is left, and the legacy is gone.
     LeftBehind(Vec<(u64, Item)>),
+    /// To `AttachAgain`, if the inbox lingers since the last connection: without the subscriptions, and without
+    /// what they owe.
+    AttachedAgain(Box<Attached>),
 }
 
 /// What a client that has connected finds.
@@ -321,7 +364,7 @@ pub struct Attached {
     pub inbox: u64,
     /// The epoch that the session began with.
     pub incarnation: u64,
-    /// Its subscriptions.
+    /// Its subscriptions, sorted by filter.
     pub subscriptions: Vec<StoredSubscription>,
     /// Identifiers of QoS 2 publications of this client that are not released.
     #[serde(with = "wire::packet_ids")]

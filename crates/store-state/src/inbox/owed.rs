@@ -76,6 +76,10 @@ impl OwedMessages {
         self.sessions.remove(&client);
     }
 
+    pub(super) fn has(&self, client: &str) -> bool {
+        self.sessions.contains_key(client)
+    }
+
     /// In the order of the subscriptions.
     pub(super) fn of(&self, client: &str) -> Vec<Owed> {
         let filters = self.sessions.get(client).into_iter();

@@ -162,6 +162,24 @@ impl InboxMachine {
         Ok(tally.reply())
     }
 
+    /// A message for a session that is not connected, which came to the node that the inbox is attached to.
+    pub(super) fn deliver_late(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        detached: bool,
+        item: &Item,
+        context: &mut Context<'_>,
+    ) -> Result<InboxReply, TableError> {
+        let is_wanted = |inbox: &&mut Inbox| inbox.lingers || (detached && !inbox.is_attached());
+        let inbox = self.inboxes.of_client(client).filter(is_wanted);
+        let Some(inbox) = inbox.filter(|inbox| inbox.epoch == epoch) else {
+            return Ok(InboxReply::Stale);
+        };
+        let tally = give(inbox, std::slice::from_ref(item), &mut self.stock, context)?;
+        Ok(tally.reply())
+    }
+
     pub(super) fn replay(
         &mut self,
         client: &str,
@@ -194,7 +212,7 @@ fn give(
         ..Tally::default()
     };
     for item in items {
-        let is_online = inbox.is_attached();
+        let is_online = inbox.is_connected();
         if item.qos == QoS::AtMostOnce && context.limits.qos0 == Qos0Inbox::Never && !is_online {
             drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
             continue;
@@ -250,7 +268,7 @@ fn enqueue(
             let refuses = context.limits.queue_full == QueueFull::Refuse;
             return Ok(if refuses && item.qos != QoS::AtMostOnce {
                 Outcome::Refused
-            } else if inbox.is_attached() && inbox.queue.is_filling(context.limits) {
+            } else if inbox.is_connected() && inbox.queue.is_filling(context.limits) {
                 Outcome::Overflowed
             } else {
                 Outcome::Dropped
@@ -258,12 +276,12 @@ fn enqueue(
         }
     }
     stock.touch(inbox);
-    if inbox.is_attached() {
+    if inbox.is_connected() {
         let sequence = inbox.queue.next();
         context.outlet.queued(inbox.number, sequence, &item);
     }
     inbox.queue.push(item, body, stock);
-    let pressing = inbox.is_attached() && inbox.queue.is_filling(context.limits);
+    let pressing = inbox.is_connected() && inbox.queue.is_filling(context.limits);
     Ok(if pressing {
         Outcome::Pressing
     } else {

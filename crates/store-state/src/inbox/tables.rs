@@ -140,6 +140,32 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     pub(super) bytes: u64,
     pub(super) sent: u64,
     pub(super) released: R,
+    /// Written only if it does: rows of earlier versions end before this.
+    #[serde(with = "trailing")]
+    pub(super) lingers: bool,
+}
+
+/// A flag at the end of a row. One that is not set takes no byte.
+mod trailing {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in crate::inbox) fn serialize<S: Serializer>(
+        flag: &bool,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        if *flag {
+            serializer.serialize_bool(true)
+        } else {
+            serializer.serialize_unit()
+        }
+    }
+
+    pub(in crate::inbox) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<bool, D::Error> {
+        // The only thing that can fail is that the row ends here.
+        Ok(bool::deserialize(deserializer).unwrap_or_default())
+    }
 }
 
 /// `Q`.

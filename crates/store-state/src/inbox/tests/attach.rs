@@ -1,6 +1,8 @@
 //! Connections and sessions come and go.
 
 use super::*;
+use crate::inbox::tables::InboxRow;
+use crate::row;
 
 fn node_up(incarnation: u64) -> InboxOp {
     InboxOp::NodeUp {
@@ -158,4 +160,206 @@ fn what_a_dead_process_had_attached_is_detached() {
     // A late request of the dead process attaches nobody.
     assert!(shard.attach("ann", 2, true).present);
     assert_eq!(shard.machine.counts().attached, 0);
+}
+
+/// A shard with the session of "ann", whose connection with epoch 1 has ended, and whose inbox lingers.
+fn lingering() -> (Shard, u64) {
+    let mut shard = Shard::new();
+    let inbox = shard.session("ann", "a");
+    let progress = Progress {
+        filter: "a".into(),
+        from: Box::default(),
+        next: None,
+    };
+    shard.apply(&InboxOp::Replay {
+        client: "ann".into(),
+        epoch: 1,
+        items: Vec::new(),
+        progress: vec![progress],
+    });
+    shard.publish("a", "1", QoS::AtLeastOnce);
+    shard.take_events();
+    let op = InboxOp::Linger {
+        client: "ann".into(),
+        epoch: 1,
+        sent: 1,
+    };
+    assert_eq!(shard.apply(&op), InboxReply::Done);
+    (shard, inbox)
+}
+
+fn again(epoch: u64, last: u64) -> InboxOp {
+    InboxOp::AttachAgain {
+        client: "ann".into(),
+        epoch,
+        node: 1,
+        node_incarnation: 1,
+        last,
+        knows_owed: false,
+    }
+}
+
+fn late(epoch: u64) -> InboxOp {
+    late_or_detached(epoch, false)
+}
+
+fn late_or_detached(epoch: u64, detached: bool) -> InboxOp {
+    InboxOp::DeliverLate {
+        client: "ann".into(),
+        epoch,
+        detached,
+        item: item("a", "x", QoS::AtMostOnce, None),
+    }
+}
+
+#[test]
+fn who_comes_back_to_a_node_that_knows_its_subscriptions_is_not_told_them() {
+    let (mut shard, inbox) = lingering();
+    shard.publish("a", "2", QoS::AtLeastOnce);
+    let InboxReply::AttachedAgain(known) = shard.apply(&again(2, 1)) else {
+        panic!("its last connection had epoch 1");
+    };
+    assert_eq!((known.inbox, known.present, known.sent), (inbox, true, 2));
+    assert_eq!(known.subscriptions, []);
+    assert_eq!(shard.take_events(), [], "no filter is looked at");
+    // It is connected: nobody has said what was sent.
+    let InboxReply::Attached(unknown) = shard.apply(&again(3, 2)) else {
+        panic!("the inbox does not linger");
+    };
+    assert_eq!((unknown.subscriptions.len(), unknown.sent), (1, 3));
+    assert_eq!(shard.apply(&again(2, 3)), InboxReply::Stale);
+}
+
+#[test]
+fn who_comes_back_elsewhere_or_after_another_connection_is_told_its_subscriptions() {
+    let (mut shard, _) = lingering();
+    shard.publish("a", "2", QoS::AtLeastOnce);
+    let elsewhere = shard.apply(&InboxOp::AttachAgain {
+        client: "ann".into(),
+        epoch: 2,
+        node: 2,
+        node_incarnation: 1,
+        last: 1,
+        knows_owed: false,
+    });
+    let InboxReply::Attached(elsewhere) = elsewhere else {
+        panic!("another node does not know them");
+    };
+    assert_eq!(elsewhere.subscriptions.len(), 1);
+    assert_eq!(
+        elsewhere.sent, 2,
+        "what came while it lingered was not sent"
+    );
+    shard.apply(&InboxOp::Linger {
+        client: "ann".into(),
+        epoch: 2,
+        sent: 1,
+    });
+    assert!(matches!(shard.apply(&again(3, 1)), InboxReply::Attached(_)));
+}
+
+#[test]
+fn a_node_that_does_not_know_what_is_owed_is_told_everything() {
+    let (mut shard, _) = lingering();
+    shard.subscribe("ann", 1, "b", QoS::AtMostOnce);
+    let again = |epoch, last, knows_owed| InboxOp::AttachAgain {
+        client: "ann".into(),
+        epoch,
+        node: 1,
+        node_incarnation: 1,
+        last,
+        knows_owed,
+    };
+    let InboxReply::AttachedAgain(known) = shard.apply(&again(2, 1, true)) else {
+        panic!("it knows");
+    };
+    assert_eq!((&*known.subscriptions, &*known.owed), (&[][..], &[][..]));
+    shard.apply(&InboxOp::Linger {
+        client: "ann".into(),
+        epoch: 2,
+        sent: 0,
+    });
+    let InboxReply::Attached(unknown) = shard.apply(&again(3, 2, false)) else {
+        panic!("it does not know");
+    };
+    assert_eq!((unknown.subscriptions.len(), unknown.owed.len()), (2, 1));
+}
+
+#[test]
+fn what_lingers_stays_so_over_a_restart_and_ends_with_its_process() {
+    let (mut shard, _) = lingering();
+    shard.publish("a", "2", QoS::AtLeastOnce);
+    shard.checkpoint();
+    shard.restart();
+    assert_eq!(shard.apply(&late(1)), published(1, 0));
+    shard.apply(&node_up(2));
+    assert_eq!(shard.apply(&late(1)), InboxReply::Stale);
+    let later = shard.apply(&InboxOp::Attach {
+        client: "ann".into(),
+        epoch: 2,
+        node: 1,
+        node_incarnation: 2,
+        resume: true,
+    });
+    let InboxReply::Attached(later) = later else {
+        panic!("{later:?}");
+    };
+    assert_eq!(later.sent, 2, "it is known what was sent");
+}
+
+#[test]
+fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
+    let row = |lingers| {
+        row::encode(&InboxRow::<&[StoredSubscription], &[u64]> {
+            number: 1,
+            incarnation: 1,
+            epoch: 1,
+            attached: Some((1, 1)),
+            subscriptions: &[][..],
+            next: 1,
+            head: 1,
+            alive: 0,
+            bytes: 0,
+            sent: 0,
+            released: &[][..],
+            lingers,
+        })
+    };
+    assert_eq!(row(false), [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0]);
+    assert_eq!(row(true), [&row(false)[..], &[1]].concat());
+    for lingers in [false, true] {
+        let read: InboxRow = row::decode(b"I", &row(lingers)).unwrap();
+        assert_eq!(read.lingers, lingers);
+    }
+    let longer = [&row(true)[..], &[0]].concat();
+    assert!(row::decode::<InboxRow>(b"I", &longer).is_err());
+}
+
+#[test]
+fn a_late_message_is_for_a_session_without_a_later_connection() {
+    let (mut shard, inbox) = lingering();
+    assert_eq!(shard.apply(&late(1)), published(1, 0));
+    assert_eq!(shard.take_events(), [], "nobody reads");
+    shard.attach("ann", 2, true);
+    assert_eq!(shard.apply(&late(1)), InboxReply::Stale);
+    assert_eq!(shard.apply(&late(2)), InboxReply::Stale, "it is connected");
+    assert_eq!(shard.machine.queue_len(inbox), 2);
+    let connected = shard.apply(&late_or_detached(2, true));
+    assert_eq!(connected, InboxReply::Stale);
+    shard.detach("ann", 2, 2);
+    assert_eq!(shard.apply(&late(2)), InboxReply::Stale);
+    assert_eq!(shard.apply(&late_or_detached(2, true)), published(1, 0));
+}
+
+#[test]
+fn a_lingering_inbox_that_fills_up_slows_nobody_down() {
+    let (mut shard, _) = lingering();
+    shard.header.limits.queue_messages = 2;
+    let pressing = |reply| match reply {
+        InboxReply::Published { pressing, .. } => pressing,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(pressing(shard.publish("a", "2", QoS::AtLeastOnce)), 0);
+    shard.apply(&again(2, 1));
+    assert_eq!(pressing(shard.publish("a", "3", QoS::AtLeastOnce)), 1);
 }

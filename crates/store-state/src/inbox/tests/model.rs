@@ -29,7 +29,8 @@ pub(super) struct ModelInbox {
     pub(super) number: u64,
     pub(super) incarnation: u64,
     pub(super) epoch: u64,
-    attached: Option<(u64, u64)>,
+    pub(super) attached: Option<(u64, u64)>,
+    lingers: bool,
     pub(super) subscriptions: Vec<StoredSubscription>,
     pub(super) queue: Vec<(u64, Item)>,
     pub(super) released: Vec<u64>,
@@ -62,6 +63,15 @@ impl ModelInbox {
 
     pub(super) fn is_attached(&self) -> bool {
         self.attached.is_some()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_attached() && !self.lingers
+    }
+
+    fn detach(&mut self) {
+        self.attached = None;
+        self.lingers = false;
     }
 
     /// Whether the queue is three quarters full.
@@ -171,10 +181,10 @@ impl Model {
                         .attached
                         .is_some_and(|(of, started)| of == *node && started < latest)
                     {
-                        inbox.attached = None;
-                        if !inbox.queue.is_empty() {
+                        if !inbox.queue.is_empty() && !inbox.lingers {
                             inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
                         }
+                        inbox.detach();
                     }
                 }
                 InboxReply::Done
@@ -185,7 +195,11 @@ impl Model {
                 node,
                 node_incarnation,
                 resume,
-            } => self.attach(client, *epoch, (*node, *node_incarnation), *resume),
+            } => {
+                let (_, attached) =
+                    self.attach(client, *epoch, (*node, *node_incarnation), *resume, None);
+                attached.map_or(InboxReply::Stale, InboxReply::Attached)
+            }
             InboxOp::Detach {
                 client,
                 epoch,
@@ -193,7 +207,7 @@ impl Model {
             } => match self.current(client, *epoch) {
                 Some(inbox) => {
                     inbox.mark_sent(*sent);
-                    inbox.attached = None;
+                    inbox.detach();
                     InboxReply::Done
                 }
                 None => InboxReply::Stale,
@@ -366,6 +380,56 @@ impl Model {
                 self.legacies.retain(|of| !of.queue.is_empty());
                 InboxReply::LeftBehind(left)
             }
+            InboxOp::Linger {
+                client,
+                epoch,
+                sent,
+            } => match self.current(client, *epoch) {
+                Some(inbox) => {
+                    if inbox.is_attached() {
+                        inbox.mark_sent(*sent);
+                        inbox.lingers = true;
+                    }
+                    InboxReply::Done
+                }
+                None => InboxReply::Stale,
+            },
+            InboxOp::AttachAgain {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                last,
+                knows_owed,
+            } => match self.attach(
+                client,
+                *epoch,
+                (*node, *node_incarnation),
+                true,
+                Some(*last),
+            ) {
+                (true, Some(mut attached)) if attached.owed.is_empty() || *knows_owed => {
+                    attached.subscriptions.clear();
+                    attached.owed.clear();
+                    InboxReply::AttachedAgain(attached)
+                }
+                (_, attached) => attached.map_or(InboxReply::Stale, InboxReply::Attached),
+            },
+            InboxOp::DeliverLate {
+                client,
+                epoch,
+                detached,
+                item,
+            } => match self.find(client) {
+                Some(inbox)
+                    if !inbox.is_connected()
+                        && (inbox.lingers || *detached)
+                        && inbox.epoch == *epoch =>
+                {
+                    self.deliver(header, client, std::slice::from_ref(item), None)
+                }
+                _ => InboxReply::Stale,
+            },
         }
     }
 
@@ -384,10 +448,18 @@ impl Model {
         }
     }
 
-    fn attach(&mut self, client: &str, epoch: u64, place: (u64, u64), resume: bool) -> InboxReply {
+    /// Also whether the inbox lingered at this place since the connection with the epoch `last`.
+    fn attach(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        place: (u64, u64),
+        resume: bool,
+        last: Option<u64>,
+    ) -> (bool, Option<Box<Attached>>) {
         let existed = self.find(client).is_some();
         if existed && self.current(client, epoch).is_none() {
-            return InboxReply::Stale;
+            return (false, None);
         }
         if existed && !resume {
             self.discard(client);
@@ -401,6 +473,7 @@ impl Model {
                 incarnation: epoch,
                 epoch,
                 attached: None,
+                lingers: false,
                 subscriptions: Vec::new(),
                 queue: Vec::new(),
                 released: Vec::new(),
@@ -412,10 +485,12 @@ impl Model {
         }
         let runs = self.nodes.get(&place.0).is_none_or(|of| place.1 >= *of);
         let inbox = self.current(client, epoch).unwrap();
+        let lingered = inbox.lingers && last == Some(inbox.epoch) && inbox.attached == Some(place);
         inbox.epoch = epoch;
-        if inbox.attached.is_some() {
+        if inbox.is_connected() {
             inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
         }
+        inbox.detach();
         inbox.attached = Some(place).filter(|_| runs);
         let inbox = inbox.clone();
         let mut subscriptions = inbox.subscriptions.clone();
@@ -426,7 +501,7 @@ impl Model {
             .filter(|(of, began, ..)| **of == *client && *began == inbox.incarnation)
             .filter_map(|(_, _, id, _)| mqtt_proto::PacketId::new(*id))
             .collect();
-        InboxReply::Attached(Box::new(Attached {
+        let attached = Attached {
             present,
             inbox: inbox.number,
             incarnation: inbox.incarnation,
@@ -435,7 +510,8 @@ impl Model {
             first: inbox.lowest(),
             sent: inbox.sent + 1,
             owed: inbox.owed,
-        }))
+        };
+        (lingered && runs, Some(Box::new(attached)))
     }
 
     /// Publications, not wills, of sessions before this one are forgotten.
@@ -633,7 +709,7 @@ impl Model {
         for item in items {
             if item.qos == QoS::AtMostOnce
                 && header.limits.qos0 == Qos0Inbox::Never
-                && !self.inboxes[at].is_attached()
+                && !self.inboxes[at].is_connected()
             {
                 self.drop(client, &item.message, DropReason::OfflineQos0);
             } else {
@@ -680,7 +756,7 @@ impl Model {
                 limit
             } else {
                 let refused = queue_full == QueueFull::Refuse && !qos0;
-                let presses = !refused && inbox.is_attached() && inbox.is_filling(&header.limits);
+                let presses = !refused && inbox.is_connected() && inbox.is_filling(&header.limits);
                 self.pressing += u32::from(presses);
                 self.drop(&client, &item.message, limit);
                 return refused;
@@ -689,13 +765,13 @@ impl Model {
             self.drop(&client, &dropped.message, reason);
         }
         let inbox = &mut self.inboxes[at];
-        if inbox.is_attached() {
+        if inbox.is_connected() {
             self.events
                 .push(Event::Queued(inbox.number, inbox.next, (&item).into()));
         }
         inbox.queue.push((inbox.next, item));
         inbox.next += 1;
-        self.pressing += u32::from(inbox.is_attached() && inbox.is_filling(&header.limits));
+        self.pressing += u32::from(inbox.is_connected() && inbox.is_filling(&header.limits));
         false
     }
 }

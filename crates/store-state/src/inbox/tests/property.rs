@@ -245,7 +245,7 @@ impl Run {
         let client = CLIENTS[usize::from(dice[0]) % 4];
         let epoch = self.epoch_of(client, dice[1]);
         let client: Box<str> = client.into();
-        match kind % 34 {
+        match kind % 40 {
             0 => {
                 self.incarnation += u64::from(dice[2] % 2);
                 InboxOp::NodeUp {
@@ -330,7 +330,33 @@ impl Run {
                 incarnation: epoch,
                 client,
             },
-            _ => self.hand_over(dice),
+            32..=33 => self.hand_over(dice),
+            34..=35 => InboxOp::Linger {
+                epoch,
+                sent: self.some_sequence(&client, dice[2]),
+                client,
+            },
+            36..=37 => {
+                self.epoch += 1;
+                let attached = self.model.find(&client).and_then(|of| of.attached);
+                InboxOp::AttachAgain {
+                    client,
+                    epoch: self.epoch,
+                    node: attached.map_or(1, |(node, _)| node),
+                    node_incarnation: attached.map_or(1, |(_, incarnation)| incarnation),
+                    last: epoch,
+                    knows_owed: dice[5] & 1 != 0,
+                }
+            }
+            _ => InboxOp::DeliverLate {
+                client,
+                epoch,
+                detached: dice[5] & 1 != 0,
+                item: Item {
+                    group: None,
+                    ..self.item(dice)
+                },
+            },
         }
     }
 

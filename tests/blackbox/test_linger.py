@@ -1,0 +1,240 @@
+"""Sessions with many subscriptions whose clients connect again soon: their routes stay meanwhile. Counted, not timed."""
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker
+from harness.raw import PUBLISH, SUBACK
+from harness.wait import until
+
+# So many that they stay for several seconds; the limit is 10,000.
+MANY = 9_000
+
+DURABLE = {"clean": False, "props": {"session_expiry": 3600}}
+
+QUIET = {"eventLoops": 1, "sys.intervalSeconds": 0}
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    with Broker(QUIET) as broker:
+        yield broker
+
+
+def subscribe_many(client, name, count=MANY, qos=1):
+    for first in range(0, count, 1000):
+        filters = [(f"{name}/{number}", qos) for number in range(first, min(first + 1000, count))]
+        client.send(raw.subscribe(first + 1, filters))
+        client.expect(SUBACK, pid=first + 1)
+
+
+def lingering(broker) -> int:
+    return int(broker.metric("heraldmq_sessions_lingering"))
+
+
+def leave(broker, client):
+    """The connection ends, and the session lingers."""
+    before = lingering(broker)
+    client.close()
+    until(lambda: lingering(broker) == before + 1, what="a session that lingers")
+
+
+def is_over(broker):
+    until(lambda: lingering(broker) == 0, timeout=30, what="the end of the lingering")
+
+
+def away(broker, name, count=MANY, qos=1, fields=DURABLE):
+    """A session with many subscriptions that lingers."""
+    client = broker.client(name, **fields)
+    client.timeout = 30
+    subscribe_many(client, name, count, qos)
+    leave(broker, client)
+
+
+def test_a_client_that_comes_back_soon_changes_no_routes(quiet, name):
+    away(quiet, name)
+    with quiet.client(f"{name}p") as publisher:
+
+        def misses(topic):
+            publisher.published(topic, b"x")
+            return quiet.metric("heraldmq_match_cache_misses_total")
+
+        topics = [f"{name}/{number}" for number in (0, 77, MANY - 1)]
+        before = [misses(topic) for topic in topics][-1]
+        for _ in range(10):
+            leave(quiet, quiet.client(name, session_present=True, **DURABLE))
+            assert [misses(topic) for topic in topics] == [before] * len(topics)
+        with quiet.client(name, session_present=True, **DURABLE) as client:
+            assert lingering(quiet) == 0
+            got = client.take(11 * len(topics))
+            assert [message.topic for message in got] == topics * 11
+            assert misses(topics[0]) == before
+            assert quiet.metric("heraldmq_subscriptions") >= MANY
+            client.message(topic=topics[0])
+            client.disconnect()
+    is_over(quiet)
+    assert quiet.metric("heraldmq_subscription_filters_bytes") == 0
+
+
+@pytest.mark.parametrize("gone", ["dead", "kept"])
+@pytest.mark.parametrize("setting", ["offline", "always", "never"])
+def test_qos_0_of_the_absence_comes_as_the_setting_says(name, setting, gone):
+    with Broker({**QUIET, "inbox.qos0": setting}) as broker:
+        away(broker, name, 1000 if gone == "dead" else MANY)
+        if gone == "dead":
+            is_over(broker)
+        with broker.client(f"{name}p") as publisher:
+            publisher.publish(f"{name}/7", b"0")
+            publisher.published(f"{name}/8", b"1")
+        with broker.client(name, session_present=True, **DURABLE) as client:
+            with broker.client(f"{name}q") as publisher:
+                publisher.published(f"{name}/9", b"end")
+            seen = [message.payload for message in client.until(b"end")]
+            assert sorted(seen) == ([b"1"] if setting == "never" else [b"0", b"1"])
+        # Of a session that is away, and nobody stores anything for, nothing is known by which it could be counted.
+        drops = broker.metric("heraldmq_messages_dropped_total", reason="offline_qos0")
+        assert drops == (1 if (setting, gone) == ("never", "kept") else 0)
+
+
+def test_after_a_while_routes_go_and_the_session_is_as_it_was(quiet, name):
+    away(quiet, name, count=100)
+    is_over(quiet)
+    assert quiet.metric("heraldmq_subscription_filters_bytes") == 0
+    with quiet.client(f"{name}p") as publisher:
+        publisher.publish(f"{name}/1", b"away")
+        publisher.published(f"{name}/2", b"end")
+        with quiet.client(name, session_present=True, **DURABLE) as client:
+            assert [message.payload for message in client.take(2)] == [b"away", b"end"]
+            publisher.publish(f"{name}/3", b"direct")
+            client.message(payload="direct")
+            client.disconnect()
+    is_over(quiet)
+
+
+def test_messages_that_came_meanwhile_are_sent_for_the_first_time(quiet, name):
+    with quiet.client(f"{name}p") as publisher:
+        client = quiet.client(name, **DURABLE)
+        client.timeout = 30
+        subscribe_many(client, name)
+        publisher.published(f"{name}/1", b"sent")
+        client.expect(PUBLISH, payload=b"sent", dup=False)
+        leave(quiet, client)
+        publisher.published(f"{name}/1", b"new")
+        with quiet.client(name, session_present=True, **DURABLE) as client:
+            client.message(payload="sent", dup=True)
+            client.message(payload="new", dup=False)
+            client.disconnect()
+    is_over(quiet)
+
+
+def test_what_a_later_connection_unsubscribes_does_not_come(quiet, name):
+    away(quiet, name)
+    with quiet.client(name, session_present=True, **DURABLE) as client, quiet.client(f"{name}p") as publisher:
+        assert client.unsubscribe(f"{name}/1", f"{name}/none").reasons == [0, 0x11]
+        client.subscribe(f"{name}/new", qos=1)
+        for qos in (0, 1):
+            for topic in ("1", "2", "new"):
+                publisher.publish(f"{name}/{topic}", topic.encode(), qos=qos)
+        got = sorted(message.payload for message in client.take(4))
+        assert got == [b"2", b"2", b"new", b"new"]
+        leave(quiet, client)
+        publisher.publish(f"{name}/1", b"no")
+        publisher.publish(f"{name}/new", b"yes")
+        with quiet.client(name, session_present=True, **DURABLE) as client:
+            client.message(payload="yes")
+            assert client.unsubscribe(f"{name}/1").reasons == [0x11]
+            client.disconnect()
+    is_over(quiet)
+
+
+def test_a_clean_start_ends_it(quiet, name):
+    away(quiet, name)
+    with quiet.client(name, session_present=False) as client, quiet.client(f"{name}p") as publisher:
+        assert lingering(quiet) == 0
+        assert quiet.metric("heraldmq_subscription_filters_bytes") == 0
+        client.subscribe(f"{name}/end", qos=1)
+        publisher.publish(f"{name}/1", b"no")
+        publisher.publish(f"{name}/1", b"no", qos=1)
+        publisher.publish(f"{name}/end", b"end", qos=1)
+        assert client.until(b"end") == []
+
+
+def test_a_session_that_ends_soon_does_not_linger(quiet, name):
+    short = {"clean": False, "props": {"session_expiry": 1}}
+    with quiet.client(name, **short) as client:
+        client.timeout = 30
+        subscribe_many(client, name)
+        client.disconnect()
+    until(lambda: quiet.metric("heraldmq_subscription_filters_bytes") == 0, what="no filters of connected clients")
+    assert lingering(quiet) == 0
+
+
+def test_a_client_that_connects_and_goes_away_at_once_changes_no_routes(quiet, name):
+    away(quiet, name)
+    with quiet.client(f"{name}p") as publisher:
+        publisher.published(f"{name}/1", b"0")
+        before = quiet.metric("heraldmq_match_cache_misses_total")
+        for _ in range(10):
+            gone = quiet.raw()
+            gone.send(raw.connect(name, **DURABLE))
+            gone.close()
+        publisher.published(f"{name}/1", b"1")
+        assert quiet.metric("heraldmq_match_cache_misses_total") == before
+    with quiet.client(name, session_present=True, **DURABLE) as client:
+        assert [message.payload for message in client.take(2)] == [b"0", b"1"]
+        client.disconnect()
+    is_over(quiet)
+
+
+def test_a_client_does_not_hear_itself_by_no_local(quiet, name):
+    option = raw.options(1, no_local=True)
+    client = quiet.client(name, **DURABLE)
+    client.timeout = 30
+    subscribe_many(client, name, qos=option)
+    leave(quiet, client)
+    with quiet.client(name, session_present=True, **DURABLE) as client, quiet.client(f"{name}p") as other:
+        client.publish(f"{name}/1", b"own")
+        client.published(f"{name}/1", b"own")
+        other.publish(f"{name}/1", b"end")
+        assert client.until(b"end") == []
+        client.disconnect()
+    is_over(quiet)
+
+
+def test_what_a_shared_group_gets_meanwhile_goes_to_the_inbox_of_a_member(quiet, name):
+    client = quiet.client(name, **DURABLE)
+    client.timeout = 30
+    subscribe_many(client, name)
+    client.subscribe(f"$share/g/{name}/shared", qos=1)
+    leave(quiet, client)
+    with quiet.client(f"{name}p") as publisher:
+        publisher.publish(f"{name}/shared", b"0")
+        publisher.published(f"{name}/shared", b"1")
+    with quiet.client(name, session_present=True, **DURABLE) as client:
+        assert [message.payload for message in client.take(2)] == [b"0", b"1"]
+        client.disconnect()
+    is_over(quiet)
+
+
+def test_filters_count_once_while_a_session_lingers(quiet, name):
+    away(quiet, name)
+    filters = sum(len(f"{name}/{number}") for number in range(MANY))
+    for _ in range(3):
+        assert quiet.metric("heraldmq_subscription_filters_bytes") == filters
+        client = quiet.client(name, session_present=True, **DURABLE)
+        assert quiet.metric("heraldmq_subscription_filters_bytes") == filters
+        leave(quiet, client)
+    is_over(quiet)
+    assert quiet.metric("heraldmq_subscription_filters_bytes") == 0
+
+
+def test_wildcards_count_for_the_limit_of_the_next_connection(name):
+    with Broker({**QUIET, "limits.session.wildcardPatterns": 2}) as broker:
+        client = broker.client(name, **DURABLE)
+        client.subscribe(f"+/{name}", f"{name}/+", qos=1)
+        subscribe_many(client, name)
+        leave(broker, client)
+        with broker.client(name, session_present=True, **DURABLE) as client:
+            client.subscribe(f"+/+/{name}", f"+/{name}2", qos=1, expect=[0x97, 1])
+            client.unsubscribe(f"{name}/+")
+            client.subscribe(f"+/+/{name}", qos=1)
