@@ -2,7 +2,6 @@
 mended."""
 
 KNOWN: dict[str, str] = {
-    "PublishAtStalledSubscribers": "a bystander waited 4994 ms, 9 ms beside the control",
     "RetainedReplayToDurable": "0.19 s of CPU, 0.11 s allowed; 90.6 MiB of memory, 48.5 MiB allowed; 98.2 MiB of folder, 64.3 MiB allowed",
 }
 

@@ -249,6 +249,37 @@ def test_subscribers_that_stall_one_after_the_other_do_not_hold_a_publisher_each
         assert [line["publisher"] for line in held] == [name + "p"]
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_who_never_read_does_not_hold_up_what_others_get_too(name, reads):
+    # P11: a subscriber that has acknowledged messages has earned that its publishers wait for it
+    sets = {"limits.session.queueMessages": 20, "limits.connection.holdPublisherMs": 60_000}
+    with (
+        Broker(sets) as broker,
+        broker.client(name, props={"receive_maximum": 5}) as staller,
+        broker.client(name + "o") as other,
+        broker.client(name + "p") as publisher,
+    ):
+        staller.subscribe("#", qos=1)
+        other.subscribe(name, qos=1)
+        read = 200 if reads else 0
+        for number in range(read):
+            publisher.published(name, str(number))
+            for receiver in (staller, other):
+                assert int(receiver.message().payload) == number
+        publisher.send(*(raw.publish(name, str(n), qos=1, pid=n + 1) for n in range(read, read + 100)))
+        if reads:
+            line = "a subscriber does not keep up; publishers to it are held back"
+            until(lambda: broker.find(line, client_id=name), what="a publisher that waits")
+            assert broker.metric("heraldmq_publishers_held_now") == 1
+            assert [int(m.payload) for m in staller.take(100)] == list(range(read, read + 100))
+            assert drops_of(broker, name) == []
+        assert [int(m.payload) for m in other.take(100)] == list(range(read, read + 100))
+        if not reads:
+            # It held the publisher for a moment.
+            assert broker.metric("heraldmq_publisher_holds_expired_total") == 1
+            assert {drop["reason"] for drop in drops_of(broker, name)} == {"queue_full_messages"}
+
+
 def test_held_publishers_do_not_hold_others(name):
     # P8: one publisher waits, another one to another topic does not
     sets = {"limits.session.queueMessages": 10, "limits.connection.holdPublisherMs": 60_000}

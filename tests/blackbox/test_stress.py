@@ -370,7 +370,11 @@ def test_hold_and_release_storm(name, rng, limit):
     # P7, P8: slow consumers slow their publishers down, and let them go again; nothing is lost
     count = scaled(400)
     with (
-        start(limits__session__queueMessages=limit, limits__connection__holdPublisherMs=60_000) as broker,
+        start(
+            limits__session__queueMessages=limit,
+            limits__connection__holdPublisherMs=60_000,
+            limits__connection__holdUnearnedMs=60_000,
+        ) as broker,
         Crowd(broker.port) as crowd,
     ):
         publishers = [Publisher(crowd, f"{name}p{n}") for n in range(8)]

@@ -42,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) handshake_timeout_ms: u64,
     /// 0: publishers are never held back.
     pub(crate) hold_publisher_ms: u64,
+    pub(crate) hold_unearned_ms: u64,
     /// 0: no limit.
     pub(crate) connections: usize,
     /// Connections that have sent no CONNECT yet, in all loops.
@@ -145,6 +146,7 @@ impl Settings {
             connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
             handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
             hold_publisher_ms: millis(limits.connection.hold_publisher),
+            hold_unearned_ms: millis(limits.connection.hold_unearned),
             connections: limits.node.connections.map_or(0, NonZero::get) as usize,
             unheard_connections: unheard_connections(limits.node.connections),
             connections_per_s: limits

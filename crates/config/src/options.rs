@@ -228,6 +228,9 @@ options! {
         /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
         /// `limits.session.queueFull` applies. 0: not at all.
         live "holdPublisherMs" => hold_publisher: Option<Duration> = Some(Duration::from_secs(5)), unit Milliseconds;
+        /// How long one that has acknowledged nothing yet may hold back a publisher whose messages have other
+        /// receivers too. Each acknowledgement earns a 1250th of `holdPublisherMs`, up to that. 0: not at all.
+        live "holdUnearnedMs" => hold_unearned: Option<Duration> = Some(Duration::from_millis(80)), unit Milliseconds;
     }
 
     /// Limits of each topic name and topic filter.

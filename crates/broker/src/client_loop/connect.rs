@@ -297,6 +297,7 @@ impl ClientLoop {
             access: None,
             replay: None,
             hold: None,
+            acknowledged: 0,
             stored: None,
             login: None,
             joining,

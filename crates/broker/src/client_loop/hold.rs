@@ -18,7 +18,9 @@
 //!
 //! A subscriber earns that by draining. One that held publishers back for the whole time and did not drain has to
 //! drain eight times before it counts as one that does, and a publisher that has waited so in vain is not held
-//! back by such ones, or by new ones, for nine times as long: together they take a tenth of its time.
+//! back by such ones, or by new ones, for nine times as long: together they take a tenth of its time. A publisher
+//! whose messages have other receivers too waits for a subscriber that has not yet drained only as long as that one
+//! has earned by acknowledging messages: one that never read holds nobody else up.
 //!
 //! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
 //! connection between their nodes.
@@ -43,6 +45,8 @@ pub(super) struct Hold {
     of: Vec<Publisher>,
     /// When they are let go at the latest; 0: nobody is held.
     until_ms: u64,
+    /// How long the first of them is held at most.
+    length_ms: u64,
     /// PUBLISH packets that came while it is held.
     kept: Vec<u8>,
     /// It held publishers back for the whole time and has not drained since.
@@ -118,7 +122,11 @@ const PRESS_MS: u64 = 20;
 /// So often a subscriber that did not drain in time has to drain before it counts as one that does.
 const PROBATION: i8 = 8;
 
-/// For so many times the longest hold, a publisher that has waited in vain does not wait for subscribers that have
+/// So many messages that it has acknowledged earn a subscriber that has not shown that it drains the longest hold;
+/// fewer, their part of it.
+const EARNED: u64 = 1_250;
+
+/// For so many times as long as it was held, a publisher that has waited in vain does not wait for subscribers that have
 /// not shown that they drain.
 const SPARED: u64 = 9;
 
@@ -131,8 +139,16 @@ const PUBLISHERS: usize = 1024;
 impl ClientLoop {
     /// A message of QoS 1 or 2 is about to be queued: when the queue of a connected session is three
     /// quarters full, the publisher is held back. True: it is, and the message is to be kept.
-    pub(super) fn hold_back(&mut self, io: &mut LoopIo, key: Key, publisher: u64) -> bool {
-        let hold_ms = self.settings.hold_publisher_ms;
+    ///
+    /// `has_others`: other sessions get the message too. They wait as well, as long as the session has earned.
+    pub(super) fn hold_back(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        publisher: u64,
+        has_others: bool,
+    ) -> bool {
+        let mut hold_ms = self.settings.hold_publisher_ms;
         let policy = &self.settings.policy;
         let Some(client) = self.clients.get_mut(key) else {
             return false;
@@ -159,9 +175,20 @@ impl ClientLoop {
             return false;
         }
         let now = io.now_ms();
-        if hold.drained <= 0 && self.node.stalls.spares(name, now) {
-            self.stats.holds_spared.add(1);
-            return false;
+        if hold.drained <= 0 {
+            let earned_ms =
+                self.settings.hold_unearned_ms + hold_ms * u64::from(client.acknowledged) / EARNED;
+            if has_others && earned_ms < hold_ms {
+                hold_ms = earned_ms;
+                if hold.until_ms > now + hold_ms {
+                    self.stats.holds_spared.add(1);
+                    return false;
+                }
+            }
+            if self.node.stalls.spares(name, now) {
+                self.stats.holds_spared.add(1);
+                return false;
+            }
         }
         if let Publisher::Elsewhere(publisher) = publisher
             && !tell_node(&self.node, publisher, true)
@@ -172,6 +199,7 @@ impl ClientLoop {
         self.stats.holding.add(1);
         if hold.until_ms == 0 {
             hold.until_ms = now + hold_ms;
+            hold.length_ms = hold_ms;
             io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
         let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
@@ -356,7 +384,7 @@ impl ClientLoop {
                 );
             }
             self.stats.holds_expired.add(1);
-            let until = io.now_ms() + SPARED * self.settings.hold_publisher_ms;
+            let until = io.now_ms() + SPARED * hold.length_ms;
             let names = hold.of.iter().map(|publisher| publisher.to_bits());
             self.node.stalls.note(names, until, io.now_ms());
             self.let_go(io, key, true);
@@ -375,6 +403,7 @@ impl ClientLoop {
         hold.spent = spent;
         if spent {
             hold.drained = 1 - PROBATION;
+            client.acknowledged = 0;
         }
         if hold.is_idle() {
             client.hold = None;

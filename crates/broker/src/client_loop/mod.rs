@@ -208,6 +208,8 @@ struct Client {
     /// Retained messages still to be sent.
     replay: Option<Box<Replay>>,
     hold: Option<Box<Hold>>,
+    /// Messages that it has acknowledged, since it last held publishers back in vain.
+    acknowledged: u32,
     /// What the store knows it by.
     stored: Option<Box<Stored>>,
     /// What the client has authenticated as; anonymous clients have none.
@@ -540,6 +542,9 @@ impl ClientLoop {
             Action::Receipt { sequence } => self.record_receipt(key, sequence),
             Action::Release { packet_id } => self.record_release(key, packet_id),
             Action::Acknowledged => {
+                if let Some(client) = self.clients.get_mut(key) {
+                    client.acknowledged = client.acknowledged.saturating_add(1);
+                }
                 self.show_room(key);
                 self.relax_hold(io, key);
             }

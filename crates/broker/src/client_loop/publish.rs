@@ -427,6 +427,7 @@ impl ClientLoop {
         range: Range<usize>,
     ) {
         let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        let has_others = set.len() > 1;
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
@@ -438,7 +439,7 @@ impl ClientLoop {
                 if let Some((key, delivery)) =
                     self.led_to(io, key, delivery(message, target), Some(shards))
                 {
-                    self.deliver_to_client(io, key, delivery);
+                    self.deliver_to_client(io, key, delivery, has_others);
                 }
             }
         }
@@ -447,17 +448,25 @@ impl ClientLoop {
     /// Gives a delivery to a session of this loop.
     pub(super) fn deliver_to(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
         if let Some((key, delivery)) = self.led_to(io, key, delivery, None) {
-            self.deliver_to_client(io, key, delivery);
+            self.deliver_to_client(io, key, delivery, false);
         }
     }
 
-    fn deliver_to_client(&mut self, io: &mut LoopIo, key: Key, delivery: Delivery) {
+    /// `has_others`: other sessions get the message too.
+    fn deliver_to_client(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        delivery: Delivery,
+        has_others: bool,
+    ) {
         if !self.may_receive(io, key, &delivery.message) {
             return;
         }
         let (now, now_ms) = (self.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
-        let held = qos != QoS::AtMostOnce && self.hold_back(io, key, delivery.message.publisher);
+        let held = qos != QoS::AtMostOnce
+            && self.hold_back(io, key, delivery.message.publisher, has_others);
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
             self.redispatch(io, vec![delivery], None);
