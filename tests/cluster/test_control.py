@@ -98,6 +98,23 @@ def test_a_drained_node_sends_its_clients_to_others(cluster, name):
     witness.client(f"{name}5", clean=False, props=DURABLE, session_present=True).close()
 
 
+def test_a_drained_node_lets_clean_clients_read_what_is_queued(cluster, name):
+    drained, other, _ = cluster.nodes
+    with (
+        drained.client(name, props={"receive_maximum": 1}) as reader,
+        drained.client(f"{name}i") as idle,
+        other.client(f"{name}p") as publisher,
+    ):
+        reader.subscribe(name, qos=1)
+        for number in range(50):
+            publisher.published(name, str(number), qos=1)
+        drained.command("drain")
+        # Clients are disconnected, and this one is not.
+        idle.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER)
+        assert [int(message.payload) for message in reader.take(50)] == list(range(50))
+        reader.expect(DISCONNECT, timeout=20, reason=USE_ANOTHER_SERVER)
+
+
 def test_a_will_with_a_delay_waits_for_the_client_to_come_elsewhere(cluster, name):
     drained, other, _ = cluster.nodes
     with other.client(f"{name}w") as witness:

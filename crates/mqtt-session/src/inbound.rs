@@ -64,7 +64,7 @@ impl Inbound {
         self.forget_received(packet_id)
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.received.is_empty() && self.unacknowledged == 0
     }
 

@@ -221,6 +221,14 @@ impl Session {
         self.session_expiry == 0
     }
 
+    /// Whether nothing is queued or in flight, in either direction: if the session ended now, no message that it
+    /// was given would be lost, and none of the client's would be without an acknowledgement.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let inbound = self.inbound.as_ref();
+        self.queue_len() == 0 && self.in_flight() == 0 && inbound.is_none_or(|i| i.is_empty())
+    }
+
     /// The session expiry interval in seconds; [`crate::NEVER_EXPIRES`]: none.
     #[must_use]
     pub fn session_expiry(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mqtt_proto::ReasonCode;
 use mqtt_session::Policy;
-use net::{ConnectionId, Kind};
+use net::{ConnectionId, Key, Kind};
 
 use super::{ClientLoop, LoopIo};
 
@@ -17,10 +17,16 @@ pub(super) struct Drained {
     /// The settings' policy, with a node that clients without TLS and WebSocket can go to. `None`: none is
     /// known, or the settings name one.
     elsewhere: Option<Box<Policy>>,
+    /// When clients were first disconnected.
+    since_ms: Option<u64>,
 }
 
+/// For so long after the first, clients are not disconnected whose sessions would end while messages are queued or
+/// in flight. Later, others still go before them.
+const BUSY_MS: u64 = 5_000;
+
 impl Drained {
-    fn new(policy: &Policy, elsewhere: Option<&str>) -> Self {
+    fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
         let reference = elsewhere.filter(|_| policy.server_reference.is_none());
         let elsewhere = reference.map(|reference| {
             Box::new(Policy {
@@ -28,28 +34,51 @@ impl Drained {
                 ..policy.clone()
             })
         });
-        Self { elsewhere }
+        Self {
+            elsewhere,
+            since_ms,
+        }
     }
 }
 
 impl ClientLoop {
-    /// Lets nobody in any more, and disconnects clients, each for one permit. `elsewhere`: host and port of
-    /// another node's TCP listener.
+    /// Lets nobody in any more, and disconnects clients, each for one permit: first those that lose nothing, for a
+    /// while only them. `elsewhere`: host and port of another node's TCP listener.
     pub(super) fn send_away(
         &mut self,
         io: &mut LoopIo,
         permits: &AtomicUsize,
         elsewhere: Option<&str>,
     ) {
-        self.drained = Some(Drained::new(&self.settings.policy, elsewhere));
+        let begins = permits.load(Ordering::Relaxed) > 0;
+        let since_ms = self.drained.as_ref().and_then(|drained| drained.since_ms);
+        let since_ms = since_ms.or(begins.then(|| io.now_ms()));
+        let is_late = since_ms.is_some_and(|since| io.now_ms() >= since + BUSY_MS);
+        let policy = &self.settings.policy;
+        self.drained = Some(Drained::new(policy, elsewhere, since_ms));
+        if !begins {
+            return;
+        }
+        let (busy, free): (Vec<_>, Vec<_>) = self
+            .online()
+            .into_iter()
+            .partition(|key| self.is_busy(*key));
+        let busy = if is_late { busy } else { Vec::new() };
         let take = |permits: usize| permits.checked_sub(1);
-        for key in self.online() {
+        for key in free.into_iter().chain(busy) {
             let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
             if taken.is_err() {
                 break;
             }
             self.kick(io, key, ReasonCode::UseAnotherServer);
         }
+    }
+
+    /// Whether messages would be lost with a client's connection, or it would send some again.
+    fn is_busy(&self, key: Key) -> bool {
+        self.clients
+            .get(key)
+            .is_some_and(|client| client.session.expires_at_close() && !client.session.is_quiet())
     }
 
     /// Whether a connection has neither TLS nor WebSocket, and so another node's TCP listener is as good.

@@ -460,6 +460,7 @@ impl World {
         assert_eq!(self.session.queue_len(), 0);
         assert_eq!(self.session.queue_bytes(), 0);
         assert_eq!(self.session.in_flight(), 0);
+        assert!(self.session.is_quiet());
         assert!(self.sent.is_empty() && self.in_flight.is_empty());
         check_log(&self.published, self.publications);
         check_log(&self.arrived, self.delivered);
