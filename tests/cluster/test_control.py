@@ -9,6 +9,8 @@ from staged.cluster import HTTP, MQTT, STORES, Cluster
 
 DURABLE = {"session_expiry": 3600}
 MOVE_S = 40
+# More entries than a voter may lack that is to become one.
+LAG = 100
 USE_ANOTHER_SERVER = 0x9C
 
 
@@ -163,6 +165,24 @@ def test_a_node_that_leaves_ends_and_is_forgotten(cluster, name):
     with rest[0].client(name, clean=False, props=DURABLE, session_present=True) as back, rest[1].client() as sender:
         sender.published(name, b"there", qos=1)
         assert back.message().payload == b"there"
+
+
+def test_a_node_leaves_while_another_voter_is_down(cluster, name):
+    cluster.add().start()
+    cluster.spread()
+    voters = shard(cluster.nodes[0])["voters"]
+    leaver, down = [node for node in cluster.nodes if node.id in voters][:2]
+    rest = [node for node in cluster.nodes if node not in (leaver, down)]
+    with rest[0].client(name, clean=False, props=DURABLE) as client, rest[1].client() as sender:
+        client.subscribe(name, qos=1)
+        down.kill()
+        for number in range(LAG):
+            sender.published(name, str(number), qos=1)
+            assert int(client.message().payload) == number
+        leaver.command("leave")
+        assert leaver.broker.wait(MOVE_S) == 0
+        sender.published(name, b"there", qos=1)
+        assert client.message().payload == b"there"
 
 
 def test_an_evicted_node_leaves_nothing_behind(cluster, name):

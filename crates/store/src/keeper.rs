@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Birth, ChangeError, Group, GroupOptions, Standing};
+use consensus::{Birth, ChangeError, Group, GroupOptions, Progress, Standing};
 use store_state::Ticket;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -298,7 +298,15 @@ impl<M: Kind> Keeper<M> {
                 // In a change that an earlier leader has begun they vote already, and one of them may be gone
                 // for good: it is replaced afterwards.
                 let has_begun = standing.members.voters.len() > 1;
-                if !has_begun && !has_caught_up(group, voters) {
+                let can_vote = group.progress().is_some_and(|progress| {
+                    can_vote(
+                        &progress,
+                        &current_voters(standing),
+                        voters,
+                        self.shard.place.node,
+                    )
+                });
+                if !has_begun && !can_vote {
                     return Ok(());
                 }
                 tracing::info!(
@@ -314,7 +322,7 @@ impl<M: Kind> Keeper<M> {
             }
             Step::RemoveLearner(_) => Ok(()),
             Step::Transfer(node) => {
-                if !has_caught_up(group, &BTreeSet::from([*node])) {
+                if !group.progress().is_some_and(|p| has_caught_up(&p, *node)) {
                     return Ok(());
                 }
                 tracing::info!(
@@ -507,17 +515,24 @@ fn is_gone(member: &Member, now_ms: u64) -> bool {
     !member.is_up && silent >= GONE_AFTER.as_millis() as u64
 }
 
-/// Whether nodes have the log, but for a few entries.
-fn has_caught_up(group: &Group<Command>, nodes: &BTreeSet<u64>) -> bool {
-    group.progress().is_some_and(|progress| {
-        let others = progress
-            .next
-            .iter()
-            .filter(|(node, _)| nodes.contains(node));
-        others
-            .into_iter()
-            .all(|(_, next)| *next > 0 && next + LAG >= progress.log_next)
-    })
+/// Whether another node has the log, but for a few entries.
+fn has_caught_up(progress: &Progress, node: u64) -> bool {
+    let next = progress.next.get(&node);
+    next.is_some_and(|next| *next > 0 && next + LAG >= progress.log_next)
+}
+
+/// Whether other voters can take over at once: all new ones have the log, and a majority of all. One that votes
+/// already and is down keeps nobody waiting. `own`: the leader.
+fn can_vote(progress: &Progress, now: &BTreeSet<u64>, wanted: &BTreeSet<u64>, own: u64) -> bool {
+    let has_log = |node: &&u64| **node == own || has_caught_up(progress, **node);
+    wanted.difference(now).all(|node| has_log(&node))
+        && 2 * wanted.iter().filter(has_log).count() > wanted.len()
+}
+
+/// The voters, if these are not being changed.
+fn current_voters(standing: &Standing) -> BTreeSet<u64> {
+    let last = standing.members.voters.last();
+    last.cloned().unwrap_or_default()
 }
 
 /// Ends a group when nobody uses it any more.
@@ -547,4 +562,38 @@ pub(crate) async fn served<M: Kind>(shard: &Shard<M>) {
     let node = shard.place.node;
     // An error: the shard is gone.
     let _ = seat.wait_for(|seat| seat.leader == node).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(next: &[(u64, u64)]) -> Progress {
+        Progress {
+            next: next.iter().copied().collect(),
+            log_next: 10_000,
+        }
+    }
+
+    fn voters(nodes: &[u64]) -> BTreeSet<u64> {
+        nodes.iter().copied().collect()
+    }
+
+    #[test]
+    fn new_voters_have_the_log_and_old_ones_may_be_down() {
+        let now = voters(&[1, 2, 3]);
+        let of = |next: &[(u64, u64)], wanted: &[u64], own| {
+            can_vote(&progress(next), &now, &voters(wanted), own)
+        };
+        // Node 1 leads and leaves, node 2 is down.
+        let next = &[(2, 5), (3, 10_000), (4, 10_000)];
+        assert!(of(next, &[2, 3, 4], 1));
+        // Of these two one has the log.
+        assert!(!of(next, &[1, 2], 3));
+        assert!(!of(&[(2, 10_000), (3, 10_000), (4, 5)], &[2, 3, 4], 1));
+        assert!(!of(&[(2, 5), (3, 5), (4, 10_000)], &[2, 3, 4], 1));
+        // It has said nothing yet.
+        assert!(!of(&[(2, 10_000), (3, 10_000), (4, 0)], &[2, 3, 4], 1));
+        assert!(!of(&[(2, 10_000), (3, 10_000)], &[2, 3, 4], 1));
+    }
 }
