@@ -433,6 +433,18 @@ impl Collector for NodeCollector {
                 stored.queued_bytes,
             ),
             (
+                "store_remembered_calls",
+                "Publications of QoS 2 that inbox shards have recorded and clean publishers' nodes may ask them to record again",
+                None,
+                stored.remembered_calls,
+            ),
+            (
+                "store_remembered_wills",
+                "Wills, and messages that ended sessions left to shared groups, of which inbox shards remember that they were published",
+                None,
+                stored.remembered_origins,
+            ),
+            (
                 "store_log_disk",
                 "Files of the store's log",
                 Some(&Unit::Bytes),

@@ -161,6 +161,10 @@ pub struct StoreStats {
     pub queued_messages: u64,
     /// Bytes queued in them.
     pub queued_bytes: u64,
+    /// Publications of clean sessions that inbox shards would not record again.
+    pub remembered_calls: u64,
+    /// Wills and messages of ended sessions that they would not record again, or have not recorded yet.
+    pub remembered_origins: u64,
     /// Retained messages.
     pub retained_messages: u64,
     /// Bytes of these.
@@ -923,6 +927,11 @@ impl Store {
             inboxes: self.inbox.sum(|machine| machine.counts().inboxes as u64),
             queued_messages: self.inbox.sum(|machine| machine.counts().messages),
             queued_bytes: self.inbox.sum(|machine| machine.counts().bytes),
+            remembered_calls: self.inbox.sum(|machine| machine.counts().calls as u64),
+            remembered_origins: self.inbox.sum(|machine| {
+                let counts = machine.counts();
+                (counts.origins + counts.released_origins) as u64
+            }),
             retained_messages: self.retain.sum(|machine| machine.size().0),
             retained_bytes: self.retain.sum(|machine| machine.size().1),
         }

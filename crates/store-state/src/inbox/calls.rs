@@ -97,6 +97,11 @@ impl Calls {
         self.changed = true;
     }
 
+    /// Calls that are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.loops.values().map(|caller| caller.done.len()).sum()
+    }
+
     pub(super) fn load(&mut self, row: CallsRow) {
         let loops = row.into_iter();
         self.loops = loops

@@ -72,6 +72,8 @@ pub struct InboxCounts {
     pub origins: usize,
     /// Those whose publication is, and that are known for a while still.
     pub released_origins: usize,
+    /// Calls of loops that are known to have been carried out, and may be made again.
+    pub calls: usize,
 }
 
 impl Machine for InboxMachine {
@@ -337,6 +339,7 @@ impl InboxMachine {
         InboxCounts {
             origins,
             released_origins,
+            calls: self.calls.len(),
             inboxes: self.inboxes.len(),
             attached: self.attached,
             legacies: self.inboxes.legacies.len(),

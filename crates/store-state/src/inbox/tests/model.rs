@@ -17,7 +17,7 @@ pub(super) struct Model {
     /// Of the broker: publisher, incarnation, and when.
     pub(super) released: Vec<(Box<str>, u64, u64)>,
     /// Numbers of calls, and how many sessions refused them.
-    calls: BTreeMap<u64, u32>,
+    pub(super) calls: BTreeMap<u64, u32>,
     events: Vec<Event>,
     /// Messages of the last operation that went to attached inboxes that are three quarters full.
     pressing: u32,

@@ -151,6 +151,7 @@ impl Run {
         let counts = InboxCounts {
             origins: of_broker.len() - released_origins,
             released_origins,
+            calls: self.model.calls.len(),
             inboxes: self.model.inboxes.len(),
             attached: self
                 .model
