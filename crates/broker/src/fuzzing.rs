@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::ApplicationMessage;
+use store_state::inbox::Origin;
 
 use crate::peers::frame::{Control, ForGroup, Forwarded, Frame, Whom, begin_messages};
 use crate::peers::{read_takeover, takeover_seeds};
@@ -44,6 +45,11 @@ pub fn peer_seeds() -> Vec<Vec<u8>> {
         }),
         publisher: u64::MAX,
         whom,
+        origin: Some(Origin {
+            client: "c".into(),
+            incarnation: 1,
+            packet_id: 0,
+        }),
     };
     let group = Whom::Group(ForGroup {
         filter: "$share/g/a/b".into(),

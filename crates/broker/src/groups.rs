@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
+use store_state::inbox::Origin;
 
 use route_exchange::NodeId;
 
@@ -209,6 +210,29 @@ impl Group {
             chosen.gauge.room.fetch_sub(1, Ordering::Relaxed);
         }
         Some(chosen)
+    }
+
+    /// As [`Group::choose`], for a message that several nodes may publish: they come to the same node or durable
+    /// session if they see the same members online. `own`: this node.
+    pub(crate) fn choose_for_all_nodes<'m>(
+        &self,
+        members: &'m [Member],
+        own: NodeId,
+        origin: &Origin,
+        admits: impl Fn(&Member) -> bool,
+    ) -> Option<&'m Member> {
+        let draw = FixedState::with_seed(FixedState::default().hash_one(origin));
+        // All sessions here are one, as they are to other nodes.
+        let seen = |member: &Member| match &member.who {
+            Who::Session(_) => Who::Node(own),
+            who => who.clone(),
+        };
+        let drawn = |m: &&Member| (m.gauge.is_online(), draw.hash_one(seen(m)));
+        let first = members.iter().filter(|m| admits(m)).max_by_key(drawn)?;
+        if first.who.is_session() {
+            return self.choose(members, 0, |m| m.who.is_session() && admits(m));
+        }
+        Some(first)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod cluster_control;
 mod cluster_time;
 mod clustered;
 mod control;
+mod direct;
 mod drops;
 mod eviction;
 mod excerpt;

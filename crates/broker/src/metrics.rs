@@ -367,6 +367,12 @@ impl Collector for NodeCollector {
                 node.unreleased.len() as u64,
             ),
             (
+                "direct_wills_remembered",
+                "Wills, and messages that ended sessions have left to shared groups, of which this node remembers that connected sessions got them",
+                None,
+                node.direct.len() as u64,
+            ),
+            (
                 "subscriptions",
                 "Subscriptions",
                 None,
@@ -413,6 +419,12 @@ impl Collector for NodeCollector {
                 "Memory of retained messages",
                 Some(&Unit::Bytes),
                 stored.retained_bytes,
+            ),
+            (
+                "retained_wills_remembered",
+                "Wills of which retain shards of this node remember that they were kept, so that they are kept once",
+                None,
+                stored.retained_wills,
             ),
             (
                 "inboxes",

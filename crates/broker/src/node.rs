@@ -17,6 +17,7 @@ use store::Store;
 use crate::client_loop::ClientLoop;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::Clustered;
+use crate::direct::Direct;
 use crate::drops::Drops;
 use crate::grace::GracePeriods;
 use crate::http::Token;
@@ -52,6 +53,8 @@ pub(crate) struct Node {
     /// The broker's own retained messages; those of clients are in the store.
     pub(crate) retained: Retained,
     pub(crate) unreleased: Unreleased,
+    /// What the broker published and sessions here have got.
+    pub(crate) direct: Direct,
     /// Whom subscribers that do not drain hold back no more for a while.
     pub(crate) stalls: Stalls,
     /// Lines of the log about publishers that are held back.
@@ -199,6 +202,7 @@ impl Node {
             routes: Routes::with_seed(seed),
             retained: Retained::default(),
             unreleased: Unreleased::default(),
+            direct: Direct::default(),
             stalls: Stalls::default(),
             hold_lines: Quota::new(REFUSAL_LINES),
             authentication: gate.authentication,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use serde::{Serialize, de::DeserializeOwned};
-use store_state::inbox::{InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, StoredSubscription};
+use store_state::inbox::{
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, StoredSubscription,
+};
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
 use store_state::{
@@ -220,6 +222,14 @@ fn commands() -> Vec<Command> {
             message: message("a/c"),
         },
         RetainOp::Expire,
+        RetainOp::SetWill {
+            message: message("a/c"),
+            origin: Origin {
+                client: "c".into(),
+                incarnation: 1,
+                packet_id: 0,
+            },
+        },
     ];
     vec![
         Command::Session(Arc::new(batch(session))),

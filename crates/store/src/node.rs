@@ -12,7 +12,7 @@ use consensus::{Condition, Log, LogOptions, LogStats};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use parking_lot::Mutex;
 use store_state::Ticket;
-use store_state::inbox::{InboxMachine, InboxOp};
+use store_state::inbox::{InboxMachine, InboxOp, Origin};
 use store_state::retain::{PageBudget, RetainMachine, RetainOp};
 use store_state::session::{SessionMachine, SessionOp};
 use tokio::sync::{mpsc, watch};
@@ -169,6 +169,8 @@ pub struct StoreStats {
     pub retained_messages: u64,
     /// Bytes of these.
     pub retained_bytes: u64,
+    /// Wills of which the retain shards remember that they have kept them.
+    pub retained_wills: u64,
 }
 
 /// What the shards of one store count.
@@ -544,11 +546,15 @@ impl Store {
             .put(shard, Work::Read(0, read), size_of::<Read>());
     }
 
-    /// Gives the retain store a message. `must_wait`: on a full disk it waits, since nobody would publish
-    /// it again: a will.
-    pub fn retain(&self, ticket: Ticket, message: Arc<ApplicationMessage>, must_wait: bool) {
+    /// Gives the retain store a message. `will`: the origin, if it is a will. It is kept once, and on a full disk it
+    /// waits: no client would publish it again.
+    pub fn retain(&self, ticket: Ticket, message: Arc<ApplicationMessage>, will: Option<Origin>) {
         let shard = self.retain.of(message.body.topic());
-        let op = RetainOp::Set { message };
+        let must_wait = will.is_some();
+        let op = match will {
+            Some(origin) => RetainOp::SetWill { message, origin },
+            None => RetainOp::Set { message },
+        };
         let bytes = weigh(&op);
         self.retain.put(shard, work(ticket, op, must_wait), bytes);
     }
@@ -934,6 +940,7 @@ impl Store {
             }),
             retained_messages: self.retain.sum(|machine| machine.size().0),
             retained_bytes: self.retain.sum(|machine| machine.size().1),
+            retained_wills: self.retain.sum(|machine| machine.wills() as u64),
         }
     }
 

@@ -13,7 +13,7 @@ use mqtt_proto::QoS;
 use mqtt_session::{ApplicationMessage, Qos0Inbox};
 use net::ConnectionId;
 use route_exchange::NodeId;
-use store_state::inbox::Item;
+use store_state::inbox::{Item, Origin};
 
 use super::{ClientLoop, LoopIo, Mail, PEERS_RETRY_MS, Timer, effective, record_drop};
 use crate::drops::Reason;
@@ -108,6 +108,7 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         set: &MatchSet,
         publisher: u64,
+        once: Option<&Origin>,
     ) {
         if set.nodes.is_empty() {
             return;
@@ -117,11 +118,12 @@ impl ClientLoop {
             .iter()
             .filter(|target| self.wants(target, message))
             .partition(|target| target.known);
-        self.forward_to(io, message, &known, publisher, || Whom::Sessions);
+        self.forward_to(io, message, &known, publisher, || Whom::Sessions, once);
         let served = || set.groups.iter().map(|(group, _)| group.filter().into());
-        self.forward_to(io, message, &unknown, publisher, || Whom::Anybody {
+        let anybody = || Whom::Anybody {
             served: served().collect(),
-        });
+        };
+        self.forward_to(io, message, &unknown, publisher, anybody, once);
     }
 
     fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
@@ -136,6 +138,7 @@ impl ClientLoop {
         targets: &[NodeTarget],
         publisher: u64,
         whom: impl FnOnce() -> Whom,
+        once: Option<&Origin>,
     ) {
         if targets.is_empty() {
             return;
@@ -144,6 +147,7 @@ impl ClientLoop {
             message: Arc::clone(message),
             publisher: named(publisher, message),
             whom: whom(),
+            origin: once.cloned(),
         };
         let encoded = forwarded.append(std::mem::take(&mut self.forwarding.encoded));
         for target in targets {
@@ -163,6 +167,7 @@ impl ClientLoop {
         group: &Group,
         message: &Arc<ApplicationMessage>,
         hops: u8,
+        once: Option<&Origin>,
     ) {
         let Some(peers) = self.node.peers() else {
             return;
@@ -175,6 +180,7 @@ impl ClientLoop {
                 hops: hops + 1,
                 copy: 0,
             }),
+            origin: once.cloned(),
         };
         if message.qos > QoS::AtMostOnce {
             peers.keep_copy(node, &mut forwarded);
@@ -269,14 +275,21 @@ impl ClientLoop {
     ) {
         self.stats.from_peers.add(messages.len() as u64);
         self.stats.from_peers_bytes.add(bytes as u64);
-        for Forwarded { message, whom, .. } in messages {
+        for forwarded in messages {
+            let Forwarded {
+                message,
+                whom,
+                origin,
+                ..
+            } = forwarded;
+            let once = origin.as_ref();
             match whom {
-                Whom::Group(group) => self.receive_for_group(io, from, &message, &group),
+                Whom::Group(group) => self.receive_for_group(io, from, &message, &group, once),
                 Whom::Sessions => {
                     let set = self.find(io, &message);
-                    self.deliver_to_sessions(io, &message, &set);
+                    self.deliver_to_sessions(io, &message, &set, once);
                 }
-                Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served),
+                Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served, once),
             }
         }
     }
@@ -286,14 +299,15 @@ impl ClientLoop {
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
         served: &[Box<str>],
+        once: Option<&Origin>,
     ) {
         let set = self.find(io, message);
-        self.deliver_to_sessions(io, message, &set);
+        self.deliver_to_sessions(io, message, &set, once);
         let others = |group: &Group| !served.iter().any(|filter| **filter == *group.filter());
         for (group, members) in set.groups.iter().filter(|(group, _)| others(group)) {
             let chosen = group.choose(members, message.publisher_hash, |m| m.by == Slot::OWN);
             if let Some(member) = chosen {
-                self.give_to_member(io, group, member, message, 0);
+                self.give_to_member(io, group, member, message, 0, once);
             }
         }
     }
@@ -305,9 +319,10 @@ impl ClientLoop {
         from: NodeId,
         message: &Arc<ApplicationMessage>,
         to: &ForGroup,
+        once: Option<&Origin>,
     ) {
         let Some(group) = self.node.routes.group_of(&to.filter) else {
-            self.nobody_is_known(io, &to.filter, message, None);
+            self.nobody_is_known(io, &to.filter, message, None, once);
             return;
         };
         let members = self.node.routes.members(&group);
@@ -318,25 +333,32 @@ impl ClientLoop {
         let elsewhere =
             |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
         match choose(&here).or_else(|| choose(&elsewhere)) {
-            Some(member) => self.give_to_member(io, &group, member, message, to.hops),
-            None => self.nobody_is_known(io, &to.filter, message, None),
+            Some(member) => self.give_to_member(io, &group, member, message, to.hops, once),
+            None => self.nobody_is_known(io, &to.filter, message, None, once),
         }
     }
 
     /// Gives messages that were on their way to members on a node that is gone to others.
     pub(super) fn give_to_others(&mut self, io: &mut LoopIo, gone: NodeId, copies: Vec<Forwarded>) {
-        for Forwarded { message, whom, .. } in copies {
+        for forwarded in copies {
+            let Forwarded {
+                message,
+                whom,
+                origin,
+                ..
+            } = forwarded;
             let Whom::Group(to) = whom else { continue };
+            let once = origin.as_ref();
             let group = self.node.routes.group_of(&to.filter);
             let members = group.as_ref().map(|group| self.node.routes.members(group));
             let (Some(group), Some(members)) = (group, members) else {
-                self.nobody_is_known(io, &to.filter, &message, None);
+                self.nobody_is_known(io, &to.filter, &message, None, once);
                 continue;
             };
             let others = |m: &Member| m.who != Who::Node(gone);
             match group.choose(&members, message.publisher_hash, others) {
-                Some(member) => self.give_to_member(io, &group, member, &message, 0),
-                None => self.nobody_is_known(io, &to.filter, &message, None),
+                Some(member) => self.give_to_member(io, &group, member, &message, 0, once),
+                None => self.nobody_is_known(io, &to.filter, &message, None, once),
             }
         }
     }
@@ -349,14 +371,15 @@ impl ClientLoop {
         member: &Member,
         message: &Arc<ApplicationMessage>,
         hops: u8,
+        once: Option<&Origin>,
     ) {
         if let Who::Node(node) = member.who {
-            self.forward_to_group(io, node, group, message, hops);
+            self.forward_to_group(io, node, group, message, hops, once);
             return;
         }
         let item = item_for(group, member, message);
-        if let Some((client, item)) = self.give_directly(io, group, member, item) {
-            self.give_to_inbox(&client, item, None, None);
+        if let Some((client, item)) = self.give_directly(io, group, member, item, once) {
+            self.give_to_inbox(&client, item, None, once.cloned());
         }
     }
 }

@@ -138,7 +138,7 @@ impl ClientLoop {
             return;
         }
         let sequence = origin.incarnation;
-        let given = self.give_to_group(io, &filter, &item.message, None);
+        let given = self.give_to_group(io, &filter, &item.message, None, Some(&origin));
         if let Some(Pending::Handover(handover)) = self.pending.get_mut(id) {
             match given {
                 None => handover.done.push(sequence),

@@ -138,6 +138,7 @@ impl ClientLoop {
         filter: &str,
         message: &Arc<ApplicationMessage>,
         publication: Option<Key>,
+        once: Option<&Origin>,
     ) {
         if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
             self.nobody_in_group(io, message);
@@ -147,7 +148,8 @@ impl ClientLoop {
         {
             waiting.left += 1;
         }
-        self.await_members(io, message, Groups::One(filter.into()), publication, None);
+        let group = Groups::One(filter.into());
+        self.await_members(io, message, group, publication, once.cloned());
     }
 
     fn look_for_members_again(&mut self, io: &mut LoopIo) {
@@ -203,17 +205,22 @@ impl ClientLoop {
             return;
         }
         let mut keepers = Keepers::default();
+        let once = origin.as_ref().filter(|origin| origin.is_of_broker());
         match groups {
             Groups::One(filter) => {
-                keepers
-                    .members
-                    .extend(self.give_to_group(io, &filter, &message, publication));
+                keepers.members.extend(self.give_to_group(
+                    io,
+                    &filter,
+                    &message,
+                    publication,
+                    once,
+                ));
             }
             Groups::AllBut(served) => {
-                self.serve_others(io, &message, &served, |_| true, &mut keepers);
+                self.serve_others(io, &message, &served, |_| true, &mut keepers, once);
             }
             Groups::DurableBut(served) => {
-                self.serve_others(io, &message, &served, all_durable, &mut keepers);
+                self.serve_others(io, &message, &served, all_durable, &mut keepers, once);
             }
         }
         if let Some(Pending::Publish(pending)) = publication.and_then(|id| self.pending.get_mut(id))
@@ -247,12 +254,13 @@ impl ClientLoop {
         served: &[u32],
         admits: fn(&[Member]) -> bool,
         keepers: &mut Keepers,
+        once: Option<&Origin>,
     ) {
         let set = self.find(io, message);
         for (group, members) in &set.groups {
             if served.binary_search(&group.number().get()).is_err()
                 && admits(members)
-                && !self.deliver_to_group(io, group, members, message, keepers)
+                && !self.deliver_to_group(io, group, members, message, keepers, once)
             {
                 self.nobody_in_group(io, message);
             }

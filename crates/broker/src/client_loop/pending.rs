@@ -98,6 +98,7 @@ pub(super) struct ToMember {
     pub(super) publication: Option<Key>,
     /// What makes it happen once, if no publication waits.
     pub(super) call: Option<u64>,
+    pub(super) origin: Option<Origin>,
 }
 
 /// A message on its way to those who keep it.
@@ -267,13 +268,14 @@ impl ClientLoop {
                     item,
                     publication,
                     call,
+                    origin,
                 } = *to_member;
                 if let Some(call) = call {
                     self.calls.end(call);
                 }
                 if let Answer::Inbox(InboxReply::Stale) = answer {
                     // Its session ended while the message was on its way: another member gets it.
-                    self.redispatch_stored(io, &item, publication);
+                    self.redispatch_stored(io, &item, publication, origin);
                 }
                 if let Some(publication) = publication {
                     self.publication_answered(io, publication, answer);

@@ -47,6 +47,13 @@ pub(super) struct Source {
     pub(super) transient: bool,
 }
 
+impl Source {
+    /// The origin of what the broker publishes: another node may do so as well.
+    fn of_broker(&self) -> Option<&Origin> {
+        self.origin.as_ref().filter(|origin| origin.is_of_broker())
+    }
+}
+
 /// Who is to store a message.
 #[derive(Debug, Default)]
 pub(super) struct Keepers {
@@ -187,7 +194,7 @@ impl ClientLoop {
         if source.repeated {
             self.repeat_to_groups(io, message, &set, &mut keepers);
         } else {
-            self.deliver_now(io, message, &set, source.key, &mut keepers);
+            self.deliver_now(io, message, &set, &source, &mut keepers);
         }
         self.remember_keepers(&source, &mut keepers);
         let reason = if set.is_empty() {
@@ -228,13 +235,14 @@ impl ClientLoop {
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
         set: &Arc<MatchSet>,
-        publisher: u64,
+        source: &Source,
         keepers: &mut Keepers,
     ) {
+        let once = source.of_broker();
         let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
         let mut served = Vec::new();
         for (group, members) in &set.groups {
-            if self.deliver_to_group(io, group, members, message, keepers) {
+            if self.deliver_to_group(io, group, members, message, keepers, once) {
                 served.extend(awaits.then(|| group.number().get()));
             } else if !awaits {
                 self.nobody_in_group(io, message);
@@ -242,17 +250,22 @@ impl ClientLoop {
         }
         served.sort_unstable();
         keepers.groups = awaits.then(|| Groups::AllBut(served.into()));
-        self.deliver_to_sessions(io, message, set);
-        self.forward(io, message, set, publisher);
+        self.deliver_to_sessions(io, message, set, once);
+        self.forward(io, message, set, source.key, once);
     }
 
-    /// Gives a message to the sessions of a match that are connected to this node.
+    /// Gives a message to the sessions of a match that are connected to this node. `once`: unless they have got it,
+    /// from whichever node.
     pub(super) fn deliver_to_sessions(
         &mut self,
         io: &mut LoopIo,
         message: &Arc<ApplicationMessage>,
         set: &Arc<MatchSet>,
+        once: Option<&Origin>,
     ) {
+        if once.is_some_and(|origin| !self.node.direct.begin(origin, None)) {
+            return;
+        }
         self.share
             .charge(units(set.targets.len() / TARGETS_PER_UNIT));
         for (loop_index, range) in &set.loops {
@@ -286,7 +299,8 @@ impl ClientLoop {
         let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
         let mut served = Vec::new();
         for (group, members) in &set.groups {
-            if !all_durable(members) || self.deliver_to_group(io, group, members, message, keepers)
+            if !all_durable(members)
+                || self.deliver_to_group(io, group, members, message, keepers, None)
             {
                 served.extend(awaits.then(|| group.number().get()));
             } else if !awaits {
@@ -350,7 +364,6 @@ impl ClientLoop {
         let Source {
             origin, awaiting, ..
         } = source;
-        let is_will = matches!(awaiting, Some(Awaiting::Will { .. }));
         let is_numbered = awaiting.is_some() && needs_call(message.qos, origin.as_ref());
         let call = is_numbered.then(|| self.calls.begin());
         let publication = awaiting.map(|from| {
@@ -371,7 +384,8 @@ impl ClientLoop {
         let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
         if retain {
-            store.retain(ticket, Arc::clone(message), is_will);
+            let will = origin.clone().filter(Origin::is_of_broker);
+            store.retain(ticket, Arc::clone(message), will);
         }
         for shard in keepers.shards {
             let op = InboxOp::Publish {
@@ -405,6 +419,7 @@ impl ClientLoop {
             item: item.clone(),
             publication,
             call,
+            origin: origin.clone().filter(Origin::is_of_broker),
         };
         let op = deliver(client, item, origin);
         let op = if is_numbered { self.calls.once(op) } else { op };
@@ -507,7 +522,7 @@ impl ClientLoop {
     }
 
     /// Gives a message to one member of a shared group: at once, or by way of its inbox shard. False: there is
-    /// none.
+    /// none. `once`: as in [`Self::give_directly`].
     pub(super) fn deliver_to_group(
         &mut self,
         io: &mut LoopIo,
@@ -515,31 +530,52 @@ impl ClientLoop {
         members: &[Member],
         message: &Arc<ApplicationMessage>,
         keepers: &mut Keepers,
+        once: Option<&Origin>,
     ) -> bool {
         self.charge(io, units(members.len() / MATCHES_PER_UNIT));
-        let Some(member) = group.choose(members, message.publisher_hash, |_| true) else {
+        let Some(member) = self.choose(group, members, message, once, |_| true) else {
             return false;
         };
         let item = item_for(group, member, message);
-        if let Some((client, item)) = self.give_directly(io, group, member, item) {
+        if let Some((client, item)) = self.give_directly(io, group, member, item, once) {
             keepers.members.push((client, item));
         }
         true
     }
 
+    /// Chooses a member of a group among those that are admitted. A message that several nodes may publish goes
+    /// to the same one from all of them, as far as they see the same members.
+    fn choose<'m>(
+        &self,
+        group: &Group,
+        members: &'m [Member],
+        message: &ApplicationMessage,
+        once: Option<&Origin>,
+        admits: impl Fn(&Member) -> bool,
+    ) -> Option<&'m Member> {
+        match once {
+            Some(origin) => {
+                let own = self.node.peers().map_or(0, |_| self.node.store().node());
+                group.choose_for_all_nodes(members, own, origin, admits)
+            }
+            None => group.choose(members, message.publisher_hash, admits),
+        }
+    }
+
     /// Gives a message to a member's connection, unless its inbox has to store it: then it is handed
-    /// back.
+    /// back. `once`: unless a member that is connected here has got it, from whichever node.
     pub(super) fn give_directly(
         &mut self,
         io: &mut LoopIo,
         group: &Group,
         member: &Member,
         item: Item,
+        once: Option<&Origin>,
     ) -> Option<(Arc<str>, Item)> {
         let session = match &member.who {
             Who::Session(session) => *session,
             Who::Node(node) => {
-                self.forward_to_group(io, *node, group, &item.message, 0);
+                self.forward_to_group(io, *node, group, &item.message, 0, once);
                 return None;
             }
             Who::Durable(client) => {
@@ -555,6 +591,9 @@ impl ClientLoop {
                 }
             }
         };
+        if once.is_some_and(|origin| !self.node.direct.begin(origin, Some(group.filter()))) {
+            return None;
+        }
         let delivery = Delivery {
             message: item.message,
             qos: item.qos,
@@ -608,7 +647,8 @@ impl ClientLoop {
                 self.nobody_in_group(io, &delivery.message);
                 continue;
             };
-            let given = self.give_to_other(io, &group, &delivery.message, except.as_ref(), None);
+            let (message, except) = (&delivery.message, except.as_ref());
+            let given = self.give_to_other(io, &group, message, except, None, None);
             if let Some((client, item)) = given {
                 self.give_to_inbox(&client, item, None, None);
             }
@@ -616,23 +656,24 @@ impl ClientLoop {
     }
 
     /// Gives a message of a shared group, which a member's inbox never had, to another member.
-    /// `publication`: whose acknowledgement waits for it.
+    /// `publication`: whose acknowledgement waits for it. `once`: of a message that several nodes may publish.
     pub(super) fn redispatch_stored(
         &mut self,
         io: &mut LoopIo,
         item: &Item,
         publication: Option<Key>,
+        once: Option<Origin>,
     ) {
         let filter = item.group.as_deref().unwrap_or_default();
-        let Some((client, item)) = self.give_to_group(io, filter, &item.message, publication)
-        else {
+        let given = self.give_to_group(io, filter, &item.message, publication, once.as_ref());
+        let Some((client, item)) = given else {
             return;
         };
         if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
         {
             waiting.left += 1;
         }
-        self.give_to_inbox(&client, item, publication, None);
+        self.give_to_inbox(&client, item, publication, once);
     }
 
     /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
@@ -643,12 +684,13 @@ impl ClientLoop {
         filter: &str,
         message: &Arc<ApplicationMessage>,
         publication: Option<Key>,
+        once: Option<&Origin>,
     ) -> Option<(Arc<str>, Item)> {
         let Some(group) = self.node.routes.group_of(filter) else {
-            self.nobody_is_known(io, filter, message, publication);
+            self.nobody_is_known(io, filter, message, publication, once);
             return None;
         };
-        self.give_to_other(io, &group, message, None, publication)
+        self.give_to_other(io, &group, message, None, publication, once)
     }
 
     /// The same with a group, of which one member is not to have it.
@@ -659,15 +701,16 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         except: Option<&Who>,
         publication: Option<Key>,
+        once: Option<&Origin>,
     ) -> Option<(Arc<str>, Item)> {
         let members = self.node.routes.members(group);
         let others = |member: &Member| Some(&member.who) != except;
-        let Some(member) = group.choose(&members, message.publisher_hash, others) else {
-            self.nobody_is_known(io, group.filter(), message, publication);
+        let Some(member) = self.choose(group, &members, message, once, others) else {
+            self.nobody_is_known(io, group.filter(), message, publication, once);
             return None;
         };
         let item = item_for(group, member, message);
-        self.give_directly(io, group, member, item)
+        self.give_directly(io, group, member, item, once)
     }
 
     /// Arms the loop that publishes `$SYS`.

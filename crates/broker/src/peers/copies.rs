@@ -135,6 +135,7 @@ mod tests {
                 hops: 1,
                 copy: 0,
             }),
+            origin: None,
         }
     }
 

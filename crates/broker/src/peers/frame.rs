@@ -9,13 +9,14 @@ use bytes::Bytes;
 use mqtt_session::ApplicationMessage;
 use route_exchange::{Malformed, Message, ShardNumber};
 use serde::{Deserialize, Serialize};
+use store_state::inbox::Origin;
 
 use crate::key::{Foreign, Slot, hash_in};
 
 /// Frames of these formats begin with their number. A change is a new one.
 const ROUTES: u8 = 1;
-const MESSAGES: u8 = 2;
 const CONTROL: u8 = 3;
+const MESSAGES: u8 = 4;
 
 /// What comes from a peer.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Forwarded {
     /// [`SessionKey::found_by`] and [`with_hash`](crate::key::with_hash).
     pub(crate) publisher: u64,
     pub(crate) whom: Whom,
+    /// Of a message that the broker publishes: two nodes may send it, and sessions get it once.
+    pub(crate) origin: Option<Origin>,
 }
 
 /// Whom a message of another node is for.
@@ -169,6 +172,7 @@ mod tests {
             }),
             publisher: u64::MAX,
             whom,
+            origin: None,
         }
     }
 
@@ -216,7 +220,8 @@ mod tests {
             &[ROUTES],
             &[MESSAGES, 0, 1],
             &[CONTROL, 9],
-            &[4, 4],
+            &[2, 0],
+            &[5, 5],
         ] {
             assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
         }

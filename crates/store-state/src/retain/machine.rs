@@ -8,7 +8,9 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
+use super::wills::{self, Wills};
 use super::{PageBudget, RetainOp, RetainReply};
+use crate::inbox::Origin;
 use crate::survey::{ensure, ensure_slot};
 use crate::touched::Touched;
 use crate::{
@@ -38,6 +40,7 @@ pub struct RetainMachine {
     /// Of those that expire, soonest first.
     expiries: BTreeSet<(Timestamp, Box<str>)>,
     touched: Touched<Box<str>>,
+    wills: Wills,
     /// There are no tables yet.
     new: bool,
 }
@@ -54,6 +57,7 @@ impl Machine for RetainMachine {
             bytes: 0,
             expiries: BTreeSet::new(),
             touched: Touched::new(),
+            wills: Wills::new(slots.hash),
             new: true,
         };
         let Some(value) = table.get(MACHINE)? else {
@@ -61,6 +65,7 @@ impl Machine for RetainMachine {
         };
         row::decode::<()>(MACHINE, &value)?;
         machine.new = false;
+        machine.wills = Wills::load(slots.hash, slots.range, table)?;
         row::each(table, MESSAGE, slots.range, |key, value| {
             let Written(message) = row::decode(key, value)?;
             machine.keep(&message);
@@ -71,7 +76,9 @@ impl Machine for RetainMachine {
 
     fn slot(op: &RetainOp, hash: NameHash) -> Option<u16> {
         match op {
-            RetainOp::Set { message } => Some(hash.slot_of(message.body.topic())),
+            RetainOp::Set { message } | RetainOp::SetWill { message, .. } => {
+                Some(hash.slot_of(message.body.topic()))
+            }
             RetainOp::Expire => None,
         }
     }
@@ -86,12 +93,15 @@ impl Machine for RetainMachine {
         let now = Timestamp(header.now_ms);
         Ok(match op {
             RetainOp::Set { message } => Some(self.set(message, &header.limits, now)),
+            RetainOp::SetWill { message, origin } => {
+                Some(self.set_will(message, origin, &header.limits, now))
+            }
             RetainOp::Expire => self.expire(now).then_some(RetainReply::Done),
         })
     }
 
     fn unsaved_bytes(&self) -> usize {
-        self.touched.bytes()
+        self.touched.bytes() + self.wills.unsaved_bytes()
     }
 
     /// All at once: what is touched between two checkpoints are single messages.
@@ -104,11 +114,13 @@ impl Machine for RetainMachine {
             let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
             (row::key(MESSAGE, self.hash.slot_of(topic), topic), value)
         });
+        self.wills.collect(changes);
         true
     }
 
     fn saved_part(&mut self, _rows: usize) -> bool {
         self.touched.saved();
+        self.wills.saved();
         true
     }
 
@@ -122,7 +134,8 @@ impl Machine for RetainMachine {
             let is_kept = message.body.topic() == topic && !message.body.payload().is_empty();
             ensure(is_kept, key, "its message is of another topic, or empty")
         });
-        survey.finish(table, vec![MESSAGE]);
+        Wills::survey(slots, table, &mut survey);
+        survey.finish(table, vec![MESSAGE, wills::WILL]);
         survey
     }
 }
@@ -178,6 +191,30 @@ impl RetainMachine {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         self.expiries.first().map(|(at, _)| at.0)
+    }
+
+    /// How many wills are known, so that they are kept once: of the last hour, and at most 65,536.
+    #[must_use]
+    pub fn wills(&self) -> usize {
+        self.wills.len()
+    }
+
+    fn set_will(
+        &mut self,
+        message: &Arc<ApplicationMessage>,
+        origin: &Origin,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> RetainReply {
+        let topic = message.body.topic();
+        if self.wills.knows(topic, origin) {
+            return RetainReply::Done;
+        }
+        let reply = self.set(message, limits, now);
+        if reply == RetainReply::Done {
+            self.wills.keep(topic, origin, now.0);
+        }
+        reply
     }
 
     fn set(

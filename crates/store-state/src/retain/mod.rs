@@ -15,6 +15,7 @@ mod machine;
 mod op;
 #[cfg(test)]
 mod tests;
+mod wills;
 
 pub use budget::PageBudget;
 pub use machine::RetainMachine;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mqtt_session::ApplicationMessage;
 use serde::{Deserialize, Serialize};
 
+use crate::inbox::Origin;
 use crate::wire;
 
 /// A request to a retain shard.
@@ -19,6 +20,14 @@ pub enum RetainOp {
     },
     /// Removes messages that have expired by the time of the batch.
     Expire,
+    /// As `Set`, of a will; said again it changes nothing.
+    SetWill {
+        /// The will.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+        /// Makes it happen once.
+        origin: Origin,
+    },
 }
 
 /// The answer to a request.

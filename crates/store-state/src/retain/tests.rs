@@ -5,3 +5,4 @@ mod limits;
 mod property;
 mod survey;
 mod tables;
+mod wills;

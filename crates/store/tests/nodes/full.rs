@@ -171,18 +171,20 @@ fn a_will_that_is_due_on_a_full_disk_is_published_when_there_is_space() {
     disk.fill_with(&node);
     refused(&node);
     let will = node.ticket();
+    let origin = Origin {
+        client: "bob".into(),
+        incarnation: 1,
+        packet_id: 0,
+    };
     let op = InboxOp::Publish {
         message: message("will", b"gone"),
         publisher: 0,
-        origin: Some(Origin {
-            client: "bob".into(),
-            incarnation: 1,
-            packet_id: 0,
-        }),
+        origin: Some(origin.clone()),
     };
     node.store.inbox(node.store.inbox_shard("ann"), will, op);
     let kept = node.ticket();
-    node.store.retain(kept, message("will", b"gone"), true);
+    node.store
+        .retain(kept, message("will", b"gone"), Some(origin));
     until("they wait", || {
         node.store.stats().stores.map(|store| store.owed) == [0, 1, 1]
     });
@@ -225,7 +227,7 @@ fn a_shutdown_on_a_full_disk_records_what_clients_did_at_last() {
     // One at a time: what waits in the log comes first, and there is little room for all.
     until("the disk is full", || {
         node.store
-            .retain(Ticket::NONE, message("new", &[3; 4096]), false);
+            .retain(Ticket::NONE, message("new", &[3; 4096]), None);
         until("it is kept or waits", || node.store.is_retain_idle());
         node.store.is_full()
     });

@@ -222,7 +222,7 @@ impl Node {
 
     pub(crate) fn retain(&self, topic: &str, payload: &[u8]) -> Result<RetainReply, Failure> {
         let ticket = self.ticket();
-        self.store.retain(ticket, message(topic, payload), false);
+        self.store.retain(ticket, message(topic, payload), None);
         self.wait(|event| match event {
             Event::Retain { token, reply } if token == ticket.token => Ok(Ok(reply)),
             Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),

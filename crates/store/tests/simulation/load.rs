@@ -689,7 +689,7 @@ impl World {
         let pending = self.retained_begins(&topic, RetainedKind::Write(number));
         let message = message(&topic, number, false, true);
         self.ask(node, pending, |store, ticket, _| {
-            store.retain(ticket, message, false);
+            store.retain(ticket, message, None);
         });
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 
+use crate::inbox::Origin;
 use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, Slots, Table};
@@ -36,6 +37,19 @@ pub(super) fn set(topic: &str, payload: &[u8], expires_at: u64) -> RetainOp {
             expires_at: Some(Timestamp(expires_at)).filter(|at| at.0 != 0),
         }),
     }
+}
+
+/// A will of a connection with this epoch.
+pub(super) fn will(topic: &str, payload: &[u8], epoch: u64) -> RetainOp {
+    let RetainOp::Set { message } = set(topic, payload, 0) else {
+        unreachable!("it sets");
+    };
+    let origin = Origin {
+        client: "\0client".into(),
+        incarnation: epoch,
+        packet_id: 0,
+    };
+    RetainOp::SetWill { message, origin }
 }
 
 /// A machine and its table.

@@ -1,6 +1,6 @@
 //! What a survey of the tables counts and finds.
 
-use super::driver::{Shard, set};
+use super::driver::{Shard, set, will};
 use crate::retain::RetainMachine;
 use crate::test_table::TestTable;
 use crate::{Machine, NameHash, SlotRange, Slots, row};
@@ -8,7 +8,7 @@ use crate::{Machine, NameHash, SlotRange, Slots, row};
 fn filled() -> TestTable {
     let mut shard = Shard::new();
     shard.ask(&set("a", b"1", 0));
-    shard.ask(&set("b", b"1", 0));
+    shard.ask(&will("b", b"1", 7));
     shard.checkpoint();
     shard.table
 }
@@ -18,7 +18,10 @@ fn messages_are_counted() {
     let survey = RetainMachine::survey(Slots::ALL, &filled());
     assert_eq!(survey.findings, []);
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
-    assert_eq!(counted, [("machine", 1), ("retained messages", 2)]);
+    assert_eq!(
+        counted,
+        [("machine", 1), ("retained messages", 2), ("wills", 1)]
+    );
 }
 
 #[test]
@@ -39,5 +42,5 @@ fn a_message_under_another_topic_or_in_another_shard_is_found() {
     };
     let survey = RetainMachine::survey(slots, &filled());
     let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
-    assert_eq!(found, ["its slot belongs to another shard"]);
+    assert_eq!(found, ["its slot belongs to another shard"; 2]);
 }

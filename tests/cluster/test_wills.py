@@ -1,0 +1,147 @@
+"""Wills in a cluster (P6): each is published once, whoever leads the shard that keeps it, and none that its client
+has discarded."""
+
+import collections
+import contextlib
+import os
+import threading
+
+import pytest
+from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack
+from harness.wait import until
+from staged.cluster import Cluster
+
+DURABLE = {"session_expiry": 3600}
+ROUNDS = int(os.environ.get("HERALD_ROUNDS", "6"))
+# Clients that die at the same time, on each node.
+AT_ONCE = 100
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+class Watcher(threading.Thread):
+    """Counts what a client gets."""
+
+    def __init__(self, client):
+        super().__init__(daemon=True)
+        self.client, self.got, self.ends = client, collections.Counter(), False
+        self.start()
+
+    def run(self):
+        while not self.ends:
+            with contextlib.suppress(TimeoutError):
+                self.take(self.client.recv(timeout=0.1))
+
+    def take(self, packet):
+        if packet.kind == PUBLISH:
+            self.got[packet.payload.decode()] += 1
+            if packet.qos:
+                self.client.send(ack(PUBACK if packet.qos == 1 else PUBREC, packet.pid))
+        elif packet.kind == PUBREL:
+            self.client.send(ack(PUBCOMP, packet.pid))
+
+    def end(self):
+        self.ends = True
+        self.join()
+        self.client.close()
+
+
+def session_shards(cluster):
+    """The node that leads each session shard, as far as one does."""
+    nodes = {node.id: node for node in cluster.nodes}
+    shards = [s for s in cluster.nodes[0].status()["shards"] if s["store"] == "session"]
+    return {shard["shard"]: nodes.get(shard["leader"]) for shard in shards}
+
+
+class Mover(threading.Thread):
+    """Has the session shards led by one node after the other."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster, self.moves, self.ends = cluster, 0, False
+        self.start()
+
+    def run(self):
+        nodes = self.cluster.nodes
+        while not self.ends:
+            for shard, leader in session_shards(self.cluster).items():
+                if leader:
+                    wanted = nodes[(nodes.index(leader) + 1) % len(nodes)]
+                    # Refused while nobody leads, because balancing has just moved it.
+                    with contextlib.suppress(AssertionError):
+                        leader.command("transfer-leader", "session", str(shard), wanted.id)
+                        self.moves += 1
+
+    def end(self):
+        self.ends = True
+        self.join()
+
+
+def die(cluster, name, number, **fields):
+    """Clients of all nodes are lost at once. Returns the payloads of their wills."""
+    clients, wills = [], []
+    for at, node in enumerate(cluster.nodes):
+        for n in range(AT_ONCE):
+            payload = f"{number}/{at}/{n}"
+            will = {"topic": f"{name}/will/{payload}", "payload": payload.encode(), "qos": n % 3, **fields}
+            clients.append(node.client(f"{name}{payload}", will=will))
+            wills.append(payload)
+    for client in clients:
+        client.reset()
+    return wills
+
+
+def test_a_will_is_published_once_while_its_shard_changes_its_leader(cluster, name):
+    watchers = []
+    for at, node in enumerate(cluster.nodes):
+        for qos in range(3):
+            client = node.client(f"{name}w{at}{qos}")
+            client.subscribe(f"{name}/#", qos=qos)
+            watchers.append(Watcher(client))
+    members = [node.client(f"{name}m{at}") for at, node in enumerate(cluster.nodes)]
+    for member in members:
+        member.subscribe(f"$share/{name}/{name}/#", qos=1)
+    members = [Watcher(member) for member in members]
+    # Somebody who has to have them stored, so that publishing takes a while.
+    cluster.nodes[0].client(f"{name}d", clean=False, props=DURABLE).subscribe(f"{name}/#", qos=1)
+    wills = []
+    for number in range(ROUNDS):
+        mover = Mover(cluster)
+        wills += die(cluster, name, number)
+        until(lambda: mover.moves > 2, 60, "moves")
+        mover.end()
+        until(lambda: all(set(wills) <= set(w.got) for w in watchers), 60, "all wills")
+        wills += die(cluster, name, f"{number}last")
+        until(lambda: all(set(wills) <= set(w.got) for w in watchers), 60, "all wills")
+    for watcher in watchers + members:
+        watcher.end()
+    doubled = [{will: n for will, n in watcher.got.items() if n > 1} for watcher in watchers]
+    assert doubled == [{}] * len(watchers)
+    shared = sum((member.got for member in members), collections.Counter())
+    assert {will: n for will, n in shared.items() if n > 1} == {}
+    assert set(shared) == set(wills)
+
+
+def test_a_retained_will_replaces_nothing_that_came_after_it(cluster, name):
+    watcher = cluster.nodes[0].client(f"{name}w")
+    watcher.subscribe(f"{name}/#", qos=1)
+    watcher = Watcher(watcher)
+    wills = []
+    for number in range(ROUNDS):
+        mover = Mover(cluster)
+        wills += die(cluster, name, number, retain=True)
+        until(lambda: set(wills) <= set(watcher.got), 60, "all wills")
+        with cluster.nodes[number % 3].client() as client:
+            for will in wills[-3 * AT_ONCE :]:
+                client.published(f"{name}/will/{will}", f"back {will}".encode(), qos=1, retain=True)
+        until(lambda: mover.moves > 2, 60, "moves")
+        mover.end()
+    watcher.end()
+    with cluster.nodes[1].client() as last:
+        last.subscribe(f"{name}/will/#", qos=1)
+        retained = {message.payload.decode() for message in last.take(len(wills), timeout=30)}
+    assert retained == {f"back {will}" for will in wills}
