@@ -145,3 +145,21 @@ def test_a_retained_will_replaces_nothing_that_came_after_it(cluster, name):
         last.subscribe(f"{name}/will/#", qos=1)
         retained = {message.payload.decode() for message in last.take(len(wills), timeout=30)}
     assert retained == {f"back {will}" for will in wills}
+
+
+def test_a_will_that_its_client_has_discarded_is_not_published(cluster, name):
+    with cluster.nodes[2].client(f"{name}w") as watcher:
+        watcher.subscribe(f"{name}/#", qos=1)
+        for n in range(100 * ROUNDS):
+            here, there = cluster.nodes[n % 3], cluster.nodes[(n + 1) % 3]
+            durable = {"clean": False, "props": DURABLE} if n % 2 else {}
+            will = {"topic": f"{name}/{n}", "payload": b"gone", "qos": 1}
+            with here.client(f"{name}{n}", will=will, **durable) as leaving:
+                leaving.send(b"\xe0\x00")
+                with there.client(f"{name}{n}", **durable) as client:
+                    client.ping()
+                    client.disconnect()
+        with cluster.nodes[0].client() as last:
+            last.published(f"{name}/end", b"end", qos=1)
+        seen = [message.topic for message in watcher.until(b"end", timeout=30)]
+        assert seen == []

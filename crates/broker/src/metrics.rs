@@ -427,6 +427,12 @@ impl Collector for NodeCollector {
                 stored.retained_wills,
             ),
             (
+                "wills_held",
+                "Wills of connections that were taken over by another node, which session shards of this node hold until it is known whether the client has discarded them",
+                None,
+                stored.held_wills,
+            ),
+            (
                 "inboxes",
                 "Inboxes of durable sessions",
                 None,

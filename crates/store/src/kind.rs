@@ -174,6 +174,8 @@ impl Kind for SessionMachine {
             | SessionOp::ClaimAgain(_)
             | SessionOp::ClaimBy(_)
             | SessionOp::ClaimByAgain(_)
+            | SessionOp::ClaimHolding(_)
+            | SessionOp::ClaimHoldingAgain(_)
             | SessionOp::Due => false,
         }
     }

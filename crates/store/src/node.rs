@@ -171,6 +171,8 @@ pub struct StoreStats {
     pub retained_bytes: u64,
     /// Wills of which the retain shards remember that they have kept them.
     pub retained_wills: u64,
+    /// Wills of connections that were taken over, and that may have been discarded.
+    pub held_wills: u64,
 }
 
 /// What the shards of one store count.
@@ -941,6 +943,7 @@ impl Store {
             retained_messages: self.retain.sum(|machine| machine.size().0),
             retained_bytes: self.retain.sum(|machine| machine.size().1),
             retained_wills: self.retain.sum(|machine| machine.wills() as u64),
+            held_wills: self.session.sum(|machine| machine.counts().held as u64),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::by_epoch::ByEpoch;
+use super::held::HeldWills;
 use super::record::Owner;
 use super::records::Records;
 use super::rules::Claim;
@@ -23,6 +24,8 @@ pub struct SessionMachine {
     pub(super) records: Records,
     /// Wills that are being published.
     pub(super) firing: ByEpoch<Box<StoredWill>>,
+    /// Wills that may have been discarded.
+    pub(super) held: HeldWills,
     /// Sessions that have ended and whose inboxes are being removed, by their last epoch.
     pub(super) ending: ByEpoch<()>,
     pub(super) unsaved: Unsaved,
@@ -41,6 +44,8 @@ pub struct SessionCounts {
     pub wills: usize,
     /// Wills that are being published.
     pub firing: usize,
+    /// Wills of connections that were taken over, and that may have been discarded.
+    pub held: usize,
     /// Sessions that have ended and whose inboxes are being removed.
     pub ending: usize,
 }
@@ -64,6 +69,14 @@ impl Machine for SessionMachine {
                 ..
             })
             | SessionOp::ClaimByAgain(ClaimByUser {
+                request: ClaimRequest { client, .. },
+                ..
+            })
+            | SessionOp::ClaimHolding(ClaimByUser {
+                request: ClaimRequest { client, .. },
+                ..
+            })
+            | SessionOp::ClaimHoldingAgain(ClaimByUser {
                 request: ClaimRequest { client, .. },
                 ..
             })
@@ -107,7 +120,9 @@ impl SessionMachine {
     /// When [`SessionOp::Due`] will do something next, Unix time in ms.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        self.records.first_deadline().map(|(at, _)| at)
+        let records = self.records.first_deadline().map(|(at, _)| at);
+        let held = self.held.first_deadline().map(|(at, ..)| at);
+        records.into_iter().chain(held).min()
     }
 
     /// Tells again of all wills that are being published and all inboxes that are being removed: after
@@ -144,7 +159,10 @@ impl SessionMachine {
     /// or an inbox that is being removed.
     #[must_use]
     pub fn known(&self, client: &str) -> bool {
-        self.records.get(client).is_some() || self.firing.has(client) || self.ending.has(client)
+        self.records.get(client).is_some()
+            || self.firing.has(client)
+            || self.ending.has(client)
+            || self.held.has(client)
     }
 
     /// Whether a client's session belongs to another user than this one; `None`: an anonymous client.
@@ -169,6 +187,12 @@ impl SessionMachine {
                 visit(client);
             }
         }
+        for client in self.held.clients() {
+            let is_visited = self.records.get(client).is_some();
+            if !is_visited && !self.firing.has(client) && !self.ending.has(client) {
+                visit(client);
+            }
+        }
     }
 
     /// For metrics.
@@ -179,6 +203,7 @@ impl SessionMachine {
             connected: self.records.connected(),
             wills: self.records.wills(),
             firing: self.firing.len(),
+            held: self.held.len(),
             ending: self.ending.len(),
         }
     }
@@ -208,6 +233,8 @@ impl SessionMachine {
             }
             SessionOp::ClaimBy(by) => self.decide_claim(&by_user(by), now, outlet),
             SessionOp::ClaimByAgain(by) => self.decide_claim_again(&by_user(by), now, outlet),
+            SessionOp::ClaimHolding(by) => self.decide_claim(&holding(by), now, outlet),
+            SessionOp::ClaimHoldingAgain(by) => self.decide_claim_again(&holding(by), now, outlet),
             SessionOp::Disconnect {
                 client,
                 epoch,
@@ -223,7 +250,11 @@ impl SessionMachine {
                 self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
             }
             SessionOp::WillDue { client, epoch } => self.will_due(client, *epoch, outlet),
-            SessionOp::DiscardWill { client, epoch } => self.discard_will(client, *epoch),
+            SessionOp::DiscardWill { client, epoch } => {
+                self.telling(client, outlet, |machine, _| {
+                    machine.discard_will(client, *epoch)
+                })
+            }
             SessionOp::Due => return self.due(now, outlet),
         })
     }
@@ -293,6 +324,7 @@ fn anonymous(request: &ClaimRequest) -> Claim<'_> {
         asked_ms: *asked_ms,
         user: None,
         of_another_user: OfAnotherUser::Refuse,
+        holds: false,
     }
 }
 
@@ -306,5 +338,12 @@ fn by_user(by: &ClaimByUser) -> Claim<'_> {
         user: user.as_deref(),
         of_another_user: *of_another_user,
         ..anonymous(request)
+    }
+}
+
+fn holding(by: &ClaimByUser) -> Claim<'_> {
+    Claim {
+        holds: true,
+        ..by_user(by)
     }
 }

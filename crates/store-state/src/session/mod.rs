@@ -5,7 +5,8 @@
 //!
 //! Invariants: an epoch is given once, and each is higher than those before; a client has at most one
 //! owner; what a user has made no other user resumes; a will that is due is told of until it is [`SessionOp::Fired`], and the end of a session that
-//! has an inbox until that is [`SessionOp::Gone`], whatever the client does meanwhile.
+//! has an inbox until that is [`SessionOp::Gone`], whatever the client does meanwhile; a will of a connection that
+//! was taken over from another process is published once, unless that process says that the client has discarded it.
 //!
 //! Deliberately absent: subscriptions and queues (`inbox` has them), connections, and when a CONNECT
 //! may claim a client identifier.
@@ -13,6 +14,7 @@
 //! Read next: `rules` for what happens, `records` for what is kept, `tables` for how it is written.
 
 mod by_epoch;
+mod held;
 mod machine;
 mod op;
 mod record;

@@ -73,6 +73,11 @@ pub enum SessionOp {
         /// Of the connection.
         epoch: u64,
     },
+    /// As `ClaimBy`. If it takes the client from another process, the will of the connection there is held until
+    /// `Disconnect` says what becomes of it, that process has ended, or some time has passed.
+    ClaimHolding(ClaimByUser),
+    /// Is to `ClaimHolding` what `ClaimAgain` is to `Claim`.
+    ClaimHoldingAgain(ClaimByUser),
 }
 
 impl SessionOp {
@@ -83,11 +88,7 @@ impl SessionOp {
         user: Option<Box<str>>,
         of_another_user: OfAnotherUser,
     ) -> Self {
-        if user.is_none() && of_another_user == OfAnotherUser::Refuse {
-            // As earlier versions wrote it.
-            return Self::Claim(request);
-        }
-        Self::ClaimBy(ClaimByUser {
+        Self::ClaimHolding(ClaimByUser {
             request,
             user,
             of_another_user,
@@ -99,7 +100,10 @@ impl SessionOp {
     pub fn claimed(&self) -> Option<&ClaimRequest> {
         match self {
             Self::Claim(request) | Self::ClaimAgain(request) => Some(request),
-            Self::ClaimBy(by) | Self::ClaimByAgain(by) => Some(&by.request),
+            Self::ClaimBy(by)
+            | Self::ClaimByAgain(by)
+            | Self::ClaimHolding(by)
+            | Self::ClaimHoldingAgain(by) => Some(&by.request),
             _ => None,
         }
     }
@@ -108,7 +112,10 @@ impl SessionOp {
     #[must_use]
     pub fn claiming_user(&self) -> Option<&str> {
         match self {
-            Self::ClaimBy(by) | Self::ClaimByAgain(by) => by.user.as_deref(),
+            Self::ClaimBy(by)
+            | Self::ClaimByAgain(by)
+            | Self::ClaimHolding(by)
+            | Self::ClaimHoldingAgain(by) => by.user.as_deref(),
             _ => None,
         }
     }
@@ -119,6 +126,7 @@ impl SessionOp {
         match self {
             Self::Claim(request) => Self::ClaimAgain(request),
             Self::ClaimBy(by) => Self::ClaimByAgain(by),
+            Self::ClaimHolding(by) => Self::ClaimHoldingAgain(by),
             other => other,
         }
     }
@@ -192,7 +200,7 @@ pub enum SessionReply {
     Done,
     /// The epoch is not the client's any more.
     Stale,
-    /// To `Claim` and `ClaimAgain`, `ClaimBy` and `ClaimByAgain`.
+    /// To `Claim` and all others that claim.
     Claimed(Claimed),
     /// To a claim: the session is another user's, and nothing has changed.
     NotOwner,

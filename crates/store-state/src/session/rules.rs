@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::held::{self, HELD_MS, HeldWill};
 use super::machine::SessionMachine;
 use super::record::{Owner, Record};
 use super::{
@@ -25,6 +26,8 @@ pub(super) struct Claim<'a> {
     pub(super) asked_ms: u64,
     pub(super) user: Option<&'a str>,
     pub(super) of_another_user: OfAnotherUser,
+    /// The will of a connection to another process is held.
+    pub(super) holds: bool,
 }
 
 impl SessionMachine {
@@ -50,7 +53,12 @@ impl SessionMachine {
         };
         let taken_from = before.as_ref().map_or(TakenFrom::Nobody, taken_from);
         let discards = claim.clean_start || is_anothers;
-        let session = before.and_then(|record| self.supersede(&client, record, discards, outlet));
+        let session = before.and_then(|record| {
+            let is_elsewhere = |owner| claim.holds && owner != claim.owner;
+            let held_for = record.owner.filter(|owner| is_elsewhere(*owner));
+            let holds = held_for.map(|owner| (owner, now + HELD_MS));
+            self.supersede(&client, record, discards, holds, outlet)
+        });
         let inbox = session.as_ref().is_some_and(|session| session.inbox);
         let claimed = Claimed {
             epoch: self.give_epoch(),
@@ -126,30 +134,81 @@ impl SessionMachine {
     }
 
     /// The client has a new connection, which ends the one it had, if it still had it. Gives back the
-    /// session if that goes on [MQTT-3.1.2-5]. `discards`: it does not, for a clean start or another user.
+    /// session if that goes on [MQTT-3.1.2-5]. `discards`: it does not, for a clean start or another user. `holds`:
+    /// the process of the connection may know that the will is discarded, and has until then to say so.
     fn supersede(
         &mut self,
         client: &Arc<str>,
         mut record: Record,
         discards: bool,
+        holds: Option<(Owner, u64)>,
         outlet: &mut dyn SessionOutlet,
     ) -> Option<Record> {
         // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards it; without an expiry interval it ends
         // with its connection.
-        if discards || record.expiry == 0 {
+        let ends = discards || record.expiry == 0;
+        if let Some(will) = record.will.take() {
+            if will.delay > 0 && !ends {
+                // [MQTT-3.1.3-9] the client is back within the delay.
+                self.unsaved.touch_will(client, record.epoch, None);
+            } else if let Some((owner, until)) = holds {
+                // [MQTT-3.1.2-10] unless the client has sent DISCONNECT.
+                let held = HeldWill { will, owner, until };
+                self.hold(client, record.epoch, held, outlet);
+            } else {
+                // [MQTT-3.1.2-8] due when the connection was closed, which is now.
+                self.fire(client, record.epoch, will, outlet);
+            }
+        }
+        if ends {
             self.end(client, record, outlet);
             return None;
         }
-        if let Some(will) = record.will.take() {
-            if will.delay == 0 {
-                // [MQTT-3.1.2-8] due when the connection was closed, which is now.
-                self.fire(client, record.epoch, will, outlet);
-            } else {
-                // [MQTT-3.1.3-9] the client is back within the delay.
-                self.unsaved.touch_will(client, record.epoch, None);
+        Some(record)
+    }
+
+    /// A will is to be published, unless it turns out that it is discarded.
+    fn hold(
+        &mut self,
+        client: &Arc<str>,
+        epoch: u64,
+        held: HeldWill,
+        outlet: &mut dyn SessionOutlet,
+    ) {
+        self.unsaved.touch_held(client, epoch, false);
+        self.held.insert(Arc::clone(client), epoch, held);
+        if self.held.len() > held::MOST
+            && let Some((_, first, epoch)) = self.held.first_deadline()
+        {
+            self.release_held(&first, epoch, outlet);
+        }
+    }
+
+    /// A will that was held is to be published.
+    fn release_held(&mut self, client: &str, epoch: u64, outlet: &mut dyn SessionOutlet) {
+        if let Some((client, held)) = self.held.remove(client, epoch) {
+            self.unsaved.touch_held(&client, epoch, true);
+            self.fire(&client, epoch, held.will, outlet);
+        }
+    }
+
+    /// A will that was held, if it was, is discarded.
+    fn discard_held(&mut self, client: &str, epoch: u64) {
+        if let Some((client, _)) = self.held.remove(client, epoch) {
+            self.unsaved.touch_held(&client, epoch, true);
+            self.unsaved.touch_will(&client, epoch, None);
+        }
+    }
+
+    /// What a process had connected has ended: what is held for it is due.
+    fn release_all_held(&mut self, process: Owner, at: u64) {
+        for (client, epoch) in self.held.left_by(process.node, process.incarnation) {
+            if let Some((client, held)) = self.held.remove(&client, epoch) {
+                self.unsaved.touch_held(&client, epoch, true);
+                let until = held.until.min(at);
+                self.held.insert(client, epoch, HeldWill { until, ..held });
             }
         }
-        Some(record)
     }
 
     pub(super) fn disconnect(
@@ -162,6 +221,14 @@ impl SessionMachine {
     ) -> SessionReply {
         match self.records.get(client) {
             Some(record) if record.epoch == epoch => {}
+            _ if self.held.get(client, epoch).is_some() => {
+                // It was taken over before this came.
+                match will {
+                    WillAtClose::Discard => self.discard_held(client, epoch),
+                    WillAtClose::Keep => self.release_held(client, epoch, outlet),
+                }
+                return SessionReply::Done;
+            }
             _ => return SessionReply::Stale,
         }
         let Some((client, mut record)) = self.take_connected(client) else {
@@ -184,6 +251,10 @@ impl SessionMachine {
         epoch: u64,
         outlet: &mut dyn SessionOutlet,
     ) -> SessionReply {
+        if self.held.get(client, epoch).is_some() {
+            self.release_held(client, epoch, outlet);
+            return SessionReply::Done;
+        }
         let is_connection = |record: &&Record| record.epoch == epoch && record.owner.is_some();
         let Some(record) = self.records.get(client).filter(is_connection) else {
             return SessionReply::Stale;
@@ -202,6 +273,10 @@ impl SessionMachine {
 
     /// The will of a connection that goes on is not to be published.
     pub(super) fn discard_will(&mut self, client: &str, epoch: u64) -> SessionReply {
+        if self.held.get(client, epoch).is_some() {
+            self.discard_held(client, epoch);
+            return SessionReply::Done;
+        }
         let is_connection = |record: &&Record| record.epoch == epoch && record.owner.is_some();
         if self.records.get(client).filter(is_connection).is_none() {
             return SessionReply::Stale;
@@ -230,6 +305,7 @@ impl SessionMachine {
                 let Owner { node, incarnation } = process;
                 self.nodes.insert(node, incarnation);
                 self.unsaved.touch_machine();
+                self.release_all_held(process, last_alive);
                 self.records.left_by(node, incarnation).into_iter()
             }
         };
@@ -281,6 +357,12 @@ impl SessionMachine {
     /// `None`: some deadlines that have come are left.
     pub(super) fn due(&mut self, now: u64, outlet: &mut dyn SessionOutlet) -> Option<SessionReply> {
         for _ in 0..AT_ONCE {
+            if let Some((at, client, epoch)) = self.held.first_deadline()
+                && at <= now
+            {
+                self.release_held(&client, epoch, outlet);
+                continue;
+            }
             let Some((_, client)) = self.records.first_deadline().filter(|(at, _)| *at <= now)
             else {
                 return Some(SessionReply::Done);

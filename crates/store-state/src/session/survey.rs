@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::StoredWill;
-use super::tables::{ENDING, MachineRow, SESSION, SessionRow, WILL};
+use super::tables::{ENDING, HELD, HeldRow, MachineRow, SESSION, SessionRow, WILL};
 use crate::survey::{ensure, ensure_slot};
 use crate::{Slots, Survey, Table, row};
 
@@ -45,12 +45,19 @@ pub(super) fn survey(slots: Slots, table: &dyn Table) -> Survey {
         let will_is_there = || wills.contains(&(client.to_owned(), record.epoch));
         ensure(!record.will || will_is_there(), key, "its will is missing")
     });
+    survey.each(table, HELD, "wills that may be discarded", |key, value| {
+        let (client, epoch) = row::name_and_number(key)?;
+        row::decode::<HeldRow>(key, value)?;
+        ensure_slot(key, client, slots)?;
+        let will_is_there = wills.contains(&(client.to_owned(), epoch));
+        ensure(will_is_there, key, "its will is missing")
+    });
     survey.each(table, ENDING, "inboxes to remove", |key, value| {
         let (client, epoch) = row::name_and_number(key)?;
         row::decode::<()>(key, value)?;
         ensure_slot(key, client, slots)?;
         ensure(epoch < next_epoch, key, "its epoch was never given")
     });
-    survey.finish(table, vec![WILL, SESSION, ENDING]);
+    survey.finish(table, vec![WILL, SESSION, HELD, ENDING]);
     survey
 }

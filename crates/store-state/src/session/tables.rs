@@ -1,8 +1,9 @@
 //! How the machine is written and read.
 //!
 //! Rows: `M`, the machine; `S`, a record by client; `W`, a will by client and epoch; `E`, an inbox that
-//! is being removed, by client and epoch. A will that its record does not claim to have is being
-//! published; so a will is written once, whatever becomes of it.
+//! is being removed, by client and epoch; `H`, a will that may be discarded, by client and epoch, without the will.
+//! A will that neither its record nor an `H` claims to have is being published; so a will is written once, whatever
+//! becomes of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoredWill;
 use super::by_epoch::ByEpoch;
+use super::held::{HeldWill, HeldWills};
 use super::machine::SessionMachine;
 use super::record::{Owner, Record};
 use super::records::Records;
@@ -22,12 +24,34 @@ const MACHINE: &[u8] = b"M";
 pub(super) const SESSION: u8 = b'S';
 pub(super) const WILL: u8 = b'W';
 pub(super) const ENDING: u8 = b'E';
+pub(super) const HELD: u8 = b'H';
 
 /// A row of `M`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct MachineRow {
     pub(super) next_epoch: u64,
     nodes: BTreeMap<u64, u64>,
+}
+
+/// A row of `H`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct HeldRow {
+    /// Who had the connection.
+    node: u64,
+    incarnation: u64,
+    /// When it is published, Unix time in ms.
+    until: u64,
+}
+
+impl From<&HeldWill> for HeldRow {
+    fn from(held: &HeldWill) -> Self {
+        let Owner { node, incarnation } = held.owner;
+        Self {
+            node,
+            incarnation,
+            until: held.until,
+        }
+    }
 }
 
 /// A row of `S`. Behind it stands the user that the session belongs to, if it belongs to one.
@@ -85,6 +109,7 @@ pub(super) struct Unsaved {
     sessions: Touched<Arc<str>>,
     wills: Touched<(Arc<str>, u64)>,
     endings: Touched<(Arc<str>, u64)>,
+    held: Touched<(Arc<str>, u64)>,
 }
 
 impl Unsaved {
@@ -97,6 +122,7 @@ impl Unsaved {
             sessions: Touched::new(),
             wills: Touched::new(),
             endings: Touched::new(),
+            held: Touched::new(),
         }
     }
 
@@ -133,14 +159,22 @@ impl Unsaved {
         self.endings.touch(key, exists, client.len());
     }
 
+    /// A will is held, or is not any more. `exists`: whether it was until now.
+    pub(super) fn touch_held(&mut self, client: &Arc<str>, epoch: u64, exists: bool) {
+        let key = (Arc::clone(client), epoch);
+        let bytes = client.len() + size_of::<HeldRow>();
+        self.held.touch(key, exists, bytes);
+    }
+
     pub(super) fn saved(&mut self) {
         self.sessions.saved();
         self.wills.saved();
         self.endings.saved();
+        self.held.saved();
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.sessions.bytes() + self.wills.bytes() + self.endings.bytes()
+        self.sessions.bytes() + self.wills.bytes() + self.endings.bytes() + self.held.bytes()
     }
 }
 
@@ -182,6 +216,7 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
         nodes,
         records,
         firing,
+        held,
         ending,
         unsaved,
         left: _,
@@ -199,10 +234,18 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
             let record = records.get(client)?;
             record.will.as_ref().filter(|_| record.epoch == *epoch)
         };
-        let will = firing.get(client, *epoch).or_else(of_record);
+        let of_held = || held.get(client, *epoch).map(|held| &held.will);
+        let firing = firing.get(client, *epoch);
+        let will = firing.or_else(of_record).or_else(of_held);
         let value = will.map(row::encode);
         let slot = hash.slot_of(client);
         (row::numbered_key(WILL, slot, client, *epoch), value)
+    });
+    unsaved.held.collect(changes, |(client, epoch)| {
+        let held = held.get(client, *epoch);
+        let value = held.map(|held| row::encode(&HeldRow::from(held)));
+        let slot = hash.slot_of(client);
+        (row::numbered_key(HELD, slot, client, *epoch), value)
     });
     unsaved.endings.collect(changes, |(client, epoch)| {
         let value = ending.get(client, *epoch).map(|()| row::encode(&()));
@@ -219,6 +262,7 @@ pub(super) fn load(slots: Slots, table: &dyn Table) -> Result<SessionMachine, Lo
             nodes: BTreeMap::new(),
             records: Records::default(),
             firing: ByEpoch::new(),
+            held: HeldWills::new(),
             ending: ByEpoch::new(),
             unsaved: Unsaved::new(hash, true),
             left: None,
@@ -227,11 +271,13 @@ pub(super) fn load(slots: Slots, table: &dyn Table) -> Result<SessionMachine, Lo
     let MachineRow { next_epoch, nodes } = row::decode(MACHINE, &value)?;
     let mut wills = load_wills(range, table)?;
     let records = load_records(range, table, &mut wills)?;
+    let held = load_held(range, table, &mut wills)?;
     Ok(SessionMachine {
         next_epoch,
         nodes,
         records,
         firing: wills,
+        held,
         ending: load_endings(range, table)?,
         unsaved: Unsaved::new(hash, false),
         left: None,
@@ -270,6 +316,30 @@ fn load_records(
         Ok(())
     })?;
     Ok(Records::from(records))
+}
+
+/// Takes the wills that are held out of `wills`.
+fn load_held(
+    range: SlotRange,
+    table: &dyn Table,
+    wills: &mut ByEpoch<Box<StoredWill>>,
+) -> Result<HeldWills, LoadError> {
+    let mut held = HeldWills::new();
+    row::each(table, HELD, range, |key, value| {
+        let (client, epoch) = row::name_and_number(key)?;
+        let HeldRow {
+            node,
+            incarnation,
+            until,
+        } = row::decode(key, value)?;
+        let (client, will) = wills
+            .remove(client, epoch)
+            .ok_or_else(|| row::damaged(key, "its will is missing"))?;
+        let owner = Owner { node, incarnation };
+        held.insert(client, epoch, HeldWill { will, owner, until });
+        Ok(())
+    })?;
+    Ok(held)
 }
 
 fn load_endings(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<()>, LoadError> {

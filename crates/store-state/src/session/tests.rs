@@ -3,6 +3,7 @@
 mod connections;
 mod crashes;
 mod driver;
+mod held;
 mod model;
 mod property;
 mod survey;

@@ -1,6 +1,6 @@
 //! What the tables hold, and what is made of it after a crash.
 
-use super::driver::{Connect, Shard, fired, gone, left, lost};
+use super::driver::{Connect, Shard, fired, gone, holding, left, lost};
 use crate::session::{SessionMachine, SessionOp};
 use crate::{LoadError, Machine, NameHash, SlotRange, Slots};
 
@@ -97,6 +97,8 @@ fn damaged_tables_are_refused() {
     let epoch = shard.claimed(0, Connect("a", 60).will("w", 0)).epoch;
     shard.told(1, lost("a", epoch, 0));
     shard.claimed(0, Connect("c", 60).will("w", 5));
+    shard.claimed(0, Connect("d", 60).will("w", 0));
+    shard.claimed(0, holding(Connect("d", 60).from((2, 1), false, None)));
     shard.checkpoint();
     for (key, value) in shard.table.rows.clone() {
         for cut in 0..value.len() {

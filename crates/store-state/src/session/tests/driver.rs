@@ -6,8 +6,8 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 
 use crate::session::{
-    ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionOutlet, SessionReply,
-    StoredWill, WillAtClose,
+    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionOutlet,
+    SessionReply, StoredWill, WillAtClose,
 };
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, Slots, Table};
@@ -152,9 +152,20 @@ pub(super) fn by(
     claim: SessionOp,
 ) -> SessionOp {
     match claim {
-        SessionOp::Claim(request) => {
-            SessionOp::claim(request, user.map(Box::from), of_another_user)
-        }
+        SessionOp::Claim(request) => SessionOp::ClaimBy(ClaimByUser {
+            request,
+            user: user.map(Box::from),
+            of_another_user,
+        }),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same claim, which holds the will of a connection to another process.
+pub(super) fn holding(claim: SessionOp) -> SessionOp {
+    match claim {
+        SessionOp::Claim(request) => SessionOp::claim(request, None, OfAnotherUser::Refuse),
+        SessionOp::ClaimBy(by) => SessionOp::ClaimHolding(by),
         other => panic!("{other:?}"),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mqtt_session::NEVER_EXPIRES;
 
 use super::driver::describe;
+use crate::session::held::HELD_MS;
 use crate::session::{
     ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionReply, TakenFrom,
     WillAtClose,
@@ -43,6 +44,8 @@ pub(super) struct Model {
     pub(super) sessions: BTreeMap<String, Session>,
     /// With the topic.
     pub(super) firing: BTreeMap<(String, u64), String>,
+    /// By the epoch: whose, the topic, the process that had the connection, until when.
+    pub(super) held: BTreeMap<u64, (String, String, (u64, u64), u64)>,
     pub(super) ending: BTreeSet<(String, u64)>,
     known: BTreeSet<String>,
     told: Vec<String>,
@@ -68,6 +71,11 @@ impl Model {
                     return SessionReply::Stale;
                 }
                 self.nodes.insert(node, incarnation);
+                for (.., (at, by), until) in self.held.values_mut() {
+                    if *at == node && *by < incarnation {
+                        *until = (*until).min(last_alive_ms.min(now));
+                    }
+                }
                 let mut sessions: Vec<_> = self.sessions.clone().into_iter().collect();
                 sessions.sort_by_key(|(_, session)| session.epoch);
                 for (client, session) in sessions {
@@ -82,12 +90,16 @@ impl Model {
                 }
                 SessionReply::Done
             }
-            SessionOp::ClaimAgain(_) | SessionOp::ClaimByAgain(_) => {
+            SessionOp::ClaimAgain(_)
+            | SessionOp::ClaimByAgain(_)
+            | SessionOp::ClaimHoldingAgain(_) => {
                 panic!("connections.rs tests it")
             }
-            SessionOp::Claim(_) | SessionOp::ClaimBy(_) => {
+            SessionOp::Claim(_) | SessionOp::ClaimBy(_) | SessionOp::ClaimHolding(_) => {
                 let (user, of_another_user) = match op {
-                    SessionOp::ClaimBy(by) => (by.user.as_deref(), by.of_another_user),
+                    SessionOp::ClaimBy(by) | SessionOp::ClaimHolding(by) => {
+                        (by.user.as_deref(), by.of_another_user)
+                    }
                     _ => (None, OfAnotherUser::Refuse),
                 };
                 let ClaimRequest {
@@ -128,7 +140,12 @@ impl Model {
                     let discard = clean_start || is_anothers || before.expiry == 0;
                     let will = before.will.as_ref();
                     if discard || will.is_some_and(|(_, delay)| *delay == 0) {
-                        self.fire(&client);
+                        let process = (node, node_incarnation);
+                        let other = before.owner.filter(|owner| *owner != process);
+                        match other.filter(|_| matches!(op, SessionOp::ClaimHolding(_))) {
+                            Some(other) => self.hold(&client, other, now),
+                            None => self.fire(&client),
+                        }
                     }
                     if discard {
                         self.end(&client);
@@ -161,6 +178,13 @@ impl Model {
                 expiry,
                 will,
             } => {
+                if self.is_held(&client, epoch) {
+                    match will {
+                        WillAtClose::Keep => self.release(epoch),
+                        WillAtClose::Discard => drop(self.held.remove(&epoch)),
+                    }
+                    return SessionReply::Done;
+                }
                 let Some(session) = self.sessions.get_mut(&*client) else {
                     return SessionReply::Stale;
                 };
@@ -186,6 +210,10 @@ impl Model {
                 SessionReply::Done
             }
             SessionOp::WillDue { client, epoch } => {
+                if self.is_held(&client, epoch) {
+                    self.release(epoch);
+                    return SessionReply::Done;
+                }
                 let connected = |s: &&Session| s.epoch == epoch && s.owner.is_some();
                 let Some(session) = self.sessions.get(&*client).filter(connected) else {
                     return SessionReply::Stale;
@@ -197,6 +225,10 @@ impl Model {
                 SessionReply::Done
             }
             SessionOp::DiscardWill { client, epoch } => {
+                if self.is_held(&client, epoch) {
+                    self.held.remove(&epoch);
+                    return SessionReply::Done;
+                }
                 let connected = |s: &&mut Session| s.epoch == epoch && s.owner.is_some();
                 match self.sessions.get_mut(&*client).filter(connected) {
                     Some(session) => session.will = None,
@@ -205,6 +237,11 @@ impl Model {
                 SessionReply::Done
             }
             SessionOp::Due => {
+                while let Some((until, epoch)) = self.first_held()
+                    && until <= now
+                {
+                    self.release(epoch);
+                }
                 while let Some((at, client)) = self.next_due()
                     && at <= now
                 {
@@ -214,6 +251,30 @@ impl Model {
                 SessionReply::Done
             }
         }
+    }
+
+    fn is_held(&self, client: &str, epoch: u64) -> bool {
+        let held = self.held.get(&epoch);
+        held.is_some_and(|(of, ..)| of == client)
+    }
+
+    fn first_held(&self) -> Option<(u64, u64)> {
+        let held = self.held.iter();
+        held.map(|(epoch, (.., until))| (*until, *epoch)).min()
+    }
+
+    fn hold(&mut self, client: &str, owner: (u64, u64), now: u64) {
+        let session = self.sessions.get_mut(client).unwrap();
+        if let Some((topic, _)) = session.will.take() {
+            let held = (client.to_owned(), topic, owner, now + HELD_MS);
+            self.held.insert(session.epoch, held);
+        }
+    }
+
+    fn release(&mut self, epoch: u64) {
+        let (client, topic, ..) = self.held.remove(&epoch).unwrap();
+        self.told.push(format!("fire {client} {epoch} {topic}"));
+        self.firing.insert((client, epoch), topic);
     }
 
     /// The first of what is due, at the same time in the order of epochs.
@@ -276,6 +337,7 @@ impl Model {
         let mut now: BTreeSet<String> = self.sessions.keys().cloned().collect();
         now.extend(self.firing.keys().map(|(client, _)| client.clone()));
         now.extend(self.ending.iter().map(|(client, _)| client.clone()));
+        now.extend(self.held.values().map(|(client, ..)| client.clone()));
         for client in now.difference(&self.known) {
             self.told.push(format!("known {client}"));
         }
@@ -291,9 +353,11 @@ impl Model {
         let wills = self.sessions.values().filter(|s| s.will.is_some()).count();
         let next = (self.next + 1, &self.nodes, connected, wills);
         let due = self.next_due().map(|(at, _)| at);
+        let held = self.first_held().map(|(at, _)| at);
+        let due = due.into_iter().chain(held).min();
         format!(
-            "{next:?} {due:?} {:?} {:?} {:?}",
-            self.sessions, self.firing, self.ending
+            "{next:?} {due:?} {:?} {:?} {:?} {:?}",
+            self.sessions, self.firing, self.held, self.ending
         )
     }
 
@@ -320,14 +384,20 @@ impl Model {
         let firing: BTreeMap<(String, u64), String> = firing
             .map(|(client, epoch, will)| ((client.to_string(), epoch), describe(will)))
             .collect();
+        let held = machine.held.iter().map(|(client, epoch, held)| {
+            let owner = (held.owner.node, held.owner.incarnation);
+            let held = (client.to_string(), describe(&held.will), owner, held.until);
+            (epoch, held)
+        });
+        let held: BTreeMap<_, _> = held.collect();
         let ending = machine.ending.iter();
         let ending: BTreeSet<(String, u64)> = ending
             .map(|(client, epoch, ())| (client.to_string(), epoch))
             .collect();
         let counts = machine.counts();
         assert_eq!(
-            (counts.records, counts.firing, counts.ending),
-            (records.len(), firing.len(), ending.len())
+            (counts.records, counts.firing, counts.held, counts.ending),
+            (records.len(), firing.len(), held.len(), ending.len())
         );
         let next = (
             machine.next_epoch,
@@ -336,6 +406,6 @@ impl Model {
             counts.wills,
         );
         let due = machine.next_deadline();
-        format!("{next:?} {due:?} {records:?} {firing:?} {ending:?}")
+        format!("{next:?} {due:?} {records:?} {firing:?} {held:?} {ending:?}")
     }
 }

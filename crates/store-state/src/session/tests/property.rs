@@ -4,7 +4,7 @@ use mqtt_session::NEVER_EXPIRES;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::driver::{self, Connect, by, disconnect, fired, gone, header, will_due};
+use super::driver::{self, Connect, by, disconnect, fired, gone, header, holding, will_due};
 use super::model::Model;
 use crate::session::{OfAnotherUser, SessionMachine, SessionOp, WillAtClose};
 use crate::test_replica::Replica;
@@ -21,12 +21,18 @@ enum Step {
         delay: Option<u32>,
         user: Option<&'static str>,
         of_another_user: OfAnotherUser,
+        holds: bool,
     },
     Disconnect {
         client: &'static str,
         /// Of an earlier connection.
         stale: bool,
         expiry: u32,
+        keep: bool,
+    },
+    /// The end of a connection that was taken over is recorded.
+    EndOfHeld {
+        n: usize,
         keep: bool,
     },
     NodeUp {
@@ -65,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let delay = proptest::option::of(select(vec![0, 5, 10, 60]));
     let user = || select(vec![None, Some("ann"), Some("ann"), Some("bob")]);
     let other = select(vec![OfAnotherUser::Refuse, OfAnotherUser::Discard]);
-    let by = (user(), other);
+    let by = (user(), other, any::<bool>());
     let claim = (
         client(),
         1..3u64,
@@ -77,12 +83,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     );
     let step = prop_oneof![
         6 => claim.prop_map(|(client, node, process, clean, expiry, delay, by)| {
-            let (user, of_another_user) = by;
-            Step::Claim { client, node, process, clean, expiry, delay, user, of_another_user }
+            let (user, of_another_user, holds) = by;
+            Step::Claim {
+                client, node, process, clean, expiry, delay, user, of_another_user, holds,
+            }
         }),
         6 => (client(), 0..9u8, expiry(), any::<bool>()).prop_map(|(client, n, expiry, keep)| {
             Step::Disconnect { client, stale: n == 0, expiry, keep }
         }),
+        2 => (0..9usize, any::<bool>()).prop_map(|(n, keep)| Step::EndOfHeld { n, keep }),
         1 => (1..3u64, 0..5u64, 0..9_000u64)
             .prop_map(|(node, process, ago)| Step::NodeUp { node, process, ago }),
         2 => (0..9usize).prop_map(Step::Fired),
@@ -115,12 +124,14 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
             delay,
             user,
             of_another_user,
+            holds,
         } => {
             let topic = format!("will/{}", model.next);
             let will = delay.map(|delay| driver::will(&topic, delay));
             let process = (node, incarnation(node, process));
             let claim = Connect(client, expiry).from(process, clean, will);
-            by(user, of_another_user, claim)
+            let claim = by(user, of_another_user, claim);
+            if holds { holding(claim) } else { claim }
         }
         Step::Disconnect {
             client,
@@ -135,6 +146,15 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
                 WillAtClose::Discard
             };
             disconnect(client, epoch, expiry, will)
+        }
+        Step::EndOfHeld { n, keep } => {
+            let (epoch, (client, ..)) = model.held.iter().nth(n)?;
+            let will = if keep {
+                WillAtClose::Keep
+            } else {
+                WillAtClose::Discard
+            };
+            disconnect(client, *epoch, 0, will)
         }
         Step::NodeUp { node, process, ago } => SessionOp::NodeUp {
             node,
@@ -195,9 +215,10 @@ proptest! {
         often.saved();
         often.crash(false);
         prop_assert_eq!(Model::state_of(&often.machine), model.state());
-        let wills = model.firing.len() + often.machine.counts().wills;
+        let wills = model.firing.len() + model.held.len() + often.machine.counts().wills;
         prop_assert_eq!(often.table.rows_of(b'W'), wills);
         prop_assert_eq!(often.table.rows_of(b'S'), model.sessions.len());
         prop_assert_eq!(often.table.rows_of(b'E'), model.ending.len());
+        prop_assert_eq!(often.table.rows_of(b'H'), model.held.len());
     }
 }

@@ -1,16 +1,18 @@
 //! What a survey of the tables counts and finds.
 
-use super::driver::{Connect, Shard};
+use super::driver::{Connect, Shard, holding};
 use crate::session::SessionMachine;
 use crate::test_table::TestTable;
 use crate::{Machine, Slots, row};
 
-/// Ann with a will, and Bob, whose inbox is being removed.
+/// Ann with a will, Bob, whose inbox is being removed, and Cid, whose will may be discarded.
 fn filled() -> TestTable {
     let mut shard = Shard::new();
     shard.ask(1, Connect("ann", 60).will("w", 10));
     shard.ask(1, Connect("bob", 60).op());
     shard.ask(2, Connect("bob", 0).clean());
+    shard.ask(1, Connect("cid", 60).will("w", 0));
+    shard.ask(2, holding(Connect("cid", 60).from((2, 1), false, None)));
     shard.checkpoint();
     shard.table
 }
@@ -29,8 +31,9 @@ fn rows_are_counted_by_kind() {
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     let expected = [
         ("machine", 1),
-        ("wills", 1),
-        ("sessions", 2),
+        ("wills", 2),
+        ("sessions", 3),
+        ("wills that may be discarded", 1),
         ("inboxes to remove", 1),
     ];
     assert_eq!(counted, expected);
@@ -43,6 +46,11 @@ fn rows_that_do_not_agree_are_found() {
         table.rows.remove(&wills[0]);
     });
     assert_eq!(will, ["its will is missing"]);
+    let held = found(|table| {
+        let wills = table.keys_of(b'W');
+        table.rows.remove(&wills[1]);
+    });
+    assert_eq!(held, ["its will is missing"]);
     let machine = found(|table| {
         table.rows.remove(b"M".as_slice());
     });

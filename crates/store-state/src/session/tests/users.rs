@@ -116,12 +116,12 @@ fn an_anonymous_claim_is_written_as_it_always_was() {
         panic!("a claim");
     };
     let op = SessionOp::claim(request.clone(), None, Refuse);
-    assert!(matches!(op, SessionOp::Claim(_)), "{op:?}");
+    assert!(matches!(op, SessionOp::ClaimHolding(_)), "{op:?}");
     for op in [
         SessionOp::claim(request.clone(), None, Discard),
         SessionOp::claim(request, Some("ann".into()), Refuse),
     ] {
-        assert!(matches!(op, SessionOp::ClaimBy(_)), "{op:?}");
-        assert!(matches!(op.again(), SessionOp::ClaimByAgain(_)));
+        assert!(matches!(op, SessionOp::ClaimHolding(_)), "{op:?}");
+        assert!(matches!(op.again(), SessionOp::ClaimHoldingAgain(_)));
     }
 }
