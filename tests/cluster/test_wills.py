@@ -163,3 +163,27 @@ def test_a_will_that_its_client_has_discarded_is_not_published(cluster, name):
             last.published(f"{name}/end", b"end", qos=1)
         seen = [message.topic for message in watcher.until(b"end", timeout=30)]
         assert seen == []
+
+
+def test_a_will_whose_publication_failed_is_published_when_the_shard_is_back(name):
+    with Cluster(3, {"inbox_store_replica_voter_count": 1}) as cluster:
+        keeper, other = cluster.leader("inbox"), cluster.follower("inbox")
+        group = f"$share/{name}/{name}"
+        with other.client(f"{name}s", clean=False, props=DURABLE) as member:
+            member.subscribe(group, qos=1)
+        dying = other.client(f"{name}w", will={"topic": name, "payload": b"gone", "qos": 1})
+        keeper.kill()
+        dying.reset()
+
+        def unpublished():
+            return sum(node.broker.metric("heraldmq_wills_unpublished") for node in cluster.running())
+
+        # Nobody waits for members of the group any more; what is asked again fails until the shard is back.
+        until(unpublished, 30, "a will that could not be published")
+        keeper.start()
+        cluster.settled()
+        with other.client(f"{name}s", clean=False, props=DURABLE, session_present=True) as member:
+            assert member.message(timeout=40).payload == b"gone"
+            until(lambda: unpublished() == 0, 40, "no such will")
+            other.client().published(name, b"end", qos=1)
+            assert member.until(b"end", timeout=10) == []

@@ -403,6 +403,12 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.legacies),
             ),
             (
+                "wills_unpublished",
+                "Wills that could not be published, and that are tried again in a while",
+                None,
+                sum(&node.stats, |s| &s.unpublished_wills),
+            ),
+            (
                 "shared_groups",
                 "Shared subscription groups",
                 None,

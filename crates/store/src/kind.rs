@@ -168,7 +168,8 @@ impl Kind for SessionMachine {
             | SessionOp::Fired { .. }
             | SessionOp::Gone { .. }
             | SessionOp::WillDue { .. }
-            | SessionOp::DiscardWill { .. } => true,
+            | SessionOp::DiscardWill { .. }
+            | SessionOp::FireAgain { .. } => true,
             SessionOp::NodeUp { .. }
             | SessionOp::Claim(_)
             | SessionOp::ClaimAgain(_)

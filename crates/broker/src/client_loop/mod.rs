@@ -96,6 +96,7 @@ use replay::{Replay, Slices};
 use rules::Unjudged;
 use share::Share;
 use unheard::Unheard;
+use wills::Unpublished;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
 /// longer read: it sends requests, and does not read the answers.
@@ -276,6 +277,8 @@ enum Timer {
     Rules,
     /// Try again to hand over what ended sessions have left.
     Legacies,
+    /// Ask again for wills that could not be published.
+    Wills,
     /// Publish `$SYS`.
     Sys,
     /// Go on looking for retained messages.
@@ -317,6 +320,7 @@ impl Timer {
             Self::Members => (18, 0),
             Self::Leaving(id) => (19, id.to_bits()),
             Self::Linger(key) => (20, key.to_bits()),
+            Self::Wills => (21, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -344,6 +348,7 @@ impl Timer {
             18 => Self::Members,
             19 => Self::Leaving(key),
             20 => Self::Linger(key),
+            21 => Self::Wills,
             _ => return None,
         })
     }
@@ -401,6 +406,7 @@ pub(crate) struct ClientLoop {
     questions: u64,
     /// What ended sessions have left.
     legacies: Legacies,
+    unpublished: Unpublished,
     /// Connections that have sent no CONNECT yet.
     unheard: Unheard,
     /// Clients that are still to be looked at since the last ban was added.
@@ -461,6 +467,7 @@ impl ClientLoop {
             slices: Slices::default(),
             questions: 0,
             legacies: Legacies::default(),
+            unpublished: Unpublished::default(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
             dropped: Vec::new(),
@@ -1069,6 +1076,7 @@ impl Service for ClientLoop {
             Some(Timer::Rules) => self.go_on_judging(io),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
+            Some(Timer::Wills) => self.retry_wills(),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_resumes(io, key),
             Some(Timer::Deliveries) => self.go_on_delivering(io),

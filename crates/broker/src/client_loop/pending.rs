@@ -76,6 +76,8 @@ pub(super) enum Pending {
     Disconnect { closes: Option<ConnectionId> },
     /// A will that was published, by its origin: that is to be recorded.
     Fired(Origin),
+    /// A will that could not be published is asked for again.
+    FireAgain { client: Box<str>, epoch: u64 },
     /// The will of a client that is to be disconnected, which a shutdown waits for.
     WillDue { _done: Done },
     /// A message for a member of a shared group.
@@ -261,6 +263,11 @@ impl ClientLoop {
                 ..
             } => self.barrier_passed(io, key, packet_id, &reasons, replays),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
+            Pending::FireAgain { client, epoch } => {
+                if let Answer::Failed(_) = answer {
+                    self.will_is_unpublished(io, client, epoch);
+                }
+            }
             Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
             Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(to_member) => {

@@ -15,7 +15,7 @@ use store_state::session::SessionOp;
 
 use super::joining::CREDIT;
 use super::pending::{Answer, Awaiting, Pending, Publication};
-use super::{Client, ClientLoop, LoopIo, Timer};
+use super::{Client, ClientLoop, LoopIo, Timer, record_drop};
 use crate::clustered::INCARNATION;
 use crate::drops::Reason;
 
@@ -367,9 +367,14 @@ impl ClientLoop {
                 }
             }
             Awaiting::Will { client, epoch } => {
-                if !failed {
-                    self.will_is_published(&client, epoch);
+                if failed {
+                    self.will_is_unpublished(io, client, epoch);
+                    return;
                 }
+                if not_retained {
+                    record_drop(&self.drops, io.now_ms(), &message, Reason::RetainedLimit);
+                }
+                self.will_is_published(&client, epoch);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Wills, which the session store says are due: this node publishes those of the session shards that it leads.
 //!
 //! Invariant: the store is told that a will is published when everyone who must has it; until then it tells
-//! whoever leads the shard.
+//! whoever leads the shard. A will that could not be published is asked for again, until it is.
 
 use std::sync::Arc;
 
@@ -11,9 +11,35 @@ use store_state::session::{SessionOp, StoredWill};
 
 use super::pending::{Answer, Awaiting, Pending};
 use super::publish::{Source, ordering_hash};
-use super::{ClientLoop, Done, LoopIo, record_drop};
+use super::{ClientLoop, Done, LoopIo, Timer, record_drop};
 use crate::drops::Reason;
 use crate::sys;
+
+/// How long a loop waits before it asks for wills again that it could not publish, in ms: at first, and at most.
+const RETRY_MS: u64 = 1_000;
+const RETRY_MOST_MS: u64 = 30_000;
+
+/// Wills that a loop asks for again. Beyond that they are published by who leads the session shard next.
+const UNPUBLISHED: usize = 65_536;
+
+/// Wills that a loop could not publish.
+#[derive(Debug)]
+pub(super) struct Unpublished {
+    /// By client and epoch.
+    wills: Vec<(Box<str>, u64)>,
+    retry_ms: u64,
+    is_armed: bool,
+}
+
+impl Default for Unpublished {
+    fn default() -> Self {
+        Self {
+            wills: Vec::new(),
+            retry_ms: RETRY_MS,
+            is_armed: false,
+        }
+    }
+}
 
 impl ClientLoop {
     /// A will is due.
@@ -77,12 +103,47 @@ impl ClientLoop {
     /// A will is published: the session store forgets it, and then, when that is recorded, all shards
     /// its origin.
     pub(super) fn will_is_published(&mut self, client: &str, epoch: u64) {
+        self.unpublished.retry_ms = RETRY_MS;
         let ticket = self.ask(Pending::Fired(origin_of_will(client, epoch)));
         let op = SessionOp::Fired {
             client: client.into(),
             epoch,
         };
         self.node.store().session(client, ticket, op);
+    }
+
+    /// A will could not be published: the session shard is asked for it again in a while.
+    pub(super) fn will_is_unpublished(&mut self, io: &mut LoopIo, client: Box<str>, epoch: u64) {
+        let unpublished = &mut self.unpublished;
+        if unpublished.wills.len() >= UNPUBLISHED {
+            return;
+        }
+        unpublished.wills.push((client, epoch));
+        self.stats
+            .unpublished_wills
+            .set(unpublished.wills.len() as u64);
+        if !std::mem::replace(&mut unpublished.is_armed, true) {
+            io.arm(io.now_ms() + unpublished.retry_ms, Timer::Wills.to_bits());
+            unpublished.retry_ms = (2 * unpublished.retry_ms).min(RETRY_MOST_MS);
+        }
+    }
+
+    /// Asks for all wills again that could not be published. Whoever leads their shards publishes those that are
+    /// not published by now.
+    pub(super) fn retry_wills(&mut self) {
+        self.unpublished.is_armed = false;
+        for (client, epoch) in std::mem::take(&mut self.unpublished.wills) {
+            let op = SessionOp::FireAgain {
+                client: client.clone(),
+                epoch,
+            };
+            let ticket = self.ask(Pending::FireAgain {
+                client: client.clone(),
+                epoch,
+            });
+            self.node.store().session(&client, ticket, op);
+        }
+        self.stats.unpublished_wills.set(0);
     }
 
     pub(super) fn fired_answered(&self, origin: &Origin, answer: &Answer) {

@@ -84,7 +84,8 @@ impl Machine for SessionMachine {
             | SessionOp::Fired { client, .. }
             | SessionOp::Gone { client, .. }
             | SessionOp::WillDue { client, .. }
-            | SessionOp::DiscardWill { client, .. } => Some(hash.slot_of(client)),
+            | SessionOp::DiscardWill { client, .. }
+            | SessionOp::FireAgain { client, .. } => Some(hash.slot_of(client)),
         }
     }
 
@@ -254,6 +255,13 @@ impl SessionMachine {
                 self.telling(client, outlet, |machine, _| {
                     machine.discard_will(client, *epoch)
                 })
+            }
+            SessionOp::FireAgain { client, epoch } => {
+                match self.firing.get(client, *epoch) {
+                    Some(will) => outlet.fire(client, *epoch, will),
+                    None => return Some(SessionReply::Stale),
+                }
+                SessionReply::Done
             }
             SessionOp::Due => return self.due(now, outlet),
         })

@@ -78,6 +78,14 @@ pub enum SessionOp {
     ClaimHolding(ClaimByUser),
     /// Is to `ClaimHolding` what `ClaimAgain` is to `Claim`.
     ClaimHoldingAgain(ClaimByUser),
+    /// A will that [`SessionOutlet::fire`] told of could not be published: it is told of again, unless it is
+    /// `Fired` by now.
+    FireAgain {
+        /// The client.
+        client: Box<str>,
+        /// Of the connection that the will came with.
+        epoch: u64,
+    },
 }
 
 impl SessionOp {

@@ -205,6 +205,13 @@ impl Model {
                 self.firing.remove(&(client.into(), epoch));
                 SessionReply::Done
             }
+            SessionOp::FireAgain { client, epoch } => {
+                let Some(topic) = self.firing.get(&(client.to_string(), epoch)) else {
+                    return SessionReply::Stale;
+                };
+                self.told.push(format!("fire {client} {epoch} {topic}"));
+                SessionReply::Done
+            }
             SessionOp::Gone { client, epoch } => {
                 self.ending.remove(&(client.into(), epoch));
                 SessionReply::Done

@@ -42,6 +42,7 @@ enum Step {
         ago: u64,
     },
     Fired(usize),
+    FireAgain(usize),
     Gone(usize),
     WillDue {
         client: &'static str,
@@ -95,6 +96,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (1..3u64, 0..5u64, 0..9_000u64)
             .prop_map(|(node, process, ago)| Step::NodeUp { node, process, ago }),
         2 => (0..9usize).prop_map(Step::Fired),
+        2 => (0..9usize).prop_map(Step::FireAgain),
         2 => (0..9usize).prop_map(Step::Gone),
         2 => (client(), 0..9u8).prop_map(|(client, n)| Step::WillDue { client, stale: n == 0 }),
         1 => (client(), 0..9u8).prop_map(|(client, n)| Step::DiscardWill { client, stale: n == 0 }),
@@ -167,6 +169,13 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
         Step::Fired(n) => {
             let ((client, epoch), _) = model.firing.iter().nth(n)?;
             fired(client, *epoch)
+        }
+        Step::FireAgain(n) => {
+            let ((client, epoch), _) = model.firing.iter().nth(n)?;
+            SessionOp::FireAgain {
+                client: client.as_str().into(),
+                epoch: *epoch,
+            }
         }
         Step::Gone(n) => {
             let (client, epoch) = model.ending.iter().nth(n)?;
