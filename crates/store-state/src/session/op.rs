@@ -74,7 +74,8 @@ pub enum SessionOp {
         epoch: u64,
     },
     /// As `ClaimBy`. If it takes the client from another process, the will of the connection there is held until
-    /// `Disconnect` says what becomes of it, that process has ended, or some time has passed.
+    /// `Disconnect` says what becomes of it, that process has ended, or some time has passed. If it has waited for a
+    /// second, and the client has connected to another process since it was asked for, it is not carried out.
     ClaimHolding(ClaimByUser),
     /// Is to `ClaimHolding` what `ClaimAgain` is to `Claim`.
     ClaimHoldingAgain(ClaimByUser),

@@ -16,6 +16,10 @@ use super::{
 /// Clients that one part of an operation ends or closes at most: well under a millisecond.
 const AT_ONCE: usize = 256;
 
+/// A claim that has waited for so long, in ms, was sent while nobody led the shard. Its client may have given it up, and
+/// connected elsewhere. The clocks of nodes differ by less.
+const WAITED_MS: u64 = 1_000;
+
 /// What a CONNECT says.
 pub(super) struct Claim<'a> {
     pub(super) client: &'a str,
@@ -39,6 +43,10 @@ impl SessionMachine {
     ) -> SessionReply {
         // Nobody would ever disconnect the client.
         if self.has_ended(claim.owner) {
+            return SessionReply::Stale;
+        }
+        let has_waited = claim.asked_ms.saturating_add(WAITED_MS) <= now;
+        if claim.holds && has_waited && self.is_given_up(claim) {
             return SessionReply::Stale;
         }
         self.pass_time(claim.client, now, outlet);

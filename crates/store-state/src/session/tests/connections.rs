@@ -2,7 +2,9 @@
 
 use mqtt_session::NEVER_EXPIRES;
 
-use super::driver::{Connect, Shard, again, fired, gone, left, lost, will, will_due};
+use super::driver::{
+    Connect, Shard, again, asked, fired, gone, holding, left, lost, will, will_due,
+};
 use crate::session::{Claimed, SessionCounts, SessionOp, SessionReply, TakenFrom};
 use crate::{Machine, NameHash, session::SessionMachine};
 
@@ -168,6 +170,22 @@ fn a_claim_that_is_said_again_does_not_take_a_client_back() {
 }
 
 /// [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.14.4-3] [MQTT3-3.1.2-10]
+#[test]
+fn a_claim_that_has_waited_does_not_take_a_client_back() {
+    let claim = |node, at_ms| {
+        let claim = Connect("c", 60).from((node, 1), false, None);
+        asked(at_ms, holding(claim))
+    };
+    let mut shard = Shard::new();
+    shard.claimed(5, claim(2, 5_000));
+    // It was asked for before that, and its client has gone to node 2.
+    assert_eq!(shard.ask(9, claim(1, 3_000)).0, SessionReply::Stale);
+    assert_eq!(shard.machine.owner("c"), Some((2, 1)));
+    // A claim that has waited and is the later one; one that comes at once, whatever the clocks of nodes say.
+    assert_eq!(shard.claimed(9, claim(1, 7_000)).epoch, 2);
+    assert_eq!(shard.claimed(9, claim(2, 8_500)).epoch, 3);
+}
+
 #[test]
 fn the_will_at_the_end_of_a_connection() {
     for (expiry, delay, close, expected) in [

@@ -161,13 +161,22 @@ pub(super) fn by(
     }
 }
 
-/// The same claim, which holds the will of a connection to another process.
+/// The same claim, which holds the will of a connection to another process, and has not waited.
 pub(super) fn holding(claim: SessionOp) -> SessionOp {
-    match claim {
+    let claim = match claim {
         SessionOp::Claim(request) => SessionOp::claim(request, None, OfAnotherUser::Refuse),
         SessionOp::ClaimBy(by) => SessionOp::ClaimHolding(by),
         other => panic!("{other:?}"),
+    };
+    asked(u64::MAX, claim)
+}
+
+/// The same claim, of a CONNECT that came at this time in ms.
+pub(super) fn asked(at_ms: u64, mut claim: SessionOp) -> SessionOp {
+    if let SessionOp::ClaimHolding(by) = &mut claim {
+        by.request.asked_ms = at_ms;
     }
+    claim
 }
 
 /// The same claim, of a CONNECT that came at a time in seconds, by a sender that does not know what became
