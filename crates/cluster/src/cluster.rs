@@ -12,21 +12,28 @@ use std::{error, fmt, io};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, UdpSocket, lookup_host};
+use tokio::sync::watch;
 use transport::TlsFileError;
 
 use crate::calls::Unreachable;
 use crate::connect::{Tls, check_own_name};
 use crate::frame::Frame;
-use crate::handler::{Channel, Handler};
+use crate::handler::{Channel, Handler, ShutOut};
 use crate::members::{Members, State};
 use crate::options::{Options, Security};
 use crate::record::RecordError;
 use crate::shared::Shared;
 use crate::stats::LinkReading;
-use crate::{gossip, join, listen, membership};
+use crate::{confirm, gossip, join, listen, membership};
 
 /// Seeds that can be added, at most.
 const MORE_SEEDS_LIMIT: usize = 64;
+
+/// How often members are looked at while this node is not admitted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a node that stops waits until the others know how far it has come.
+const END: Duration = Duration::from_secs(1);
 
 /// A node's part in its cluster. Ends when it is dropped.
 pub struct Cluster {
@@ -41,6 +48,8 @@ pub enum StartError {
     NobodyToAsk,
     /// It was evicted.
     Evicted,
+    /// Another member refuses it for good.
+    ShutOut(ShutOut),
     /// [`Options::give_up`] became true before a member was found.
     GivenUp,
     /// The file `cluster` cannot be used.
@@ -62,6 +71,12 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Whether the data folder is an old copy: no further start will succeed with it.
+    #[must_use]
+    pub fn is_old_folder(&self) -> bool {
+        matches!(self, Self::ShutOut(ShutOut::OldFolder { .. }))
+    }
+
     /// Whether the configuration has to be changed, or a file that it names, before the node can start.
     #[must_use]
     pub fn is_in_configuration(&self) -> bool {
@@ -69,6 +84,7 @@ impl StartError {
             Self::NobodyToAsk | Self::Tls(_) | Self::Certificate(_) => true,
             Self::Record(RecordError::OtherEnv(..)) => true,
             Self::Evicted
+            | Self::ShutOut(_)
             | Self::GivenUp
             | Self::Record(_)
             | Self::Listen(..)
@@ -91,6 +107,7 @@ impl fmt::Display for StartError {
             Self::Evicted => f.write_str(
                 "this node was evicted from its cluster: empty its data folder to join as a new node",
             ),
+            Self::ShutOut(reason) => write!(f, "the other members refuse this node: {reason}"),
             Self::GivenUp => f.write_str("no member of a cluster was found"),
             Self::Record(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
@@ -116,7 +133,11 @@ impl error::Error for StartError {
             | Self::Host(_, error)
             | Self::Thread(error) => Some(error),
             Self::Info(error) => Some(error),
-            Self::NobodyToAsk | Self::Evicted | Self::GivenUp | Self::Welcome(_) => None,
+            Self::NobodyToAsk
+            | Self::Evicted
+            | Self::ShutOut(_)
+            | Self::GivenUp
+            | Self::Welcome(_) => None,
         }
     }
 }
@@ -176,7 +197,8 @@ impl Cluster {
     /// Forms a cluster or joins one, and returns when this node knows which: its file says so, it begins one,
     /// or a member has let it join. Waits for a member for ever, and says so in the log every 5 seconds.
     ///
-    /// There are no links, and nobody joins through this node, before [`Cluster::open`].
+    /// There are no links, and nobody joins through this node, before [`Cluster::open`] and before
+    /// [`Cluster::admitted`].
     ///
     /// # Errors
     /// See [`StartError`].
@@ -213,6 +235,14 @@ impl Cluster {
     /// Lets links begin: from now on the handler is called.
     pub fn open(&self) {
         self.shared.opened.cancel();
+    }
+
+    /// Whether the other members have confirmed that this node's data folder is not an old copy: before that nothing
+    /// that the folder holds may be relied on. A node whose members can be reached is confirmed before
+    /// [`Cluster::start`] returns.
+    #[must_use]
+    pub fn admitted(&self) -> watch::Receiver<bool> {
+        self.shared.admitted.subscribe()
     }
 
     /// This node's identifier.
@@ -340,10 +370,14 @@ impl Cluster {
         self.shared.keep_record().map_err(EvictError::Record)
     }
 
-    /// Tells the others that this node stops, gives them time to hear, and stops.
+    /// Tells the others that this node stops, gives them time to hear, and stops. What the node has acknowledged must be
+    /// in its data folder by then: a copy that was made before is refused from now on.
     pub fn stop_in_order(&self) {
         self.set_state(State::Stopping);
-        thread::sleep(2 * self.shared.options.timings.gossip);
+        let gossip = 2 * self.shared.options.timings.gossip;
+        let told = std::time::Instant::now() + gossip;
+        confirm::tell_end(&self.shared, END);
+        thread::sleep(told.saturating_duration_since(std::time::Instant::now()));
         self.stop();
     }
 
@@ -513,7 +547,8 @@ async fn start(shared: &Arc<Shared>) -> Result<GossipSocket, StartError> {
     let socket = UdpSocket::bind(address).await.map_err(cannot)?;
     let address = own_address(options).await?;
     tokio::spawn(listen::run(shared.clone(), listener));
-    join::belong(shared).await?;
+    let is_first = join::belong(shared).await?;
+    confirm::begin(shared, is_first).await?;
     Ok(GossipSocket { socket, address })
 }
 
@@ -531,6 +566,17 @@ async fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
 }
 
 async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSocket) {
+    let mut look = tokio::time::interval(LOOK);
+    let mut admitted = shared.admitted.subscribe();
+    while !*admitted.borrow_and_update() {
+        // The others are out of reach, and that is told as well.
+        shared.refresh();
+        tokio::select! {
+            // The sender lives as long as what is shared.
+            _ = admitted.changed() => {}
+            _ = look.tick() => {}
+        }
+    }
     shared.refresh();
     shared.is_serving.store(true, Relaxed);
     let gossip = match gossip::start(shared, socket, address).await {
@@ -543,4 +589,5 @@ async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSoc
     tokio::spawn(membership::run(shared.clone(), gossip.clone()));
     tokio::spawn(membership::seek(shared.clone(), gossip));
     tokio::spawn(membership::keep(shared.clone()));
+    tokio::spawn(confirm::keep(shared.clone()));
 }

@@ -18,6 +18,7 @@ fn party(node: u64) -> Party {
             address: "a:1".to_owned(),
         },
         instance: node,
+        history: Default::default(),
     };
     Party::new(identity, None)
 }

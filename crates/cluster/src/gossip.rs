@@ -25,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::members::{Details, Place, State};
 use crate::shared::Shared;
+use crate::stamps::Stamp;
 
 /// Bytes of a tag, which stands before what it is of.
 const TAG: usize = 32;
@@ -42,6 +43,8 @@ const STATE: &str = "state";
 const VERSION: &str = "version";
 const INFO: &str = "info:";
 const EVICTED: &str = "evicted:";
+/// What is remembered of a node, as one or two stamps: incarnation, count and mark, in hexadecimal digits.
+const STAMPS: &str = "stamps:";
 
 /// How long chitchat remembers a node that it does not hear. The list of members remembers it longer.
 const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -51,6 +54,8 @@ pub(crate) struct Rumour {
     pub(crate) place: Place,
     pub(crate) details: Details,
     pub(crate) evicted: Vec<u64>,
+    /// What the node remembers of others.
+    pub(crate) stamps: Vec<(u64, Vec<Stamp>)>,
 }
 
 /// Begins to gossip. `address`: where other nodes send their packets.
@@ -103,6 +108,7 @@ pub(crate) async fn tell(handle: &ChitchatHandle, shared: &Shared) {
     let place = shared.place();
     let details = shared.details.lock().clone();
     let evicted = shared.roster.lock().evicted().clone();
+    let stamps: Vec<(u64, Vec<Stamp>)> = shared.stamps.lock().seen().collect();
     let tell = |chitchat: &mut chitchat::Chitchat| {
         let me = chitchat.self_node_state();
         me.set(ADDRESS, &place.address);
@@ -113,6 +119,9 @@ pub(crate) async fn tell(handle: &ChitchatHandle, shared: &Shared) {
         }
         for node in &evicted {
             me.set(format!("{EVICTED}{node:016x}"), "");
+        }
+        for (node, stamps) in &stamps {
+            me.set(format!("{STAMPS}{node:016x}"), text_of(stamps));
         }
     };
     handle.with_chitchat(tell).await;
@@ -150,7 +159,38 @@ fn rumour(id: &ChitchatId, state: &NodeState) -> Option<Rumour> {
         evicted: with_prefix(EVICTED)
             .filter_map(|(node, _)| u64::from_str_radix(node, 16).ok())
             .collect(),
+        stamps: with_prefix(STAMPS)
+            .filter_map(|(node, text)| {
+                Some((u64::from_str_radix(node, 16).ok()?, stamps_of(text)?))
+            })
+            .collect(),
     })
+}
+
+fn text_of(stamps: &[Stamp]) -> String {
+    let stamps = stamps.iter().map(|stamp| {
+        let Stamp {
+            incarnation,
+            count,
+            mark,
+        } = stamp;
+        format!("{incarnation:x}.{count:x}.{mark:x}")
+    });
+    stamps.collect::<Vec<_>>().join(" ")
+}
+
+fn stamps_of(text: &str) -> Option<Vec<Stamp>> {
+    let stamps = text.split(' ').map(|stamp| {
+        let mut numbers = stamp
+            .split('.')
+            .map(|number| u64::from_str_radix(number, 16).ok());
+        Some(Stamp {
+            incarnation: numbers.next()??,
+            count: numbers.next()??,
+            mark: numbers.next()??,
+        })
+    });
+    stamps.collect()
 }
 
 /// Gives its socket to chitchat, once.
@@ -228,6 +268,22 @@ fn unseal(key: &hmac::Key, packet: &[u8]) -> Option<ChitchatMessage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stamps_are_read_as_they_were_told() {
+        let stamp = |incarnation, count, mark| Stamp {
+            incarnation,
+            count,
+            mark,
+        };
+        let stamps = [stamp(1, 0, u64::MAX), stamp(u64::MAX, 16, 0)];
+        for stamps in [&stamps[..1], &stamps] {
+            assert_eq!(stamps_of(&text_of(stamps)).as_deref(), Some(stamps));
+        }
+        for text in ["", "1", "1.2", "1.2.x", "1.2.3 "] {
+            assert_eq!(stamps_of(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn packets_are_taken_only_with_the_key() {

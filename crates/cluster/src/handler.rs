@@ -1,5 +1,6 @@
 //! What a cluster tells its user, and asks of it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -91,6 +92,29 @@ pub enum ShutOut {
     Evicted,
     /// Another process with its identifier has taken its place.
     Replaced,
+    /// Its data folder is an old copy: another member remembers this start of the node, or how far that came, and the
+    /// folder does not.
+    OldFolder {
+        /// The start's incarnation.
+        incarnation: u64,
+    },
+}
+
+impl fmt::Display for ShutOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicted => f.write_str("it was evicted"),
+            Self::Replaced => {
+                f.write_str("another process with its data folder has taken its place")
+            }
+            Self::OldFolder { incarnation } => write!(
+                f,
+                "its data folder is an old copy, or was copied and runs elsewhere: another member remembers the start \
+                 {incarnation} of this node, or how far that came, and the folder does not. What the node has \
+                 acknowledged since then is not in it. Empty the folder to join as a new node, and evict this one"
+            ),
+        }
+    }
 }
 
 /// Where the answer to a request goes. Without an answer the caller is told so.
@@ -131,8 +155,8 @@ impl Drop for Reply {
     }
 }
 
-impl std::fmt::Debug for Reply {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply")
             .field("to", &self.to)
             .field("channel", &self.channel)

@@ -8,6 +8,9 @@
 //!                             ◄─  Verdict: welcome or refused, with an HMAC of all that and itself
 //! ```
 //!
+//! Behind its hello, or its challenge, each side gives the stamps of its data folder. Earlier versions give none and
+//! do not look there.
+//!
 //! Invariants: the secret never travels, and who dials proves first. Only a verdict is believed; a refusal
 //! before it is logged, for anybody can send one. What is proven covers both nonces and both identities.
 //!
@@ -21,6 +24,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::handler::Channel;
 use crate::members::Place;
 use crate::options::Secret;
+use crate::stamps::History;
 
 const MAGIC: &[u8; 4] = b"HMQL";
 
@@ -42,11 +46,15 @@ pub(crate) struct Identity {
     pub(crate) place: Place,
     /// A random number of the process.
     pub(crate) instance: u64,
+    /// The stamps of its data folder; none, if its version has none.
+    #[serde(skip)]
+    pub(crate) history: History,
 }
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Purpose {
+    /// To be let in: as a new node, or as a member that was started and shows its data folder.
     Join,
     Carry(Channel),
 }
@@ -93,6 +101,14 @@ pub(crate) enum Refusal {
     /// Another process with the same identifier and incarnation was there first.
     Twin,
     Full,
+    /// Its data folder is older than what is remembered of it.
+    OldFolder {
+        node: u64,
+        /// The start that the folder does not know of.
+        incarnation: u64,
+    },
+    /// The one that refuses cannot write down that it knows the other one.
+    Disk,
 }
 
 impl Refusal {
@@ -110,6 +126,8 @@ impl Refusal {
             Self::Replaced { .. } => "replaced",
             Self::Twin => "twin",
             Self::Full => "full",
+            Self::OldFolder { .. } => "oldFolder",
+            Self::Disk => "disk",
         }
     }
 }
@@ -147,6 +165,12 @@ impl fmt::Display for Refusal {
                 f.write_str("another process with its node identifier and incarnation is there")
             }
             Self::Full => f.write_str("the cluster has as many members as it may have"),
+            Self::OldFolder { node, incarnation } => write!(
+                f,
+                "the data folder of node {node:016x} is an old copy: it does not know of the start {incarnation} of \
+                 the node, or how far that came. Empty the folder, have the node join as a new one, and evict {node:016x}"
+            ),
+            Self::Disk => f.write_str("the one that refuses cannot write to its disk"),
         }
     }
 }
@@ -273,6 +297,7 @@ impl Party {
             purpose,
             nonce,
         }));
+        hello.extend(encode(&self.identity.history));
         let dialling = Dialling {
             party: self,
             purpose,
@@ -292,10 +317,11 @@ impl Party {
         let hello = self.read_hello(bytes).map_err(with_answer)?;
         self.check_hello(&hello, is_ready)
             .map_err(|refusal| with_answer(Failure::We(refusal)))?;
-        let challenge = encode(&Reply::Challenge {
+        let mut challenge = encode(&Reply::Challenge {
             identity: self.identity.clone(),
             nonce,
         });
+        challenge.extend(encode(&self.identity.history));
         let challenging = Challenging {
             transcript: self.transcript(bytes, &challenge),
             peer: hello.identity,
@@ -314,7 +340,9 @@ impl Party {
         if theirs.0 > ours.1 || ours.0 > theirs.1 {
             return Err(Failure::We(Refusal::Versions { ours, theirs }));
         }
-        decode(rest)
+        let (mut hello, rest) = decode_first::<Hello>(rest)?;
+        hello.identity.history = decode_history(rest)?;
+        Ok(hello)
     }
 
     fn check_hello(&self, hello: &Hello, is_ready: bool) -> Result<(), Refusal> {
@@ -323,11 +351,14 @@ impl Party {
             return Err(Refusal::Itself);
         }
         self.check_env(theirs)?;
-        if !is_ready {
+        if ours.cluster == 0 {
             return Err(Refusal::NotReady);
         }
         match hello.purpose {
-            Purpose::Join => Ok(()),
+            Purpose::Join if theirs.cluster != 0 => self.check_cluster(theirs),
+            Purpose::Join if is_ready => Ok(()),
+            Purpose::Join => Err(Refusal::NotReady),
+            // A node that is not ready comes to know the other one all the same.
             Purpose::Carry(_) => self.check_cluster(theirs),
         }
     }
@@ -361,8 +392,12 @@ impl Party {
 impl Dialling<'_> {
     /// Takes the answer to the hello: what to send as proof.
     pub(crate) fn prove(self, bytes: &[u8]) -> Result<(Proving, Vec<u8>), Failure> {
-        let peer = match decode(bytes)? {
-            Reply::Challenge { identity, .. } => identity,
+        let (reply, rest) = decode_first(bytes)?;
+        let peer = match reply {
+            Reply::Challenge { mut identity, .. } => {
+                identity.history = decode_history(rest)?;
+                identity
+            }
             Reply::Refused(refusal) => {
                 let proven = false;
                 return Err(Failure::They { refusal, proven });
@@ -377,7 +412,7 @@ impl Dialling<'_> {
 
     fn check(&self, peer: &Identity) -> Result<(), Refusal> {
         self.party.check_env(peer)?;
-        if let Purpose::Carry(_) = self.purpose {
+        if self.purpose != Purpose::Join || self.party.identity.cluster != 0 {
             self.party.check_cluster(peer)?;
         }
         let found = peer.place.node;
@@ -467,7 +502,24 @@ fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
-    postcard::from_bytes(bytes).map_err(|_| Failure::Malformed)
+    decode_first(bytes).map(|(message, _)| message)
+}
+
+/// With what stands behind it.
+fn decode_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Failure> {
+    postcard::take_from_bytes(bytes).map_err(|_| Failure::Malformed)
+}
+
+/// Of an earlier version there is none.
+fn decode_history(bytes: &[u8]) -> Result<History, Failure> {
+    if bytes.is_empty() {
+        return Ok(History::default());
+    }
+    let history: History = decode(bytes)?;
+    if history.is_too_long() {
+        return Err(Failure::Malformed);
+    }
+    Ok(history)
 }
 
 #[cfg(test)]
@@ -485,6 +537,7 @@ mod tests {
                 address: "a:1".to_owned(),
             },
             instance: node,
+            history: History::default(),
         }
     }
 
@@ -642,11 +695,52 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_ready_says_so() {
-        let (one, two) = (party(identity(1)), party(identity(2)));
-        let (_, hello) = one.dial(Purpose::Join, None, [1; 32]);
+    fn who_is_not_ready_says_so_to_new_nodes() {
+        let mut newcomer = identity(1);
+        newcomer.cluster = 0;
+        let (new, two) = (party(newcomer), party(identity(2)));
+        let (_, hello) = new.dial(Purpose::Join, None, [1; 32]);
         let (failure, _) = two.answer(&hello, false, [2; 32]).unwrap_err();
         assert_eq!(failure, Failure::We(Refusal::NotReady));
+        // Members that start at the same time have to hear each other.
+        let (_, hello) = party(identity(3)).dial(Purpose::Join, None, [1; 32]);
+        two.answer(&hello, false, [2; 32]).unwrap();
+        let (failure, _) = new.answer(&hello, true, [2; 32]).unwrap_err();
+        assert_eq!(failure, Failure::We(Refusal::NotReady));
+    }
+
+    #[test]
+    fn both_sides_show_their_stamps_and_earlier_versions_show_none() {
+        let with_history = |node, starts| {
+            let mut stamps = crate::stamps::Stamps::default();
+            for incarnation in 1..=starts {
+                stamps.begin(incarnation, u64::MAX - incarnation);
+            }
+            let mut identity = identity(node);
+            identity.history = stamps.history().clone();
+            identity
+        };
+        let (first, second) = (with_history(1, 64), with_history(2, 1));
+        let (one, two) = (party(first.clone()), party(second.clone()));
+        let (dialling, accepting) = shake(&one, &two, DATA, Ok(None));
+        assert!(dialling == Ok((second.clone(), None)));
+        assert_eq!(accepting, Ok(first));
+        // What is behind a hello or a challenge was not said by them.
+        let mut hello = MAGIC.to_vec();
+        hello.extend([0, 1, 0, 1]);
+        hello.extend(encode(&Hello {
+            identity: identity(1),
+            purpose: DATA,
+            nonce: [1; 32],
+        }));
+        let (challenging, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+        assert_eq!(challenging.peer, identity(1));
+        let (reply, rest) = decode_first::<Reply>(&challenge).unwrap();
+        assert!(matches!(reply, Reply::Challenge { .. }));
+        assert!(!rest.is_empty());
+        let (dialling, _) = one.dial(DATA, Some(2), [1; 32]);
+        let earlier = &challenge[..challenge.len() - rest.len()];
+        assert_eq!(dialling.prove(earlier).unwrap().0.peer, identity(2));
     }
 
     proptest! {

@@ -20,15 +20,16 @@ const ROUND: Duration = Duration::from_millis(500);
 /// Between two lines in the log that say what is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns when this node knows its cluster.
-pub(crate) async fn belong(shared: &Shared) -> Result<(), StartError> {
+/// Returns when this node knows its cluster, with whether its data folder has had no stamps before.
+pub(crate) async fn belong(shared: &Shared) -> Result<bool, StartError> {
+    let is_first = shared.begin_stamps()?;
     if let Some(record) = shared.read_record()? {
         if record.evicted.contains(&shared.options.node) {
             return Err(StartError::Evicted);
         }
         note_address(shared, &record.members)?;
         shared.belong(record);
-        return Ok(());
+        return Ok(is_first);
     }
     let record = match shared.options.bootstrap {
         true => begin(shared),
@@ -37,7 +38,7 @@ pub(crate) async fn belong(shared: &Shared) -> Result<(), StartError> {
     shared.write_record(&record)?;
     note_address(shared, &[])?;
     shared.belong(record);
-    Ok(())
+    Ok(is_first)
 }
 
 /// Says if the node is not where it was: perhaps somebody has mistaken the folder for another node's.

@@ -18,6 +18,7 @@ mod backoff;
 mod calls;
 mod cluster;
 mod complaints;
+mod confirm;
 mod connect;
 mod frame;
 #[cfg(feature = "fuzzing")]
@@ -37,6 +38,7 @@ mod peer;
 mod reach;
 mod record;
 mod shared;
+mod stamps;
 mod stats;
 mod strangers;
 #[cfg(test)]
@@ -50,4 +52,5 @@ pub use members::{Member, Members, State};
 pub use options::{Options, Secret, Security, Timings, TlsFiles};
 pub use reach::Reach;
 pub use record::{RECORD, RecordError};
+pub use stamps::go_on_alone;
 pub use stats::LinkReading;

@@ -78,15 +78,28 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, strange
     }
 }
 
-/// Tells a node that joins what it has to know.
+/// Tells a node that joins what it has to know. A member that was started is remembered before it is told so.
 async fn admit(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     stream: &mut Stream,
     judging: &Judging,
 ) -> Result<(), ConnectError> {
-    let outcome = shared.judge(&judging.peer);
-    let outcome = outcome.map(|()| Some(shared.admission()));
+    let is_new = judging.peer.cluster == 0;
+    let outcome = match is_new {
+        true => shared.judge(&judging.peer),
+        false => remember(shared, &judging.peer).await,
+    };
+    let outcome = outcome.map(|()| Some(shared.admission(is_new)));
     conclude(shared, stream, judging, outcome).await
+}
+
+async fn remember(shared: &Arc<Shared>, peer: &Identity) -> Result<(), Refusal> {
+    shared.greet(peer)?;
+    let kept = shared.keep_stamps_now().await;
+    kept.map_err(|error| {
+        shared.complain("this node", "stamp", &error);
+        Refusal::Disk
+    })
 }
 
 /// Lets a member know that it is heard.
@@ -95,8 +108,12 @@ async fn introduce(
     stream: &mut Stream,
     judging: &Judging,
 ) -> Result<Arc<Peer>, ConnectError> {
-    match shared.meet(&judging.peer) {
+    match meet(shared, &judging.peer) {
         Ok(peer) => {
+            // On a full disk it is remembered as long as this process lives.
+            if let Err(error) = shared.keep_stamps_now().await {
+                shared.complain("this node", "stamp", &error);
+            }
             conclude(shared, stream, judging, Ok(None)).await?;
             Ok(peer)
         }
@@ -105,6 +122,15 @@ async fn introduce(
             Err(Failure::We(refusal).into())
         }
     }
+}
+
+fn meet(shared: &Arc<Shared>, peer: &Identity) -> Result<Arc<Peer>, Refusal> {
+    if shared.is_ready() {
+        return shared.meet(peer);
+    }
+    // It may be one that this node's folder does not know of.
+    shared.greet(peer)?;
+    Err(Refusal::NotReady)
 }
 
 async fn conclude(

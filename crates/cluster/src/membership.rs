@@ -13,6 +13,7 @@ use crate::handler::ShutOut;
 use crate::join::resolve;
 use crate::reach::Reach;
 use crate::shared::Shared;
+use crate::stamps::Stamp;
 
 /// How often the list is looked at, if nothing is known to have changed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -43,6 +44,7 @@ fn believe(shared: &Shared, rumour: Rumour) {
     if rumour.evicted.contains(&shared.options.node) {
         shared.shut_out(ShutOut::Evicted);
     }
+    believe_stamps(shared, rumour.place.node, &rumour.stamps);
     let mut roster = shared.roster.lock();
     let mut result = roster.learn(rumour.place, Some(rumour.details));
     for node in rumour.evicted {
@@ -60,13 +62,35 @@ fn believe(shared: &Shared, rumour: Rumour) {
     }
 }
 
-/// Keeps the file `cluster` as the list is. Runs until the cluster stops.
+/// What a member remembers of data folders.
+fn believe_stamps(shared: &Shared, teller: u64, told: &[(u64, Vec<Stamp>)]) {
+    let own = shared.options.node;
+    if teller == own {
+        return;
+    }
+    let roster = shared.roster.lock();
+    let mut known = shared.stamps.lock();
+    for (node, stamps) in told {
+        if *node == own {
+            known.is_remembered(teller, stamps);
+        } else if let (Some(newest), Some(_)) = (stamps.iter().max(), roster.place(*node)) {
+            known.was_told(*node, *newest);
+        }
+    }
+}
+
+/// Keeps the file `cluster` as the list is, and what is remembered of members. Runs until the cluster stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut look = interval(SEEK);
     loop {
         look.tick().await;
+        shared.forget_stamps();
         let keeping = shared.clone();
-        let kept = tokio::task::spawn_blocking(move || keeping.keep_record()).await;
+        let kept = tokio::task::spawn_blocking(move || {
+            keeping.keep_record()?;
+            keeping.keep_stamps()
+        });
+        let kept = kept.await;
         if let Ok(Err(error)) = kept {
             shared.complain("this node", "record", &error);
         }

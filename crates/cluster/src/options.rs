@@ -109,6 +109,9 @@ pub struct Timings {
     pub backoff_max: Duration,
     /// For connecting, and for shaking hands.
     pub handshake: Duration,
+    /// How often the others are told how far this node has come. A copy of the data folder that was made this long
+    /// before the end of its process is known as an old one.
+    pub stamp: Duration,
 }
 
 impl Default for Timings {
@@ -123,6 +126,7 @@ impl Default for Timings {
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),
             handshake: Duration::from_secs(5),
+            stamp: Duration::from_secs(10),
         }
     }
 }

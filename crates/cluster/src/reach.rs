@@ -33,6 +33,19 @@ pub(crate) struct Contact {
     pub(crate) refused: bool,
 }
 
+impl Contact {
+    /// There was no connection since then.
+    pub(crate) fn since(ms: u64) -> Self {
+        Self {
+            connected: false,
+            connected_ms: ms,
+            heard_ms: ms,
+            stopping: false,
+            refused: false,
+        }
+    }
+}
+
 pub(crate) fn judge(contact: Contact, now_ms: u64, timings: &Timings) -> Reach {
     let since_ms = match contact.connected {
         true => contact.heard_ms,

@@ -19,8 +19,11 @@ use crate::members::Place;
 
 /// The file in a data folder that says which cluster its node belongs to.
 pub const RECORD: &str = "cluster";
-const MAGIC: &[u8; 8] = b"HMQCLUST";
 const FORMAT: u32 = 1;
+const SEALED: Sealed = Sealed {
+    magic: b"HMQCLUST",
+    format: FORMAT,
+};
 
 /// What a member keeps.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +47,8 @@ pub enum RecordError {
     Io(PathBuf, io::Error),
     /// It holds something else than was written.
     Damaged(PathBuf),
-    /// It was written by a later version, in this format.
-    Newer(PathBuf, u32),
+    /// It was written by a later version, in the first of these formats; the second is the latest that is known.
+    Newer(PathBuf, u32, u32),
     /// It belongs to a cluster of this other environment.
     OtherEnv(PathBuf, String),
     /// It belongs to this other node: it was copied.
@@ -58,12 +61,12 @@ impl fmt::Display for RecordError {
             Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Damaged(path) => write!(
                 f,
-                "{} is damaged: put it back from a copy, or empty the data folder to join as a new node",
+                "{} is damaged: empty the data folder to join as a new node",
                 path.display()
             ),
-            Self::Newer(path, format) => write!(
+            Self::Newer(path, format, known) => write!(
                 f,
-                "{} has format {format}; this version knows {FORMAT} and older ones",
+                "{} has format {format}; this version knows {known} and older ones",
                 path.display()
             ),
             Self::OtherEnv(path, env) => write!(
@@ -109,12 +112,11 @@ impl RecordFile {
 
     /// `None`: there is no file.
     pub(crate) fn read(&self, node: u64, env: &str) -> Result<Option<Record>, RecordError> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(RecordError::Io(self.path.clone(), error)),
+        let Some(body) = SEALED.read(&self.path)? else {
+            return Ok(None);
         };
-        let record = self.decode(&bytes)?;
+        let record: Record =
+            postcard::from_bytes(&body).map_err(|_| RecordError::Damaged(self.path.clone()))?;
         if record.env != env {
             return Err(RecordError::OtherEnv(self.path.clone(), record.env));
         }
@@ -124,29 +126,10 @@ impl RecordFile {
         Ok(Some(record))
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Record, RecordError> {
-        let damaged = || RecordError::Damaged(self.path.clone());
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
-        let (format, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
-        let (sum, body) = rest.split_first_chunk().ok_or_else(damaged)?;
-        let format = u32::from_be_bytes(*format);
-        if format > FORMAT {
-            return Err(RecordError::Newer(self.path.clone(), format));
-        }
-        if format == 0 || crc32fast::hash(body) != u32::from_be_bytes(*sum) {
-            return Err(damaged());
-        }
-        postcard::from_bytes(body).map_err(|_| damaged())
-    }
-
     /// Replaces the file, and returns when that is on the disk.
     pub(crate) fn write(&self, record: &Record) -> Result<(), RecordError> {
-        self.replace(&encode(record))
-            .map_err(|error| RecordError::Io(self.path.clone(), error))
-    }
-
-    fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        replace(&self.path, bytes)
+        let body = postcard::to_stdvec(record).expect("a record can be written");
+        SEALED.write(&self.path, &body)
     }
 
     /// Notes where the node is from now on. Returns where it was before, if that is known and another place.
@@ -174,13 +157,50 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn encode(record: &Record) -> Vec<u8> {
-    let body = postcard::to_stdvec(record).expect("a record can be written");
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(FORMAT.to_be_bytes());
-    bytes.extend(crc32fast::hash(&body).to_be_bytes());
-    bytes.extend(body);
-    bytes
+/// A kind of file that shows what it is and whether it is damaged.
+pub(crate) struct Sealed {
+    pub(crate) magic: &'static [u8; 8],
+    pub(crate) format: u32,
+}
+
+impl Sealed {
+    /// What the file holds. `None`: there is none.
+    pub(crate) fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, RecordError> {
+        match fs::read(path) {
+            Ok(bytes) => self.open(path, &bytes).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(RecordError::Io(path.to_owned(), error)),
+        }
+    }
+
+    fn open(&self, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+        let damaged = || RecordError::Damaged(path.to_owned());
+        let rest = bytes.strip_prefix(self.magic).ok_or_else(damaged)?;
+        let (format, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (sum, body) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let format = u32::from_be_bytes(*format);
+        if format > self.format {
+            return Err(RecordError::Newer(path.to_owned(), format, self.format));
+        }
+        if format == 0 || crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+            return Err(damaged());
+        }
+        Ok(body.to_owned())
+    }
+
+    /// Replaces the file, and returns when that is on the disk.
+    pub(crate) fn write(&self, path: &Path, body: &[u8]) -> Result<(), RecordError> {
+        let written = replace(path, &self.seal(body));
+        written.map_err(|error| RecordError::Io(path.to_owned(), error))
+    }
+
+    fn seal(&self, body: &[u8]) -> Vec<u8> {
+        let mut bytes = self.magic.to_vec();
+        bytes.extend(self.format.to_be_bytes());
+        bytes.extend(crc32fast::hash(body).to_be_bytes());
+        bytes.extend(body);
+        bytes
+    }
 }
 
 #[cfg(test)]
@@ -201,6 +221,10 @@ mod tests {
             }],
             welcome: Some(b"hello".to_vec()),
         }
+    }
+
+    fn encode(record: &Record) -> Vec<u8> {
+        SEALED.seal(&postcard::to_stdvec(record).unwrap())
     }
 
     fn file() -> (tempfile::TempDir, RecordFile) {

@@ -8,13 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::cluster::Cluster;
 use crate::complaints::Complaints;
+use crate::confirm::why_shut_out;
 use crate::connect::{ConnectError, Tls};
 use crate::frame::{FRAME_LIMIT, Frame};
 use crate::handler::{Channel, Handler, ShutOut};
@@ -23,8 +24,9 @@ use crate::link;
 use crate::members::{Details, Member, Members, Place, Roster, State};
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::reach::{Reach, judge};
+use crate::reach::{Contact, Reach, judge};
 use crate::record::{Record, RecordError, RecordFile};
+use crate::stamps::{OldFolder, StampFile, Stamps};
 
 /// Milliseconds since the cluster's start, of tokio's clock.
 #[derive(Debug)]
@@ -69,12 +71,23 @@ pub(crate) struct Shared {
     is_shut_out: AtomicBool,
     record: Mutex<Option<Record>>,
     record_file: RecordFile,
+    /// What this node's data folder shows, and what is remembered of those of others.
+    pub(crate) stamps: Mutex<Stamps>,
+    /// What of that is on the disk.
+    kept_stamps: Mutex<Option<Stamps>>,
+    stamp_file: StampFile,
+    /// The other members have confirmed that the data folder is not an old copy.
+    pub(crate) admitted: watch::Sender<bool>,
     /// The user is ready for links.
     pub(crate) opened: CancellationToken,
     /// Other nodes are let in.
     pub(crate) is_serving: AtomicBool,
     /// The list of members may be out of date.
     pub(crate) changed: Notify,
+    /// This node is about to stop in order.
+    pub(crate) stops: CancellationToken,
+    /// The other members know how far it has come.
+    pub(crate) stopped: CancellationToken,
     pub(crate) stop: CancellationToken,
 }
 
@@ -104,9 +117,15 @@ impl Shared {
             is_shut_out: AtomicBool::new(false),
             record: Mutex::default(),
             record_file: RecordFile::new(&options.folder),
+            stamps: Mutex::default(),
+            kept_stamps: Mutex::default(),
+            stamp_file: StampFile::new(&options.folder),
+            admitted: watch::Sender::new(false),
             opened: CancellationToken::new(),
             is_serving: AtomicBool::new(false),
             changed: Notify::new(),
+            stops: CancellationToken::new(),
+            stopped: CancellationToken::new(),
             stop: CancellationToken::new(),
             options,
         }
@@ -132,6 +151,7 @@ impl Shared {
             cluster: self.membership().map_or(0, |known| known.cluster),
             place: self.place(),
             instance: self.instance,
+            history: self.stamps.lock().history().clone(),
         };
         Party::new(identity, self.options.security.secret.as_ref())
     }
@@ -197,6 +217,43 @@ impl Shared {
         Ok(())
     }
 
+    /// Adds this start to the data folder, synced, before anybody is told of it. Returns whether it is the first one
+    /// with stamps. Blocks.
+    pub(crate) fn begin_stamps(&self) -> Result<bool, RecordError> {
+        let mut stamps = self.stamp_file.read()?;
+        let is_first = stamps.begin(self.options.incarnation, rand::random());
+        *self.stamps.lock() = stamps;
+        self.keep_stamps()?;
+        Ok(is_first)
+    }
+
+    /// Forgets what is remembered of nodes that are no members any more.
+    pub(crate) fn forget_stamps(&self) {
+        let roster = self.roster.lock();
+        let is_member = |node| roster.place(node).is_some();
+        self.stamps.lock().retain(is_member);
+    }
+
+    /// Writes the file of stamps if they have changed. Blocks.
+    pub(crate) fn keep_stamps(&self) -> Result<(), RecordError> {
+        // Who waits here for another one to write may find that it has written this as well.
+        let mut kept = self.kept_stamps.lock();
+        let next = self.stamps.lock().clone();
+        if kept.as_ref() != Some(&next) {
+            self.stamp_file.write(&next)?;
+            *kept = Some(next);
+        }
+        Ok(())
+    }
+
+    /// The same on another thread.
+    pub(crate) async fn keep_stamps_now(self: &Arc<Self>) -> Result<(), RecordError> {
+        let keeping = self.clone();
+        let kept = tokio::task::spawn_blocking(move || keeping.keep_stamps()).await;
+        // It has not panicked, and nobody ends it.
+        kept.unwrap_or(Ok(()))
+    }
+
     pub(crate) fn peer(&self, node: u64) -> Option<Arc<Peer>> {
         self.peers.read().get(&node).cloned()
     }
@@ -240,6 +297,8 @@ impl Shared {
         if roster.evicted().contains(&node) {
             return Err(Refusal::Evicted);
         }
+        let checked = self.stamps.lock().check(node, &identity.history);
+        checked.map_err(|OldFolder { incarnation }| Refusal::OldFolder { node, incarnation })?;
         let known = match node == self.options.node {
             true => self.options.incarnation,
             false => roster.place(node).map_or(0, |place| place.incarnation),
@@ -248,19 +307,32 @@ impl Shared {
             let incarnation = known;
             return Err(Refusal::Replaced { incarnation });
         }
+        if node == self.options.node {
+            return Err(Refusal::Twin);
+        }
         if !roster.has_room_for(node) {
             return Err(Refusal::Full);
         }
         Ok(())
     }
 
-    /// Takes a node that has proven to be of this cluster into the list.
-    pub(crate) fn meet(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Peer>, Refusal> {
+    /// A node that has proven to be of this cluster is a member, and its data folder is new enough. What is remembered
+    /// of it is not on the disk yet.
+    pub(crate) fn greet(&self, identity: &Identity) -> Result<(), Refusal> {
         self.judge(identity)?;
         let place = &identity.place;
         let learned = self.roster.lock().learn(place.clone(), None);
         learned.map_err(|_| Refusal::Full)?;
+        self.stamps.lock().saw(place.node, &identity.history);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes a node that has proven to be of this cluster into the list.
+    pub(crate) fn meet(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Peer>, Refusal> {
+        self.greet(identity)?;
         self.reconcile();
+        let place = &identity.place;
         let peer = self.peer(place.node).ok_or(Refusal::Twin)?;
         match peer.is_process(place.incarnation, identity.instance) {
             true => Ok(peer),
@@ -268,8 +340,12 @@ impl Shared {
         }
     }
 
-    pub(crate) fn admission(&self) -> Admission {
-        let welcome = self.handler.welcome();
+    /// What a new node is told; a member, which was welcomed once, is told who the others are.
+    pub(crate) fn admission(&self, is_new: bool) -> Admission {
+        let welcome = match is_new {
+            true => self.handler.welcome(),
+            false => Bytes::new(),
+        };
         assert!(
             welcome.len() <= Cluster::WELCOME_LIMIT,
             "what a handler tells nodes that join is bounded"
@@ -285,6 +361,23 @@ impl Shared {
             members,
             welcome: welcome.to_vec(),
         }
+    }
+
+    /// A member has told who the others are: the folder may not know that some have come, gone or moved.
+    pub(crate) fn take_in(&self, told: &Admission) {
+        let mut roster = self.roster.lock();
+        // What is too much comes again with gossip, and is complained of then.
+        for place in &told.members {
+            let _ = roster.learn(place.clone(), None);
+        }
+        for node in told
+            .evicted
+            .iter()
+            .filter(|node| **node != self.options.node)
+        {
+            let _ = roster.evict(*node);
+        }
+        self.changed.notify_one();
     }
 
     /// Makes links to nodes that are new in the list, and ends those to nodes that are not there any more.
@@ -333,10 +426,14 @@ impl Shared {
         for known in roster.others() {
             let details = known.details.clone();
             let stopping = details.state == State::Stopping;
-            // Without a peer the links are about to begin.
-            let reach = self.peer(known.place.node).map_or(Reach::Suspect, |peer| {
-                judge(peer.contact(stopping), now_ms, &self.options.timings)
-            });
+            let contact = match self.peer(known.place.node) {
+                Some(peer) => peer.contact(stopping),
+                // The links are about to begin.
+                None if self.is_ready() => Contact::since(now_ms),
+                // They have not begun since the start.
+                None => Contact::since(0),
+            };
+            let reach = judge(contact, now_ms, &self.options.timings);
             let member = member(known.place.clone(), details, reach);
             members.nodes.insert(member.node, member);
         }
@@ -362,16 +459,8 @@ impl Shared {
 
     /// A node could not be connected to.
     pub(crate) fn complain_of_peer(&self, node: u64, channel: Channel, error: &ConnectError) {
-        if let ConnectError::Failure(Failure::They {
-            refusal,
-            proven: true,
-        }) = error
-        {
-            match refusal {
-                Refusal::Evicted => self.shut_out(ShutOut::Evicted),
-                Refusal::Replaced { .. } | Refusal::Twin => self.shut_out(ShutOut::Replaced),
-                _ => {}
-            }
+        if let Some(reason) = why_shut_out(error) {
+            self.shut_out(reason);
         }
         let about = format!("node {node:016x}, {}", channel.name());
         match error {

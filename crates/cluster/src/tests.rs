@@ -1,6 +1,7 @@
 //! Clusters of several nodes in one process. Each test has addresses of its own, 127.77.x.y.
 
 mod evicted;
+mod folders;
 mod formed;
 mod hostile;
 mod node;

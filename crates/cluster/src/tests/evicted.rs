@@ -69,10 +69,13 @@ fn the_higher_incarnation_wins_and_the_other_is_told() {
     let nodes = cluster(net, 2);
     let identifier = nodes[0].cluster.identifier();
     let folder = tempfile::tempdir().unwrap();
+    let shown = nodes[1].cluster.shared.stamps.lock().clone();
     let stranger = |incarnation| {
         let mut options = net.options(2, folder.path());
         options.incarnation = incarnation;
-        Stranger::of(identifier, options)
+        let stranger = Stranger::of(identifier, options);
+        *stranger.shared.stamps.lock() = shown.clone();
+        stranger
     };
     let earlier = stranger(0).failure(net.address(1), DATA);
     let incarnation = 1;

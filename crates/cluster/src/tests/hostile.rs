@@ -69,6 +69,7 @@ fn another_version_is_refused_with_words() {
         cluster: node.cluster.identifier(),
         place: stranger.shared.place(),
         instance: 5,
+        history: Default::default(),
     };
     let party = Party::new(identity, None).with_versions((7, 8));
     let (dialling, hello) = party.dial(DATA, None, [0; 32]);
