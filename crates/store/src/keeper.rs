@@ -60,8 +60,20 @@ pub(crate) struct Keeper<M: Kind> {
     checkpoints: Option<JoinHandle<Written>>,
     /// Says what the replica is to do.
     duty: Option<JoinHandle<()>>,
+    /// The replica that is here has not begun: nobody has confirmed the data folder yet.
+    waits: bool,
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
     left_out: Option<(Instant, u64)>,
+}
+
+/// Returns when the replicas of this node may begin.
+async fn is_admitted(admitted: Option<&mut watch::Receiver<bool>>) {
+    if let Some(admitted) = admitted {
+        // An error: the cluster has ended, and lets nobody in any more.
+        if admitted.wait_for(|admitted| *admitted).await.is_err() {
+            std::future::pending().await
+        }
+    }
 }
 
 impl<M: Kind> Keeper<M> {
@@ -76,15 +88,26 @@ impl<M: Kind> Keeper<M> {
             invited,
             checkpoints: None,
             duty: None,
+            waits: false,
             left_out: None,
         }
     }
 
-    /// Begins with the replica that is here, or that is to be founded here.
+    /// Begins with the replica that is here, or that is to be founded here; later, if nobody has confirmed the data
+    /// folder yet.
     ///
     /// # Errors
     /// What is here cannot be used.
     pub(crate) async fn begin(&mut self) -> Result<(), String> {
+        let peers = self.means.neighbours.peers.as_ref();
+        self.waits = peers.is_some_and(|peers| !*peers.admitted().borrow());
+        match self.waits {
+            true => Ok(()),
+            false => self.recover().await,
+        }
+    }
+
+    async fn recover(&mut self) -> Result<(), String> {
         let is_here = self.means.log.has_replica(self.shard.group());
         if !is_here && !self.means.founds {
             return Ok(());
@@ -159,10 +182,18 @@ impl<M: Kind> Keeper<M> {
         let mut look = interval(LOOK);
         let mut members = self.means.neighbours.members.subscribe();
         let mut ended = BTreeSet::new();
+        let peers = self.means.neighbours.peers.as_ref();
+        let mut admitted = peers.map(|peers| peers.admitted());
         loop {
             tokio::select! {
                 biased;
                 () = stops(&mut stopping) => break,
+                () = is_admitted(admitted.as_mut()), if self.waits => {
+                    self.waits = false;
+                    if let Err(error) = self.recover().await {
+                        self.shard.tell_damage(&error);
+                    }
+                }
                 Some(()) = self.invited.recv() => self.accept().await,
                 // The sender lives as long as the means.
                 Ok(()) = members.changed() => {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
+use tokio::sync::watch;
 
 use crate::health::Health;
 use crate::retained::Wanted;
@@ -30,6 +31,12 @@ pub trait Peers: Network {
     ///
     /// [`Store::received`]: crate::Store::received
     fn send(&self, to: u64, message: Bytes);
+
+    /// Whether the other nodes have confirmed that this node's data folder is not an old copy. Replicas begin then:
+    /// what the folder lacks must not be agreed upon anew.
+    fn admitted(&self) -> watch::Receiver<bool> {
+        watch::channel(true).1
+    }
 }
 
 /// What one store says to another.

@@ -350,6 +350,17 @@ impl<M: Kind> Shard<M> {
         state.as_ref().map(|state| Arc::clone(&state.table))
     }
 
+    /// What the shard holds cannot be used: it serves no longer.
+    pub(crate) fn tell_damage(&self, error: &str) {
+        tracing::error!(
+            store = M::NAME,
+            shard = self.number,
+            error,
+            "a shard does not serve: what it holds cannot be used"
+        );
+        self.close();
+    }
+
     /// Serves no longer.
     pub(crate) fn close(&self) {
         *self.state.write() = None;

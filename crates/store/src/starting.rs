@@ -156,13 +156,7 @@ impl<M: Kind> Start<M> {
         let is_alone = means.neighbours.peers.is_none();
         let mut keeper = Keeper::new(Arc::clone(&shard), Arc::clone(&means), invited);
         if let Err(error) = keeper.begin().await {
-            tracing::error!(
-                store = M::NAME,
-                shard = shard.number,
-                error,
-                "a shard does not serve: what it holds cannot be used"
-            );
-            shard.close();
+            shard.tell_damage(&error);
             if is_alone {
                 tokio::spawn(refuse(shard, Arc::clone(&means.listener)));
                 return None;
