@@ -354,6 +354,9 @@ fn config(id: u64, options: &GroupOptions) -> Result<Config, openraft::ConfigErr
         // A leader that comes back may have lost entries that others have: in the same term it would put
         // different ones in their place, and nobody would notice.
         enable_leader_restore: Some(false),
+        // A member whose disk has lost what it had acknowledged is sent it again. It is the one that is wrong: the
+        // leader does not end for it.
+        allow_log_reversion: Some(true),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: options.keep,
         backoff: "100ms 200ms ..500ms".to_owned(),
