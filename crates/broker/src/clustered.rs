@@ -25,13 +25,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use store::{Folder, Role};
+use tokio::sync::watch;
 
-use crate::StartError;
 use crate::cluster_time;
 use crate::control;
 use crate::node::Node;
 use crate::peers::{Links, PeerListener};
 use crate::store_listener::StoreListener;
+use crate::{OLD_FOLDER, StartError};
 
 /// What members tell of themselves beside what the cluster does.
 pub(crate) const INCARNATION: &str = "incarnation";
@@ -466,15 +467,15 @@ impl Handler for Clustered {
             self.is_forgotten.store(true, Ordering::Relaxed);
             return;
         }
-        let why = match reason {
-            ShutOut::Evicted => "it was evicted",
-            ShutOut::Replaced => "another process with its data folder has taken its place",
-        };
+        let why = reason.to_string();
         tracing::error!(
             why,
             "this node is not wanted in its cluster any more; it ends"
         );
-        std::process::exit(1);
+        std::process::exit(match reason {
+            ShutOut::Evicted | ShutOut::Replaced => 1,
+            ShutOut::OldFolder { .. } => OLD_FOLDER.into(),
+        });
     }
 
     fn welcome(&self) -> Bytes {
@@ -528,6 +529,10 @@ fn decode_welcome(welcome: &[u8]) -> Result<([u16; 3], u64), String> {
 pub(crate) struct StorePeers(pub(crate) Arc<Clustered>);
 
 impl store::Peers for StorePeers {
+    fn admitted(&self) -> watch::Receiver<bool> {
+        self.0.cluster().admitted()
+    }
+
     fn send(&self, to: u64, message: Bytes) {
         // Not sent: the store hears that the connection is lost.
         self.0.cluster().send(to, Channel::Data, message);

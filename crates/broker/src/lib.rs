@@ -47,7 +47,7 @@ mod sys;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -135,6 +135,10 @@ struct Side {
     stop: tokio::sync::oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
+
+/// The exit code of a node whose data folder is an old copy, when it starts or while it runs: no further start will
+/// succeed with it.
+pub const OLD_FOLDER: u8 = 3;
 
 /// Why a node does not start.
 #[derive(Debug)]
@@ -244,6 +248,12 @@ impl std::error::Error for StartError {
 }
 
 impl StartError {
+    /// Whether the other nodes refuse the data folder for ever, as an old copy.
+    #[must_use]
+    pub fn is_old_folder(&self) -> bool {
+        matches!(self, Self::Cluster(error) if error.is_old_folder())
+    }
+
     /// Whether the configuration has to be changed, or a file that it names, before the node can start.
     #[must_use]
     pub fn is_in_configuration(&self) -> bool {
@@ -489,6 +499,18 @@ impl Broker {
         self.side.end();
         tracing::info!("stopped");
     }
+}
+
+/// From its next start on the node of this data folder, which no process uses, waits for no other one to confirm that
+/// the folder is not an old copy: the others are gone for good. Does nothing if it is no member of a cluster.
+///
+/// # Errors
+/// Why the folder cannot be used.
+pub fn go_on_alone(folder: &Path) -> Result<(), String> {
+    if !folder.join(cluster::RECORD).exists() {
+        return Ok(());
+    }
+    cluster::go_on_alone(folder).map_err(|error| error.to_string())
 }
 
 /// Reads all files that the configuration names, as [`Broker::start`] does, and says what is wrong with each.

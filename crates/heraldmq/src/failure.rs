@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Runtime(String),
     /// The command line or the configuration is wrong. Exit code 2.
     Usage(String),
+    /// The data folder is an old copy. Exit code 3: it is of no use to start again.
+    OldFolder(String),
     /// The time given by `-W` is over. Exit code 27, as mosquitto_sub has it.
     TimedOut,
 }
@@ -32,6 +34,7 @@ impl Failure {
         let (message, code) = match self {
             Self::Runtime(message) => (message, 1),
             Self::Usage(message) => (message, 2),
+            Self::OldFolder(message) => (message, broker::OLD_FOLDER),
             Self::TimedOut => ("timed out".to_owned(), 27),
         };
         complain(&message);

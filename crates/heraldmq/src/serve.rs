@@ -54,7 +54,7 @@ Examples:
   heraldmq serve --set mqttServerConfig.tcpListener.port=1884 --set log.format=json
 
 Exit codes: 0 ended in order, 1 could not run (port in use, unusable folder), 2 wrong configuration, or a
-file that it names cannot be used.";
+file that it names cannot be used, 3 the data folder is an old copy that the cluster refuses.";
 
 impl Arguments {
     fn load(&self) -> Result<Loaded, ConfigError> {
@@ -108,6 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let broker = match Broker::start_until(&config, ends) {
         Ok(broker) => broker,
         Err(_) if give_up.load(Ordering::Relaxed) => return Ok(()),
+        Err(error) if error.is_old_folder() => return Err(Failure::OldFolder(error.to_string())),
         Err(error) if error.is_in_configuration() => return Err(Failure::Usage(error.to_string())),
         Err(error) => return Err(Failure::Runtime(error.to_string())),
     };

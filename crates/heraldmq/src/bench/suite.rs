@@ -131,7 +131,9 @@ impl Results {
                 }
                 return Some(record);
             }
-            Err(Failure::Runtime(message) | Failure::Usage(message)) => {
+            Err(
+                Failure::Runtime(message) | Failure::Usage(message) | Failure::OldFolder(message),
+            ) => {
                 complain(&format!("  {name}: failed: {message}"));
             }
             Err(Failure::TimedOut) => complain(&format!("  {name}: failed: timed out")),

@@ -127,6 +127,7 @@ fn recover(place: &Place) -> Result<(), Failure> {
     let failed = |error: String| Failure::Runtime(error);
     let folder = Folder::open(&place.folder).map_err(|error| failed(error.to_string()))?;
     let recovered = store::recover(&folder, &place.elsewhere()?);
+    broker::go_on_alone(&place.folder).map_err(failed)?;
     for shard in recovered.map_err(|error| failed(error.to_string()))? {
         let store::Recovered {
             store,
