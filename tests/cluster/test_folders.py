@@ -1,0 +1,265 @@
+"""Old copies of data folders: the cluster refuses them for ever, and goes on without a scratch.
+
+P1. A copy lacks what its node has acknowledged since it was made; with it the node must not vote, follow or lead.
+"""
+
+import shutil
+
+import pytest
+from harness.wait import until
+from staged.cluster import Cluster
+
+DURABLE = {"session_expiry": 3600}
+OLD_FOLDER = 3
+END_S = 30
+SENT = 20
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def receiver(cluster, name):
+    """A durable session that is to get everything."""
+    with cluster.nodes[0].client(name, clean=False, props=DURABLE) as client:
+        client.subscribe(name, qos=1)
+    return name
+
+
+class Copy:
+    """A data folder as it was once."""
+
+    def __init__(self, node):
+        self.node = node
+        self.folder = node.folder / "copy"
+        shutil.copytree(node.data_dir, self.folder)
+
+    def put_back(self):
+        """The node must not run."""
+        shutil.rmtree(self.node.data_dir)
+        shutil.copytree(self.folder, self.node.data_dir)
+
+
+def send(node, topic, begin, count=SENT):
+    with node.client() as sender:
+        for number in range(begin, begin + count):
+            sender.published(topic, str(number), qos=1)
+
+
+def assert_all_there(node, name, count):
+    with node.client(name, clean=False, props=DURABLE, session_present=True) as client:
+        got = [int(message.payload) for message in client.take(count, timeout=20)]
+    assert sorted(set(got)) == list(range(count))
+
+
+def says(node, *words) -> bool:
+    return any(all(word in line for word in words) for line in list(node.broker.log_text))
+
+
+def assert_refused(node, others):
+    """Its process ends, and both sides say why."""
+    node.start(ready=False)
+    assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
+    assert says(node, "old copy", "Empty the folder", "evict"), node.broker.log_text
+    # Members say it once a minute.
+    until(lambda: any(says(other, "refused", "old copy") for other in others), 20, "a member's words")
+
+
+def stamps(data_dir) -> bytes:
+    return (data_dir / "cluster.stamps").read_bytes()
+
+
+def newest_mark(data_dir) -> bytes:
+    """The random number of the node's newest start, as it is written."""
+    body = stamps(data_dir)[16:]
+    numbers, begin = [], 0
+    for at, byte in enumerate(body):
+        if byte < 0x80:
+            numbers.append(body[begin : at + 1])
+            begin = at + 1
+    # How many starts there are; incarnation, count and mark of each.
+    return numbers[3 * numbers[0][0]]
+
+
+def leaders(node):
+    return {(s["store"], s["shard"]): (s["leader"], s["term"]) for s in node.status()["shards"]}
+
+
+def run_on(cluster, node, name):
+    """What is acknowledged while the node votes that is to lack it."""
+    node.start()
+    cluster.settled()
+    send(cluster.nodes[0], name, 0)
+
+
+def copied(cluster, node, name):
+    """The node has run on after it was copied, and is stopped; the copy stands in its place."""
+    node.stop()
+    copy = Copy(node)
+    run_on(cluster, node, name)
+    node.stop()
+    copy.put_back()
+    return copy
+
+
+def test_an_old_copy_is_refused_at_every_start(cluster, name, receiver):
+    *others, node = cluster.nodes
+    copied(cluster, node, name)
+    cluster.settled()
+    led = leaders(others[0])
+    for start in range(4):
+        assert_refused(node, others)
+        send(others[0], name, SENT * (start + 1), SENT)
+    assert leaders(others[0]) == led
+    assert_all_there(others[1], name, 5 * SENT)
+
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_it_is_refused_while_one_of_the_others_is_down(cluster, name, receiver, present):
+    *others, node = cluster.nodes
+    there, absent = others[present], others[1 - present]
+    copied(cluster, node, name)
+    absent.kill()
+    for _ in range(2):
+        assert_refused(node, [there])
+    absent.start(ready=False)
+    cluster.settled()
+    assert_refused(node, others)
+    assert_all_there(there, name, SENT)
+
+
+def test_a_member_that_was_down_is_told(cluster, name, receiver):
+    """It has never met the node since the copy was made: the third one has told it."""
+    absent, third, node = cluster.nodes
+    node.stop()
+    copy = Copy(node)
+    cluster.settled()
+    absent.stop()
+    node.start()
+    cluster.settled()
+    send(third, name, 0)
+    node.stop()
+    absent.start(ready=False)
+    cluster.settled()
+    mark = newest_mark(node.data_dir)
+    until(lambda: mark in stamps(absent.data_dir), 20, "what it is told")
+    third.kill()
+    copy.put_back()
+    assert_refused(node, [absent])
+    third.start(ready=False)
+    cluster.settled()
+    assert_all_there(absent, name, SENT)
+
+
+def test_it_is_refused_while_the_leader_is_restarted(cluster, name, receiver):
+    *others, node = cluster.nodes
+    copied(cluster, node, name)
+    leader = cluster.leader()
+    leader.stop()
+    node.start(ready=False)
+    leader.start(ready=False)
+    assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
+    cluster.settled()
+    assert_all_there(leader, name, SENT)
+
+
+def test_a_copy_that_is_started_alone_waits_and_is_refused_by_who_comes(cluster, name, receiver):
+    *others, node = cluster.nodes
+    copied(cluster, node, name)
+    for other in others:
+        other.kill()
+    node.start(ready=False)
+    until(lambda: says(node, "takes no part in shards"), 20, "what it waits for")
+    # Clean sessions are served meanwhile.
+    until(lambda: node.broker.find("ready"), 20, "its readiness")
+    with node.client() as client:
+        client.subscribe(name)
+        client.publish(name, b"here")
+        assert client.message().payload == b"here"
+    others[0].start(ready=False)
+    assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
+    others[1].start(ready=False)
+    cluster.settled()
+    assert_all_there(others[0], name, SENT)
+
+
+def test_a_copy_that_decides_alone_leads_nothing(name):
+    """With two nodes each shard has one voter."""
+    with Cluster(2) as cluster:
+        other, node = cluster.nodes
+        identifier = node.id
+        assert any(s["voters"] == [identifier] for s in other.status()["shards"])
+        copied(cluster, node, name)
+        other.kill()
+        node.start(ready=False)
+        until(lambda: says(node, "takes no part in shards"), 20, "what it waits for")
+        until(lambda: node.broker.find("ready"), 20, "its readiness")
+        assert identifier not in {s.get("leader") for s in node.status()["shards"]}
+        other.start(ready=False)
+        assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
+
+
+def test_a_copy_of_a_running_node_is_refused(cluster, name, receiver):
+    *others, node = cluster.nodes
+    cluster.settled()
+    copy = Copy(node)
+    send(others[0], name, 0)
+    node.stop()
+    copy.put_back()
+    for _ in range(2):
+        assert_refused(node, others)
+    assert_all_there(others[0], name, SENT)
+
+
+def test_a_copy_beside_the_node_is_refused_and_the_node_stays(cluster, name, receiver):
+    *others, node = cluster.nodes
+    node.stop()
+    twin = cluster.add()
+    twin.folder.mkdir()
+    shutil.copytree(node.data_dir, twin.data_dir)
+    node.start()
+    cluster.settled()
+    for _ in range(3):
+        # It has another address.
+        assert_refused(twin, others)
+    cluster.settled()
+    send(node, name, 0)
+    assert_all_there(node, name, SENT)
+
+
+def test_a_wiped_node_joins_again(cluster, name, receiver):
+    *others, node = cluster.nodes
+    old = node.id
+    copied(cluster, node, name)
+    assert_refused(node, others)
+    node.wipe()
+    node.start()
+    others[0].command("evict", old)
+    cluster.settled()
+
+    def voters():
+        return [set(s["voters"]) for s in others[0].status()["shards"]]
+
+    new = node.id
+    assert new != old
+    until(lambda: all(new in some and old not in some for some in voters()), 40, voters)
+    assert_all_there(node, name, SENT)
+
+
+def test_nodes_that_were_only_restarted_are_not_refused(cluster, name, receiver):
+    """Killed at any moment, one at a time and all at once."""
+    send(cluster.nodes[0], name, 0)
+    for node in cluster.nodes:
+        for _ in range(2):
+            node.kill()
+            node.start(ready=False)
+        cluster.settled()
+    for node in cluster.nodes:
+        node.kill()
+    for node in cluster.nodes:
+        node.start(ready=False)
+    cluster.settled()
+    assert_all_there(cluster.nodes[0], name, SENT)
