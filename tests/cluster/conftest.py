@@ -12,7 +12,9 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from harness.broker import Broker  # noqa: E402
 from staged.cluster import Cluster  # noqa: E402
+from staged.disks import keep_mounts_apart  # noqa: E402
 
+keep_mounts_apart()
 ROTATION = itertools.count()
 
 

@@ -8,6 +8,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 if [ "$(id -u)" = 0 ]; then
     need ip iproute2
     need nft nftables
+    need mkfs.ext4 e2fsprogs
 fi
 need cc build-essential
 need faketime faketime

@@ -1,7 +1,6 @@
 """Shared groups while inbox shards change their leaders (P1, P7): nothing that was acknowledged is lost."""
 
 import collections
-import contextlib
 import os
 import threading
 
@@ -41,30 +40,6 @@ class Publisher(threading.Thread):
         self.join()
 
 
-def leads(cluster, store, shard):
-    """The node that leads a shard, as the first one says; None: nobody, for the moment."""
-    view = cluster.nodes[0].status()
-    wanted = next(s["leader"] for s in view["shards"] if (s["store"], s["shard"]) == (store, shard))
-    return next((node for node in cluster.nodes if node.id == wanted), None)
-
-
-def move(cluster, store="inbox", shard=0):
-    """Another node leads a shard when this returns; balancing may move it on from there."""
-    until(lambda: leads(cluster, store, shard), 20, "a leader")
-    before = leads(cluster, store, shard)
-    wanted = cluster.nodes[(cluster.nodes.index(before) + 1) % len(cluster.nodes)]
-
-    def is_moved():
-        now = leads(cluster, store, shard)
-        if now is before:
-            # Refused while nobody leads, because balancing has just moved it.
-            with contextlib.suppress(AssertionError):
-                before.command("transfer-leader", store, str(shard), wanted.id)
-        return now not in (None, before)
-
-    until(is_moved, 20, "another leader")
-
-
 @pytest.mark.parametrize("durable", [False, True], ids=["clean", "durable"])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_an_absent_member_gets_what_is_acknowledged_while_its_shard_moves(cluster, name, qos, durable):
@@ -77,7 +52,7 @@ def test_an_absent_member_gets_what_is_acknowledged_while_its_shard_moves(cluste
         publishers.append(Publisher(client, f"{name}/{n}", qos))
     for _ in range(MOVES):
         enough = [len(publisher.sent) + BETWEEN for publisher in publishers]
-        move(cluster)
+        cluster.move()
         until(lambda: all(len(p.sent) >= n for p, n in zip(publishers, enough)), 30, "publications")
     for publisher in publishers:
         publisher.end()

@@ -5,6 +5,7 @@ Invariant: each process that was started is ended, and none of them has panicked
 
 import collections
 import contextlib
+import itertools
 import json
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ from harness.disk import SlowDisk
 from harness.raw import Raw
 from harness.wait import until
 
+from .disks import Disks
 from .network import network
 
 MQTT, CLUSTER, HTTP = 1883, 8899, 8091
@@ -32,7 +34,9 @@ class Node:
     def __init__(self, cluster, place, number, sets):
         self.cluster, self.place, self.sets = cluster, place, sets
         self.folder = cluster.folder / f"node{number}"
-        self.data_dir = self.folder / "data"
+        # A disk of its own, if its cluster has `disks`.
+        self.own_disk = cluster.disks.add(f"disk{number}") if cluster.disks else None
+        self.data_dir = self.own_disk.data_dir if self.own_disk else self.folder / "data"
         self.broker: Broker | None = None
         # What its next process is started with.
         self.disk: SlowDisk | None = None
@@ -98,7 +102,10 @@ class Node:
 
     def wipe(self):
         """Forgets all; it must not run."""
-        shutil.rmtree(self.data_dir)
+        if self.own_disk:
+            self.own_disk.format()
+        else:
+            shutil.rmtree(self.data_dir)
 
     def pause(self):
         self.is_paused = True
@@ -146,20 +153,26 @@ class Node:
 
 class Cluster:
     """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
-    others after it in order."""
+    others after it in order. With `disks`, each has a disk of its own; the clock of the node
+    `clocked` can jump."""
 
-    def __init__(self, size=3, sets=None):
+    def __init__(self, size=3, sets=None, *, disks=False, clocked=None):
         self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
         self.folder = pathlib.Path(self._temporary.name)
         self.token = self.folder / "token"
         self.token.write_text("for-tests-only")
         self.sets = sets or {}
         self.nodes: list[Node] = []
+        self._numbers = itertools.count(1)
         self.processes: list[Broker] = []
         self.network = network()
+        self.disks = None
         try:
+            self.disks = Disks(self.folder / "disks") if disks else None
             for _ in range(size):
                 self.add()
+            if clocked is not None:
+                self.nodes[clocked].false_clock()
             for node in self.nodes:
                 node.start(bootstrap=node is self.nodes[0])
             if size > 1:
@@ -170,7 +183,7 @@ class Cluster:
 
     def add(self) -> Node:
         """A place for one more node, which is not started."""
-        node = Node(self, self.network.add(), len(self.nodes) + 1, self.sets)
+        node = Node(self, self.network.add(), next(self._numbers), self.sets)
         self.nodes.append(node)
         return node
 
@@ -221,6 +234,27 @@ class Cluster:
         leads = next(s["leader"] for s in view["shards"] if (s["store"], s["shard"]) == (store, shard))
         return next(node for node in self.running() if node.id == leads)
 
+    def leads_now(self, store="inbox", shard=0) -> Node | None:
+        """The node that leads a shard, as the first one says, whoever else agrees; `None`: nobody, for the moment."""
+        view = self.nodes[0].status()
+        wanted = next((s["leader"] for s in view["shards"] if (s["store"], s["shard"]) == (store, shard)), None)
+        return next((node for node in self.nodes if node.id == wanted), None)
+
+    def move(self, store="inbox", shard=0):
+        """Another node leads a shard when this returns; balancing may move it on from there. All nodes must run."""
+        before = until(lambda: self.leads_now(store, shard), SETTLE_S, "a leader")
+        wanted = self.nodes[(self.nodes.index(before) + 1) % len(self.nodes)]
+
+        def is_moved():
+            now = self.leads_now(store, shard)
+            if now is before:
+                # Refused while nobody leads, because balancing has just moved it.
+                with contextlib.suppress(AssertionError):
+                    before.command("transfer-leader", store, str(shard), wanted.id)
+            return now not in (None, before)
+
+        until(is_moved, SETTLE_S, "another leader")
+
     def follower(self, store="inbox", shard=0) -> Node:
         """A node that does not lead it."""
         leader = self.leader(store, shard)
@@ -237,6 +271,8 @@ class Cluster:
         with contextlib.ExitStack() as stack:
             stack.callback(self._temporary.cleanup)
             stack.callback(self.network.close)
+            if self.disks:
+                stack.callback(self.disks.close)
             for process in self.processes:
                 stack.callback(process.close)
             for node in self.nodes:

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -23,7 +24,9 @@ table inet cuts {
     chain input {
         type filter hook input priority 0; policy accept;
         ip saddr @peers drop
+        jump losses
     }
+    chain losses { }
 }
 """
 
@@ -84,10 +87,25 @@ class Bridged:
         """What `sender` sends does not reach `receiver` any more."""
         self._nft(receiver, f"add element inet cuts peers {{ {sender.address} }}")
 
+    def mend(self, sender: Place, receiver: Place):
+        """What `sender` sends reaches `receiver` again."""
+        self._nft(receiver, f"delete element inet cuts peers {{ {sender.address} }}")
+
     def heal(self):
         """All links work again."""
         for place in self.places:
             self._nft(place, "flush set inet cuts peers")
+
+    def lose(self, receiver: Place, percent: int):
+        """So much of what other places send does not reach `receiver`; 0: all does."""
+        others = f"ip saddr {self.net}.0/24 ip saddr != {self.net}.254"
+        rule = f"add rule inet cuts losses {others} numgen random mod 100 < {percent} drop" if percent else ""
+        self._nft(receiver, f"flush chain inet cuts losses\n{rule}")
+
+    def delay(self, sender: Place, ms: int):
+        """All that `sender` sends, also to clients, takes so much longer; 0: no longer."""
+        change = ("add", "dev", "eth0", "root", "netem", "delay", f"{ms}ms") if ms else ("del", "dev", "eth0", "root")
+        subprocess.run([*sender.prefix, "tc", "qdisc", *change], check=True, capture_output=True)
 
     def close(self):
         for number, place in enumerate(self.places, 1):
@@ -111,6 +129,8 @@ class Loopback:
     def cut(self, sender, receiver):
         pytest.skip("only root can cut links")
 
+    mend = lose = delay = cut
+
     def heal(self):
         pass
 
@@ -124,6 +144,13 @@ def may_isolate() -> bool:
     trial = "ip link add trial type bridge && nft 'add table inet trial'"
     tried = ["unshare", "--net", "sh", "-c", trial]
     return os.geteuid() == 0 and subprocess.run(tried, capture_output=True).returncode == 0
+
+
+@functools.cache
+def may_delay() -> bool:
+    """Whether the kernel has netem."""
+    tried = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    return may_isolate() and bool(shutil.which("tc")) and not subprocess.run(tried, capture_output=True).returncode
 
 
 def network():
