@@ -17,6 +17,14 @@ class Publication:
     sent: float
     # The first PUBACK, or PUBREC, that accepts it.
     acked: float = NEVER
+    # Message expiry interval in seconds.
+    expiry: float = NEVER
+    # How often it was sent.
+    copies: int = 1
+    # Orders its publisher's messages only among those of the same connection; 0: the session goes on.
+    connection: int = 0
+    # Of a clean session: a node without a majority accepts it by what it knew last (P10).
+    is_clean: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +37,23 @@ class Subscription:
     since: float
 
 
+@dataclasses.dataclass
+class Member:
+    """A session in a shared group. `until` is the time of its UNSUBSCRIBE, if there was one. Each member gets messages
+    by this subscription only."""
+
+    subscriber: str
+    group: str
+    filter: str
+    qos: int
+    since: float
+    until: float = NEVER
+
+
 @dataclasses.dataclass(frozen=True)
 class Receipt:
-    """A message that came; a QoS 2 message that was sent again with the same identifier is not one."""
+    """A message that came; a QoS 2 message that was sent again with the same identifier is not one. Each clean session
+    is a subscriber of its own."""
 
     subscriber: str
     topic: str
@@ -43,15 +65,18 @@ class Receipt:
 @dataclasses.dataclass
 class Tenure:
     """A connection that was accepted. It certainly owned its client identifier from CONNACK to the
-    beginning of the last exchange that the broker answered on it."""
+    beginning of the last exchange that the broker answered on it; if there was none, at some time from CONNECT to
+    CONNACK."""
 
     client_id: str
     place: str
     connack: float
     answered: float = 0.0
+    connect: float = NEVER
 
     def __post_init__(self):
         self.answered = max(self.answered, self.connack)
+        self.connect = min(self.connect, self.connack)
 
 
 @dataclasses.dataclass
@@ -63,6 +88,21 @@ class Mourned:
     payload: bytes
     since: float
     died: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Return:
+    """A client whose session expires, and that was accepted again."""
+
+    client_id: str
+    expiry: float
+    # The last time at which the connection before was certainly there.
+    alive: float
+    # When the broker closed it after DISCONNECT, if no other CONNECT of the client was sent since.
+    ended: float
+    connect: float
+    connack: float
+    session_present: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,3 +125,9 @@ class History:
     tenures: list[Tenure] = dataclasses.field(default_factory=list)
     mourned: list[Mourned] = dataclasses.field(default_factory=list)
     operations: list[Operation] = dataclasses.field(default_factory=list)
+    members: list[Member] = dataclasses.field(default_factory=list)
+    returns: list[Return] = dataclasses.field(default_factory=list)
+    # What came in other words than it was sent, told in sentences.
+    damaged: list[str] = dataclasses.field(default_factory=list)
+    # Until then no fault had begun, so that all nodes knew of all subscriptions.
+    calm: float = NEVER
