@@ -12,7 +12,7 @@ import time
 
 from harness import raw
 from harness.crowd import Crowd, Peer, Session
-from harness.raw import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBACK
+from harness.raw import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBACK, UNSUBACK
 from verify import checks
 from verify.history import NEVER, History, Mourned, Operation, Publication, Receipt, Subscription, Tenure
 
@@ -44,6 +44,9 @@ class Line(Peer):
         super().take_bytes(data)
 
     def take(self, first, body):
+        if first >> 4 in (SUBACK, UNSUBACK) and any(r >= 0x80 for r in raw.Packet(first, body, 5).reasons):
+            # This node cannot store it; perhaps another can.
+            return self.reset()
         super().take(first, body)
         if first >> 4 == PINGRESP:
             self.is_pinged = False
@@ -61,6 +64,8 @@ class Line(Peer):
 class Person:
     """A client with a durable session."""
 
+    patience = PATIENCE
+
     def __init__(self, load, client_id, **connect):
         self.load, self.client_id = load, client_id
         self.session = Session(client_id)
@@ -70,6 +75,8 @@ class Person:
         self.may_connect = 0.0
         self.next_ping = 0.0
         self.is_known = False  # whether the broker has a session of it
+        # It begins where nobody else does, and goes round from there.
+        self.rotation = len(load.people)
         load.people.append(self)
 
     @property
@@ -88,7 +95,7 @@ class Person:
             if now >= self.may_connect:
                 self.may_connect = now + PAUSE
                 self.dial()
-        elif now > self.line.heard + PATIENCE:
+        elif now > self.line.heard + self.patience:
             self.line.reset()
         elif self.is_connected():
             if now >= self.next_ping:
@@ -97,7 +104,8 @@ class Person:
             self.work(now)
 
     def dial(self):
-        self.place = self.load.next_place()
+        self.place = self.load.place(self.rotation)
+        self.rotation += 1
         try:
             self.line = Line(self, place=self.place, **self.connect)
         except OSError:
@@ -115,18 +123,29 @@ class Person:
             if not connack.session_present:
                 # The broker has forgotten it, so this client forgets it as well (§3.2.2.1.1).
                 self.session.unreleased.clear()
-            self.tenure = Tenure(self.client_id, str(self.place), time.monotonic())
+            connect = self.line.opened
+            self.tenure = Tenure(self.client_id, str(self.place), time.monotonic(), connect=connect)
             self.history.tenures.append(self.tenure)
             self.connected(connack)
 
     def gone(self):
         self.tenure = None
 
+    def leave(self, seconds):
+        """Ends the connection without DISCONNECT, and comes back some time later."""
+        self.line.reset()
+        self.gone()
+        self.may_connect = time.monotonic() + seconds
+
     # -- what is different for each kind
 
     def is_idle(self) -> bool:
         """Whether nothing is under way that belongs into the history."""
         return True
+
+    def settle(self):
+        """From now on it takes all that comes, at once."""
+        self.may_connect = 0.0
 
     def connected(self, connack):
         pass
@@ -189,6 +208,8 @@ class Outgoing:
 class Publisher(Person):
     """Publishes at a rate, and sends again what was not acknowledged, as a durable session does."""
 
+    window = WINDOW
+
     def __init__(self, load, client_id, topic, qos, rate):
         super().__init__(load, client_id)
         self.topic, self.qos, self.rate = topic, qos, rate
@@ -204,6 +225,7 @@ class Publisher(Person):
             if outgoing.released:
                 self.line.send(raw.ack(raw.PUBREL, pid))
             else:
+                outgoing.publication.copies += 1
                 self._send(pid, outgoing.publication, dup=connack.session_present)
 
     def work(self, now):
@@ -211,22 +233,30 @@ class Publisher(Person):
             # This node cannot store; perhaps another can.
             self.line.reset()
             return
-        while self.load.is_publishing and self.due <= now and len(self.flying) < WINDOW:
+        while self.load.is_publishing and self.due <= now and len(self.flying) < self.window:
             self.due += 1 / self.rate
-            payload = f"{self.client_id}:{next(self.numbers)}".encode()
-            publication = Publication(payload, self.topic, self.client_id, self.qos, now)
-            self.history.publications[payload] = publication
+            publication = self.publication(f"{self.client_id}:{next(self.numbers)}".encode(), now)
+            self.history.publications[publication.payload] = publication
             pid = next(self.pids)
             self.flying[pid] = Outgoing(publication)
             self._send(pid, publication, dup=False)
 
+    def publication(self, payload, now) -> Publication:
+        return Publication(payload, self.topic, self.client_id, self.qos, now)
+
     def _is_stuck(self, now) -> bool:
         oldest = next(iter(self.flying.values()), None)
-        return oldest is not None and max(oldest.publication.sent, self.line.opened) + PATIENCE < now
+        return oldest is not None and max(oldest.publication.sent, self.line.opened) + self.patience < now
 
     def _send(self, pid, publication, dup):
         fields = {"qos": publication.qos, "pid": pid, "dup": dup}
-        self.line.send(raw.publish(publication.topic, publication.payload, **fields))
+        if publication.expiry != NEVER:
+            fields["props"] = {"message_expiry": int(publication.expiry)}
+        self.line.send(raw.publish(publication.topic, self.packed(publication), **fields))
+
+    def packed(self, publication) -> bytes:
+        """What is sent for it."""
+        return publication.payload
 
     def take(self, first, body):
         super().take(first, body)
@@ -278,9 +308,9 @@ class MournedPerson(Person):
 class Setter(Person):
     """Sets a retained topic, one value after another; what is not answered is not sent again."""
 
-    def __init__(self, load, client_id, topic):
+    def __init__(self, load, client_id, topic, every=SET_EVERY):
         super().__init__(load, client_id, clean=True, props=None)
-        self.topic, self.numbers = topic, itertools.count(1)
+        self.topic, self.numbers, self.every = topic, itertools.count(1), every
         self.value = self.start = None
         self.due = 0.0
 
@@ -289,7 +319,7 @@ class Setter(Person):
 
     def work(self, now):
         if self.value is None and self.load.is_publishing and now >= self.due:
-            self.due = now + SET_EVERY
+            self.due = now + self.every
             self.value, self.start = f"{self.client_id}:{next(self.numbers)}".encode(), now
             self.line.send(raw.publish(self.topic, self.value, qos=1, pid=1, retain=True))
         elif self.value is not None and now > self.start + PATIENCE:
@@ -314,11 +344,12 @@ class Reader(Person):
     """Reads a retained topic: each time a new subscription of a new connection. A topic that has no value
     is not read, for nothing says so."""
 
-    def __init__(self, load, client_id, topic):
+    def __init__(self, load, client_id, topic, every=PAUSE):
         super().__init__(load, client_id, clean=True, props=None)
-        self.topic, self.start = topic, None
+        self.topic, self.start, self.every = topic, None, every
 
     def connected(self, connack):
+        self.may_connect = time.monotonic() + self.every
         self.start = time.monotonic()
         self.line.subscribe(self.topic, qos=0)
 
@@ -337,14 +368,26 @@ class Reader(Person):
 
 class Load:
     """Context manager: people with what they do, at the nodes of a cluster (a list, which may grow and
-    shrink)."""
+    shrink). `every`: seconds from one value of a retained topic to the next of a client, and from one read to the
+    next."""
 
-    def __init__(self, nodes, name, *, publishers=4, subscribers=4, rate=50, contenders=1, mourned=4, registers=2):
+    def __init__(
+        self,
+        nodes,
+        name,
+        *,
+        publishers=4,
+        subscribers=4,
+        rate=50,
+        contenders=1,
+        mourned=4,
+        registers=2,
+        every=(SET_EVERY, PAUSE),
+    ):
         self.nodes, self.name = nodes, name
         self.crowd = Crowd(None)
         self.history, self.lost_sessions, self.people = History(), [], []
         self.is_publishing = False
-        self._rotation = itertools.count()
         self.subscribers = [Subscriber(self, f"{name}s{n}", f"{name}/#", qos=1 + n % 2) for n in range(subscribers)]
         self.publishers = [
             Publisher(self, f"{name}p{n}", f"{name}/m/{n}", qos=1 + n % 2, rate=rate) for n in range(publishers)
@@ -355,11 +398,13 @@ class Load:
         self.mourned = [MournedPerson(self, f"{name}w{n}", f"{name}/will/{n}") for n in range(mourned)]
         for n in range(registers):
             for k in range(2):
-                Setter(self, f"{name}r{n}set{k}", f"{name}-r/{n}")
-                Reader(self, f"{name}r{n}get{k}", f"{name}-r/{n}")
+                Setter(self, f"{name}r{n}set{k}", f"{name}-r/{n}", every[0])
+                Reader(self, f"{name}r{n}get{k}", f"{name}-r/{n}", every[1])
 
-    def next_place(self) -> tuple[str, int]:
-        return self.nodes[next(self._rotation) % len(self.nodes)].mqtt
+    def place(self, rotation) -> tuple[str, int]:
+        # Another thread may change the list.
+        nodes = list(self.nodes)
+        return nodes[rotation % len(nodes)].mqtt
 
     def turn(self):
         now = time.monotonic()
@@ -397,6 +442,8 @@ class Load:
     def finish(self, timeout=20.0):
         """Ends publishing, lets everything arrive, and judges."""
         self.is_publishing = False
+        for person in self.people:
+            person.settle()
         # Who is let in later would be mourned while it lives.
         self.until(lambda: not any(p.is_connecting() for p in self.mourned), timeout, "all answers to CONNECT")
         for n, person in enumerate(self.mourned):
@@ -405,24 +452,37 @@ class Load:
         died = [m.payload for m in self.history.mourned if m.died]
         expected = {(s.client_id, payload) for s in self.subscribers for payload in died if s.qos == 2}
 
+        judged = -1
+
         def arrived():
+            nonlocal judged
+            if judged == len(self.history.receipts):
+                return False
+            judged = len(self.history.receipts)
             got = {(r.subscriber, r.payload) for r in self.history.receipts}
-            return expected <= got and next(checks.missing(self.history), None) is None
+            return expected <= got and not any(self.missing())
 
         stuck = []
         if not self._comes_true(arrived, timeout):
             # What comes to another connection was not lost.
-            stuck = [f"{who} was not sent {what} until it connected again" for who, what in checks.missing(self.history)]
-            for subscriber in self.subscribers:
-                subscriber.line.reset()
+            stuck = [f"{who} was not sent {what} until it connected again" for who, what in self.missing()]
+            for person in self.people:
+                if person.line:
+                    person.line.reset()
+            judged = -1
             self._comes_true(arrived, timeout)
         found = checks.violations(self.history)
-        if stuck and "lost" not in found:
+        if stuck and not {"lost", "group_lost"} & found.keys():
             found["stuck"] = stuck
         if self.lost_sessions:
             found["sessions"] = [f"the session of {client} is lost" for client in self.lost_sessions]
         told = [f"{kind}: {len(sentences)}, such as\n  {sentences[0]}" for kind, sentences in found.items()]
         assert not found, "\n".join(told)
+
+    def missing(self):
+        """What may still come: who is to get it, and the publication."""
+        yield from checks.missing(self.history)
+        yield from checks.group_missing(self.history)
 
     def _comes_true(self, condition, timeout) -> bool:
         try:
