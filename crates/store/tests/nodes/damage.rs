@@ -139,7 +139,7 @@ fn a_log_that_is_damaged_is_found_and_the_tables_are_still_read() {
         found.stores[2]
             .shards
             .iter()
-            .all(|shard| shard.rows.len() == 2)
+            .all(|shard| shard.rows.len() == 3)
     );
 }
 
