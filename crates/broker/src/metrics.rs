@@ -403,6 +403,12 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.legacies),
             ),
             (
+                "connections_superseded",
+                "Connections that other nodes take over, and that are read to their end before they are closed",
+                None,
+                sum(&node.stats, |s| &s.superseded),
+            ),
+            (
                 "wills_unpublished",
                 "Wills that could not be published, and that are tried again in a while",
                 None,

@@ -93,6 +93,8 @@ pub(crate) struct BrokerStats {
     pub(crate) subscriptions_refused: Counter,
     /// Sessions that have ended and left something to their shared groups, which this loop hands over.
     pub(crate) legacies: Counter,
+    /// Connections that other nodes take over and that are read to their end first.
+    pub(crate) superseded: Counter,
     /// Wills that could not be published and are asked for again.
     pub(crate) unpublished_wills: Counter,
     /// Sessions without a connection whose routes stay for a while.

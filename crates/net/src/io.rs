@@ -239,6 +239,27 @@ impl<M> Io<M> {
         }
     }
 
+    /// Has a connection read in one of the next turns, whether or not it is known that something has come. False:
+    /// it is not being read.
+    pub fn read_soon(&mut self, connection: ConnectionId) -> bool {
+        let Some(c) = self.connections.get_mut(connection) else {
+            return false;
+        };
+        if c.paused || c.phase != Phase::Open {
+            return false;
+        }
+        c.readable = true;
+        self.make_ready(connection);
+        true
+    }
+
+    /// Whether a connection is read in one of the next turns, without anything that has to happen before.
+    #[must_use]
+    pub fn is_read_soon(&self, connection: ConnectionId) -> bool {
+        let c = self.connections.get(connection);
+        c.is_some_and(|c| c.ready)
+    }
+
     /// Closes at once, with all that was not written.
     pub fn close(&mut self, connection: ConnectionId) {
         // Dropping it closes the socket.

@@ -219,7 +219,7 @@ impl ClientLoop {
         let rivals = self.take_rivals(key);
         self.judge_claim(io, key, answer);
         for (asker, older) in rivals {
-            self.close_older(io, asker, older);
+            self.close_older(io, asker, older, false);
         }
     }
 

@@ -95,6 +95,7 @@ use registering::Registering;
 use replay::{Replay, Slices};
 use rules::Unjudged;
 use share::Share;
+use takeover::Superseded;
 use unheard::Unheard;
 use wills::Unpublished;
 
@@ -279,6 +280,8 @@ enum Timer {
     Legacies,
     /// Ask again for wills that could not be published.
     Wills,
+    /// Connections that other nodes take over may have been read.
+    Superseded,
     /// Publish `$SYS`.
     Sys,
     /// Go on looking for retained messages.
@@ -321,6 +324,7 @@ impl Timer {
             Self::Leaving(id) => (19, id.to_bits()),
             Self::Linger(key) => (20, key.to_bits()),
             Self::Wills => (21, 0),
+            Self::Superseded => (22, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -349,6 +353,7 @@ impl Timer {
             19 => Self::Leaving(key),
             20 => Self::Linger(key),
             21 => Self::Wills,
+            22 => Self::Superseded,
             _ => return None,
         })
     }
@@ -407,6 +412,7 @@ pub(crate) struct ClientLoop {
     /// What ended sessions have left.
     legacies: Legacies,
     unpublished: Unpublished,
+    superseded: Vec<Superseded>,
     /// Connections that have sent no CONNECT yet.
     unheard: Unheard,
     /// Clients that are still to be looked at since the last ban was added.
@@ -468,6 +474,7 @@ impl ClientLoop {
             questions: 0,
             legacies: Legacies::default(),
             unpublished: Unpublished::default(),
+            superseded: Vec::new(),
             unheard: Unheard::default(),
             unchecked: Vec::new(),
             dropped: Vec::new(),
@@ -1077,6 +1084,7 @@ impl Service for ClientLoop {
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
             Some(Timer::Wills) => self.retry_wills(),
+            Some(Timer::Superseded) => self.close_superseded(io),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => self.replay_resumes(io, key),
             Some(Timer::Deliveries) => self.go_on_delivering(io),
@@ -1116,7 +1124,7 @@ impl Service for ClientLoop {
             Mail::CutOff => self.cut_off(io),
             Mail::Registered(answers) => self.registered(io, answers),
             Mail::RegisterAgain(shards) => self.register_again(&shards),
-            Mail::CloseOlder(asker, older) => self.close_older(io, asker, older),
+            Mail::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             Mail::ClosedElsewhere(token, unreleased) => {
                 self.closed_elsewhere(io, token, &unreleased);
             }

@@ -71,7 +71,7 @@ impl ClientLoop {
                 let rivals = self.take_rivals(key);
                 self.has_registered(io, key, registered);
                 for (asker, older) in rivals {
-                    self.close_older(io, asker, older);
+                    self.close_older(io, asker, older, false);
                 }
             }
         }

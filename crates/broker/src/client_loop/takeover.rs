@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mqtt_proto::ReasonCode;
 use mqtt_session::PacketIdSet;
-use net::Key;
+use net::{ConnectionId, Key};
 use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
@@ -19,6 +19,13 @@ use crate::peers::{Asker, Older};
 /// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
 /// cannot be reached is not waited for at all.
 const TAKEOVER_MS: u64 = 5_000;
+
+/// How long a connection that another node takes over may take to be read to its end, in ms: a node's share of
+/// [`TAKEOVER_MS`].
+const READ_MS: u64 = 500;
+
+/// Connections of a loop that are read to their end at the same time. Beyond that they are closed at once.
+const READ_AT_ONCE: usize = 4_096;
 
 /// A client whose older connections other nodes are to close.
 #[derive(Debug)]
@@ -51,6 +58,16 @@ pub(super) struct Closing {
     client: Box<str>,
     /// Shards that have not applied everything yet.
     left: u16,
+}
+
+/// A connection that another node takes over: what the client has sent on it before it connected there is read
+/// first, because it may be DISCONNECT.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    connection: ConnectionId,
+    asker: Asker,
+    older: Older,
+    until_ms: u64,
 }
 
 /// What is known of the connection that has an identifier here.
@@ -218,23 +235,42 @@ impl ClientLoop {
     }
 
     /// A node has claimed a client, and wants older connections of it closed.
-    pub(super) fn close_older(&mut self, io: &mut LoopIo, asker: Asker, older: Older) {
+    /// `is_read`: the connection was read since that is known.
+    pub(super) fn close_older(
+        &mut self,
+        io: &mut LoopIo,
+        asker: Asker,
+        older: Older,
+        is_read: bool,
+    ) {
         let home = self.node.registry.find(&older.client);
         match home {
             Some(home) if home.loop_index() != self.index => {
                 io.send(home.loop_index(), Mail::CloseOlder(asker, older));
             }
             None => self.settle_for(asker, older),
-            Some(home) => self.close_if_older(io, home.key(), asker, older),
+            Some(home) => self.close_if_older(io, home.key(), asker, older, is_read),
         }
     }
 
-    fn close_if_older(&mut self, io: &mut LoopIo, key: Key, asker: Asker, older: Older) {
+    fn close_if_older(
+        &mut self,
+        io: &mut LoopIo,
+        key: Key,
+        asker: Asker,
+        older: Older,
+        is_read: bool,
+    ) {
         if self.is_lingering(key) {
             self.end_lingering_of(io, &older.client);
             return self.settle_for(asker, older);
         }
-        match self.holder(key, &older) {
+        let holder = self.holder(key, &older);
+        let is_older = matches!(holder, Holder::Older);
+        if is_older && !is_read && self.reads_first(io, key, asker, &older) {
+            return;
+        }
+        match holder {
             Holder::Unsure => {
                 let client = self.clients.get_mut(key);
                 if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
@@ -258,6 +294,46 @@ impl ClientLoop {
                 self.settle_for(asker, older);
             }
         }
+    }
+
+    /// Has a connection read before it is closed. False: it is not being read, or too many are.
+    fn reads_first(&mut self, io: &mut LoopIo, key: Key, asker: Asker, older: &Older) -> bool {
+        let connection = self.clients.get(key).and_then(|client| client.connection);
+        let Some(connection) = connection.filter(|_| self.superseded.len() < READ_AT_ONCE) else {
+            return false;
+        };
+        if !io.read_soon(connection) {
+            return false;
+        }
+        let now_ms = io.now_ms();
+        if self.superseded.is_empty() {
+            io.arm(now_ms + 1, Timer::Superseded.to_bits());
+        }
+        self.superseded.push(Superseded {
+            connection,
+            asker,
+            older: older.clone(),
+            until_ms: now_ms + READ_MS,
+        });
+        self.stats.superseded.set(self.superseded.len() as u64);
+        true
+    }
+
+    /// Connections that other nodes take over are closed when they have been read.
+    pub(super) fn close_superseded(&mut self, io: &mut LoopIo) {
+        let now_ms = io.now_ms();
+        for superseded in std::mem::take(&mut self.superseded) {
+            if io.is_read_soon(superseded.connection) && now_ms < superseded.until_ms {
+                self.superseded.push(superseded);
+            } else {
+                let Superseded { asker, older, .. } = superseded;
+                self.close_older(io, asker, older, true);
+            }
+        }
+        if !self.superseded.is_empty() {
+            io.arm(now_ms + 1, Timer::Superseded.to_bits());
+        }
+        self.stats.superseded.set(self.superseded.len() as u64);
     }
 
     fn holder(&self, key: Key, older: &Older) -> Holder {
