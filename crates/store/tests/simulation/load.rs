@@ -16,7 +16,8 @@ use store::{Event, Read};
 use store_state::Ticket;
 use store_state::inbox::{Attached, Done, InboxOp, InboxReply, Origin, Queued, StoredSubscription};
 use store_state::session::{
-    ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, TakenFrom, WillAtClose,
+    ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionReply, StoredWill, TakenFrom,
+    WillAtClose,
 };
 
 use crate::history::{Claim, History, Published, RetainedKind, RetainedOp, WillFate};
@@ -453,7 +454,7 @@ impl World {
         );
         self.note(&format!("{client} connects to {node}"));
         self.ask(node, Pending::Claim(id), |store, ticket, now| {
-            let op = SessionOp::Claim(ClaimRequest {
+            let request = ClaimRequest {
                 client: client.as_str().into(),
                 node,
                 node_incarnation: store.incarnation(),
@@ -461,7 +462,8 @@ impl World {
                 expiry: EXPIRY,
                 will: stored,
                 asked_ms: now,
-            });
+            };
+            let op = SessionOp::claim(request, None, OfAnotherUser::Refuse);
             store.session(&client, ticket, op);
         });
     }
