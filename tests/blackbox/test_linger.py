@@ -174,10 +174,14 @@ def test_a_client_that_connects_and_goes_away_at_once_changes_no_routes(quiet, n
     with quiet.client(f"{name}p") as publisher:
         publisher.published(f"{name}/1", b"0")
         before = quiet.metric("heraldmq_match_cache_misses_total")
+        accepted = quiet.metric("heraldmq_sockets_accepted_total")
         for _ in range(10):
             gone = quiet.raw()
             gone.send(raw.connect(name, **DURABLE))
             gone.close()
+        # One that is handled later would take the session from the client below.
+        until(lambda: quiet.metric("heraldmq_sockets_accepted_total") == accepted + 10, what="all ten connections")
+        until(lambda: quiet.metric("heraldmq_connections_open") == 1, what="the end of all ten")
         publisher.published(f"{name}/1", b"1")
         assert quiet.metric("heraldmq_match_cache_misses_total") == before
     with quiet.client(name, session_present=True, **DURABLE) as client:
