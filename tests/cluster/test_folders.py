@@ -8,6 +8,7 @@ import shutil
 import pytest
 from harness.wait import until
 from staged.cluster import Cluster
+from staged.disks import may_mount
 
 DURABLE = {"session_expiry": 3600}
 OLD_FOLDER = 3
@@ -263,3 +264,30 @@ def test_nodes_that_were_only_restarted_are_not_refused(cluster, name, receiver)
         node.start(ready=False)
     cluster.settled()
     assert_all_there(cluster.nodes[0], name, SENT)
+
+
+@pytest.mark.skipif(not may_mount(), reason="only root can mount a small disk")
+def test_a_node_whose_disk_was_full_is_not_refused():
+    """It tells nobody how far it has come before that is in its folder."""
+    with Cluster(3, disks=True) as cluster:
+        *others, node = cluster.nodes
+        node.own_disk.fill()
+        until(lambda: says(node, "cluster.stamps", "No space left"), 30, "a stamp that has no space")
+        cluster.cut_off(node)
+        until(lambda: node.id in down(others[0]), 20, "a node that is down")
+        cluster.network.heal()
+        # The new connections have shown the others its folder.
+        cluster.settled()
+        ident = node.id
+        node.kill()
+        node.start()
+        cluster.settled()
+        node.own_disk.free()
+        node.kill()
+        node.start()
+        cluster.settled()
+        assert node.id == ident
+
+
+def down(node) -> set:
+    return {member["node"] for member in node.status()["nodes"] if member["reach"] == "down"}

@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::peer::Peer;
 use crate::reach::{Contact, Reach, judge};
 use crate::record::{Record, RecordError, RecordFile};
-use crate::stamps::{OldFolder, StampFile, Stamps};
+use crate::stamps::{History, OldFolder, StampFile, Stamps};
 
 /// Milliseconds since the cluster's start, of tokio's clock.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) stamps: Mutex<Stamps>,
     /// What of that is on the disk.
     kept_stamps: Mutex<Option<Stamps>>,
+    /// The history in it: what others are shown. On a full disk the folder may not get further.
+    synced_history: Mutex<History>,
     stamp_file: StampFile,
     /// The other members have confirmed that the data folder is not an old copy.
     pub(crate) admitted: watch::Sender<bool>,
@@ -119,6 +121,7 @@ impl Shared {
             record_file: RecordFile::new(&options.folder),
             stamps: Mutex::default(),
             kept_stamps: Mutex::default(),
+            synced_history: Mutex::default(),
             stamp_file: StampFile::new(&options.folder),
             admitted: watch::Sender::new(false),
             opened: CancellationToken::new(),
@@ -151,7 +154,7 @@ impl Shared {
             cluster: self.membership().map_or(0, |known| known.cluster),
             place: self.place(),
             instance: self.instance,
-            history: self.stamps.lock().history().clone(),
+            history: self.synced_history.lock().clone(),
         };
         Party::new(identity, self.options.security.secret.as_ref())
     }
@@ -241,6 +244,7 @@ impl Shared {
         let next = self.stamps.lock().clone();
         if kept.as_ref() != Some(&next) {
             self.stamp_file.write(&next)?;
+            *self.synced_history.lock() = next.history().clone();
             *kept = Some(next);
         }
         Ok(())
