@@ -245,16 +245,17 @@ impl<M: Kind> Keeper<M> {
             return;
         };
         let standing = group.watch().borrow().clone();
-        if standing.leads {
-            self.left_out = None;
+        // A leader that was handing over sends nothing: if others then went on without it, nobody answers that they
+        // have.
+        if self.is_left_out(&group) {
+            drop(group);
+            self.remove().await;
+        } else if standing.leads {
             // Whom nobody hears says nothing of others, now or later.
             if self.shard.place.duty.borrow().leads {
                 self.declare_gone();
             }
             self.place(&group, &standing).await;
-        } else if self.is_left_out(&group) {
-            drop(group);
-            self.remove().await;
         }
     }
 
@@ -296,7 +297,7 @@ impl<M: Kind> Keeper<M> {
         let Some(step) = step else {
             return;
         };
-        let outcome = timeout(CHANGE, self.take_step(group, standing, &step)).await;
+        let outcome = timeout(CHANGE, self.take_step(group, standing, &own, &step)).await;
         if let Ok(Err(error)) = outcome {
             tracing::debug!(
                 store = M::NAME,
@@ -313,6 +314,7 @@ impl<M: Kind> Keeper<M> {
         &self,
         group: &Group<Command>,
         standing: &Standing,
+        own: &Placed,
         step: &Step,
     ) -> Result<(), ChangeError> {
         match step {
@@ -330,12 +332,7 @@ impl<M: Kind> Keeper<M> {
                 // for good: it is replaced afterwards.
                 let has_begun = standing.members.voters.len() > 1;
                 let can_vote = group.progress().is_some_and(|progress| {
-                    can_vote(
-                        &progress,
-                        &current_voters(standing),
-                        voters,
-                        self.shard.place.node,
-                    )
+                    can_vote(&progress, &own.voters, voters, self.shard.place.node)
                 });
                 if !has_begun && !can_vote {
                     return Ok(());
@@ -558,12 +555,6 @@ fn can_vote(progress: &Progress, now: &BTreeSet<u64>, wanted: &BTreeSet<u64>, ow
     let has_log = |node: &&u64| **node == own || has_caught_up(progress, **node);
     wanted.difference(now).all(|node| has_log(&node))
         && 2 * wanted.iter().filter(has_log).count() > wanted.len()
-}
-
-/// The voters, if these are not being changed.
-fn current_voters(standing: &Standing) -> BTreeSet<u64> {
-    let last = standing.members.voters.last();
-    last.cloned().unwrap_or_default()
 }
 
 /// Ends a group when nobody uses it any more.

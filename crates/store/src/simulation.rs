@@ -21,7 +21,7 @@ pub struct Replica {
     pub applied: u64,
     /// What clients could see of it, as text.
     pub content: String,
-    /// Wills that are not recorded as published yet.
+    /// Wills that are due and not recorded as published yet, and those that may be.
     pub unfinished: usize,
 }
 
@@ -36,7 +36,8 @@ pub(crate) trait Describe {
 
 impl Describe for SessionMachine {
     fn unfinished(&self) -> usize {
-        self.counts().firing
+        let counts = self.counts();
+        counts.firing + counts.held
     }
 
     fn describe(&mut self, _: &dyn Table) -> String {

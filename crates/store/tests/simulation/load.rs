@@ -1169,8 +1169,15 @@ fn shown(event: &Event) -> String {
         Event::Page {
             home, epoch, items, ..
         } => {
-            let sequences: Vec<u64> = items.iter().map(|(sequence, _)| *sequence).collect();
-            format!("page for {home} of epoch {epoch}: {sequences:?}")
+            let number = |queued: &Queued| match queued {
+                Queued::Message(item) => Some(number_of(&item.message)),
+                Queued::Released => None,
+            };
+            let items = items
+                .iter()
+                .map(|(sequence, queued)| (*sequence, number(queued)));
+            let items: Vec<(u64, Option<u64>)> = items.collect();
+            format!("page for {home} of epoch {epoch}: {items:?}")
         }
         Event::Fire {
             client,

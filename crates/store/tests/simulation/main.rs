@@ -142,7 +142,7 @@ fn whatever_happens_the_invariants_hold() {
             }
             if let Err(why) = outcome(TEST, seed) {
                 tell(&format!(
-                    "{why}\nagain: HERALD_SEED={seed} cargo test -p herald-store --test simulation"
+                    "{why}\nagain: HERALD_SEED={seed} cargo test -p herald-store --test simulation -- --exact {TEST}"
                 ));
                 failed.push(seed);
             }
