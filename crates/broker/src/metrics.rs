@@ -469,6 +469,12 @@ impl Collector for NodeCollector {
                 stored.remembered_calls,
             ),
             (
+                "store_remembered_fences",
+                "Publishers of QoS 2 of which inbox shards know, for a minute, that what earlier connections have sent comes too late",
+                None,
+                stored.remembered_fences,
+            ),
+            (
                 "store_remembered_wills",
                 "Wills, and messages that ended sessions left to shared groups, of which inbox shards remember that they were published",
                 None,

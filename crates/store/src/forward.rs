@@ -79,7 +79,9 @@ impl<M: Kind> Shard<M> {
         self.queue.put_first(back.into_iter().map(again).collect());
     }
 
-    /// Refuses what has not been answered for too long. What nobody would say again stays.
+    /// Refuses what has not been answered for too long. What nobody would say again stays. To be called before
+    /// anything is sent again, or carried out here: shards know for a limited time that a connection is over whose
+    /// publications may be among it.
     pub(crate) fn give_up(&self, listener: &dyn Listener, patience: Duration) {
         let mut sent = self.place.sent.lock();
         let old = sent.take(|sent| sent.since.elapsed() >= patience && !must_wait(&sent.work));

@@ -296,6 +296,7 @@ impl Kind for InboxMachine {
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
                 origin.as_ref().is_some_and(|origin| !origin.is_of_broker())
             }
+            InboxOp::PublishFenced { .. } | InboxOp::DeliverFenced { .. } => true,
             _ => false,
         }
     }
@@ -309,13 +310,15 @@ impl Kind for InboxMachine {
             | InboxOp::HandOver { .. }
             | InboxOp::Remove { .. } => true,
             // A client whose PUBREL is refused sends it again.
-            InboxOp::Release { .. } => ticket == Ticket::NONE,
+            InboxOp::Release { .. } | InboxOp::ReleaseFenced { .. } => ticket == Ticket::NONE,
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
                 origin.as_ref().is_some_and(Origin::is_of_broker)
             }
             InboxOp::NodeUp { .. }
             | InboxOp::PublishOnce { .. }
             | InboxOp::DeliverOnce { .. }
+            | InboxOp::PublishFenced { .. }
+            | InboxOp::DeliverFenced { .. }
             | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
             | InboxOp::AttachAgain { .. }
@@ -372,10 +375,14 @@ impl Kind for InboxMachine {
 
     fn lost(op: &InboxOp, listener: &dyn Listener) {
         match op {
-            InboxOp::Publish { message, .. } | InboxOp::PublishOnce { message, .. } => {
+            InboxOp::Publish { message, .. }
+            | InboxOp::PublishOnce { message, .. }
+            | InboxOp::PublishFenced { message, .. } => {
                 listener.lost("", message);
             }
-            InboxOp::Deliver { client, items, .. } | InboxOp::DeliverOnce { client, items, .. } => {
+            InboxOp::Deliver { client, items, .. }
+            | InboxOp::DeliverOnce { client, items, .. }
+            | InboxOp::DeliverFenced { client, items, .. } => {
                 for item in items {
                     listener.lost(client, &item.message);
                 }

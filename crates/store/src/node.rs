@@ -163,6 +163,8 @@ pub struct StoreStats {
     pub queued_bytes: u64,
     /// Publications of clean sessions that inbox shards would not record again.
     pub remembered_calls: u64,
+    /// Publishers of which they would record nothing that earlier connections have sent.
+    pub remembered_fences: u64,
     /// Wills and messages of ended sessions that they would not record again, or have not recorded yet.
     pub remembered_origins: u64,
     /// Retained messages.
@@ -936,6 +938,7 @@ impl Store {
             queued_messages: self.inbox.sum(|machine| machine.counts().messages),
             queued_bytes: self.inbox.sum(|machine| machine.counts().bytes),
             remembered_calls: self.inbox.sum(|machine| machine.counts().calls as u64),
+            remembered_fences: self.inbox.sum(|machine| machine.counts().fences as u64),
             remembered_origins: self.inbox.sum(|machine| {
                 let counts = machine.counts();
                 (counts.origins + counts.released_origins) as u64

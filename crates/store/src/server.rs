@@ -117,6 +117,7 @@ impl<M: Kind> Server<M> {
             term,
             attempt: self.attempts,
         };
+        self.shard.give_up(&*self.listener, PATIENCE);
         self.shard.take_back();
         M::led(&*self.listener, self.shard.number, Some(node), term);
         self.shard.live(|machine, outlet| machine.announce(outlet));
@@ -187,6 +188,7 @@ impl<M: Kind> Server<M> {
             seat.reign.term,
         );
         self.reopen();
+        self.shard.give_up(&*self.listener, PATIENCE);
         self.shard.forward_again(seat);
         let mut look = interval(LOOK);
         loop {

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use store_state::inbox::{Call, Caller, InboxOp, Origin};
+use store_state::inbox::{Call, Caller, InboxOp};
+
+use super::once::Once;
 
 /// What a loop has asked in this way.
 #[derive(Debug)]
@@ -71,8 +73,8 @@ impl Calls {
 }
 
 /// Whether a message needs such a number.
-pub(super) fn needs_call(qos: mqtt_proto::QoS, origin: Option<&Origin>) -> bool {
-    qos == mqtt_proto::QoS::ExactlyOnce && origin.is_none()
+pub(super) fn needs_call(qos: mqtt_proto::QoS, once: Option<&Once>) -> bool {
+    qos == mqtt_proto::QoS::ExactlyOnce && once.is_none()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use net::ConnectionId;
 use route_exchange::NodeId;
 use store_state::inbox::{Item, Origin};
 
+use super::once::Once;
 use super::{ClientLoop, LoopIo, Mail, PEERS_RETRY_MS, Timer, effective, record_drop};
 use crate::drops::Reason;
 use crate::groups::{Group, Member, Who};
@@ -379,7 +380,7 @@ impl ClientLoop {
         }
         let item = item_for(group, member, message);
         if let Some((client, item)) = self.give_directly(io, group, member, item, once) {
-            self.give_to_inbox(&client, item, None, once.cloned());
+            self.give_to_inbox(&client, item, None, once.cloned().map(Once::Broker));
         }
     }
 }

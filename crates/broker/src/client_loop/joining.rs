@@ -21,11 +21,12 @@ use mqtt_session::{
 };
 use net::{ConnectionId, Key};
 use store::{Failure, Read};
-use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
+use store_state::inbox::{Attached, InboxOp, InboxReply, Origin, StoredSubscription};
 use store_state::session::{
     ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
 };
 
+use super::once::Once;
 use super::pending::{Answer, Pending};
 use super::replay::Replay;
 use super::{ClientLoop, LoopIo};
@@ -66,6 +67,8 @@ pub(super) struct Inbox {
     /// Publications that came on an earlier connection, to this process or to a node that has told of it:
     /// everybody who is connected has them.
     pub(super) repeated: PacketIdSet,
+    /// The client has released a publication on this connection.
+    pub(super) has_released: bool,
 }
 
 /// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
@@ -116,9 +119,23 @@ impl Inbox {
         }
     }
 
-    /// Those of `all` shards that may know of a publication of this client.
-    pub(super) fn shards_that_know(&self, packet_id: PacketId, all: u16) -> Vec<u16> {
-        if self.elsewhere.unknown.contains(packet_id) {
+    /// What a publication of this client is known by that came by the connection with this epoch.
+    pub(super) fn once(&self, client_id: &str, epoch: u64, packet_id: PacketId) -> Once {
+        let origin = Origin {
+            client: client_id.into(),
+            incarnation: self.incarnation,
+            packet_id: packet_id.get(),
+        };
+        Once::Client { origin, epoch }
+    }
+
+    /// Those of `all` shards that are to hear that a publication of this client is released: those that may know of
+    /// it; and of the first release all, since earlier connections may have sent any of them something that is still
+    /// on its way.
+    pub(super) fn shards_to_release(&mut self, packet_id: PacketId, all: u16) -> Vec<u16> {
+        if !std::mem::replace(&mut self.has_released, true)
+            || self.elsewhere.unknown.contains(packet_id)
+        {
             return (0..all).collect();
         }
         match self.elsewhere.known.get(&packet_id) {
@@ -611,6 +628,7 @@ impl ClientLoop {
                 unknown: received,
             },
             repeated: std::mem::take(&mut joining.unreleased),
+            has_released: false,
         };
         let open = Read::Open {
             loop_index: self.index as u16,
@@ -714,6 +732,7 @@ mod tests {
                 unknown: unknown.iter().map(|n| id(*n)).collect(),
             },
             repeated: unknown.iter().map(|n| id(*n)).collect(),
+            has_released: true,
         }
     }
 
@@ -726,16 +745,20 @@ mod tests {
         let mut inbox = inbox(&[7]);
         inbox.remember(id(1), [2].into_iter());
         inbox.remember(id(3), [4, 2, 1, 4].into_iter());
-        assert_eq!(inbox.shards_that_know(id(1), 6), [2]);
-        assert_eq!(inbox.shards_that_know(id(3), 6), [2, 1, 4]);
-        assert_eq!(inbox.shards_that_know(id(7), 3), [0, 1, 2]);
+        assert_eq!(inbox.shards_to_release(id(1), 6), [2]);
+        assert_eq!(inbox.shards_to_release(id(3), 6), [2, 1, 4]);
+        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
         inbox.remember(id(3), [2].into_iter());
-        assert_eq!(inbox.shards_that_know(id(3), 3), [0, 1, 2], "it came twice");
+        assert_eq!(
+            inbox.shards_to_release(id(3), 3),
+            [0, 1, 2],
+            "it came twice"
+        );
         inbox.remember(id(7), [5].into_iter());
-        assert_eq!(inbox.shards_that_know(id(7), 3), [0, 1, 2]);
+        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
         for n in [3, 7] {
             inbox.forget(id(n));
-            assert_eq!(inbox.shards_that_know(id(n), 3), [2]);
+            assert_eq!(inbox.shards_to_release(id(n), 3), [2]);
             assert!(!inbox.repeated.contains(id(n)));
         }
     }

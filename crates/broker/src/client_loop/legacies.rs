@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 use net::Key;
 use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin};
 
+use super::once::{self, Once};
 use super::pending::{Answer, Pending};
-use super::publish::deliver;
 use super::{ClientLoop, LoopIo, Timer};
 
 /// Legacies that a loop hands over at the same time: of each, a page is in memory.
@@ -150,7 +150,11 @@ impl ClientLoop {
                 handover: id,
                 sequence,
             };
-            self.ask_to_take(&client, deliver(&client, item, Some(origin)), pending);
+            self.ask_to_take(
+                &client,
+                once::deliver(&client, item, Some(Once::Broker(origin))),
+                pending,
+            );
         }
     }
 

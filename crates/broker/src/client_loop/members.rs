@@ -21,6 +21,7 @@ use net::Key;
 use store::Failure;
 use store_state::inbox::Origin;
 
+use super::once::Once;
 use super::pending::{Answer, Awaiting, Pending};
 use super::publish::Keepers;
 use super::{Client, ClientLoop, LoopIo, Timer};
@@ -53,7 +54,7 @@ struct Waiting {
     groups: Groups,
     /// What is pending for its publisher; `None`: it is acknowledged, or its publisher is not here.
     publication: Option<Key>,
-    origin: Option<Origin>,
+    once: Option<Once>,
     until_ms: u64,
 }
 
@@ -111,13 +112,13 @@ impl ClientLoop {
         message: &Arc<ApplicationMessage>,
         groups: Groups,
         publication: Option<Key>,
-        origin: Option<Origin>,
+        once: Option<Once>,
     ) {
         let waits = self.members.push(Waiting {
             message: Arc::clone(message),
             groups,
             publication,
-            origin,
+            once,
             until_ms: io.now_ms() + PATIENCE_MS,
         });
         if waits {
@@ -149,7 +150,8 @@ impl ClientLoop {
             waiting.left += 1;
         }
         let group = Groups::One(filter.into());
-        self.await_members(io, message, group, publication, once.cloned());
+        let once = once.cloned().map(Once::Broker);
+        self.await_members(io, message, group, publication, once);
     }
 
     fn look_for_members_again(&mut self, io: &mut LoopIo) {
@@ -196,7 +198,7 @@ impl ClientLoop {
             message,
             groups,
             publication,
-            origin,
+            once: named,
             ..
         } = waiting;
         let is_gone = |id| !matches!(self.pending.get(id), Some(Pending::Publish(_)));
@@ -205,7 +207,7 @@ impl ClientLoop {
             return;
         }
         let mut keepers = Keepers::default();
-        let once = origin.as_ref().filter(|origin| origin.is_of_broker());
+        let once = named.as_ref().and_then(Once::of_broker);
         match groups {
             Groups::One(filter) => {
                 keepers.members.extend(self.give_to_group(
@@ -227,7 +229,7 @@ impl ClientLoop {
         {
             pending.left += keepers.members.len();
             pending.unsure &= keepers.members.is_empty();
-            if origin.is_some()
+            if named.is_some()
                 && let Awaiting::Client(key, packet_id) = pending.from
                 && let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox)
             {
@@ -240,7 +242,7 @@ impl ClientLoop {
             }
         }
         for (client, item) in keepers.members {
-            self.give_to_inbox(&client, item, publication, origin.clone());
+            self.give_to_inbox(&client, item, publication, named.clone());
         }
         if let Some(publication) = publication {
             self.publication_answered(io, publication, Answer::Passed);
@@ -320,7 +322,7 @@ mod tests {
             }),
             groups: Groups::AllBut(vec![0; served].into()),
             publication: None,
-            origin: None,
+            once: None,
             until_ms: 0,
         }
     }

@@ -32,6 +32,7 @@ mod lifecycle;
 mod linger;
 mod login;
 mod members;
+mod once;
 mod parts;
 mod pending;
 mod publish;

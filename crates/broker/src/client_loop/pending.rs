@@ -13,6 +13,7 @@ use store_state::session::SessionReply;
 
 use super::legacies::Handover;
 use super::linger::Late;
+use super::once::Once;
 use super::takeover::{Closing, Taking};
 use super::{ClientLoop, Done, LoopIo};
 
@@ -100,6 +101,7 @@ pub(super) struct ToMember {
     pub(super) publication: Option<Key>,
     /// What makes it happen once, if no publication waits.
     pub(super) call: Option<u64>,
+    /// Of what the broker publishes.
     pub(super) origin: Option<Origin>,
 }
 
@@ -121,8 +123,8 @@ pub(super) struct Publication {
     /// It is not known whether anybody is to keep it, and that does not matter if this node is cut off.
     pub(super) unsure: bool,
     pub(super) message: Arc<ApplicationMessage>,
-    pub(super) origin: Option<Origin>,
-    /// What makes it happen once, if it has no origin.
+    pub(super) once: Option<Once>,
+    /// What makes it happen once, if it has no name.
     pub(super) call: Option<u64>,
 }
 

@@ -14,6 +14,7 @@ use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 use super::calls::needs_call;
 use super::forward::item_for;
 use super::members::{Groups, all_durable};
+use super::once::{self, Once};
 use super::pending::{Awaiting, Pending, Publication, ToMember};
 use super::share::units;
 use super::{Client, ClientLoop, LoopIo, Mail, STORED_NAME, Timer, effective, record, record_drop};
@@ -38,7 +39,7 @@ pub(super) struct Source {
     /// The publishing session's key; 0: the broker.
     pub(super) key: u64,
     /// Makes it happen once.
-    pub(super) origin: Option<Origin>,
+    pub(super) once: Option<Once>,
     /// Who waits for it to be stored.
     pub(super) awaiting: Option<Awaiting>,
     /// It has come before, in this process: only the store may not have it.
@@ -50,7 +51,7 @@ pub(super) struct Source {
 impl Source {
     /// The origin of what the broker publishes: another node may do so as well.
     fn of_broker(&self) -> Option<&Origin> {
-        self.origin.as_ref().filter(|origin| origin.is_of_broker())
+        self.once.as_ref().and_then(Once::of_broker)
     }
 }
 
@@ -117,14 +118,11 @@ impl ClientLoop {
         };
         if message.qos == QoS::ExactlyOnce
             && let Some(packet_id) = packet_id
-            && let (Some(client), Some(inbox)) = (client, inbox)
+            && let (Some(client), Some(stored), Some(inbox)) = (client, stored, inbox)
         {
             source.repeated = inbox.repeated.contains(packet_id);
-            source.origin = Some(Origin {
-                client: client.session.client_id().into(),
-                incarnation: inbox.incarnation,
-                packet_id: packet_id.get(),
-            });
+            let client_id = client.session.client_id();
+            source.once = Some(inbox.once(client_id, stored.epoch, packet_id));
         }
         source
     }
@@ -324,7 +322,7 @@ impl ClientLoop {
     /// PUBREL. The publisher's own shard remembers it, whoever gets it.
     fn remember_keepers(&mut self, source: &Source, keepers: &mut Keepers) {
         if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
-            && source.origin.is_some()
+            && source.once.is_some()
             && let Some(inbox) = self.clients.get_mut(from).and_then(Client::inbox)
         {
             let store = self.node.store();
@@ -361,10 +359,8 @@ impl ClientLoop {
         } else {
             self.hash_of(&source)
         };
-        let Source {
-            origin, awaiting, ..
-        } = source;
-        let is_numbered = awaiting.is_some() && needs_call(message.qos, origin.as_ref());
+        let Source { once, awaiting, .. } = source;
+        let is_numbered = awaiting.is_some() && needs_call(message.qos, once.as_ref());
         let call = is_numbered.then(|| self.calls.begin());
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
@@ -376,7 +372,7 @@ impl ClientLoop {
                 pressing: false,
                 unsure: keepers.unsure,
                 message: Arc::clone(message),
-                origin: origin.clone(),
+                once: once.clone(),
                 call,
             })))
         });
@@ -384,23 +380,19 @@ impl ClientLoop {
         let ticket = publication.map_or(Ticket::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
         if retain {
-            let will = origin.clone().filter(Origin::is_of_broker);
+            let will = once.as_ref().and_then(Once::of_broker).cloned();
             store.retain(ticket, Arc::clone(message), will);
         }
         for shard in keepers.shards {
-            let op = InboxOp::Publish {
-                message: Arc::clone(message),
-                publisher,
-                origin: origin.clone(),
-            };
+            let op = once::publish(Arc::clone(message), publisher, once.clone());
             let op = if is_numbered { self.calls.once(op) } else { op };
             store.inbox(shard, ticket, op);
         }
         for (client, item) in keepers.members {
-            self.give_to_inbox(&client, item, publication, origin.clone());
+            self.give_to_inbox(&client, item, publication, once.clone());
         }
         if let Some(groups) = keepers.groups {
-            self.await_members(io, message, groups, publication, origin);
+            self.await_members(io, message, groups, publication, once);
         }
     }
 
@@ -411,17 +403,17 @@ impl ClientLoop {
         client: &str,
         item: Item,
         publication: Option<Key>,
-        origin: Option<Origin>,
+        once: Option<Once>,
     ) {
-        let is_numbered = needs_call(item.qos, origin.as_ref());
+        let is_numbered = needs_call(item.qos, once.as_ref());
         let call = (is_numbered && publication.is_none()).then(|| self.calls.begin());
         let to_member = ToMember {
             item: item.clone(),
             publication,
             call,
-            origin: origin.clone().filter(Origin::is_of_broker),
+            origin: once.as_ref().and_then(Once::of_broker).cloned(),
         };
-        let op = deliver(client, item, origin);
+        let op = once::deliver(client, item, once);
         let op = if is_numbered { self.calls.once(op) } else { op };
         self.ask_to_take(client, op, Pending::Member(Box::new(to_member)));
     }
@@ -673,7 +665,7 @@ impl ClientLoop {
         {
             waiting.left += 1;
         }
-        self.give_to_inbox(&client, item, publication, once);
+        self.give_to_inbox(&client, item, publication, once.map(Once::Broker));
     }
 
     /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
@@ -755,15 +747,6 @@ impl ClientLoop {
 /// it is the same after a reconnect.
 pub(super) fn ordering_hash(client_id: &str) -> u32 {
     (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
-}
-
-/// The request to the inbox of a member of a shared group.
-pub(super) fn deliver(client: &str, item: Item, origin: Option<Origin>) -> InboxOp {
-    InboxOp::Deliver {
-        client: client.into(),
-        items: vec![item],
-        origin,
-    }
 }
 
 fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {

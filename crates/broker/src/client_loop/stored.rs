@@ -9,11 +9,12 @@ use mqtt_session::{Delivery, Session, StoredState};
 use net::{ConnectionId, Key};
 use store::{Event, Failure, Read};
 use store_state::Ticket;
-use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin, Queued};
+use store_state::inbox::{Done, InboxOp, InboxReply, Item, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::SessionOp;
 
 use super::joining::CREDIT;
+use super::once::Once;
 use super::pending::{Answer, Awaiting, Pending, Publication};
 use super::{Client, ClientLoop, LoopIo, Timer, record_drop};
 use crate::clustered::INCARNATION;
@@ -301,7 +302,8 @@ impl ClientLoop {
                     publication.matched(true, true);
                     publication.failed = true;
                 }
-                Answer::Failed(_) => {
+                // Fenced: the client has gone on by a later connection.
+                Answer::Failed(_) | Answer::Inbox(InboxReply::Fenced) => {
                     publication.failed = true;
                     publication.reason = ReasonCode::ImplementationSpecificError;
                 }
@@ -322,7 +324,7 @@ impl ClientLoop {
             reason,
             failed,
             message,
-            origin,
+            once,
             pressing,
             not_retained,
             call,
@@ -358,9 +360,9 @@ impl ClientLoop {
                 if pressing || client.hold.is_some() {
                     self.press(io, key, pressing);
                 }
-                if let Some(origin) = origin.filter(|_| reason.is_error()) {
+                if let Some(once) = once.filter(|_| reason.is_error()) {
                     // [MQTT-4.3.3-9] the identifier is free for another message.
-                    self.release_everywhere(&origin);
+                    self.release_everywhere(&once);
                     if let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox) {
                         inbox.forget(packet_id);
                     }
@@ -391,13 +393,10 @@ impl ClientLoop {
         }
     }
 
-    pub(super) fn release_everywhere(&self, origin: &Origin) {
+    pub(super) fn release_everywhere(&self, once: &Once) {
         let store = self.node.store();
         for shard in 0..store.inbox_shards() {
-            let op = InboxOp::Release {
-                origin: origin.clone(),
-            };
-            store.inbox(shard, Ticket::NONE, op);
+            store.inbox(shard, Ticket::NONE, once.release());
         }
     }
 
@@ -450,16 +449,15 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let client_id = Box::<str>::from(client.session.client_id());
-        let Some(inbox) = client.inbox() else {
+        let Some(stored) = &mut client.stored else {
             return;
         };
-        let origin = Origin {
-            client: client_id,
-            incarnation: inbox.incarnation,
-            packet_id: packet_id.get(),
+        let epoch = stored.epoch;
+        let Some(inbox) = &mut stored.inbox else {
+            return;
         };
-        let shards = inbox.shards_that_know(packet_id, self.node.store().inbox_shards());
+        let once = inbox.once(client.session.client_id(), epoch, packet_id);
+        let shards = inbox.shards_to_release(packet_id, self.node.store().inbox_shards());
         inbox.forget(packet_id);
         let ticket = self.ask(Pending::Release {
             key,
@@ -467,10 +465,7 @@ impl ClientLoop {
             left: shards.len(),
         });
         for shard in shards {
-            let op = InboxOp::Release {
-                origin: origin.clone(),
-            };
-            self.node.store().inbox(shard, ticket, op);
+            self.node.store().inbox(shard, ticket, once.release());
         }
     }
 

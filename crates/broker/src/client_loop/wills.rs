@@ -9,6 +9,7 @@ use mqtt_session::ApplicationMessage;
 use store_state::inbox::Origin;
 use store_state::session::{SessionOp, StoredWill};
 
+use super::once::Once;
 use super::pending::{Answer, Awaiting, Pending};
 use super::publish::{Source, ordering_hash};
 use super::{ClientLoop, Done, LoopIo, Timer, record_drop};
@@ -69,7 +70,7 @@ impl ClientLoop {
             ..(*will.message).clone()
         });
         let source = Source {
-            origin: Some(origin_of_will(&client, epoch)),
+            once: Some(Once::Broker(origin_of_will(&client, epoch))),
             awaiting: Some(Awaiting::Will {
                 client: client.clone(),
                 epoch,
@@ -150,7 +151,7 @@ impl ClientLoop {
         // If it is not recorded, the will is fired again by who leads the shard next, and its origin is
         // needed.
         if let Answer::Session(_) = answer {
-            self.release_everywhere(origin);
+            self.release_everywhere(&Once::Broker(origin.clone()));
         }
     }
 

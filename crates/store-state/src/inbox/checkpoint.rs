@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::calls::Calls;
+use super::fences::Fences;
 use super::filters::Filters;
 use super::inbox::{Inbox, is_shared};
 use super::inboxes::Inboxes;
@@ -12,8 +13,8 @@ use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::tables::{
-    BROKERS, CALLS, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED, OWED_FILTER, PAGE,
-    PageRow, RELEASED, page_in,
+    BROKERS, CALLS, FENCE, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED,
+    OWED_FILTER, PAGE, PageRow, RELEASED, page_in,
 };
 use crate::{Changes, LoadError, SlotRange, Slots, Table, row};
 
@@ -29,6 +30,7 @@ impl InboxMachine {
             matching: Matching::new(),
             filters: Filters::default(),
             origins: Origins::new(hash),
+            fences: Fences::new(hash),
             owed: OwedMessages::new(hash),
             calls: Calls::default(),
             stock: Stock::default(),
@@ -91,6 +93,11 @@ impl InboxMachine {
                 .load_of_broker(publisher, incarnation, parts);
             Ok(())
         })?;
+        row::each(table, FENCE, SlotRange::ALL, |key, value| {
+            let fence = row::decode(key, value)?;
+            machine.fences.load(row::name(key)?.into(), fence);
+            Ok(())
+        })?;
         row::each(table, OWED, range, |key, value| {
             machine
                 .owed
@@ -139,6 +146,7 @@ impl InboxMachine {
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
             self.origins.collect(changes);
+            self.fences.collect(changes);
             self.owed.begin();
             self.collect_own(changes);
         }

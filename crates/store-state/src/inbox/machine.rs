@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mqtt_session::Timestamp;
 
 use super::calls::Calls;
+use super::fences::Fences;
 use super::filters::Filters;
 use super::inbox::is_shared;
 use super::inboxes::Inboxes;
@@ -36,6 +37,7 @@ pub struct InboxMachine {
     pub(super) matching: Matching,
     pub(super) filters: Filters,
     pub(super) origins: Origins,
+    pub(super) fences: Fences,
     pub(super) owed: OwedMessages,
     pub(super) calls: Calls,
     pub(super) stock: Stock,
@@ -74,6 +76,8 @@ pub struct InboxCounts {
     pub released_origins: usize,
     /// Calls of loops that are known to have been carried out, and may be made again.
     pub calls: usize,
+    /// Publishers of which it is known which connections are over.
+    pub fences: usize,
 }
 
 impl Machine for InboxMachine {
@@ -98,13 +102,16 @@ impl Machine for InboxMachine {
             | InboxOp::Replay { client, .. }
             | InboxOp::HandOver { client, .. }
             | InboxOp::DeliverOnce { client, .. }
+            | InboxOp::DeliverFenced { client, .. }
             | InboxOp::Linger { client, .. }
             | InboxOp::AttachAgain { client, .. }
             | InboxOp::DeliverLate { client, .. } => Some(hash.slot_of(client)),
             InboxOp::NodeUp { .. }
             | InboxOp::Publish { .. }
             | InboxOp::PublishOnce { .. }
+            | InboxOp::PublishFenced { .. }
             | InboxOp::Release { .. }
+            | InboxOp::ReleaseFenced { .. }
             | InboxOp::Forget { .. } => None,
         }
     }
@@ -117,6 +124,7 @@ impl Machine for InboxMachine {
         outlet: &mut Self::Outlet,
     ) -> Result<Option<InboxReply>, TableError> {
         self.origins.pass_time(header.now_ms);
+        self.fences.pass_time(header.now_ms);
         if let InboxOp::NodeUp { node, incarnation } = op {
             let is_done = self.node_up(*node, *incarnation, outlet);
             return Ok(is_done.then_some(InboxReply::Done));
@@ -131,7 +139,10 @@ impl Machine for InboxMachine {
     }
 
     fn unsaved_bytes(&self) -> usize {
-        self.stock.unsaved_bytes() + self.origins.unsaved_bytes() + self.owed.unsaved_bytes()
+        self.stock.unsaved_bytes()
+            + self.origins.unsaved_bytes()
+            + self.fences.unsaved_bytes()
+            + self.owed.unsaved_bytes()
     }
 
     fn collect_part(&mut self, rows: usize, changes: &mut Changes) -> bool {
@@ -140,6 +151,7 @@ impl Machine for InboxMachine {
 
     fn saved_part(&mut self, rows: usize) -> bool {
         self.origins.saved();
+        self.fences.saved();
         self.owed.saved();
         self.stock.saved_part(rows, &mut self.inboxes)
     }
@@ -263,6 +275,34 @@ impl InboxMachine {
                 detached,
                 item,
             } => return self.deliver_late(client, *epoch, *detached, item, context),
+            InboxOp::PublishFenced {
+                message,
+                publisher,
+                origin,
+                epoch,
+            } => {
+                if self.fences.is_over(&origin.client, *epoch) {
+                    return Ok(InboxReply::Fenced);
+                }
+                return self.publish(message, *publisher, Some(origin), context);
+            }
+            InboxOp::DeliverFenced {
+                client,
+                items,
+                origin,
+                epoch,
+            } => {
+                if self.fences.is_over(&origin.client, *epoch) {
+                    return Ok(InboxReply::Fenced);
+                }
+                return self.deliver(client, items, Some(origin), context);
+            }
+            InboxOp::ReleaseFenced { origin, epoch } => {
+                if !self.fences.raise(&origin.client, *epoch, context.now.0) {
+                    return Ok(InboxReply::Fenced);
+                }
+                self.origins.release(origin, context.now.0);
+            }
         }
         Ok(InboxReply::Done)
     }
@@ -340,6 +380,7 @@ impl InboxMachine {
             origins,
             released_origins,
             calls: self.calls.len(),
+            fences: self.fences.len(),
             inboxes: self.inboxes.len(),
             attached: self.attached,
             legacies: self.inboxes.legacies.len(),

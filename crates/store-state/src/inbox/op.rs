@@ -199,6 +199,38 @@ pub enum InboxOp {
         /// The message.
         item: Item,
     },
+    /// As `Publish`, unless a later connection of the publisher has released something: then it is answered with
+    /// [`InboxReply::Fenced`] and changes nothing.
+    PublishFenced {
+        /// The message.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+        /// As in `Publish`.
+        publisher: u64,
+        /// Makes it happen once.
+        origin: Origin,
+        /// Of the publisher's connection.
+        epoch: u64,
+    },
+    /// As `Deliver`, under the same condition.
+    DeliverFenced {
+        /// The client.
+        client: Box<str>,
+        /// In order.
+        items: Vec<Item>,
+        /// Makes it happen once.
+        origin: Origin,
+        /// Of the publisher's connection.
+        epoch: u64,
+    },
+    /// As `Release`, under the same condition. What earlier connections of the publisher have sent comes too late
+    /// from now on.
+    ReleaseFenced {
+        /// The origin; every shard is asked that may know it, and by the first release of a connection every shard.
+        origin: Origin,
+        /// Of the publisher's connection.
+        epoch: u64,
+    },
 }
 
 /// A loop of a node that asks for something.
@@ -335,7 +367,7 @@ pub enum InboxReply {
     Subscribed(Vec<bool>),
     /// To `Unsubscribe`: for each, whether the session had it.
     Unsubscribed(Vec<bool>),
-    /// To `Publish` and `Deliver`: how many sessions have it (at least 1 if it came before), and how many
+    /// To `Publish`, `Deliver` and their like: how many sessions have it (at least 1 if it came before), and how many
     /// were full and refuse it under [`mqtt_session::QueueFull::Refuse`]. An origin is remembered all the
     /// same: whoever refuses the publisher releases it.
     Published {
@@ -353,6 +385,9 @@ pub enum InboxReply {
     /// To `AttachAgain`, if the inbox lingers since the last connection: without the subscriptions, and without
     /// what they owe.
     AttachedAgain(Box<Attached>),
+    /// To `PublishFenced`, `DeliverFenced` and `ReleaseFenced`: a later connection of the publisher has released
+    /// something. Nothing is changed.
+    Fenced,
 }
 
 /// What a client that has connected finds.

@@ -5,9 +5,10 @@ use mqtt_proto::SubscriptionFilter;
 
 use super::Owed;
 use super::calls::CallsRow;
+use super::fences::Fence;
 use super::machine::InboxMachine;
 use super::tables::{
-    BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, INBOX, InboxRow, LEGACY,
+    BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, FENCE, INBOX, InboxRow, LEGACY,
     MachineRow, ORIGINS, OWED, OWED_FILTER, OriginsRow, OwedRow, PAGE, PageRow, QUEUE, QueueKey,
     QueueRow, RELEASED, ReleasedRow, count_key, find, number_of, page_in,
 };
@@ -91,6 +92,10 @@ impl InboxMachine {
         survey.each(table, CALLS[0], "loops with calls", |key, value| {
             row::decode::<CallsRow>(key, value).map(drop)
         });
+        survey.each(table, FENCE, "fences of publishers", |key, value| {
+            row::decode::<Fence>(key, value)?;
+            ensure_slot(key, row::name(key)?, anywhere(slots.hash))
+        });
         claims.compare(&mut survey);
         let kinds = vec![
             CALLS[0],
@@ -105,6 +110,7 @@ impl InboxMachine {
             BROKERS,
             ORIGINS,
             RELEASED,
+            FENCE,
         ];
         survey.finish(table, kinds);
         survey

@@ -11,6 +11,7 @@
 //! | `C`, body | how many do |
 //! | `N`, slot of the publisher, publisher, incarnation, upper byte | packet identifiers that it has not released |
 //! | `K`, slot of the publisher, publisher, incarnation | what the broker published for it |
+//! | `E`, slot of the publisher, publisher | its fence: which of its connections are over |
 //! | `O`, slot of the publisher, publisher | its origins, all in one row; read, and not written any more |
 //! | `R`, slot of the publisher, publisher | those that are released; read, and not written any more |
 //! | `P`, slot, client | retained messages that its subscriptions owe it, as earlier versions wrote it |
@@ -38,6 +39,7 @@ pub(super) const INBOX: u8 = b'I';
 pub(super) const LEGACY: u8 = b'L';
 pub(super) const PAGE: u8 = b'N';
 pub(super) const BROKERS: u8 = b'K';
+pub(super) const FENCE: u8 = b'E';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
 pub(super) const OWED: u8 = b'P';

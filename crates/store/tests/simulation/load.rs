@@ -1,10 +1,8 @@
 //! Clients, and what the broker of a node does for them: of `broker`, only what the store is asked.
 //!
 //! A client has one connection at a time, but an earlier one may linger at another node until that notices.
-//! What a client was not told is done it does again on its next connection.
-//!
-//! Deliberately absent: clients that leave a node which has asked the store for something of QoS 2 and has no
-//! answer. The node may say it again, later than the client's next node; nothing fences that.
+//! What a client was not told is done it does again on its next connection; the node of the earlier one may still
+//! ask the store for it, and ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -368,9 +366,6 @@ impl World {
         if self.load.is_ending {
             return;
         }
-        if self.has_to_stay(index) {
-            return;
-        }
         match self.chance.below(100) {
             0..35 => self.begin_publication(index),
             35..45 => self.write_retained(id),
@@ -390,13 +385,6 @@ impl World {
         if wanted.len() < FILTERS {
             wanted.push(filter);
         }
-    }
-
-    /// Whether the node has been asked for something of QoS 2 that is not answered yet.
-    fn has_to_stay(&self, index: usize) -> bool {
-        let asked = |p: &Publication| matches!(p.phase, Phase::Publishing | Phase::Releasing);
-        let mut publications = self.load.clients[index].outbox.iter();
-        publications.any(|publication| publication.once && asked(publication))
     }
 
     /// The client connects elsewhere while its connection lingers.
@@ -588,7 +576,12 @@ impl World {
 
     fn go_on_publishing(&mut self, index: usize, id: u64) {
         let connection = &self.load.connections[&id];
-        let (node, incarnation) = (connection.node, connection.incarnation);
+        let Connection {
+            node,
+            incarnation,
+            epoch,
+            ..
+        } = *connection;
         let client = &mut self.load.clients[index];
         let used: BTreeSet<u16> = client
             .outbox
@@ -629,6 +622,7 @@ impl World {
                 left,
                 failed: false,
             };
+            let origin = origin.map(|origin| (origin, Some(epoch)));
             self.distribute(node, &message, origin, own, pending);
         }
         for (number, origin) in release {
@@ -643,18 +637,19 @@ impl World {
             self.ask(node, pending, |store, ticket, _| {
                 for shard in 0..shards {
                     let origin = origin.clone();
-                    store.inbox(shard, ticket, InboxOp::Release { origin });
+                    store.inbox(shard, ticket, InboxOp::ReleaseFenced { origin, epoch });
                 }
             });
         }
     }
 
-    /// Asks all shards that may have sessions that match to keep a message.
+    /// Asks all shards that may have sessions that match to keep a message. With the origin, the epoch of the
+    /// publisher's connection; a will has none.
     fn distribute(
         &mut self,
         node: u64,
         message: &Arc<ApplicationMessage>,
-        origin: Option<Origin>,
+        origin: Option<(Origin, Option<u64>)>,
         own: Option<u16>,
         pending: impl FnOnce(usize) -> Pending,
     ) {
@@ -674,10 +669,19 @@ impl World {
         }
         self.ask(node, pending, |store, ticket, _| {
             for shard in shards {
-                let op = InboxOp::Publish {
-                    message: Arc::clone(message),
-                    publisher: 0,
-                    origin: origin.clone(),
+                let message = Arc::clone(message);
+                let op = match origin.clone() {
+                    Some((origin, Some(epoch))) => InboxOp::PublishFenced {
+                        message,
+                        publisher: 0,
+                        origin,
+                        epoch,
+                    },
+                    origin => InboxOp::Publish {
+                        message,
+                        publisher: 0,
+                        origin: origin.map(|(origin, _)| origin),
+                    },
                 };
                 store.inbox(shard, ticket, op);
             }
@@ -890,7 +894,7 @@ impl World {
         | Pending::Will { left, failed, .. } = pending
         {
             *left -= 1;
-            *failed |= reply.is_none();
+            *failed |= matches!(reply, None | Some(InboxReply::Fenced));
             if *left > 0 {
                 return;
             }
@@ -1136,7 +1140,7 @@ impl World {
             left,
             failed: false,
         };
-        self.distribute(node, &will.message, Some(origin), None, pending);
+        self.distribute(node, &will.message, Some((origin, None)), None, pending);
     }
 
     fn will_is_recorded(&self, node: u64, client: Box<str>, epoch: u64) {

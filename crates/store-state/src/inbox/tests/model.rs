@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::inbox::Call;
+use crate::inbox::fences::FENCE_MS;
 use crate::inbox::origins::LINGER_MS;
 
 #[derive(Default)]
@@ -14,6 +15,8 @@ pub(super) struct Model {
     last_number: u64,
     /// Client, incarnation, packet identifier, and the group or nothing.
     pub(super) origins: Vec<(Box<str>, u64, u16, Box<str>)>,
+    /// Publishers, the epochs of their fences, and when they were raised.
+    pub(super) fences: Vec<(Box<str>, u64, u64)>,
     /// Of the broker: publisher, incarnation, and when.
     pub(super) released: Vec<(Box<str>, u64, u64)>,
     /// Numbers of calls, and how many sessions refused them.
@@ -168,6 +171,8 @@ impl Model {
             self.origins
                 .retain(|(of, began, id, _)| (of, *began, *id) != (&client, incarnation, 0));
         }
+        self.fences
+            .retain(|(_, _, raised_ms)| raised_ms + FENCE_MS > now_ms);
     }
 
     fn carry_out(&mut self, header: &Header, op: &InboxOp) -> InboxReply {
@@ -348,6 +353,37 @@ impl Model {
                         != (&origin.client, origin.incarnation, origin.packet_id)
                 });
                 InboxReply::Done
+            }
+            InboxOp::PublishFenced {
+                message,
+                publisher,
+                origin,
+                epoch,
+            } => match self.is_over(origin, *epoch) {
+                true => InboxReply::Fenced,
+                false => self.publish(header, message, *publisher, Some(origin)),
+            },
+            InboxOp::DeliverFenced {
+                client,
+                items,
+                origin,
+                epoch,
+            } => match self.is_over(origin, *epoch) {
+                true => InboxReply::Fenced,
+                false => self.deliver(header, client, items, Some(origin)),
+            },
+            InboxOp::ReleaseFenced { origin, epoch } => {
+                if self.is_over(origin, *epoch) {
+                    return InboxReply::Fenced;
+                }
+                let is_up = |of: &(Box<str>, u64, u64)| (&of.0, of.1) == (&origin.client, *epoch);
+                if !self.fences.iter().any(is_up) {
+                    self.fences.retain(|(of, ..)| *of != origin.client);
+                    let fence = (origin.client.clone(), *epoch, header.now_ms);
+                    self.fences.push(fence);
+                }
+                let origin = origin.clone();
+                self.carry_out(header, &InboxOp::Release { origin })
             }
             InboxOp::Forget {
                 client,
@@ -594,6 +630,11 @@ impl Model {
                     == (&origin.client, origin.incarnation, origin.packet_id, part)
             })
         })
+    }
+
+    fn is_over(&self, origin: &Origin, epoch: u64) -> bool {
+        let is_later = |of: &(Box<str>, u64, u64)| of.0 == origin.client && epoch < of.1;
+        self.fences.iter().any(is_later)
     }
 
     fn remember(&mut self, origin: &Origin, part: &str) {

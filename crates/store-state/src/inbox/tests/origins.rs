@@ -1,6 +1,7 @@
 //! What is published once happens once.
 
 use super::*;
+use crate::inbox::fences::{FENCE_MS, FENCES};
 use crate::inbox::origins::{LINGER_MOST, LINGER_MS};
 use crate::{Slots, row};
 
@@ -244,4 +245,101 @@ fn rows_of_the_layout_before_are_read_and_written_anew() {
         );
     }
     assert!(happens(&mut shard, inbox, origin(3, 700)), "another part");
+}
+
+fn release(origin: Origin, epoch: u64) -> InboxOp {
+    InboxOp::ReleaseFenced { origin, epoch }
+}
+
+/// A publication by a connection; the answer, and how many messages are queued then.
+fn publish_by(shard: &mut Shard, inbox: u64, origin: Origin, epoch: u64) -> (InboxReply, u32) {
+    let reply = shard.apply(&InboxOp::PublishFenced {
+        message: message("a", "x", QoS::ExactlyOnce).into(),
+        publisher: 0,
+        origin,
+        epoch,
+    });
+    (reply, shard.machine.queue_len(inbox))
+}
+
+#[test]
+fn what_an_earlier_connection_sent_is_refused_when_a_later_one_has_released() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 5),
+        (published(1, 0), 1)
+    );
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 4),
+        (published(1, 0), 1)
+    );
+    assert_eq!(shard.apply(&release(origin(3, 1), 5)), InboxReply::Done);
+    shard.checkpoint();
+    shard.restart();
+    // A copy of it that was under way; and it must not be taken for what comes next under its identifier.
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 4),
+        (InboxReply::Fenced, 1)
+    );
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 5),
+        (published(1, 0), 2)
+    );
+    // Nor does a late release make that happen again.
+    assert_eq!(shard.apply(&release(origin(3, 1), 4)), InboxReply::Fenced);
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 6),
+        (published(1, 0), 2)
+    );
+    let to_member = |epoch| InboxOp::DeliverFenced {
+        client: "ann".into(),
+        items: vec![item("a", "y", QoS::ExactlyOnce, None)],
+        origin: origin(3, 2),
+        epoch,
+    };
+    assert_eq!(shard.apply(&to_member(4)), InboxReply::Fenced);
+    assert_eq!(shard.apply(&to_member(6)), published(1, 0));
+}
+
+#[test]
+fn a_fence_is_forgotten_after_a_while() {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    shard.apply(&release(origin(3, 1), 5));
+    shard.header.now_ms += FENCE_MS - 1;
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 4).0,
+        InboxReply::Fenced
+    );
+    shard.checkpoint();
+    shard.restart();
+    shard.header.now_ms += 1;
+    assert_eq!(
+        publish_by(&mut shard, inbox, origin(3, 1), 4).0,
+        published(1, 0)
+    );
+    assert_eq!(shard.machine.counts().fences, 0);
+    shard.checkpoint();
+    assert_eq!(shard.table.rows_of(b'E'), 0);
+}
+
+#[test]
+fn fences_are_bounded_in_number() {
+    let mut shard = Shard::new();
+    for number in 0..=FENCES {
+        let client = format!("pub-{number:06}").into();
+        let origin = Origin {
+            client,
+            ..origin(1, 1)
+        };
+        shard.apply(&release(origin, 5));
+    }
+    assert_eq!(shard.machine.counts().fences, FENCES);
+    let of = |number: usize| Origin {
+        client: format!("pub-{number:06}").into(),
+        ..origin(1, 1)
+    };
+    assert_eq!(shard.apply(&release(of(FENCES), 4)), InboxReply::Fenced);
+    assert_eq!(shard.apply(&release(of(0), 4)), InboxReply::Done);
 }

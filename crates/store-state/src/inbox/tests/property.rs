@@ -152,6 +152,7 @@ impl Run {
             origins: of_broker.len() - released_origins,
             released_origins,
             calls: self.model.calls.len(),
+            fences: self.model.fences.len(),
             inboxes: self.model.inboxes.len(),
             attached: self
                 .model
@@ -243,6 +244,36 @@ impl Run {
     }
 
     fn op(&mut self, kind: u8, dice: [u8; 6]) -> InboxOp {
+        let epoch = self.epoch.saturating_sub(u64::from(dice[3] % 3));
+        match self.unfenced(kind, dice) {
+            InboxOp::Publish {
+                message,
+                publisher,
+                origin: Some(origin),
+            } if kind & 128 != 0 => InboxOp::PublishFenced {
+                message,
+                publisher,
+                origin,
+                epoch,
+            },
+            InboxOp::Deliver {
+                client,
+                items,
+                origin: Some(origin),
+            } if kind & 128 != 0 => InboxOp::DeliverFenced {
+                client,
+                items,
+                origin,
+                epoch,
+            },
+            InboxOp::Release { origin } if kind & 128 != 0 => {
+                InboxOp::ReleaseFenced { origin, epoch }
+            }
+            op => op,
+        }
+    }
+
+    fn unfenced(&mut self, kind: u8, dice: [u8; 6]) -> InboxOp {
         let client = CLIENTS[usize::from(dice[0]) % 4];
         let epoch = self.epoch_of(client, dice[1]);
         let client: Box<str> = client.into();
@@ -554,6 +585,7 @@ impl Run {
         let owed = model.inboxes.iter().map(|of| of.owed.len());
         assert_eq!(self.table.rows_of(b'F'), owed.sum::<usize>());
         assert_eq!(self.table.rows_of(b'O') + self.table.rows_of(b'R'), 0);
+        assert_eq!(self.table.rows_of(b'E'), model.fences.len());
         let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);
         assert!(heaviest.map(|(_, item)| weight(item)).max() < Some(1_000));
         self.announcements();

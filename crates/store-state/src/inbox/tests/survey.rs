@@ -32,7 +32,10 @@ fn filled() -> Shard {
         message("w", "6", QoS::AtMostOnce),
         Some(origin.clone()),
     ));
-    shard.apply(&InboxOp::Release { origin });
+    shard.apply(&InboxOp::Release {
+        origin: origin.clone(),
+    });
+    shard.apply(&InboxOp::ReleaseFenced { origin, epoch: 7 });
     shard.session("lea", "$share/g/a");
     shard.apply(&InboxOp::Deliver {
         client: "lea".into(),
@@ -84,6 +87,7 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
         ("origins of the broker", 1),
         ("released origins", 0),
         ("loops with calls", 0),
+        ("fences of publishers", 1),
     ];
     assert_eq!(counted, expected);
     assert!(

@@ -1,0 +1,140 @@
+//! Which connections of publishers are over, so that what is still on its way from them comes too late.
+//!
+//! A node that cannot reach a shard's leader keeps what its clients have published. Meanwhile a client goes on at
+//! another node: it publishes the same again, and releases it. When the first node reaches the leader, the origin is
+//! forgotten and its copy would happen a second time; or be taken for the next publication with that packet
+//! identifier, which would then be lost. So the first release of each connection raises the publisher's fence in every
+//! shard, and what an earlier connection sent is refused.
+//!
+//! Invariants: a fence is not lowered while it is known. It is known for [`FENCE_MS`] after it was raised, longer than a
+//! node keeps a request that is not answered; at most [`FENCES`] are known, and beyond that the one that was raised
+//! first is forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use super::tables::FENCE;
+use crate::touched::Touched;
+use crate::{Changes, NameHash, row};
+
+/// How long a fence is known, in ms.
+pub(super) const FENCE_MS: u64 = 60_000;
+
+/// How many a shard knows.
+pub(super) const FENCES: usize = 100_000;
+
+/// Those of a shard.
+#[derive(Debug)]
+pub(super) struct Fences {
+    hash: NameHash,
+    publishers: HashMap<Arc<str>, Fence>,
+    /// When they were raised, in ms.
+    raised: BTreeSet<(u64, Arc<str>)>,
+    touched: Touched<Arc<str>>,
+}
+
+/// The value of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Fence {
+    /// Connections with a lower epoch are over.
+    pub(super) epoch: u64,
+    /// When it was raised, Unix time in ms.
+    pub(super) raised_ms: u64,
+}
+
+impl Fences {
+    pub(super) fn new(hash: NameHash) -> Self {
+        Self {
+            hash,
+            publishers: HashMap::new(),
+            raised: BTreeSet::new(),
+            touched: Touched::new(),
+        }
+    }
+
+    /// Whether a later connection of the publisher has released something.
+    pub(super) fn is_over(&self, publisher: &str, epoch: u64) -> bool {
+        let fence = self.publishers.get(publisher);
+        fence.is_some_and(|fence| epoch < fence.epoch)
+    }
+
+    /// A connection has released something. False: it is over.
+    pub(super) fn raise(&mut self, publisher: &str, epoch: u64, now_ms: u64) -> bool {
+        let known = self.publishers.get_key_value(publisher);
+        let known = known.map(|(name, fence)| (Arc::clone(name), *fence));
+        let name = match known {
+            Some((_, fence)) if epoch <= fence.epoch => return epoch == fence.epoch,
+            Some((name, fence)) => {
+                self.raised.remove(&(fence.raised_ms, Arc::clone(&name)));
+                self.touch(&name, true);
+                name
+            }
+            None => {
+                let name = publisher.into();
+                self.touch(&name, false);
+                name
+            }
+        };
+        self.load(
+            name,
+            Fence {
+                epoch,
+                raised_ms: now_ms,
+            },
+        );
+        while self.publishers.len() > FENCES {
+            self.forget_first();
+        }
+        true
+    }
+
+    /// Forgets those that were raised long enough ago.
+    pub(super) fn pass_time(&mut self, now_ms: u64) {
+        let is_due = |(raised_ms, _): &(u64, Arc<str>)| raised_ms + FENCE_MS <= now_ms;
+        while self.raised.first().is_some_and(is_due) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, name)) = self.raised.pop_first() {
+            self.publishers.remove(&name);
+            self.touch(&name, true);
+        }
+    }
+
+    /// A row of the tables, or a new one.
+    pub(super) fn load(&mut self, publisher: Arc<str>, fence: Fence) {
+        self.raised
+            .insert((fence.raised_ms, Arc::clone(&publisher)));
+        self.publishers.insert(publisher, fence);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.publishers.len()
+    }
+
+    fn touch(&mut self, publisher: &Arc<str>, existed: bool) {
+        self.touched
+            .touch(Arc::clone(publisher), existed, 32 + publisher.len());
+    }
+
+    pub(super) fn collect(&mut self, changes: &mut Changes) {
+        let (publishers, hash) = (&self.publishers, self.hash);
+        self.touched.collect(changes, |name| {
+            let key = row::key(FENCE, hash.slot_of(name), name);
+            (key, publishers.get(name).map(row::encode))
+        });
+    }
+
+    pub(super) fn saved(&mut self) {
+        self.touched.saved();
+    }
+
+    pub(super) fn unsaved_bytes(&self) -> usize {
+        self.touched.bytes()
+    }
+}
