@@ -88,7 +88,8 @@ impl Situation {
             return Some(if target.contains(&shard.leader) {
                 Step::ChangeVoters(target)
             } else {
-                Step::Transfer(self.least_leading(&target, shard)?)
+                let serving = self.least_leading(&target, shard);
+                Step::Transfer(serving.or_else(|| self.resting(&target, shard))?)
             });
         }
         let useless = shard.learners.iter().find(|node| !target.contains(node));
@@ -243,6 +244,15 @@ impl Situation {
             _ => true,
         };
         (is_fit && self.led_by(shard.leader) >= self.led_by(other) + 2).then_some(other)
+    }
+
+    /// A voter among these that rests: it leads only if the leader leaves, and nobody serves.
+    fn resting(&self, among: &BTreeSet<u64>, shard: &Placed) -> Option<u64> {
+        let is_resting = |node: &u64| {
+            let place = self.place(*node);
+            place.is_some_and(|place| place.is_up && place.role == Role::Rests)
+        };
+        among.intersection(&shard.voters).copied().find(is_resting)
     }
 
     fn least_leading(&self, among: &BTreeSet<u64>, shard: &Placed) -> Option<u64> {

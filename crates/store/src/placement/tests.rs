@@ -242,6 +242,21 @@ fn the_last_node_that_rests_keeps_everything() {
 }
 
 #[test]
+fn a_node_that_leaves_hands_over_to_one_that_rests_if_nobody_serves() {
+    let mut left = situation(
+        vec![up(1), up(2), up(3)],
+        vec![placed(0, 3, &[1, 3]), placed(1, 3, &[1, 2, 3])],
+    );
+    left.places[0].role = Role::Rests;
+    left.places[1].role = Role::Leaves;
+    left.places[2].role = Role::Leaves;
+    left.settle(None);
+    for shard in &left.shards {
+        assert_eq!((shard.leader, &shard.voters), (1, &BTreeSet::from([1])));
+    }
+}
+
+#[test]
 fn a_new_node_is_given_its_share() {
     let shards = (0..4)
         .map(|n| placed(n, 1 + u64::from(n) % 3, &[1, 2, 3]))
