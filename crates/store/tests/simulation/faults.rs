@@ -47,12 +47,15 @@ fn strike(world: &mut World) {
             let other = all[world.chance.below(all.len())];
             world.cut(vec![(one, other)], time);
         }
-        55..65 => split(world, &all, time),
-        65..80 => {
+        55..62 => split(world, &all, time),
+        62..68 => bridge(world, one, &all, time),
+        68..72 => flap(world, one, &all),
+        72..77 => {
             let other = all[world.chance.below(all.len())];
             world.reset(one, other);
         }
-        80..85 if all.len() < NODES => {
+        77..82 => world.move_a_lead(one),
+        82..85 if all.len() < NODES => {
             world.add();
         }
         85..90 => {
@@ -72,6 +75,32 @@ fn isolate(world: &mut World, one: u64, all: &[u64], time: u64) {
     let others = all.iter().copied().filter(|other| *other != one);
     let pairs = others.flat_map(|other| [(one, other), (other, one)]);
     world.cut(pairs.collect(), time);
+}
+
+/// Two nodes do not reach each other, and others reach both.
+fn bridge(world: &mut World, one: u64, all: &[u64], time: u64) {
+    let other = all[world.chance.below(all.len())];
+    if other != one {
+        world.cut(vec![(one, other), (other, one)], time);
+    }
+}
+
+/// The links of a node, or one of them, break again and again.
+fn flap(world: &mut World, one: u64, all: &[u64]) {
+    let mut others: Vec<u64> = all.iter().copied().filter(|other| *other != one).collect();
+    if others.is_empty() {
+        return;
+    }
+    if world.chance.below(2) == 0 {
+        others = vec![others[world.chance.below(others.len())]];
+    }
+    let pairs = others
+        .iter()
+        .flat_map(|other| [(one, *other), (*other, one)]);
+    let pairs: Vec<_> = pairs.collect();
+    let time = 100 + world.chance.below(1_500) as u64;
+    let times = 2 + world.chance.below(6) as u64;
+    world.flap(&pairs, time, times);
 }
 
 /// Cuts the nodes into two parts.

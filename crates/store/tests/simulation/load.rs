@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use consensus::simulation::Chance;
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
-use mqtt_session::{ApplicationMessage, Timestamp};
+use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 use store::{Event, Read};
 use store_state::Ticket;
-use store_state::inbox::{Attached, Done, InboxOp, InboxReply, Origin, Queued, StoredSubscription};
+use store_state::inbox::{
+    Attached, Done, InboxOp, InboxReply, Item, Origin, Queued, StoredSubscription,
+};
 use store_state::session::{
     ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionReply, StoredWill, TakenFrom,
     WillAtClose,
@@ -34,6 +36,10 @@ const OUTBOX: usize = 3;
 const FILTERS: usize = 8;
 
 const TOPICS: usize = 3;
+
+/// Topics of a shared group to which all clients belong that have a session. Behind it is the one that the
+/// publisher's node has chosen.
+pub(crate) const GROUP: &str = "g/";
 const RETAINED_TOPICS: usize = 2;
 
 /// Sessions last longer than any run.
@@ -556,7 +562,10 @@ impl World {
             return;
         }
         let number = self.number();
-        let topic = format!("t/{}", self.chance.below(TOPICS));
+        let topic = match self.member() {
+            Some(member) if self.chance.below(4) == 0 => format!("{GROUP}{member}"),
+            _ => format!("t/{}", self.chance.below(TOPICS)),
+        };
         let once = self.chance.below(2) == 0;
         let published = Published {
             topic: topic.clone(),
@@ -572,6 +581,15 @@ impl World {
             origin: None,
             phase: Phase::Unsent,
         });
+    }
+
+    /// A member of the shared group.
+    fn member(&mut self) -> Option<usize> {
+        let clients = self.load.clients.iter().enumerate();
+        let members = clients.filter(|(_, client)| client.has_session);
+        let members: Vec<usize> = members.map(|(index, _)| index).collect();
+        let chosen = self.chance.below(members.len().max(1));
+        members.get(chosen).copied()
     }
 
     fn go_on_publishing(&mut self, index: usize, id: u64) {
@@ -663,8 +681,12 @@ impl World {
         self.note(&format!(
             "{node} gives {number} to {shards:?} as {origin:?}"
         ));
-        let pending = pending(shards.len());
-        if shards.is_empty() {
+        let member = topic.strip_prefix(GROUP).map(|index| {
+            let index: usize = index.parse().expect("a number");
+            self.load.clients[index].name.clone()
+        });
+        let pending = pending(shards.len() + usize::from(member.is_some()));
+        if shards.is_empty() && member.is_none() {
             return self.publication_answered(node, pending);
         }
         self.ask(node, pending, |store, ticket, _| {
@@ -684,6 +706,10 @@ impl World {
                     },
                 };
                 store.inbox(shard, ticket, op);
+            }
+            if let Some(client) = member {
+                let shard = store.inbox_shard(&client);
+                store.inbox(shard, ticket, deliver(&client, message, origin));
             }
         });
     }
@@ -894,7 +920,7 @@ impl World {
         | Pending::Will { left, failed, .. } = pending
         {
             *left -= 1;
-            *failed |= matches!(reply, None | Some(InboxReply::Fenced));
+            *failed |= matches!(reply, None | Some(InboxReply::Fenced | InboxReply::Stale));
             if *left > 0 {
                 return;
             }
@@ -1151,6 +1177,35 @@ impl World {
                 store.inbox(shard, Ticket::NONE, InboxOp::Release { origin });
             }
         });
+    }
+}
+
+/// The request to the inbox of a member of a shared group. Wills are not for such.
+fn deliver(
+    client: &str,
+    message: &Arc<ApplicationMessage>,
+    origin: Option<(Origin, Option<u64>)>,
+) -> InboxOp {
+    let item = Item {
+        message: Arc::clone(message),
+        qos: message.qos,
+        retain: false,
+        subscription_ids: SubscriptionIdSet::None,
+        group: Some("$share/group/g/+".into()),
+    };
+    let (client, items) = (client.into(), vec![item]);
+    match origin {
+        Some((origin, Some(epoch))) => InboxOp::DeliverFenced {
+            client,
+            items,
+            origin,
+            epoch,
+        },
+        _ => InboxOp::Deliver {
+            client,
+            items,
+            origin: None,
+        },
     }
 }
 

@@ -313,6 +313,15 @@ impl Life {
         taken.expect("it makes sense");
     }
 
+    /// Has another voter lead a shard that this node leads, or leave it so.
+    pub(crate) fn transfer_leader(&self, store: u8, shard: u16, to: u64) {
+        let own = Arc::clone(&self.store);
+        self.runtime.spawn(async move {
+            // It may lead no more by now.
+            drop(own.transfer_leader(store, shard, to).await);
+        });
+    }
+
     pub(crate) fn handle(&self, call: u64, group: u64, request: Bytes) {
         let (store, plug) = (Arc::clone(&self.store), self.plug.clone());
         self.runtime.spawn(async move {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss};
-use store::{Member, Role};
+use store::{Lead, Member, Role};
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -66,6 +66,7 @@ enum Happening {
         session: u64,
     },
     Start(u64),
+    Cut(Vec<(u64, u64)>, u64),
     Mend(Vec<(u64, u64)>),
 }
 
@@ -279,6 +280,39 @@ impl World {
             self.break_link(*from, *to);
         }
         self.at(self.now + time, Happening::Mend(pairs));
+    }
+
+    /// The same again and again: as long as it is cut, it then holds.
+    pub(crate) fn flap(&mut self, pairs: &[(u64, u64)], time: u64, times: u64) {
+        for round in 0..times {
+            let at = self.now + 2 * time * round;
+            self.at(at, Happening::Cut(pairs.to_vec(), time));
+        }
+    }
+
+    /// Another voter leads one of the shards that a node leads.
+    pub(crate) fn move_a_lead(&mut self, id: u64) {
+        let Some(life) = &self.nodes[&id].life else {
+            return;
+        };
+        let leads = life.store.leads();
+        let own: Vec<&Lead> = leads
+            .iter()
+            .filter(|(leader, _)| *leader == id)
+            .map(|(_, lead)| lead)
+            .collect();
+        if own.is_empty() {
+            return;
+        }
+        let lead = own[self.chance.below(own.len())];
+        let others: Vec<u64> = lead.voters.iter().copied().filter(|to| *to != id).collect();
+        if others.is_empty() {
+            return;
+        }
+        let to = others[self.chance.below(others.len())];
+        life.transfer_leader(lead.store, lead.shard, to);
+        let (store, shard) = (lead.store, lead.shard);
+        self.note(&format!("{id} hands {store}/{shard} over to {to}"));
     }
 
     /// A connection is lost; others can be made.
@@ -601,6 +635,7 @@ impl World {
                 }
             }
             Happening::Start(id) => self.start(id),
+            Happening::Cut(pairs, time) => self.cut(pairs, time),
             Happening::Mend(pairs) => {
                 self.note(&format!("mend {pairs:?}"));
                 for pair in pairs {
@@ -632,6 +667,8 @@ impl World {
     /// No more faults: everything is mended, and who is off is started.
     pub(crate) fn heal(&mut self) {
         self.note("heal");
+        self.agenda
+            .retain(|_, happening| !matches!(happening, Happening::Cut(..)));
         self.network.cut.clear();
         self.network.lost = 0;
         let off: Vec<u64> = self.nodes.keys().copied().collect();
