@@ -17,7 +17,7 @@ import pytest
 from harness.wait import until
 from staged.cluster import STORES, Cluster
 from staged.disks import may_mount
-from staged.faults import ALONE_S, CLOCKED, FAULTS, Plan, keeps_majority
+from staged.faults import ALONE_S, CLOCKED, DEADLY, FAULTS, Plan, keeps_majority
 from staged.mixed import SETTINGS, MixedLoad
 from verify import checks
 from verify.history import NEVER
@@ -110,6 +110,8 @@ def test_random_faults(cluster, load, seed):
     if plan.failure:
         raise plan.failure
     load.go_on()
+    deaths = [fault for fault in plan.done if isinstance(fault, DEADLY)]
+    load.history.deaths += [at for fault in deaths for at in (fault.began, fault.ended)]
     for fault in plan.done:
         tell(load, f"in company {type(fault).__name__}", fault.began, fault.ended)
     try:

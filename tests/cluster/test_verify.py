@@ -161,6 +161,21 @@ def test_a_group_gets_what_was_acknowledged():
     assert not list(checks.group_lost(group(sent, [])))
 
 
+def test_a_process_that_ends_takes_with_it_what_is_on_its_way_to_a_clean_member():
+    history = group(publications(b"1"), [])
+    history.members.append(Member("c", "g", "t", 1, since=0.0, until=0.0, is_clean=True))
+    assert len(list(checks.group_lost(history))) == 1
+    acked = history.publications[b"1"].acked
+    history.deaths.append(acked + 1.0)
+    assert not list(checks.group_lost(history))
+    history.deaths[:] = [acked + 100.0]
+    assert len(list(checks.group_lost(history))) == 1
+    # A group of durable members has everything.
+    history.members.pop()
+    history.deaths[:] = [acked + 1.0]
+    assert len(list(checks.group_lost(history))) == 1
+
+
 def test_one_member_gets_what_is_of_qos_2_once():
     sent = publications(b"1", qos=2)
     one, other = receipts(b"1", qos=2, subscriber="a"), receipts(b"1", qos=2, subscriber="b")

@@ -179,13 +179,14 @@ impl Session {
         dropped: &mut Vec<Dropped>,
         now: Timestamp,
     ) {
-        // [MQTT-4.4.0-1] [MQTT3-4.4.0-1] again, with DUP and its identifier; [MQTT-4.3.3-7]
-        // [MQTT-4.3.3-13] expiry no longer applies to a message once sent.
+        // [MQTT-4.4.0-1] [MQTT3-4.4.0-1] again, with DUP and its identifier
         let again = state == StoredState::Sent;
         let qos0 = delivery.qos == QoS::AtMostOnce;
         let id = (!qos0).then(|| packet_id_of(sequence));
-        // [MQTT-3.3.2-5]
-        if !again && delivery.message.is_expired(now) {
+        // [MQTT-3.3.2-5]; [MQTT-4.3.3-7] [MQTT-4.3.3-13] one of QoS 2 does not expire any more. Of QoS 1 a client keeps
+        // nothing, and after the end of a node it is not known what was sent.
+        let is_bound = again && delivery.qos == QoS::ExactlyOnce;
+        if !is_bound && delivery.message.is_expired(now) {
             self.acknowledge_sequence(sequence);
             self.drop_delivery(delivery, DropReason::Expired, dropped);
             return;

@@ -528,6 +528,10 @@ FAULTS = (
 )
 
 
+# Processes that end at once.
+DEADLY = (Killed, FailingDisk, Wiped, Evicted)
+
+
 def keeps_majority(nodes, faults) -> bool:
     """Whether any three nodes (or all, if there are fewer) have a majority that takes part and hears each other."""
     out = set().union(*(fault.out for fault in faults))

@@ -220,7 +220,7 @@ class CleanMember(CleanSubscriber):
         if first >> 4 == SUBACK:
             # It stays as long as its connection, and so promises nothing for later.
             now = time.monotonic()
-            self.history.members.append(Member(self.subscriber, self.group, self.topics, self.qos, now, until=now))
+            self.history.members.append(Member(self.subscriber, self.group, self.topics, self.qos, now, until=now, is_clean=True))
 
 
 class Brief(Person):

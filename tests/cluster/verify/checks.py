@@ -9,6 +9,8 @@ from .register import is_linearizable
 
 
 # What is between the clocks of the nodes and that of a history, and between sending and arriving, in seconds.
+# How long a message can be on its way between nodes that lose packets.
+ON_ITS_WAY = 5.0
 TOLERANCE = 3.0
 # How old what a node has written about its clients may be when it dies, and how late a connection is known to be lost.
 LATENESS = 2.0
@@ -201,13 +203,17 @@ def _times_got(history: History, members, *, qos=(0, 1, 2)) -> collections.Count
 
 def group_missing(history: History):
     """Acknowledged publications that no member of a shared group has got, though one was subscribed from before it was
-    sent until the end."""
+    sent until the end. What is on its way to a member with a clean session is nowhere else, and ends with the process
+    of its publisher."""
     for group, members in _groups(history).items():
+        has_clean = any(member.is_clean for member in members)
         got = _times_got(history, members)
         stayed = [member for member in members if member.until == NEVER and member.qos]
         for publication in history.publications.values():
             # A node without a majority accepts those of clean sessions, and knows only the members of before.
             if publication.is_clean or not _is_promised(publication) or got[publication.payload]:
+                continue
+            if has_clean and any(publication.sent <= death <= publication.acked + ON_ITS_WAY for death in history.deaths):
                 continue
             if any(m.since <= publication.sent and matches(m.filter, publication.topic) for m in stayed):
                 yield group, publication

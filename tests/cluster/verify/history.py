@@ -40,7 +40,7 @@ class Subscription:
 @dataclasses.dataclass
 class Member:
     """A session in a shared group. `until` is the time of its UNSUBSCRIBE, if there was one. Each member gets messages
-    by this subscription only."""
+    by this subscription only. A clean one is over with its connection."""
 
     subscriber: str
     group: str
@@ -48,6 +48,7 @@ class Member:
     qos: int
     since: float
     until: float = NEVER
+    is_clean: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,3 +132,5 @@ class History:
     damaged: list[str] = dataclasses.field(default_factory=list)
     # Until then no fault had begun, so that all nodes knew of all subscriptions.
     calm: float = NEVER
+    # When processes ended without notice.
+    deaths: list[float] = dataclasses.field(default_factory=list)
