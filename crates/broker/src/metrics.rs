@@ -464,7 +464,7 @@ impl Collector for NodeCollector {
             ),
             (
                 "store_remembered_calls",
-                "Publications of QoS 2 that inbox shards have recorded and clean publishers' nodes may ask them to record again",
+                "Publications of QoS 0, and of clean publishers of QoS 2, that inbox shards have recorded and their nodes may ask them to record again",
                 None,
                 stored.remembered_calls,
             ),

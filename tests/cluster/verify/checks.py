@@ -23,6 +23,7 @@ def violations(history: History) -> dict[str, list[str]]:
     checks = (
         lost,
         doubled,
+        doubled_qos_0,
         unordered,
         owned_twice,
         wills,
@@ -95,8 +96,7 @@ def _qos_2(history: History, durable) -> collections.Counter:
 
 
 def doubled_qos_0(history: History):
-    """What is published with QoS 0 comes at most once. Not among `violations`: it may be kept twice for an absent
-    session when its shard changes its leader."""
+    """What is published with QoS 0 comes at most once."""
     publications = history.publications
     unacknowledged = {payload for payload, publication in publications.items() if not publication.qos}
     counts = collections.Counter((r.subscriber, r.payload) for r in history.receipts if r.payload in unacknowledged)

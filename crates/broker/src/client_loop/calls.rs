@@ -1,8 +1,8 @@
 //! The numbers of requests to inbox shards that must not be carried out twice, and have no origin.
 //!
-//! Such are QoS 2 messages of sessions that end with their connections, and those that go from one member of a
-//! shared group to another. While a shard changes its leader, a request is said again that may have been carried
-//! out.
+//! Such are QoS 2 messages of sessions that end with their connections, those that go from one member of a shared group
+//! to another, and messages of QoS 0. While a shard changes its leader, a request is said again that may have been
+//! carried out.
 
 use std::collections::BTreeSet;
 
@@ -41,6 +41,8 @@ impl Calls {
     }
 
     /// The request as one that happens once.
+    ///
+    /// One that nobody waits for is lost if a later one of the loop was carried out before it.
     pub(super) fn once(&mut self, op: InboxOp) -> InboxOp {
         self.last += 1;
         let call = Call {
@@ -74,12 +76,31 @@ impl Calls {
 
 /// Whether a message needs such a number.
 pub(super) fn needs_call(qos: mqtt_proto::QoS, once: Option<&Once>) -> bool {
-    qos == mqtt_proto::QoS::ExactlyOnce && once.is_none()
+    qos != mqtt_proto::QoS::AtLeastOnce && once.is_none()
 }
 
 #[cfg(test)]
 mod tests {
+    use mqtt_proto::QoS;
+    use store_state::inbox::Origin;
+
     use super::*;
+
+    #[test]
+    fn what_may_come_again_or_has_a_name_needs_no_number() {
+        let once = Once::Client {
+            origin: Origin {
+                client: "c".into(),
+                incarnation: 1,
+                packet_id: 1,
+            },
+            epoch: 1,
+        };
+        assert!(needs_call(QoS::AtMostOnce, None));
+        assert!(!needs_call(QoS::AtLeastOnce, None));
+        assert!(needs_call(QoS::ExactlyOnce, None));
+        assert!(!needs_call(QoS::ExactlyOnce, Some(&once)));
+    }
 
     #[test]
     fn what_is_waited_for_is_the_oldest() {

@@ -360,8 +360,8 @@ impl ClientLoop {
             self.hash_of(&source)
         };
         let Source { once, awaiting, .. } = source;
-        let is_numbered = awaiting.is_some() && needs_call(message.qos, once.as_ref());
-        let call = is_numbered.then(|| self.calls.begin());
+        let is_numbered = needs_call(message.qos, once.as_ref());
+        let call = (is_numbered && awaiting.is_some()).then(|| self.calls.begin());
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,

@@ -695,8 +695,8 @@ fn routes_of_many_subscriptions_outlive_a_short_absence() {
     // After a while they go, and what comes is stored by the shard.
     drop(client);
     is_away();
-    wait_for("the routes to be taken out", || lingering() == 0);
-    assert_eq!(routes.subscriptions(), 0);
+    wait_for("the end of the wait", || lingering() == 0);
+    wait_for("the routes to be taken out", || routes.subscriptions() == 0);
     here.publish("t/7", "late", 0);
     let mut client = nodes.durable(0, "client", [1, 0]);
     assert_eq!(client.message().0, "late");

@@ -3,8 +3,8 @@
 //!
 //! A QoS 2 message of a session that the store knows has an [`Origin`](super::Origin) until PUBREL. One of a
 //! session that ends with its connection has no name that outlives it, and needs none: only the loop that it came
-//! in by says it again. So each loop numbers its calls, and says with each which is the oldest that it still waits
-//! for.
+//! in by says it again. Nor has one of QoS 0. So each loop numbers its calls, and says with each which is the oldest
+//! that it still waits for.
 //!
 //! Invariant: a call is carried out once, in whatever order calls come. What is remembered of a loop is as much as
 //! it waits for, and [`LIMIT`] at most: beyond that the oldest may be carried out again, since a message that is
