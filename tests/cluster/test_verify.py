@@ -142,6 +142,19 @@ def test_a_clean_publisher_is_promised_those_who_had_subscribed_before_the_first
     assert len(list(checks.lost(made))) == 1
 
 
+def test_a_clean_session_gets_the_messages_of_one_link_in_order():
+    sent = publications(b"1", b"2")
+    made = history(sent, receipts(b"2", b"1", subscriber="c#1"))
+    assert len(list(checks.unordered(made))) == 1
+    # They came to two nodes.
+    sent[b"2"].way = 1.0
+    assert not list(checks.unordered(made))
+    assert len(list(checks.unordered(history(sent, receipts(b"2", b"1"))))) == 1
+    # The first copy was lost.
+    sent[b"2"].way, sent[b"1"].copies = 0.0, 2
+    assert not list(checks.unordered(made))
+
+
 def group(sent, got, *, until=NEVER, qos=2) -> History:
     """Two members; `until` is when the first leaves."""
     members = [Member("a", "g", "t", qos, since=0.0, until=until), Member("b", "g", "t", qos, since=5.0)]

@@ -79,15 +79,31 @@ impl<M: Kind> Shard<M> {
         self.queue.put_first(back.into_iter().map(again).collect());
     }
 
-    /// Refuses what has not been answered for too long. What nobody would say again stays. To be called before
-    /// anything is sent again, or carried out here: shards know for a limited time that a connection is over whose
-    /// publications may be among it.
+    /// If something has not been answered for too long, refuses that and everything behind it: a publisher that is
+    /// refused one message may send it again, behind its next ones. What nobody would say again stays. To be called
+    /// before anything is sent again, or carried out here: shards know for a limited time that a connection is over
+    /// whose publications may be among it.
     pub(crate) fn give_up(&self, listener: &dyn Listener, patience: Duration) {
         let mut sent = self.place.sent.lock();
-        let old = sent.take(|sent| sent.since.elapsed() >= patience && !must_wait(&sent.work));
+        let is_old = |sent: &Sent<_>| sent.since.elapsed() >= patience && !must_wait(&sent.work);
+        if !sent.iter().any(|(_, sent)| is_old(sent)) {
+            return;
+        }
+        let taken = sent.take(|sent| !must_wait(&sent.work));
         self.count_sent(sent.bytes());
+        let behind = |work: &Work<M::Op>| {
+            matches!(
+                work,
+                Work::Propose {
+                    must_wait: false,
+                    ..
+                }
+            )
+        };
+        let waiting = self.queue.remove_if(behind);
         drop(sent);
-        self.refuse_work(listener, old.into_iter().map(|sent| sent.work));
+        let taken = taken.into_iter().map(|sent| sent.work);
+        self.refuse_work(listener, taken.chain(waiting));
     }
 
     /// Refuses what clients can have done on other nodes meanwhile: these have taken this one for dead.

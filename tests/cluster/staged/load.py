@@ -236,6 +236,7 @@ class Publisher(Person):
         while self.load.is_publishing and self.due <= now and len(self.flying) < self.window:
             self.due += 1 / self.rate
             publication = self.publication(f"{self.client_id}:{next(self.numbers)}".encode(), now)
+            publication.way = self.line.opened
             self.history.publications[publication.payload] = publication
             pid = next(self.pids)
             self.flying[pid] = Outgoing(publication)

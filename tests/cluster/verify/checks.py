@@ -121,21 +121,29 @@ def unordered_qos_0(history: History):
     yield from _overtaken(history, (0,))
 
 
+def is_of_clean(subscriber: str) -> bool:
+    """Clean sessions have numbers."""
+    return "#" in subscriber
+
+
 def _overtaken(history: History, levels):
-    """Members of shared groups are left out: they get those of others late, when these are gone."""
+    """Members of shared groups are left out: they get those of others late, when these are gone. What comes to a clean
+    session comes by the link of its publisher's node: one link may lose packets, another not, and what a link has lost
+    comes when its publisher sends it again."""
     last, seen = {}, set()
     members = {member.subscriber for member in history.members}
     for receipt in history.receipts:
         publication = history.publications.get(receipt.payload)
         if publication is None or publication.qos not in levels or receipt.subscriber in members:
             continue
-        if publication.copies > 1 and publication.expiry != NEVER:
-            # The first of them may have expired.
+        is_clean = is_of_clean(receipt.subscriber)
+        if publication.copies > 1 and (is_clean or publication.expiry != NEVER):
+            # The first of them may have expired, or be lost.
             continue
         if (receipt.subscriber, receipt.payload) in seen:
             continue
         seen.add((receipt.subscriber, receipt.payload))
-        sender = (publication.publisher, publication.connection)
+        sender = (publication.publisher, publication.connection, publication.way if is_clean else 0)
         stream = (receipt.subscriber, sender, publication.topic, publication.qos)
         before = last.get(stream)
         if before and before.sent > publication.sent:

@@ -23,6 +23,8 @@ class Publication:
     copies: int = 1
     # Orders its publisher's messages only among those of the same connection; 0: the session goes on.
     connection: int = 0
+    # When the connection began by which it was sent first.
+    way: float = 0.0
     # Of a clean session: a node without a majority accepts it by what it knew last (P10).
     is_clean: bool = False
 

@@ -8,6 +8,8 @@ pub(crate) const REOPENED: usize = 20;
 /// A message that a client publishes, or its will; its number is its payload.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
+    /// `None`: it is a will.
+    pub(crate) publisher: Option<usize>,
     pub(crate) topic: String,
     pub(crate) once: bool,
     pub(crate) begun: u64,

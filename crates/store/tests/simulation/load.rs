@@ -568,6 +568,7 @@ impl World {
         };
         let once = self.chance.below(2) == 0;
         let published = Published {
+            publisher: Some(index),
             topic: topic.clone(),
             once,
             begun: self.now,
@@ -1151,6 +1152,7 @@ impl World {
     fn fire(&mut self, node: u64, client: Box<str>, epoch: u64, will: &StoredWill) {
         let number = number_of(&will.message);
         let published = Published {
+            publisher: None,
             topic: will.message.body.topic().to_owned(),
             once: true,
             begun: self.now,

@@ -3,6 +3,7 @@
 mod acknowledged;
 mod calm;
 mod once;
+mod ordered;
 mod owners;
 pub(crate) mod quiet;
 mod replicas;
@@ -27,6 +28,7 @@ pub(crate) fn check_all(world: &World) -> Result<(), String> {
     check(world)?;
     acknowledged::check(&world.history)?;
     once::check(&world.history)?;
+    ordered::check(&world.history)?;
     owners::check(&world.history)?;
     wills::check(&world.history)?;
     retained::check(&world.history)
