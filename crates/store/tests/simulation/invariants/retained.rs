@@ -61,27 +61,64 @@ fn without((value, mut happened): Way, at: usize) -> Way {
     (value, happened)
 }
 
-/// All ways that open operations can lead to.
+/// The ways that open operations can lead to, as far as more happens in no other that ends with the same value: since
+/// open writes may be carried out again, all of them can happen before the last one, and each read that finds one of
+/// their values.
 fn all_ways(ops: &[RetainedOp], open: &BTreeSet<usize>, ways: BTreeSet<Way>) -> BTreeSet<Way> {
-    let mut next: Vec<Way> = ways.iter().cloned().collect();
-    let mut found = ways;
-    while let Some((value, happened)) = next.pop() {
-        for at in open {
-            let after = match ops[*at].kind {
-                RetainedKind::Write(written) => Some(written),
-                RetainedKind::Read(read) if read == value => value,
-                RetainedKind::Read(_) => continue,
-            };
-            let mut happened = happened.clone();
-            // What is never answered needs no trace.
-            if ops[*at].answered.is_some() {
-                happened.insert(*at);
-            }
-            let way = (after, happened);
-            if found.insert(way.clone()) {
-                next.push(way);
-            }
-        }
+    let read_of = |at: &usize| match ops[*at].kind {
+        RetainedKind::Read(read) => Some(read),
+        RetainedKind::Write(_) => None,
+    };
+    let written_by = |at: &usize| match ops[*at].kind {
+        RetainedKind::Write(written) => Some(written),
+        RetainedKind::Read(_) => None,
+    };
+    let written: BTreeSet<u64> = open.iter().filter_map(written_by).collect();
+    let finds_written = |at: &&usize| {
+        read_of(at)
+            .flatten()
+            .is_some_and(|of| written.contains(&of))
+    };
+    // What is never answered needs no trace.
+    let is_answered = |at: &&usize| ops[**at].answered.is_some();
+    let writes = open.iter().filter(|at| written_by(at).is_some());
+    let all: BTreeSet<usize> = writes
+        .filter(is_answered)
+        .chain(open.iter().filter(finds_written))
+        .copied()
+        .collect();
+    let mut found = BTreeSet::new();
+    for (value, mut happened) in ways {
+        happened.extend(open.iter().filter(|at| read_of(at) == Some(value)));
+        let after_all = &happened | &all;
+        found.extend(written.iter().map(|last| (Some(*last), after_all.clone())));
+        found.insert((value, happened));
     }
     found
+}
+
+#[test]
+fn what_was_overwritten_is_read_no_more() {
+    let op = |asked, answered, kind| RetainedOp {
+        asked,
+        answered,
+        kind,
+    };
+    let write = |number, asked, answered| op(asked, answered, RetainedKind::Write(number));
+    let read = |number, asked, answered| op(asked, Some(answered), RetainedKind::Read(number));
+    let one = write(1, 1, Some(2));
+    let two = write(2, 3, Some(6));
+    assert!(check_topic(&[read(None, 0, 1)]).is_ok());
+    assert!(check_topic(&[one.clone(), read(None, 3, 4)]).is_err());
+    // While a write is open, either.
+    let both = [one.clone(), two.clone()];
+    let with = |ops: &[RetainedOp]| check_topic(&[&both[..], ops].concat());
+    assert!(with(&[read(Some(1), 4, 5), read(Some(2), 5, 6)]).is_ok());
+    assert!(with(&[read(Some(2), 4, 5), read(Some(1), 7, 8)]).is_err());
+    assert!(with(&[read(Some(2), 4, 4), read(Some(1), 5, 5)]).is_err());
+    // One that is never answered may happen late.
+    let late = write(3, 1, None);
+    assert!(with(&[late, read(Some(2), 7, 8), read(Some(3), 9, 10)]).is_ok());
+    let many: Vec<_> = (10..60).map(|number| write(number, 3, Some(9))).collect();
+    assert!(check_topic(&[many, vec![read(Some(30), 10, 11)]].concat()).is_ok());
 }
