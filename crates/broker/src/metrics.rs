@@ -409,6 +409,12 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.superseded),
             ),
             (
+                "connects_waiting",
+                "CONNECTs that wait until another one of the same client is answered",
+                None,
+                sum(&node.stats, |s| &s.connects_waiting),
+            ),
+            (
                 "wills_unpublished",
                 "Wills that could not be published, and that are tried again in a while",
                 None,

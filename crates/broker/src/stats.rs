@@ -95,6 +95,8 @@ pub(crate) struct BrokerStats {
     pub(crate) legacies: Counter,
     /// Connections that other nodes take over and that are read to their end first.
     pub(crate) superseded: Counter,
+    /// CONNECTs that wait until another one of the same client is answered.
+    pub(crate) connects_waiting: Counter,
     /// Wills that could not be published and are asked for again.
     pub(crate) unpublished_wills: Counter,
     /// Sessions without a connection whose routes stay for a while.

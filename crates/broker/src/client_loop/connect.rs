@@ -9,7 +9,7 @@ use store_state::session::OfAnotherUser;
 
 use super::drained::last_policy;
 use super::joining::Joining;
-use super::login::{Admission, Login, Progress};
+use super::login::{Admission, Login, Progress, Stage};
 use super::{Client, ClientLoop, HAS_SESSION, LoopIo, Mail, STORED_NAME};
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
@@ -22,10 +22,20 @@ struct Entry<'a> {
     connect: &'a Connect<'a>,
     /// The same as it came.
     frame: &'a [u8],
+    /// When it came, in µs of the node's clock.
+    came_us: u64,
     /// The server chose its client identifier.
     assigned: bool,
     /// What it has authenticated as; taken when it has a place in this loop.
     admission: &'a mut Option<Box<Admission>>,
+}
+
+impl Entry<'_> {
+    /// The user that authentication has confirmed the client to be.
+    fn user(&self) -> Option<&str> {
+        let admission = self.admission.as_ref()?;
+        admission.identity().username.as_deref()
+    }
 }
 
 impl ClientLoop {
@@ -38,17 +48,24 @@ impl ClientLoop {
         packet_type: PacketType,
         frame: &[u8],
     ) -> Option<Next> {
-        let login = self.logins.remove(&connection);
+        let known = self.logins.remove(&connection);
+        let is_first = known.is_none();
+        let login = known.unwrap_or_else(|| Login {
+            came_us: self.node.clock.now_us(),
+            stage: Stage::New,
+        });
+        let came_us = login.came_us;
         let peer = io.peer(connection).map(tracing::field::display);
         match packet_type {
             PacketType::Connect => {}
-            PacketType::Auth if login.is_some() => {
-                let kept = login.as_ref().and_then(Login::kept_connect).map(Box::from);
+            PacketType::Auth if !is_first => {
+                let kept = login.kept_connect().map(Box::from);
                 let progress = self.challenge_answered(io, connection, frame, login);
                 if let Progress::Refused(reason) = progress {
                     self.log_failed_challenge(io, connection, kept.as_deref(), reason);
                 }
-                return self.proceed(io, connection, ProtocolVersion::V5, frame, progress);
+                let version = ProtocolVersion::V5;
+                return self.proceed(io, (connection, came_us), version, frame, progress);
             }
             _ => {
                 // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
@@ -69,21 +86,21 @@ impl ClientLoop {
                 return Some(Next::Read);
             }
         };
-        let progress = match self.admit(io, connection, &connect, login.is_none()) {
+        let progress = match self.admit(io, connection, &connect, is_first) {
             Ok(()) => self.login(io, connection, &connect, frame, login),
             Err(reason) => Progress::Refused(reason),
         };
         if let Progress::Refused(reason) = progress {
             self.log_refused(io, connection, &connect, reason);
         }
-        self.proceed(io, connection, connect.version, frame, progress)
+        self.proceed(io, (connection, came_us), connect.version, frame, progress)
     }
 
     /// Does what a login has come to.
     fn proceed(
         &mut self,
         io: &mut LoopIo,
-        connection: ConnectionId,
+        (connection, came_us): (ConnectionId, u64),
         version: ProtocolVersion,
         frame: &[u8],
         progress: Progress,
@@ -93,20 +110,22 @@ impl ClientLoop {
                 let kept = admission.as_mut().and_then(|a| a.connect.take());
                 let next = self.enter(
                     io,
-                    connection,
+                    (connection, came_us),
                     kept.as_deref().unwrap_or(frame),
                     &mut admission,
                 );
-                if let Some(mut admission) = admission {
-                    // It goes on elsewhere, or later.
+                if let Some(admission) = &mut admission {
                     admission.connect = kept;
-                    match next {
-                        Some(Next::HandOver(_)) => io.accompany(Mail::Admitted(admission)),
-                        None => {
-                            self.logins.insert(connection, Login::Admitted(admission));
-                        }
-                        Some(_) => {}
+                }
+                let stage = Stage::Admitted(admission);
+                match next {
+                    Some(Next::HandOver(_)) => {
+                        io.accompany(Mail::Entering(Login { came_us, stage }));
                     }
+                    None => {
+                        self.logins.insert(connection, Login { came_us, stage });
+                    }
+                    Some(_) => {}
                 }
                 next
             }
@@ -124,7 +143,7 @@ impl ClientLoop {
     fn enter(
         &mut self,
         io: &mut LoopIo,
-        connection: ConnectionId,
+        (connection, came_us): (ConnectionId, u64),
         frame: &[u8],
         admission: &mut Option<Box<Admission>>,
     ) -> Option<Next> {
@@ -150,6 +169,7 @@ impl ClientLoop {
             connection,
             connect: &connect,
             frame,
+            came_us,
             assigned,
             admission,
         };
@@ -261,7 +281,7 @@ impl ClientLoop {
         let is_registered = self.node.peers().is_some() && (stored || !entry.assigned);
         let waits = stored || is_registered;
         let joining = waits.then(|| Box::new(Joining::new(entry.frame, accepted, stored)));
-        let key = self.add_client(session, entry.connection, joining);
+        let key = self.add_client(session, entry.connection, entry.came_us, joining);
         io.set_tag(entry.connection, HAS_SESSION | key.to_bits());
         if let Some(admission) = admission {
             let method = entry.connect.properties.authentication_method;
@@ -285,12 +305,14 @@ impl ClientLoop {
         &mut self,
         session: Session,
         connection: ConnectionId,
+        came_us: u64,
         joining: Option<Box<Joining>>,
     ) -> Key {
         self.node.count_connected();
         self.clients.insert(Client {
             session,
             connection: Some(connection),
+            came_us,
             armed_ms: 0,
             publish_rate: RateBucket::default(),
             gauge: None,
@@ -320,9 +342,9 @@ impl ClientLoop {
         }
     }
 
-    /// A client identifier that is connected to this loop, or about to be: the older connection is
-    /// closed, unless it is another user's, and the new one begins anew. What the session is to keep, the
-    /// store keeps. A client that is about to be connected gets its CONNACK first.
+    /// A client identifier that is connected to this loop, or about to be: the connection whose CONNECT came
+    /// earlier is closed, unless it is another user's, and the later one begins anew. What the session is to keep,
+    /// the store keeps. A client that is about to be connected gets its CONNACK first.
     fn take_over(
         &mut self,
         io: &mut LoopIo,
@@ -334,33 +356,25 @@ impl ClientLoop {
             return self.follow(io, entry, client_id, key);
         }
         let mut stored = self.concerns_store(entry.connect, &client_id);
-        if let Some(client) = self.clients.get_mut(key) {
-            if let Some(joining) = &mut client.joining {
-                joining.waiters.push(entry.connection);
-                return None;
+        if let Some(client) = self.clients.get(key) {
+            let user = entry.user();
+            let holder = client.login.as_ref().and_then(|login| login.username());
+            if entry.came_us < client.came_us && self.may_take(user, holder) {
+                self.give_up(io, &client_id, entry.connection);
+                return Some(Next::Read);
+            }
+            if client.joining.is_some() {
+                return self.wait_for_joining(io, entry, &client_id, key);
             }
             stored |= client.stored.is_some();
-            let user = entry
-                .admission
-                .as_ref()
-                .and_then(|a| a.identity().username.as_deref());
-            let holder = client.login.as_ref().and_then(|login| login.username());
-            let is_anothers = holder.is_some() && holder != user;
-            if is_anothers && self.settings.of_another_user == OfAnotherUser::Refuse {
+            if !self.may_take(holder, user) {
                 self.report_another_user(io, &client_id, user);
                 let answer = (entry.connect.version, ReasonCode::NotAuthorized);
                 self.refuse(io, entry.connection, Some(answer));
                 return Some(Next::Read);
             }
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
-            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
-                tracing::info!(
-                    client_id = &*excerpt(&client_id),
-                    left_out,
-                    "a new connection takes the session over"
-                );
-            }
-            self.stats.takeovers.add(1);
+            self.count_takeover(io, &client_id);
             // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
             self.kick(io, key, ReasonCode::SessionTakenOver);
         }
@@ -377,6 +391,75 @@ impl ClientLoop {
             Claim::New => Some(self.begin(io, entry, client_id, stored)),
             // Another loop was quicker to claim what has just become free.
             Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
+        }
+    }
+
+    /// Whether a user may take the client identifier over that another connection has. `holder`: the user of that.
+    fn may_take(&self, holder: Option<&str>, user: Option<&str>) -> bool {
+        holder.is_none()
+            || holder == user
+            || self.settings.of_another_user == OfAnotherUser::Discard
+    }
+
+    /// A CONNECT waits until that of the client's connection is answered. Of those that wait and may take each other
+    /// over, only the one that came last goes on; so there is at most one of each user.
+    fn wait_for_joining(
+        &mut self,
+        io: &mut LoopIo,
+        entry: &Entry<'_>,
+        client_id: &str,
+        key: Key,
+    ) -> Option<Next> {
+        let user = entry.user();
+        let joining = self.clients.get_mut(key)?.joining.as_mut()?;
+        let mut waiters = std::mem::take(&mut joining.waiters);
+        self.stats.connects_waiting.sub(waiters.len() as u64);
+        let mut superseded = Vec::new();
+        let mut is_superseded = false;
+        waiters.retain(|waiter| {
+            // Without a login, its connection is gone.
+            let Some(login) = self.logins.get(waiter) else {
+                return false;
+            };
+            if login.came_us > entry.came_us {
+                is_superseded |= self.may_take(user, login.user());
+            } else if self.may_take(login.user(), user) {
+                superseded.push(*waiter);
+                return false;
+            }
+            true
+        });
+        if is_superseded {
+            superseded.push(entry.connection);
+        } else {
+            waiters.push(entry.connection);
+        }
+        self.stats.connects_waiting.add(waiters.len() as u64);
+        if let Some(joining) = self.clients.get_mut(key).and_then(|c| c.joining.as_mut()) {
+            joining.waiters = waiters;
+        }
+        for connection in superseded {
+            self.give_up(io, client_id, connection);
+        }
+        is_superseded.then_some(Next::Read)
+    }
+
+    /// A connection without a session is closed: a later one of the client has connected, or is about to.
+    fn give_up(&mut self, io: &mut LoopIo, client_id: &str, connection: ConnectionId) {
+        self.count_takeover(io, client_id);
+        self.logins.remove(&connection);
+        // [MQTT-3.2.0-1] without CONNACK there is no DISCONNECT that says why
+        Self::dismiss(io, connection, Vec::new());
+    }
+
+    fn count_takeover(&self, io: &LoopIo, client_id: &str) {
+        self.stats.takeovers.add(1);
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                left_out,
+                "a new connection takes the session over"
+            );
         }
     }
 

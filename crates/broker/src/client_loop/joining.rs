@@ -4,7 +4,8 @@
 //! A session is in the store's hands from the claim of its identifier to the answer of its inbox; its
 //! connection is not read meanwhile. CONNACK follows when both are recorded.
 //!
-//! Invariants: at most one connection of a client identifier joins or is connected in this node; a
+//! Invariants: at most one connection of a client identifier joins or is connected in this node; of those whose
+//! CONNECTs wait meanwhile, the one whose CONNECT came last goes on, in whatever order they are resumed; a
 //! connection that goes away while it joins is disconnected in the store as well, when the answer comes.
 
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub(super) struct Joining {
     rivals: Vec<(Asker, Older)>,
     /// Publications that came on older connections, as far as these are known of, and are not released.
     pub(super) unreleased: PacketIdSet,
-    /// Later connections of the same client, whose CONNECTs wait for this one.
+    /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
     pub(super) waiters: Vec<ConnectionId>,
 }
 
@@ -212,11 +213,18 @@ impl ClientLoop {
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
-            asked_ms: self.node.cluster_now_ms(),
+            // Not now: another node may have the client since then.
+            asked_ms: self.came_at_us(key) / 1_000,
         };
         let op = SessionOp::claim(request, self.user_of(key), self.settings.of_another_user);
         let ticket = self.ask(Pending::Claim(key));
         self.node.store().session(client_id, ticket, op);
+    }
+
+    /// When the CONNECT of a client came, in µs of the cluster's time.
+    pub(super) fn came_at_us(&self, key: Key) -> u64 {
+        let came_us = self.clients.get(key).map_or(0, |client| client.came_us);
+        self.node.cluster_time.at_us(came_us)
     }
 
     /// The connection of a client that joins is gone, or given up. Its place stays until the store has
@@ -419,7 +427,7 @@ impl ClientLoop {
             self.tell_inbox(&client_id, op);
             self.forget_client(io, key);
         }
-        resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
+        self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
     /// The store has recorded a client that is not there any more.
@@ -437,7 +445,7 @@ impl ClientLoop {
         self.unregister(io, key);
         let joining = self.clients.get_mut(key).and_then(|c| c.joining.take());
         self.forget_client(io, key);
-        resume(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
+        self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
     }
 
     /// Tells the session store that a connection is over; gives back the number of the question.
@@ -480,6 +488,12 @@ impl ClientLoop {
             Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
         };
         self.turn_away(io, key, reason);
+    }
+
+    /// The client has connected to another node since: this connection of it is closed.
+    pub(super) fn refuse_given_up(&mut self, io: &mut LoopIo, key: Key) {
+        self.abandon(io, key);
+        self.forget_joining(io, key);
     }
 
     /// The client identifier has a session of another user: the client is refused.
@@ -543,7 +557,7 @@ impl ClientLoop {
             self.count_session(key);
         }
         self.has_joined(io, key);
-        resume(io, joining.waiters);
+        self.resume_waiters(io, joining.waiters);
     }
 
     /// A client with a durable session.
@@ -644,7 +658,7 @@ impl ClientLoop {
         }));
         self.node.store().read(shard, open);
         self.has_joined(io, key);
-        resume(io, joining.waiters);
+        self.resume_waiters(io, joining.waiters);
     }
 
     /// CONNACK can go.
@@ -670,12 +684,14 @@ impl ClientLoop {
         io.resume(connection);
         self.log_connected(io, key);
     }
-}
 
-/// Connections whose CONNECTs waited are read again.
-fn resume(io: &mut LoopIo, waiters: Vec<ConnectionId>) {
-    for waiter in waiters {
-        io.resume(waiter);
+    /// Connections whose CONNECTs waited are read again. In which order does not matter: each knows when its CONNECT
+    /// came.
+    fn resume_waiters(&self, io: &mut LoopIo, waiters: Vec<ConnectionId>) {
+        self.stats.connects_waiting.sub(waiters.len() as u64);
+        for waiter in waiters {
+            io.resume(waiter);
+        }
     }
 }
 

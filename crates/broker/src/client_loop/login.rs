@@ -25,9 +25,20 @@ const RETRY_MS: u64 = 10;
 /// How many of those that wait are looked at again at a time.
 const RETRIED_AT_ONCE: usize = 64;
 
-/// Where a connection without a session stands.
+/// A connection whose CONNECT has come, and that has no session yet.
 #[derive(Debug)]
-pub(super) enum Login {
+pub(crate) struct Login {
+    /// When its CONNECT came to this node, in µs of the node's clock. Of the connections of a client, the one whose
+    /// CONNECT came last has the session, in whatever order they get through their logins.
+    pub(super) came_us: u64,
+    pub(super) stage: Stage,
+}
+
+/// How far a connection without a session has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Its CONNECT has not been looked at.
+    New,
     /// Its CONNECT was looked at, and is to be judged when others have been.
     Postponed,
     /// The chain is asked.
@@ -40,15 +51,23 @@ pub(super) enum Login {
         /// The CONNECT packet.
         connect: Box<[u8]>,
     },
-    /// It is let in, and waits for its client identifier.
-    Admitted(Box<Admission>),
+    /// It is let in, and waits for its client identifier; `None`: as a client that nothing is known of.
+    Admitted(Option<Box<Admission>>),
 }
 
 impl Login {
     /// The CONNECT packet that AUTH packets go on with.
     pub(super) fn kept_connect(&self) -> Option<&[u8]> {
-        match self {
-            Self::Challenged { connect, .. } => Some(connect),
+        match &self.stage {
+            Stage::Challenged { connect, .. } => Some(connect),
+            _ => None,
+        }
+    }
+
+    /// The user that authentication has confirmed the client to be.
+    pub(super) fn user(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Admitted(Some(admission)) => admission.identity().username.as_deref(),
             _ => None,
         }
     }
@@ -96,18 +115,19 @@ impl ClientLoop {
         connection: ConnectionId,
         connect: &Connect<'_>,
         frame: &[u8],
-        login: Option<Login>,
+        login: Login,
     ) -> Progress {
-        match login {
-            Some(Login::Admitted(admission)) => Progress::Admitted(Some(admission)),
-            Some(Login::Answered(verdict)) => self.judged(connect, verdict),
-            Some(asked @ Login::Asked) => {
-                self.logins.insert(connection, asked);
+        let came_us = login.came_us;
+        match login.stage {
+            Stage::Admitted(admission) => Progress::Admitted(admission),
+            Stage::Answered(verdict) => self.judged(connect, verdict),
+            stage @ Stage::Asked => {
+                self.logins.insert(connection, Login { came_us, stage });
                 Progress::Waits
             }
             // [MQTT-3.1.0-2]
-            Some(Login::Challenged { .. }) => Progress::Refused(ReasonCode::ProtocolError),
-            None | Some(Login::Postponed) => match connect.properties.authentication_method {
+            Stage::Challenged { .. } => Progress::Refused(ReasonCode::ProtocolError),
+            Stage::New | Stage::Postponed => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();
                     let step = self.node.authentication.begin_exchange(method, data);
@@ -121,7 +141,7 @@ impl ClientLoop {
                             attempt.failed(io.now_ms());
                         }
                     }
-                    self.step(io, connection, method, frame.into(), step)
+                    self.step(io, (connection, came_us), method, frame.into(), step)
                 }
                 None if self.may_be_anonymous(io, connection, connect) => {
                     Progress::Admitted(certified(io, connection))
@@ -132,14 +152,19 @@ impl ClientLoop {
                         match self.begin_login(io, connection, connect.username) {
                             Ok(attempt) => attempt.failed(io.now_ms()),
                             Err(NotNow::Later) => {
-                                return self.wait_for_login(io, connection, Login::Postponed);
+                                let stage = Stage::Postponed;
+                                return self.wait_for_login(
+                                    io,
+                                    connection,
+                                    Login { came_us, stage },
+                                );
                             }
                             Err(NotNow::Refused(_)) => {}
                         }
                     }
                     Progress::Refused(ReasonCode::NotAuthorized)
                 }
-                None => self.ask_chain(io, connection, connect),
+                None => self.ask_chain(io, connection, came_us, connect),
             },
         }
     }
@@ -162,10 +187,15 @@ impl ClientLoop {
         &mut self,
         io: &mut LoopIo,
         connection: ConnectionId,
+        came_us: u64,
         connect: &Connect<'_>,
     ) -> Progress {
+        let postponed = Login {
+            came_us,
+            stage: Stage::Postponed,
+        };
         if self.node.authentication.is_crowded() {
-            return self.wait_for_login(io, connection, Login::Postponed);
+            return self.wait_for_login(io, connection, postponed);
         }
         // Who shows nothing guesses nothing.
         let attempt = match shows_credentials(connect)
@@ -173,7 +203,7 @@ impl ClientLoop {
             .transpose()
         {
             Ok(attempt) => attempt,
-            Err(NotNow::Later) => return self.wait_for_login(io, connection, Login::Postponed),
+            Err(NotNow::Later) => return self.wait_for_login(io, connection, postponed),
             Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
         };
         let credentials = Credentials {
@@ -186,7 +216,8 @@ impl ClientLoop {
             certificate_name: io.certificate_name(connection).map(Box::from),
         };
         let (loops, index, clock) = (self.node.loops().clone(), self.index, self.node.clock);
-        self.logins.insert(connection, Login::Asked);
+        let stage = Stage::Asked;
+        self.logins.insert(connection, Login { came_us, stage });
         self.node
             .authentication
             .authenticate(credentials, move |verdict| {
@@ -233,7 +264,7 @@ impl ClientLoop {
         verdict: Verdict,
     ) {
         if let Some(login) = self.logins.get_mut(&connection) {
-            *login = Login::Answered(verdict);
+            login.stage = Stage::Answered(verdict);
             io.resume(connection);
         }
     }
@@ -285,7 +316,7 @@ impl ClientLoop {
     fn step(
         &mut self,
         io: &mut LoopIo,
-        connection: ConnectionId,
+        (connection, came_us): (ConnectionId, u64),
         method: &str,
         connect: Box<[u8]>,
         step: Step,
@@ -295,8 +326,8 @@ impl ClientLoop {
                 let mut bytes = Vec::new();
                 encode_challenge(method, &data, &mut bytes);
                 io.send_bytes(connection, &bytes);
-                let login = Login::Challenged { exchange, connect };
-                self.logins.insert(connection, login);
+                let stage = Stage::Challenged { exchange, connect };
+                self.logins.insert(connection, Login { came_us, stage });
                 Progress::Challenged
             }
             Step::Done(identity, data) => {
@@ -321,11 +352,12 @@ impl ClientLoop {
         io: &mut LoopIo,
         connection: ConnectionId,
         frame: &[u8],
-        login: Option<Login>,
+        login: Login,
     ) -> Progress {
-        let (exchange, connect) = match login {
-            Some(Login::Challenged { exchange, connect }) => (exchange, connect),
-            Some(Login::Admitted(admission)) => return Progress::Admitted(Some(admission)),
+        let came_us = login.came_us;
+        let (exchange, connect) = match login.stage {
+            Stage::Challenged { exchange, connect } => (exchange, connect),
+            Stage::Admitted(admission) => return Progress::Admitted(admission),
             _ => return Progress::Refused(ReasonCode::ProtocolError),
         };
         let auth = match Packet::decode(frame, ProtocolVersion::V5) {
@@ -344,14 +376,15 @@ impl ClientLoop {
         let attempt = match self.begin_login(io, connection, Some(exchange.username())) {
             Ok(attempt) => attempt,
             Err(NotNow::Later) => {
-                let login = Login::Challenged { exchange, connect };
-                return self.wait_for_login(io, connection, login);
+                let stage = Stage::Challenged { exchange, connect };
+                return self.wait_for_login(io, connection, Login { came_us, stage });
             }
             Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
         };
         let step = exchange.answer(auth.properties.authentication_data.unwrap_or_default());
         settle_step(attempt, &step, io.now_ms());
-        self.step(io, connection, &method.unwrap_or_default(), connect, step)
+        let method = method.unwrap_or_default();
+        self.step(io, (connection, came_us), &method, connect, step)
     }
 
     /// A client that was let in has its place in the loop.

@@ -88,7 +88,7 @@ use hold::{Hold, HoldLine, Wait};
 use joining::{Inbox, Joining, Stored};
 use legacies::Legacies;
 use linger::{Kept, Lingerers};
-use login::{Admission, LoggedIn, Login};
+use login::{LoggedIn, Login};
 use members::Members;
 use parts::Parts;
 use pending::{Answer, Pending};
@@ -144,8 +144,8 @@ pub(crate) enum Mail {
     HoldsLost(NodeId),
     /// The chain of authenticators has judged the client of a connection.
     Verdict(ConnectionId, Verdict),
-    /// Comes with a connection that another loop handed over: who its client is.
-    Admitted(Box<Admission>),
+    /// Comes with a connection that another loop handed over: who its client is, and when its CONNECT came.
+    Entering(Login),
     /// Events of the store.
     Store(Vec<store::Event>),
     /// Messages of clients of another node, and the length of their frame.
@@ -201,6 +201,8 @@ pub(crate) type Done = std::sync::mpsc::SyncSender<()>;
 struct Client {
     session: Session,
     connection: Option<ConnectionId>,
+    /// When its CONNECT came to this node, in µs of the node's clock.
+    came_us: u64,
     /// The deadline that the loop is armed for; 0: none.
     armed_ms: u64,
     publish_rate: RateBucket,
@@ -1041,8 +1043,8 @@ impl Service for ClientLoop {
     }
 
     fn accompanied(&mut self, _: &mut LoopIo, connection: ConnectionId, mail: Mail) {
-        if let Mail::Admitted(admission) = mail {
-            self.logins.insert(connection, Login::Admitted(admission));
+        if let Mail::Entering(login) = mail {
+            self.logins.insert(connection, login);
         }
     }
 
@@ -1112,7 +1114,7 @@ impl Service for ClientLoop {
             Mail::DeliverTo(session, delivery) => self.deliver_to(io, session.key(), delivery),
             Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),
             // Comes with its connection only.
-            Mail::Admitted(_) => {}
+            Mail::Entering(_) => {}
             Mail::Store(events) => self.store_events(io, events),
             Mail::FromPeer {
                 from,

@@ -27,7 +27,7 @@ pub(super) struct Registering {
 impl ClientLoop {
     /// Asks who else has a client that connects.
     pub(super) fn register(&mut self, io: &mut LoopIo, key: Key) {
-        let number = self.node.cluster_time.at_us(self.node.clock.now_us());
+        let number = self.came_at_us(key);
         if let Some(registration) = self.registration(key, number) {
             let token = self.ask(Pending::Register(key)).token;
             self.registering.new.push((token, registration));
@@ -84,6 +84,9 @@ impl ClientLoop {
         };
         if registered.is_anothers {
             return self.refuse_another_user(io, key);
+        }
+        if registered.number == 0 {
+            return self.refuse_given_up(io, key);
         }
         client.number = registered.number;
         let is_here = client.connection.is_some();

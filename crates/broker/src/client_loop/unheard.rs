@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use net::ConnectionId;
 
-use super::login::Login;
+use super::login::Stage;
 use super::{ClientLoop, LoopIo};
 
 /// Of a full list this share is closed at once, so that a flood does not go through all of it for each
@@ -47,7 +47,10 @@ impl ClientLoop {
         let logins = &self.logins;
         let is_unheard = |waiting| {
             io.tag(waiting) == Some(0)
-                && matches!(logins.get(&waiting), None | Some(Login::Postponed))
+                && matches!(
+                    logins.get(&waiting).map(|login| &login.stage),
+                    None | Some(Stage::Postponed)
+                )
         };
         let oldest = self.unheard.push(connection, limit, is_unheard);
         self.stats.unheard_closed.add(oldest.len() as u64);

@@ -28,6 +28,10 @@ use crate::node::Node;
 /// How long a CONNECT waits for the leader, in ms.
 const PATIENCE_MS: u64 = 1_000;
 
+/// A CONNECT that came so long ago, in µs, may have been given up: its client may have connected to another node since.
+/// The clocks of nodes differ by less.
+const WAITED_US: u64 = 1_000_000;
+
 /// The clients of the shards that this node leads.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
@@ -68,14 +72,19 @@ pub(crate) struct Registration {
     pub(crate) of_another_user: OfAnotherUser,
 }
 
-/// The client identifier is connected to another node by another user.
+/// Why a CONNECT does not get its client identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NotOwner;
+pub(super) enum Refusal {
+    /// Another user is connected with it, to another node.
+    NotOwner,
+    /// The client has connected to another node after this CONNECT, which has waited.
+    GivenUp,
+}
 
 /// What a CONNECT is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Registered {
-    /// The number of the connection.
+    /// The number of the connection; 0: it is refused.
     pub(crate) number: u64,
     /// Who has an older one.
     pub(crate) held_by: Option<NodeId>,
@@ -103,17 +112,18 @@ impl Directory {
         self.shards.retain(|shard, _| leads(*shard));
     }
 
-    /// A CONNECT: its connection is later than all that are known. The answer: its number, and who had the
-    /// client.
+    /// A CONNECT: its connection is later than all that are known, unless it has waited. The answer: its number, and
+    /// who had the client. `now_us`: the cluster's time.
     ///
     /// # Errors
-    /// Another user has it, and keeps it.
+    /// Another user has it, and keeps it; or the client has a later connection.
     pub(super) fn register(
         &mut self,
         term: u64,
         node: NodeId,
         new: Registration,
-    ) -> Result<(u64, Option<NodeId>), NotOwner> {
+        now_us: u64,
+    ) -> Result<(u64, Option<NodeId>), Refusal> {
         let Registration {
             client,
             user,
@@ -125,7 +135,11 @@ impl Directory {
         let elsewhere = clients.get(&client).filter(|before| before.node != node);
         let is_anothers = elsewhere.is_some_and(|b| b.user.is_some() && b.user != user);
         if is_anothers && of_another_user == OfAnotherUser::Refuse {
-            return Err(NotOwner);
+            return Err(Refusal::NotOwner);
+        }
+        let has_waited = new.number.saturating_add(WAITED_US) <= now_us;
+        if has_waited && elsewhere.is_some_and(|before| before.number > new.number) {
+            return Err(Refusal::GivenUp);
         }
         let held_by = elsewhere.map(|before| before.node);
         let before = clients.get(&client).map_or(0, |before| before.number + 1);
@@ -485,9 +499,10 @@ impl Directory {
                 .store()
                 .is_of_another_user(&new.client, new.user.as_deref());
         let registered = if is_of_another {
-            Err(NotOwner)
+            Err(Refusal::NotOwner)
         } else {
-            self.register(term, from, new)
+            let now_us = node.cluster_time.at_us(node.clock.now_us());
+            self.register(term, from, new, now_us)
         };
         match registered {
             Ok((number, held_by)) => Registered {
@@ -496,11 +511,11 @@ impl Directory {
                 is_known,
                 is_anothers: false,
             },
-            Err(NotOwner) => Registered {
+            Err(refusal) => Registered {
                 number: 0,
                 held_by: None,
                 is_known,
-                is_anothers: true,
+                is_anothers: refusal == Refusal::NotOwner,
             },
         }
     }
@@ -550,7 +565,7 @@ mod tests {
         };
         let (refuse, discard) = (OfAnotherUser::Refuse, OfAnotherUser::Discard);
         let mut directory = Directory::default();
-        let mut register = |node, user, other| directory.register(1, node, by(user, other)).ok();
+        let mut register = |node, user, other| directory.register(1, node, by(user, other), 1).ok();
         assert_eq!(register(7, None, refuse), Some((1, None)));
         // Nobody in particular had it.
         assert_eq!(register(8, Some("ann"), refuse), Some((2, Some(7))));
@@ -565,22 +580,43 @@ mod tests {
     #[test]
     fn a_connect_is_later_than_all_that_are_known() {
         let mut directory = Directory::default();
-        assert_eq!(directory.register(1, 7, client(100)), Ok((100, None)));
+        assert_eq!(directory.register(1, 7, client(100), 0), Ok((100, None)));
         // Its clock is behind.
-        assert_eq!(directory.register(1, 8, client(50)), Ok((101, Some(7))));
-        assert_eq!(directory.register(1, 8, client(200)), Ok((200, None)));
+        assert_eq!(directory.register(1, 8, client(50), 0), Ok((101, Some(7))));
+        assert_eq!(directory.register(1, 8, client(200), 0), Ok((200, None)));
+    }
+
+    #[test]
+    fn a_connect_that_has_waited_takes_no_client_from_a_later_one() {
+        let mut directory = Directory::default();
+        let now = 10 * WAITED_US;
+        assert_eq!(directory.register(1, 7, client(now), now), Ok((now, None)));
+        let earlier = client(now - WAITED_US);
+        let refused = directory.register(1, 8, earlier.clone(), now);
+        assert_eq!(refused, Err(Refusal::GivenUp));
+        // The clock of its node may be behind.
+        let just = directory.register(1, 8, client(now - WAITED_US + 1), now);
+        assert_eq!(just, Ok((now + 1, Some(7))));
+        // Of two that came to one node, the node itself knows the later one.
+        let same = directory.register(1, 8, earlier.clone(), now);
+        assert_eq!(same, Ok((now + 2, None)));
+        directory.forget(1, 8, &client(now + 2));
+        assert_eq!(
+            directory.register(1, 8, earlier.clone(), now),
+            Ok((earlier.number, None))
+        );
     }
 
     #[test]
     fn who_is_gone_has_the_client_no_more_unless_it_is_back() {
         let mut directory = Directory::default();
-        directory.register(1, 7, client(1)).unwrap();
-        directory.register(1, 7, client(2)).unwrap();
+        directory.register(1, 7, client(1), 0).unwrap();
+        directory.register(1, 7, client(2), 0).unwrap();
         directory.forget(1, 7, &client(1));
         directory.forget(1, 8, &client(2));
-        assert_eq!(directory.register(1, 8, client(3)), Ok((3, Some(7))));
+        assert_eq!(directory.register(1, 8, client(3), 0), Ok((3, Some(7))));
         directory.forget(1, 8, &client(3));
-        assert_eq!(directory.register(1, 7, client(4)), Ok((4, None)));
+        assert_eq!(directory.register(1, 7, client(4), 0), Ok((4, None)));
     }
 
     #[test]
@@ -595,19 +631,19 @@ mod tests {
                 (if first < second { 7 } else { 8 }, 1)
             );
             let later = if first < second { 8 } else { 7 };
-            assert_eq!(directory.register(1, 9, client(0)), Ok((3, Some(later))));
+            assert_eq!(directory.register(1, 9, client(0), 0), Ok((3, Some(later))));
         }
     }
 
     #[test]
     fn another_term_begins_with_nothing() {
         let mut directory = Directory::default();
-        directory.register(1, 7, client(1)).unwrap();
-        assert_eq!(directory.register(2, 8, client(1)), Ok((1, None)));
+        directory.register(1, 7, client(1), 0).unwrap();
+        assert_eq!(directory.register(2, 8, client(1), 0), Ok((1, None)));
         directory.resign(|_| false);
-        assert_eq!(directory.register(2, 9, client(1)), Ok((1, None)));
+        assert_eq!(directory.register(2, 9, client(1), 0), Ok((1, None)));
         directory.forget_node(9);
-        assert_eq!(directory.register(2, 7, client(1)), Ok((1, None)));
+        assert_eq!(directory.register(2, 7, client(1), 0), Ok((1, None)));
     }
 
     #[test]

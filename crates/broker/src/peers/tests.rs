@@ -179,6 +179,24 @@ impl Nodes {
         Client::connect(&self.folder.path().join(node.to_string()), id)
     }
 
+    /// A client of a session that outlives its connection, whose CONNECT is not waited for.
+    fn knocks(&self, node: usize, id: &str) -> Client {
+        Client::connecting(&self.folder.path().join(node.to_string()), id, false)
+    }
+
+    /// Has the next CONNECT of a client of a session that outlives its connection wait until `node` hears others
+    /// again: the session has a publication of QoS 2 that is not released, and this process has forgotten who has it.
+    fn have_wait(&self, node: usize, id: &str) {
+        let mut client = self.durable(node, id, [0, 0]);
+        client.send_message("t", "once", 2);
+        client.next(PacketType::PubRec);
+        drop(client);
+        wait_for("the connection to be gone", || {
+            !self.broker(node).unreleased.take(id).is_empty()
+        });
+        self.stall(node, (node + 1) % NODES);
+    }
+
     /// A client of a session that outlives its connection.
     fn durable(&self, node: usize, id: &str, answer: [u8; 2]) -> Client {
         let folder = self.folder.path().join(node.to_string());
@@ -265,6 +283,13 @@ impl Client {
 
     /// `clean`: a clean session. `answer`: Session Present, and the return code.
     fn connected(folder: &std::path::Path, id: &str, clean: bool, answer: [u8; 2]) -> Self {
+        let mut client = Self::connecting(folder, id, clean);
+        assert_eq!(client.next(PacketType::ConnAck), answer);
+        client
+    }
+
+    /// Only sends CONNECT.
+    fn connecting(folder: &std::path::Path, id: &str, clean: bool) -> Self {
         let stream = UnixStream::connect(socket(folder)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let mut client = Self {
@@ -276,7 +301,6 @@ impl Client {
         body[7] = u8::from(clean) << 1;
         body.extend(text(id));
         client.send(0x10, &body);
-        assert_eq!(client.next(PacketType::ConnAck), answer);
         client
     }
 
@@ -636,20 +660,45 @@ fn who_is_held_back_for_a_node_goes_on_when_its_connection_is_gone() {
 #[test]
 fn a_connect_does_not_wait_for_ever_for_a_node_that_does_not_answer() {
     let nodes = Nodes::start();
-    let mut client = nodes.durable(0, "client", [0, 0]);
-    client.send_message("t", "once", 2);
-    client.next(PacketType::PubRec);
-    drop(client);
-    // As if this process had just begun: it is not known here who has the message.
-    wait_for("the connection to be gone", || {
-        !nodes.broker(0).unreleased.take("client").is_empty()
-    });
-    nodes.stall(0, 1);
+    nodes.have_wait(0, "client");
     let refused = nodes.durable(0, "client", [0, 3]);
     assert_eq!(nodes.count(0, |s| &s.takeover_timeouts), 1);
     drop(refused);
     nodes.go_on(0, 1);
     nodes.durable(0, "client", [1, 0]);
+}
+
+/// CONNECTs of one client, more than a loop handles in a turn.
+const ABANDONED: u64 = 400;
+
+#[test]
+fn of_connects_that_wait_only_the_last_goes_on() {
+    let nodes = Nodes::start();
+    nodes.have_wait(0, "client");
+    let first = nodes.knocks(0, "client");
+    wait_for("the first to have its place", || {
+        nodes.broker(0).registry.find("client").is_some()
+    });
+    // Each is closed when the next one waits. [MQTT-3.1.4-3]
+    let have_waited = || nodes.count(0, |s| &s.connects_waiting) + nodes.count(0, |s| &s.takeovers);
+    let mut last = None;
+    for n in 1..=ABANDONED {
+        // The client gives the one before it up.
+        last = Some(nodes.knocks(0, "client"));
+        wait_for("the CONNECT to wait", || have_waited() == n);
+    }
+    let closed = nodes.count(0, |s| &s.takeovers);
+    nodes.go_on(0, 1);
+    let mut last = last.unwrap();
+    assert_eq!(last.next(PacketType::ConnAck), [1, 0]);
+    drop(first);
+    let open = |of: &Arc<net::LoopStats>| of.open.get();
+    wait_for("the others to be closed", || {
+        nodes.broker(0).net.iter().map(open).sum::<u64>() == 1
+    });
+    last.subscribe("t", 0);
+    assert_eq!(closed, ABANDONED - 1);
+    assert_eq!(nodes.count(0, |s| &s.connects_waiting), 0);
 }
 
 #[test]
