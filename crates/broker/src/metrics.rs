@@ -362,7 +362,7 @@ impl Collector for NodeCollector {
             ),
             (
                 "sessions_unreleased",
-                "Sessions that are not connected, of which this process remembers unreleased messages of QoS 2",
+                "Sessions that are not connected here, of which this process remembers unreleased messages of QoS 2",
                 None,
                 node.unreleased.len() as u64,
             ),

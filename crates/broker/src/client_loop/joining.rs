@@ -21,6 +21,7 @@ use mqtt_session::{
     Timestamp, Wanted, session_expiry,
 };
 use net::{ConnectionId, Key};
+use route_exchange::NodeId;
 use store::{Failure, Read};
 use store_state::inbox::{Attached, InboxOp, InboxReply, Origin, StoredSubscription};
 use store_state::session::{
@@ -101,6 +102,8 @@ pub(super) struct Joining {
     rivals: Vec<(Asker, Older)>,
     /// Publications that came on older connections, as far as these are known of, and are not released.
     pub(super) unreleased: PacketIdSet,
+    /// The nodes that have told of them, and remember them until the client is connected.
+    pub(super) told_by: Vec<NodeId>,
     /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
     pub(super) waiters: Vec<ConnectionId>,
 }
@@ -163,6 +166,7 @@ impl Joining {
             epoch: None,
             rivals: Vec::new(),
             unreleased: PacketIdSet::new(),
+            told_by: Vec::new(),
             waiters: Vec::new(),
         }
     }
@@ -395,8 +399,10 @@ impl ClientLoop {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let unreleased = self.node.unreleased.take(client.session.client_id());
-        if let Some(joining) = &mut client.joining {
+        let client_id = client.session.client_id();
+        let unreleased = self.node.unreleased.before(client_id, epoch);
+        // Those of a session that has ended say nothing about a new one.
+        if let Some(joining) = client.joining.as_mut().filter(|_| attached.present) {
             joining.unreleased.extend(unreleased.iter());
         }
         self.attached(io, key, epoch, attached);
@@ -552,6 +558,11 @@ impl ClientLoop {
             &self.settings.policy,
             now,
         );
+        if let Some(epoch) = epoch {
+            self.node
+                .unreleased
+                .forget(client.session.client_id(), epoch);
+        }
         client.stored = epoch.map(|epoch| Box::new(Stored { epoch, inbox: None }));
         if client.stored.is_none() {
             self.count_session(key);
@@ -657,6 +668,7 @@ impl ClientLoop {
             inbox: Some(inbox),
         }));
         self.node.store().read(shard, open);
+        self.forget_unreleased(&client_id, epoch, key, &joining.told_by);
         self.has_joined(io, key);
         self.resume_waiters(io, joining.waiters);
     }

@@ -167,9 +167,9 @@ pub(crate) enum Mail {
     CutOff,
     /// Another node wants older connections of a client closed.
     CloseOlder(Asker, Older),
-    /// The answer to that, by the question's token: publications of QoS 2 that came on these connections and are
-    /// not released.
-    ClosedElsewhere(u64, PacketIdSet),
+    /// The answer of a node to that, by the question's token: publications of QoS 2 that came on these connections
+    /// and are not released. `None`: it is not waited for.
+    ClosedElsewhere(u64, Option<(NodeId, PacketIdSet)>),
     /// Who else has clients that connect, by the questions' tokens.
     Registered(Vec<(u64, Registered)>),
     /// Others lead these session shards: they are to be told of the clients here.
@@ -1128,9 +1128,7 @@ impl Service for ClientLoop {
             Mail::Registered(answers) => self.registered(io, answers),
             Mail::RegisterAgain(shards) => self.register_again(&shards),
             Mail::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
-            Mail::ClosedElsewhere(token, unreleased) => {
-                self.closed_elsewhere(io, token, &unreleased);
-            }
+            Mail::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
             Mail::Hold(publisher, line) => self.held(publisher.key(), line),
             Mail::Release(publisher) => self.released(io, publisher.key()),
             Mail::HoldFor(node, publisher) => self.held_for(node, publisher),

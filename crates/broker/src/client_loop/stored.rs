@@ -234,9 +234,10 @@ impl ClientLoop {
         let mut expiry = 0;
         if let Some(inbox) = stored.inbox {
             expiry = client.session.session_expiry();
+            let (epoch, received) = (stored.epoch, client.session.received());
             self.node
                 .unreleased
-                .keep(&client_id, client.session.received());
+                .keep(&client_id, epoch, received, io.now_ms());
             let sent = client.session.sent_sequence();
             if let Some(gauge) = client.gauge.take() {
                 gauge.set_home(None);
@@ -402,7 +403,7 @@ impl ClientLoop {
 
     /// A session has ended.
     fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
-        self.node.unreleased.take(&client);
+        self.node.unreleased.forget(&client, epoch);
         let op = InboxOp::Remove {
             client: client.clone(),
             epoch,

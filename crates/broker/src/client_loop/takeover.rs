@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mqtt_proto::ReasonCode;
 use mqtt_session::PacketIdSet;
 use net::{ConnectionId, Key};
+use route_exchange::NodeId;
 use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
@@ -38,6 +39,8 @@ pub(super) struct Taking {
     questions: Vec<u64>,
     /// Publications that came on the older connections, and are not released.
     unreleased: PacketIdSet,
+    /// The nodes that have told of them.
+    told_by: Vec<NodeId>,
 }
 
 /// What was answered last, and is gone on with.
@@ -56,6 +59,8 @@ pub(super) enum Then {
 pub(super) struct Closing {
     asker: Asker,
     client: Box<str>,
+    /// Of the later connection.
+    epoch: u64,
     /// Shards that have not applied everything yet.
     left: u16,
 }
@@ -146,6 +151,7 @@ impl ClientLoop {
             left: 0,
             questions: Vec::new(),
             unreleased: PacketIdSet::new(),
+            told_by: Vec::new(),
         })));
         // No answer is worked off before this turn is over.
         let questions = peers.close_elsewhere(&node, from, &older, (self.index, ticket.token));
@@ -160,18 +166,22 @@ impl ClientLoop {
         self.take_if_closed(io, id);
     }
 
-    /// A node has closed what it had of a client, or is not waited for.
+    /// A node has closed what it had of a client, and tells of publications that are not released; `None`: it is not
+    /// waited for.
     pub(super) fn closed_elsewhere(
         &mut self,
         io: &mut LoopIo,
         token: u64,
-        unreleased: &PacketIdSet,
+        told: Option<(NodeId, PacketIdSet)>,
     ) {
         let id = Key::from_bits(token);
         let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
             return;
         };
-        taking.unreleased.extend(unreleased.iter());
+        if let Some((node, unreleased)) = told.filter(|(_, unreleased)| !unreleased.is_empty()) {
+            taking.unreleased.extend(unreleased.iter());
+            taking.told_by.push(node);
+        }
         taking.left -= 1;
         self.take_if_closed(io, id);
     }
@@ -216,11 +226,13 @@ impl ClientLoop {
                 key,
                 then,
                 unreleased,
+                told_by,
                 ..
             } = *taking;
             let client = self.clients.get_mut(key);
             if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
                 joining.unreleased.extend(unreleased.iter());
+                joining.told_by.extend(told_by);
             }
             self.go_on_joining(io, key, then);
         }
@@ -243,6 +255,10 @@ impl ClientLoop {
         older: Older,
         is_read: bool,
     ) {
+        if !older.resumes {
+            // The later connection has what it needs of the session, or another one.
+            self.node.unreleased.forget(&older.client, older.epoch);
+        }
         let home = self.node.registry.find(&older.client);
         match home {
             Some(home) if home.loop_index() != self.index => {
@@ -372,6 +388,7 @@ impl ClientLoop {
         let ticket = self.ask(Pending::Close(Closing {
             asker,
             client: older.client,
+            epoch: older.epoch,
             left,
         }));
         self.node.store().inbox_barrier(ticket);
@@ -386,9 +403,40 @@ impl ClientLoop {
         if closing.left > 0 {
             return;
         }
-        if let Some(Pending::Close(Closing { asker, client, .. })) = self.pending.remove(id) {
-            let unreleased = self.node.unreleased.take(&client);
+        if let Some(Pending::Close(closing)) = self.pending.remove(id) {
+            let Closing {
+                asker,
+                client,
+                epoch,
+                ..
+            } = closing;
+            let now_ms = self.node.clock.now_ms();
+            let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
             self.tell_closed(asker, &unreleased);
+        }
+    }
+
+    /// A client is connected, and it is known here which of its publications are not released: it need not be
+    /// remembered anywhere else. `told_by`: the other nodes that have told of them.
+    pub(super) fn forget_unreleased(
+        &self,
+        client_id: &str,
+        epoch: u64,
+        key: Key,
+        told_by: &[NodeId],
+    ) {
+        self.node.unreleased.forget(client_id, epoch);
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        for node in told_by {
+            let older = Older {
+                client: client_id.into(),
+                epoch,
+                number: self.clients.get(key).map_or(0, |client| client.number),
+                resumes: false,
+            };
+            peers.have_closed(&self.node, *node, older);
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) enum Message {
         question: u64,
         what: Older,
     },
-    /// There is no such connection any more. Publications of QoS 2 that came on it, and are not released: all
+    /// There is no such connection any more. If the session goes on: publications of QoS 2 that came on it, and are not released: all
     /// who are connected have them.
     Closed {
         question: u64,
@@ -55,7 +55,8 @@ pub(crate) struct Older {
     pub(crate) epoch: u64,
     /// Those of lower numbers, if one of the two has no epoch.
     pub(crate) number: u64,
-    /// The session goes on: what came on the connection has to be settled.
+    /// The session goes on: what came on the connection has to be settled. If not, nothing that is remembered of it
+    /// is needed any more.
     pub(crate) resumes: bool,
 }
 
@@ -233,7 +234,7 @@ impl Peers {
     }
 
     /// Has a node close older connections of a client; nobody waits for it.
-    pub(super) fn have_closed(&self, node: &Node, peer: NodeId, what: Older) {
+    pub(crate) fn have_closed(&self, node: &Node, peer: NodeId, what: Older) {
         if peer == node.store().node() {
             let asker = Asker {
                 node: peer,
@@ -301,7 +302,7 @@ impl Peers {
             } => {
                 let waiter = self.takeovers.lock().answered(from, question);
                 let unreleased = unreleased.into_iter().filter_map(PacketId::new).collect();
-                go_on(node, waiter, &unreleased);
+                go_on(node, waiter, Some((from, unreleased)));
             }
             Message::Directory(message) => self.directory_message(node, from, message),
         }
@@ -319,20 +320,24 @@ impl Peers {
     /// A node has no connections of which it was asked before.
     pub(super) fn nothing_to_close(&self, node: &Node, peer: NodeId) {
         let waiters = self.takeovers.lock().gone(peer);
-        go_on(node, waiters, &PacketIdSet::new());
+        go_on(node, waiters, None);
     }
 
     /// Nodes that are down are not waited for.
     pub(super) fn do_not_await(&self, node: &Node, down: BTreeSet<NodeId>) {
         let waiters = self.takeovers.lock().down(down);
-        go_on(node, waiters, &PacketIdSet::new());
+        go_on(node, waiters, None);
     }
 }
 
-fn go_on(node: &Node, waiters: impl IntoIterator<Item = Waiter>, unreleased: &PacketIdSet) {
+fn go_on(
+    node: &Node,
+    waiters: impl IntoIterator<Item = Waiter>,
+    told: Option<(NodeId, PacketIdSet)>,
+) {
     for Waiter { index, token } in waiters {
         if let Some(loops) = node.started_loops() {
-            loops.send(index, Mail::ClosedElsewhere(token, unreleased.clone()));
+            loops.send(index, Mail::ClosedElsewhere(token, told.clone()));
         }
     }
 }

@@ -179,6 +179,10 @@ impl Nodes {
         Client::connect(&self.folder.path().join(node.to_string()), id)
     }
 
+    fn unreleased(&self, node: usize, id: &str) -> mqtt_session::PacketIdSet {
+        self.broker(node).unreleased.before(id, u64::MAX)
+    }
+
     /// A client of a session that outlives its connection, whose CONNECT is not waited for.
     fn knocks(&self, node: usize, id: &str) -> Client {
         Client::connecting(&self.folder.path().join(node.to_string()), id, false)
@@ -192,8 +196,9 @@ impl Nodes {
         client.next(PacketType::PubRec);
         drop(client);
         wait_for("the connection to be gone", || {
-            !self.broker(node).unreleased.take(id).is_empty()
+            !self.unreleased(node, id).is_empty()
         });
+        self.broker(node).unreleased.forget(id, u64::MAX);
         self.stall(node, (node + 1) % NODES);
     }
 
@@ -219,6 +224,13 @@ impl Nodes {
         for bytes in stalled.remove(&(from, to)).unwrap_or_default() {
             self.event(Event::Bytes(from, to, bytes));
         }
+    }
+
+    /// What waits in a direction that stands still.
+    fn stalled(&self, from: usize, to: usize) -> Vec<Bytes> {
+        let stalled = self.wires.stalled.lock();
+        let direction = (self.ids[from], self.ids[to]);
+        stalled.get(&direction).cloned().unwrap_or_default()
     }
 
     /// A node is not reached any more, and reaches nobody.
@@ -699,6 +711,36 @@ fn of_connects_that_wait_only_the_last_goes_on() {
     last.subscribe("t", 0);
     assert_eq!(closed, ABANDONED - 1);
     assert_eq!(nodes.count(0, |s| &s.connects_waiting), 0);
+}
+
+#[test]
+fn what_is_not_released_is_known_elsewhere_although_an_answer_is_lost() {
+    let nodes = Nodes::start();
+    let mut subscriber = nodes.client(0, "subscriber");
+    subscriber.subscribe("t", 0);
+    nodes.have_wait(0, "client");
+    assert_eq!(subscriber.message().0, "once");
+    // As if the client had been connected to node 1.
+    let ids = [mqtt_proto::PacketId::FIRST].into_iter().collect();
+    nodes.broker(1).unreleased.keep("client", 1, &ids, 0);
+    nodes.stall(1, 0);
+    let mut client = nodes.knocks(0, "client");
+    let is_takeover = |bytes: &Bytes| bytes.starts_with(&[super::takeover::FORMAT]);
+    nodes.go_on(0, 1);
+    wait_for("node 1 to have answered", || {
+        nodes.stalled(1, 0).iter().any(is_takeover)
+    });
+    // Its answer is lost, and so is all else.
+    nodes.wires.stalled.lock().clear();
+    nodes.event(Event::Connected(nodes.ids[0], nodes.ids[1]));
+    assert_eq!(client.next(PacketType::ConnAck), [1, 0]);
+    client.send_message("t", "once", 2);
+    client.next(PacketType::PubRec);
+    client.send_message("t", "end", 0);
+    assert_eq!(subscriber.message().0, "end");
+    wait_for("node 1 to forget it", || {
+        nodes.unreleased(1, "client").is_empty()
+    });
 }
 
 #[test]
