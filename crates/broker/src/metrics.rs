@@ -146,12 +146,12 @@ const BROKER: [Described<BrokerStats>; 33] = [
     ),
     (
         "publisher_holds_expired",
-        "Times a subscriber held publishers back for limits.connection.holdPublisherMs and did not drain",
+        "Times a subscriber held publishers back for limits.connection.holdPublisherMs, or for as long as it had earned, and did not drain",
         |s| &s.holds_expired,
     ),
     (
         "publisher_holds_spared",
-        "Messages whose publisher was not held back because it had just waited in vain for another subscriber",
+        "Messages whose publisher was not held back, because the subscriber had not earned it or the publisher had just waited in vain for another one",
         |s| &s.holds_spared,
     ),
     (

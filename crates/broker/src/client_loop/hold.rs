@@ -180,7 +180,7 @@ impl ClientLoop {
                 self.settings.hold_unearned_ms + hold_ms * u64::from(client.acknowledged) / EARNED;
             if has_others && earned_ms < hold_ms {
                 hold_ms = earned_ms;
-                if hold.until_ms > now + hold_ms {
+                if hold_ms == 0 || hold.until_ms > now + hold_ms {
                     self.stats.holds_spared.add(1);
                     return false;
                 }

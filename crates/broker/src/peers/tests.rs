@@ -122,6 +122,11 @@ impl Nodes {
     }
 
     fn with(times: Times) -> Self {
+        Self::configured(times, |_| {})
+    }
+
+    /// `configure`: each node.
+    fn configured(times: Times, configure: impl Fn(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let wires = Arc::new(Wires::default());
         let (events, received) = mpsc::channel();
@@ -140,7 +145,8 @@ impl Nodes {
                 }),
             };
             let others: Vec<NodeId> = ids.iter().copied().filter(|other| *other != node).collect();
-            let config = config(&folder.path().join(number.to_string()));
+            let mut config = config(&folder.path().join(number.to_string()));
+            configure(&mut config);
             let connect = |listener: PeerListener| {
                 listener.members(&others);
                 events.send(Event::Listener(node, listener)).unwrap();
@@ -644,6 +650,31 @@ fn a_subscriber_that_does_not_keep_up_holds_back_publishers_of_other_nodes() {
     for _ in 0..MESSAGES {
         publisher.next(PacketType::PubAck);
     }
+}
+
+#[test]
+fn who_has_acknowledged_nothing_holds_nobody_back_if_so_configured() {
+    let nodes = Nodes::configured(PATIENT, |config| {
+        config.limits.connection.hold_unearned = None;
+    });
+    let mut silent = nodes.client(0, "silent");
+    silent.subscribe("t", 1);
+    silent.subscribe("u", 1);
+    let mut other = nodes.client(0, "other");
+    other.subscribe("t", 0);
+    let mut publisher = nodes.client(0, "publisher");
+    // As soon as its queue is three quarters full.
+    for n in 0.. {
+        publisher.publish("t", "message", 1);
+        assert_eq!(other.message().0, "message");
+        assert_eq!(nodes.count(0, |s| &s.holds), 0, "after {n} messages");
+        if nodes.count(0, |s| &s.holds_spared) > 0 {
+            break;
+        }
+    }
+    // Who has no other receivers waits.
+    publisher.send_message("u", "message", 1);
+    wait_for("the hold", || nodes.count(0, |s| &s.holds) > 0);
 }
 
 #[test]
