@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
@@ -57,8 +58,9 @@ const PASSED: usize = 65_536;
 /// was refused there; longer than requests to a shard without a leader are kept.
 const SETTLED_MS: u64 = 10_000;
 
-/// How soon a replay looks again whether messages that were on their way to its session have come.
-const UNDER_WAY_MS: u64 = 1;
+/// How soon a replay looks again whether messages that were on their way to its session have come: first, and after a
+/// while. Mostly they have come at once; if they take long, all sessions that wait for them would look all the time.
+const UNDER_WAY_MS: RangeInclusive<u64> = 1..=10;
 
 /// How soon a replay looks again whether messages that passed it by are in this node's retain store.
 const SETTLE_MS: u64 = 10;
@@ -76,12 +78,35 @@ pub(super) struct Replay {
     /// Those that it gave, each with its filter and the number of the question.
     pages: VecDeque<(Box<str>, u64, Page)>,
     /// When it gave them. Older messages of their topics may have been on their way to the session then.
-    given: Option<Period>,
+    given: Option<Given>,
     /// What the store of inboxes has not been told yet, of a durable session.
     progress: InsertionMap<LookedThrough>,
     passed: Passed,
     /// The turn in which it looked at something last, and what it may still look at in that.
     slice: (u64, usize),
+}
+
+/// When pages were given.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    period: Period,
+    at_ms: u64,
+}
+
+impl Given {
+    fn now(node: &Node, io: &LoopIo) -> Self {
+        Self {
+            period: node.retaining.now(),
+            at_ms: io.now_ms(),
+        }
+    }
+
+    /// For how many ms a replay waits before it looks again whether older messages have come: as long as it has
+    /// waited already, so that it waits for twice as long as it has to at most.
+    fn pause_ms(&self, now_ms: u64) -> u64 {
+        let waited_ms = now_ms.saturating_sub(self.at_ms);
+        waited_ms.clamp(*UNDER_WAY_MS.start(), *UNDER_WAY_MS.end())
+    }
 }
 
 /// Retained messages, and where the next ones begin.
@@ -622,15 +647,16 @@ impl ClientLoop {
             owed.asked = self.questions;
             let page = (owed.filter.clone(), self.questions, page);
             replay.pages.push_back(page);
-            replay.given = Some(self.node.retaining.now());
+            replay.given = Some(Given::now(&self.node, io));
         }
         if let Some(given) = replay.given
-            && !self.node.retaining.is_over(given)
+            && !self.node.retaining.is_over(given.period)
         {
             // What comes meanwhile is not older than what comes after it.
             self.stats.replay_pauses.add(1);
             replay.pauses = true;
-            io.arm(now.0 + UNDER_WAY_MS, Timer::Replay(key).to_bits());
+            let at_ms = now.0 + given.pause_ms(now.0);
+            io.arm(at_ms, Timer::Replay(key).to_bits());
             return None;
         }
         let (filter, wanted, (mut messages, next)) = replay.take_page()?;
@@ -706,7 +732,7 @@ impl ClientLoop {
                 let page = (messages.collect(), page.next.map(Place::Stored));
                 (filter, question, page)
             }));
-        replay.given = Some(self.node.retaining.now());
+        replay.given = Some(Given::now(&self.node, io));
         self.replay_page(io, key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -773,6 +799,22 @@ mod tests {
         assert_eq!(turn(&mut slices, 3, crowd), TURN_WORK);
         assert_eq!(turn(&mut slices, 4, 10 * crowd), 10 * crowd * LEAST_SLICE);
         assert_eq!(slices.next(9), SLICE);
+    }
+
+    #[test]
+    fn the_longer_it_waits_the_longer_are_the_pauses() {
+        let given = Given {
+            period: crate::grace::GracePeriods::default().now(),
+            at_ms: 100,
+        };
+        let mut now_ms = given.at_ms;
+        let mut pauses = Vec::new();
+        while pauses.len() < 7 {
+            pauses.push(given.pause_ms(now_ms));
+            now_ms += given.pause_ms(now_ms);
+        }
+        assert_eq!(pauses, [1, 1, 2, 4, 8, 10, 10]);
+        assert_eq!(given.pause_ms(0), 1);
     }
 
     #[test]
