@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_catalogue_of_this_workspace_is_complete() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = crate::root::find().expect("a workspace");
         let catalogue = Catalogue::load(&root.join("docs/conformance")).expect("the files load");
         let count = |standard| catalogue.of(standard).len();
         // Appendix B of MQTT 5.0 lists 251 statements, that of 3.1.1 lists 141.

@@ -4,9 +4,9 @@
 //! 0 done, 1 a check found something, 2 it could not run.
 
 mod conformance;
+mod root;
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -20,17 +20,7 @@ chores:
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-
-    let outcome = match arguments.as_slice() {
-        ["conformance"] => conformance::write(&root).map(|summary| (summary, ExitCode::SUCCESS)),
-        ["conformance", "--check"] => conformance::check(&root).map(|checked| match checked {
-            Ok(summary) => (summary, ExitCode::SUCCESS),
-            Err(findings) => (findings, ExitCode::from(1)),
-        }),
-        _ => Err(USAGE.to_owned()),
-    };
-    match outcome {
+    match run(&arguments) {
         // A reader that stopped listening (`| head`) changes nothing about the outcome.
         Ok((text, code)) => {
             let _ = io::stdout().write_all(text.as_bytes());
@@ -40,5 +30,17 @@ fn main() -> ExitCode {
             let _ = io::stderr().write_all(text.as_bytes());
             ExitCode::from(2)
         }
+    }
+}
+
+/// Does a chore. `Err`: it could not run.
+fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
+    match arguments {
+        ["conformance"] => Ok((conformance::write(&root::find()?)?, ExitCode::SUCCESS)),
+        ["conformance", "--check"] => Ok(match conformance::check(&root::find()?)? {
+            Ok(summary) => (summary, ExitCode::SUCCESS),
+            Err(findings) => (findings, ExitCode::from(1)),
+        }),
+        _ => Err(USAGE.to_owned()),
     }
 }
