@@ -7,8 +7,9 @@ import json
 import time
 
 import pytest
+from harness import raw
 from harness.bench import Started
-from harness.raw import DISCONNECT
+from harness.raw import CONNACK, DISCONNECT
 from harness.wait import until
 from staged.cluster import MQTT, Cluster
 from staged.load import Load
@@ -208,6 +209,58 @@ def test_what_a_session_leaves_to_its_group_outlives_the_node_that_keeps_it(clus
 
 
 # ---- without a majority ------------------------------------------------------------------------
+
+
+def knocks(node, client_id):
+    """A connection whose CONNECT the node has read."""
+    connect = raw.connect(client_id, clean=False, props={"session_expiry": 3600})
+
+    def heard():
+        return node.broker.metric("heraldmq_received_bytes_total")
+
+    before = heard()
+    client = raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=20)
+    client.send(connect)
+    until(lambda: heard() >= before + len(connect), 10, "the CONNECT to be read")
+    return client
+
+
+def is_let_in(node, client_id, client):
+    """The client, connected. If it is refused, because others may have been there before, it tries again."""
+    while (answer := client.expect(CONNACK)).reason != 0:
+        assert answer.reason == 0x88
+        client.expect_closed()
+        client = knocks(node, client_id)
+    return client
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_last_of_connects_that_are_given_up_has_the_session(cluster, name, elsewhere):
+    # P5: by the order in which they came, not that in which they are decided on.
+    leader = cluster.leader("session")
+    node, other = (n for n in cluster.nodes if n is not leader)
+    last = other if elsewhere else node
+    with last.client(f"{name}0", clean=False, props={"session_expiry": 3600}) as client:
+        client.disconnect()
+    cluster.network.cut(node.place, other.place)
+    cluster.network.cut(other.place, node.place)
+    leader.pause()
+    clients = {}
+    for client_id in (f"{name}{n}" for n in range(4)):
+        for _ in range(10):
+            knocks(node, client_id).close()
+        clients[client_id] = knocks(last, client_id)
+    # By less the clocks of the nodes may differ.
+    came = time.monotonic()
+    until(lambda: time.monotonic() > came + 1.5, what="the CONNECTs to have waited")
+    cluster.network.heal()
+    leader.resume()
+    clients = {client_id: is_let_in(last, client_id, client) for client_id, client in clients.items()}
+    expected = 0 if elsewhere else len(clients)
+    until(lambda: node.broker.metric("heraldmq_connections_open") == expected, 30, "the others to be closed")
+    for client in clients.values():
+        client.ping()
+        client.disconnect()
 
 
 def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
