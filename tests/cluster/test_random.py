@@ -117,7 +117,7 @@ def test_random_faults(cluster, load, seed):
     try:
         load.finish(60)
     finally:
-        for told in (checks.unordered_qos_0, checks.doubled_clean):
+        for told in (checks.unordered_qos_0, checks.doubled_qos_0, checks.doubled_clean):
             if found := list(told(load.history)):
                 print(f"{told.__name__}: {len(found)}, such as\n  {found[0]}")
 

@@ -102,7 +102,8 @@ impl Forwarding {
 }
 
 impl ClientLoop {
-    /// Sends a message to the other nodes of a match.
+    /// Sends a message to the other nodes of a match. `awaits`: it waits here until all members of shared groups are
+    /// known, and is given to them then.
     pub(super) fn forward(
         &mut self,
         io: &mut LoopIo,
@@ -110,6 +111,7 @@ impl ClientLoop {
         set: &MatchSet,
         publisher: u64,
         once: Option<&Origin>,
+        awaits: bool,
     ) {
         if set.nodes.is_empty() {
             return;
@@ -121,10 +123,13 @@ impl ClientLoop {
             .partition(|target| target.known);
         self.forward_to(io, message, &known, publisher, || Whom::Sessions, once);
         let served = || set.groups.iter().map(|(group, _)| group.filter().into());
-        let anybody = || Whom::Anybody {
-            served: served().collect(),
+        let whom = || match awaits {
+            true => Whom::Sessions,
+            false => Whom::Anybody {
+                served: served().collect(),
+            },
         };
-        self.forward_to(io, message, &unknown, publisher, anybody, once);
+        self.forward_to(io, message, &unknown, publisher, whom, once);
     }
 
     fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {

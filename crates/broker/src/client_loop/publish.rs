@@ -249,7 +249,7 @@ impl ClientLoop {
         served.sort_unstable();
         keepers.groups = awaits.then(|| Groups::AllBut(served.into()));
         self.deliver_to_sessions(io, message, set, once);
-        self.forward(io, message, set, source.key, once);
+        self.forward(io, message, set, source.key, once, awaits);
     }
 
     /// Gives a message to the sessions of a match that are connected to this node. `once`: unless they have got it,

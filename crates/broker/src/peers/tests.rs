@@ -606,6 +606,47 @@ fn a_group_whose_members_are_not_known_yet_gets_messages() {
 }
 
 #[test]
+fn what_waits_for_the_members_of_a_group_is_given_once() {
+    let nodes = Nodes::start();
+    let node = nodes.broker(0);
+    let listeners = nodes
+        .brokers
+        .iter()
+        .map(|broker| PeerListener::new(Arc::clone(&broker.node)));
+    let listeners: Vec<_> = listeners.collect();
+    let shards = || 0..node.store().inbox_shards();
+    for (listener, shard) in listeners
+        .iter()
+        .flat_map(|of| shards().map(move |n| (of, n)))
+    {
+        listener.resign(shard);
+    }
+    wait_for("the shards to be unknown", || node.routes.lacks_shards());
+    let mut member = nodes.client(1, "member");
+    nodes.event(Event::Disconnected(nodes.ids[1], nodes.ids[0]));
+    wait_for("node 1 to be unknown", || node.routes.unsure().0 == 1);
+    member.ask_for("$share/g/t", 1);
+    let peers = nodes.broker(1).peers().unwrap();
+    wait_for("the member to be there", || peers.figures()[1] == 1);
+    let mut publisher = nodes.client(0, "publisher");
+    publisher.send_message("t", "1", 1);
+    wait_for("it to wait", || nodes.count(0, |s| &s.members_awaited) == 1);
+    nodes.event(Event::Connected(nodes.ids[1], nodes.ids[0]));
+    member.next(PacketType::SubAck);
+    for shard in shards() {
+        listeners[0].lead(shard, 9);
+        listeners[0].complete(shard);
+    }
+    publisher.next(PacketType::PubAck);
+    publisher.publish("t", "2", 1);
+    for expected in ["1", "2"] {
+        let (payload, id) = member.message();
+        assert_eq!(payload, expected);
+        member.acknowledge(&id);
+    }
+}
+
+#[test]
 fn publishers_to_a_crowded_node_are_not_read() {
     let nodes = Nodes::start();
     let mut subscriber = nodes.client(1, "subscriber");
