@@ -75,6 +75,7 @@ fn the_higher_incarnation_wins_and_the_other_is_told() {
         options.incarnation = incarnation;
         let stranger = Stranger::of(identifier, options);
         *stranger.shared.stamps.lock() = shown.clone();
+        stranger.shared.keep_stamps().unwrap();
         stranger
     };
     let earlier = stranger(0).failure(net.address(1), DATA);
