@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use mqtt_proto::{Connect, Packet, PacketType, ProtocolVersion, ReasonCode};
+use mqtt_proto::{
+    ConnAck, ConnAckProperties, Connect, Disconnect, DisconnectProperties, Packet, PacketType,
+    ProtocolVersion, ReasonCode,
+};
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net::{ConnectionId, Key, Next, RateBucket};
 use store_state::session::OfAnotherUser;
 
 use super::drained::last_policy;
-use super::joining::Joining;
+use super::joining::{Joining, Waiter};
 use super::login::{Admission, Login, Progress, Stage};
 use super::{Client, ClientLoop, HAS_SESSION, LoopIo, Mail, STORED_NAME};
 use crate::excerpt::excerpt;
@@ -360,7 +363,8 @@ impl ClientLoop {
             let user = entry.user();
             let holder = client.login.as_ref().and_then(|login| login.username());
             if entry.came_us < client.came_us && self.may_take(user, holder) {
-                self.give_up(io, &client_id, entry.connection);
+                let farewell = self.farewell(entry.connect, &client_id);
+                self.give_up(io, &client_id, entry.connection, farewell);
                 return Some(Next::Read);
             }
             if client.joining.is_some() {
@@ -412,44 +416,81 @@ impl ClientLoop {
     ) -> Option<Next> {
         let user = entry.user();
         let joining = self.clients.get_mut(key)?.joining.as_mut()?;
-        let mut waiters = std::mem::take(&mut joining.waiters);
+        let waiters = std::mem::take(&mut joining.waiters);
         self.stats.connects_waiting.sub(waiters.len() as u64);
         let mut superseded = Vec::new();
         let mut is_superseded = false;
-        waiters.retain(|waiter| {
+        let mut still = Vec::new();
+        for waiter in waiters {
             // Without a login, its connection is gone.
-            let Some(login) = self.logins.get(waiter) else {
-                return false;
+            let Some(login) = self.logins.get(&waiter.connection) else {
+                continue;
             };
-            if login.came_us > entry.came_us {
-                is_superseded |= self.may_take(user, login.user());
-            } else if self.may_take(login.user(), user) {
-                superseded.push(*waiter);
-                return false;
+            let is_later = login.came_us > entry.came_us;
+            if !is_later && self.may_take(login.user(), user) {
+                superseded.push(waiter);
+                continue;
             }
-            true
-        });
+            is_superseded |= is_later && self.may_take(user, login.user());
+            still.push(waiter);
+        }
+        let own = Waiter {
+            connection: entry.connection,
+            farewell: self.farewell(entry.connect, client_id).into(),
+        };
         if is_superseded {
-            superseded.push(entry.connection);
+            superseded.push(own);
         } else {
-            waiters.push(entry.connection);
+            still.push(own);
         }
-        self.stats.connects_waiting.add(waiters.len() as u64);
+        self.stats.connects_waiting.add(still.len() as u64);
         if let Some(joining) = self.clients.get_mut(key).and_then(|c| c.joining.as_mut()) {
-            joining.waiters = waiters;
+            joining.waiters = still;
         }
-        for connection in superseded {
-            self.give_up(io, client_id, connection);
+        for waiter in superseded {
+            self.give_up(io, client_id, waiter.connection, waiter.farewell.into());
         }
         is_superseded.then_some(Next::Read)
     }
 
     /// A connection without a session is closed: a later one of the client has connected, or is about to.
-    fn give_up(&mut self, io: &mut LoopIo, client_id: &str, connection: ConnectionId) {
+    fn give_up(
+        &mut self,
+        io: &mut LoopIo,
+        client_id: &str,
+        connection: ConnectionId,
+        farewell: Vec<u8>,
+    ) {
         self.count_takeover(io, client_id);
         self.logins.remove(&connection);
-        // [MQTT-3.2.0-1] without CONNACK there is no DISCONNECT that says why
-        Self::dismiss(io, connection, Vec::new());
+        Self::dismiss(io, connection, farewell);
+    }
+
+    /// What a connection is sent that is taken over before it has its place: as if it had been connected for a moment.
+    /// Nothing, if an authentication exchange would have to end first.
+    fn farewell(&self, connect: &Connect<'_>, client_id: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let version = connect.version;
+        if connect.properties.authentication_method.is_some() {
+            return out;
+        }
+        let can_say = version != ProtocolVersion::V3_1;
+        let accepted = Packet::ConnAck(ConnAck {
+            session_present: can_say && !connect.clean_start && self.node.store().knows(client_id),
+            reason: ReasonCode::Success,
+            properties: ConnAckProperties::default(),
+        });
+        let mut encoded = accepted.encode(version, &mut out);
+        if version.is_v5() {
+            // [MQTT-3.1.4-3]
+            let taken_over = Packet::Disconnect(Disconnect {
+                reason: ReasonCode::SessionTakenOver,
+                properties: DisconnectProperties::default(),
+            });
+            encoded = encoded.and_then(|()| taken_over.encode(version, &mut out));
+        }
+        debug_assert_eq!(encoded, Ok(()), "nothing in them can be too long");
+        out
     }
 
     fn count_takeover(&self, io: &LoopIo, client_id: &str) {

@@ -105,7 +105,15 @@ pub(super) struct Joining {
     /// The nodes that have told of them, and remember them until the client is connected.
     pub(super) told_by: Vec<NodeId>,
     /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
-    pub(super) waiters: Vec<ConnectionId>,
+    pub(super) waiters: Vec<Waiter>,
+}
+
+/// A connection whose CONNECT waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) connection: ConnectionId,
+    /// What it is sent if a later one takes the client identifier over meanwhile.
+    pub(super) farewell: Box<[u8]>,
 }
 
 impl Inbox {
@@ -699,10 +707,10 @@ impl ClientLoop {
 
     /// Connections whose CONNECTs waited are read again. In which order does not matter: each knows when its CONNECT
     /// came.
-    fn resume_waiters(&self, io: &mut LoopIo, waiters: Vec<ConnectionId>) {
+    fn resume_waiters(&self, io: &mut LoopIo, waiters: Vec<Waiter>) {
         self.stats.connects_waiting.sub(waiters.len() as u64);
         for waiter in waiters {
-            io.resume(waiter);
+            io.resume(waiter.connection);
         }
     }
 }
