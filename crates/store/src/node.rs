@@ -161,7 +161,7 @@ pub struct StoreStats {
     pub queued_messages: u64,
     /// Bytes queued in them.
     pub queued_bytes: u64,
-    /// Publications of clean sessions that inbox shards would not record again.
+    /// Publications of QoS 0, and of clean sessions of QoS 2, that inbox shards would not record again.
     pub remembered_calls: u64,
     /// Publishers of which they would record nothing that earlier connections have sent.
     pub remembered_fences: u64,

@@ -363,8 +363,8 @@ impl ClientLoop {
             let user = entry.user();
             let holder = client.login.as_ref().and_then(|login| login.username());
             if entry.came_us < client.came_us && self.may_take(user, holder) {
-                let farewell = self.farewell(entry.connect, &client_id);
-                self.give_up(io, &client_id, entry.connection, farewell);
+                let takeover_answer = self.takeover_answer(entry.connect, &client_id);
+                self.give_up(io, &client_id, entry.connection, takeover_answer);
                 return Some(Next::Read);
             }
             if client.joining.is_some() {
@@ -436,7 +436,7 @@ impl ClientLoop {
         }
         let own = Waiter {
             connection: entry.connection,
-            farewell: self.farewell(entry.connect, client_id).into(),
+            takeover_answer: self.takeover_answer(entry.connect, client_id).into(),
         };
         if is_superseded {
             superseded.push(own);
@@ -448,7 +448,12 @@ impl ClientLoop {
             joining.waiters = still;
         }
         for waiter in superseded {
-            self.give_up(io, client_id, waiter.connection, waiter.farewell.into());
+            self.give_up(
+                io,
+                client_id,
+                waiter.connection,
+                waiter.takeover_answer.into(),
+            );
         }
         is_superseded.then_some(Next::Read)
     }
@@ -459,16 +464,16 @@ impl ClientLoop {
         io: &mut LoopIo,
         client_id: &str,
         connection: ConnectionId,
-        farewell: Vec<u8>,
+        takeover_answer: Vec<u8>,
     ) {
         self.count_takeover(io, client_id);
         self.logins.remove(&connection);
-        Self::dismiss(io, connection, farewell);
+        Self::dismiss(io, connection, takeover_answer);
     }
 
     /// What a connection is sent that is taken over before it has its place: as if it had been connected for a moment.
     /// Nothing, if an authentication exchange would have to end first.
-    fn farewell(&self, connect: &Connect<'_>, client_id: &str) -> Vec<u8> {
+    fn takeover_answer(&self, connect: &Connect<'_>, client_id: &str) -> Vec<u8> {
         let mut out = Vec::new();
         let version = connect.version;
         if connect.properties.authentication_method.is_some() {

@@ -113,7 +113,7 @@ pub(super) struct Joining {
 pub(super) struct Waiter {
     pub(super) connection: ConnectionId,
     /// What it is sent if a later one takes the client identifier over meanwhile.
-    pub(super) farewell: Box<[u8]>,
+    pub(super) takeover_answer: Box<[u8]>,
 }
 
 impl Inbox {

@@ -38,8 +38,8 @@ pub(super) enum Message {
         question: u64,
         what: Older,
     },
-    /// There is no such connection any more. If the session goes on: publications of QoS 2 that came on it, and are not released: all
-    /// who are connected have them.
+    /// There is no such connection any more. If the session goes on: publications of QoS 2 that came on it, and are not
+    /// released. All who are connected have them.
     Closed {
         question: u64,
         unreleased: Vec<u16>,

@@ -275,28 +275,24 @@ impl InboxMachine {
                 detached,
                 item,
             } => return self.deliver_late(client, *epoch, *detached, item, context),
+            InboxOp::PublishFenced { origin, epoch, .. }
+            | InboxOp::DeliverFenced { origin, epoch, .. }
+                if self.fences.is_over(&origin.client, *epoch) =>
+            {
+                return Ok(InboxReply::Fenced);
+            }
             InboxOp::PublishFenced {
                 message,
                 publisher,
                 origin,
-                epoch,
-            } => {
-                if self.fences.is_over(&origin.client, *epoch) {
-                    return Ok(InboxReply::Fenced);
-                }
-                return self.publish(message, *publisher, Some(origin), context);
-            }
+                ..
+            } => return self.publish(message, *publisher, Some(origin), context),
             InboxOp::DeliverFenced {
                 client,
                 items,
                 origin,
-                epoch,
-            } => {
-                if self.fences.is_over(&origin.client, *epoch) {
-                    return Ok(InboxReply::Fenced);
-                }
-                return self.deliver(client, items, Some(origin), context);
-            }
+                ..
+            } => return self.deliver(client, items, Some(origin), context),
             InboxOp::ReleaseFenced { origin, epoch } => {
                 if !self.fences.raise(&origin.client, *epoch, context.now.0) {
                     return Ok(InboxReply::Fenced);
