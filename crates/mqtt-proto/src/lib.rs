@@ -27,6 +27,7 @@ mod error;
 mod frame;
 mod message_body;
 mod packet;
+mod packet_id_set;
 mod properties;
 mod reason;
 mod topic;
@@ -40,6 +41,7 @@ pub use packet::{
     ReasonCodes, RetainHandling, SubAck, Subscribe, SubscribeFilters, SubscribeFiltersIter,
     SubscriptionOptions, UnsubAck, Unsubscribe, UnsubscribeFilters, UnsubscribeFiltersIter,
 };
+pub use packet_id_set::PacketIdSet;
 pub use properties::{
     AckProperties, AuthProperties, ConnAckProperties, ConnectProperties, DisconnectProperties,
     PublishProperties, SubscribeProperties, SubscriptionIds, UnsubscribeProperties, UserProperties,

@@ -39,7 +39,7 @@ pub use subscribe::{
 pub use unsuback::UnsubAck;
 pub use unsubscribe::{Unsubscribe, UnsubscribeFilters, UnsubscribeFiltersIter};
 
-use crate::{DecodeError, EncodeError, PacketType, ProtocolVersion, peek_frame};
+use crate::{DecodeError, EncodeError, Frame, PacketType, ProtocolVersion, peek_frame};
 
 /// One decoded packet, borrowing from the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub enum Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// Decodes one whole frame (fixed header included; exactly [`Frame::len`](crate::Frame::len)
+    /// Decodes one whole frame (fixed header included; exactly [`Frame::len`]
     /// bytes) of the given version. CONNECT carries its own version, so `version` is ignored for it.
     ///
     /// # Errors
@@ -94,9 +94,22 @@ impl Packet<'_> {
             Some(body) if body.len() == header.remaining_len => body,
             _ => return Err(DecodeError::FrameLengthMismatch),
         };
+        Self::decode_body(&header, body, version)
+    }
+
+    /// Decodes what follows a fixed header, which [`peek_frame`] has read: exactly [`Frame::remaining_len`] bytes.
+    ///
+    /// # Errors
+    /// The first rule that the packet breaks.
+    #[inline]
+    pub fn decode_body<'b>(
+        header: &Frame,
+        body: &'b [u8],
+        version: ProtocolVersion,
+    ) -> Result<Packet<'b>, DecodeError> {
         Ok(match header.packet_type {
             PacketType::Publish => Packet::Publish(Publish::decode(header.flags, body, version)?),
-            PacketType::Connect => Packet::Connect(Connect::decode(&header, body)?),
+            PacketType::Connect => Packet::Connect(Connect::decode(header, body)?),
             PacketType::ConnAck => Packet::ConnAck(ConnAck::decode(body, version)?),
             PacketType::PubAck => Packet::PubAck(PubAck::decode(body, version)?),
             PacketType::PubRec => Packet::PubRec(PubRec::decode(body, version)?),

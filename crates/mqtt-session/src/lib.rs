@@ -33,7 +33,6 @@ mod inbound;
 mod message;
 mod outbound;
 mod overlap;
-mod packet_id_set;
 mod patterns;
 mod policy;
 mod session;
@@ -54,8 +53,8 @@ pub use durable::Restored;
 pub use message::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
 };
+pub use mqtt_proto::PacketIdSet;
 pub use overlap::{Target, Wanted};
-pub use packet_id_set::PacketIdSet;
 pub use patterns::{Pattern, pattern_of};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{Action, Session};

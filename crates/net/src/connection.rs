@@ -6,12 +6,11 @@ use std::os::fd::AsRawFd;
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use net_api::{Kind, PeerAddress, RateBucket};
 use socket2::Socket;
 
-use crate::PeerAddress;
 use crate::layered::Layered;
-use crate::listener::{Kind, Profile};
-use crate::rate::RateBucket;
+use crate::listener::Profile;
 
 /// A connection of an event loop. Its buffers exist only while they hold something.
 #[derive(Debug)]

@@ -25,10 +25,12 @@ use std::time::Duration;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Key, Next, PeerAddress, Service, Transmit,
+};
 use parking_lot::Mutex;
 use transport::TransportError;
 
-use crate::arena::Key;
 use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
 use crate::io::{Accepted, CONNECTION_TIMER, Envelope, HandedOver, Io, token};
 use crate::layered::Layered;
@@ -36,9 +38,8 @@ use crate::listener::Listener;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
 };
-use crate::service::{Arrival, Closed, Next, Service, Transmit};
 use crate::stats::{HandshakeFailure, LoopStats};
-use crate::{CHUNK, Clock, ConnectionId, PeerAddress};
+use crate::{CHUNK, Clock};
 
 /// Reads or writes of one connection in a turn, so that a busy one leaves room for the others.
 const ROUNDS: usize = 4;
@@ -641,22 +642,30 @@ impl<S: Service> Core<S> {
     }
 
     fn lost(&mut self, id: ConnectionId, cause: Closed) {
-        self.tell_closed(id, cause);
+        let failure = match &cause {
+            Closed::HandshakeTimeout => HandshakeFailure::Timeout,
+            Closed::ByPeer | Closed::Error(_) | Closed::Transport(_) => {
+                HandshakeFailure::Disconnected
+            }
+        };
+        self.tell_closed(id, cause, failure);
         self.io.close(id);
     }
 
     /// The layers of a connection let nothing more in. What they have to say about it is still sent.
     fn end_layers(&mut self, id: ConnectionId, error: TransportError) {
+        let failure = HandshakeFailure::of(&error);
         let cause = match error {
             TransportError::Closed => Closed::ByPeer,
-            error => Closed::Transport(error),
+            error => Closed::Transport(Box::new(error)),
         };
-        self.tell_closed(id, cause);
+        self.tell_closed(id, cause, failure);
         self.io.send_last(id, Vec::new());
     }
 
-    /// Tells the service that a connection is gone, unless the service has given it up itself.
-    fn tell_closed(&mut self, id: ConnectionId, cause: Closed) {
+    /// Tells the service that a connection is gone, unless the service has given it up itself. `failure`: what it
+    /// is counted as if its handshakes are not done.
+    fn tell_closed(&mut self, id: ConnectionId, cause: Closed, failure: HandshakeFailure) {
         let Some(c) = self.io.connections.get(id) else {
             return;
         };
@@ -664,7 +673,6 @@ impl<S: Service> Core<S> {
             return;
         }
         if c.handshake_until().is_some() {
-            let failure = HandshakeFailure::of(&cause);
             self.io.stats.of(c.kind).failed(failure).add(1);
             tracing::debug!(
                 peer = %c.peer,

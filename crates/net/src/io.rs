@@ -1,4 +1,4 @@
-//! What a [`Service`](crate::Service) can do to its loop.
+//! What a [`Service`](net_api::Service) can do to its loop.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Registry, Token};
+use net_api::{Arena, ConnectionId, Connections, Key, PeerAddress};
 use socket2::Socket;
 
-use crate::arena::{Arena, Key};
 use crate::connection::{Connection, Phase, Unwritten};
 use crate::listener::Profile;
 use crate::stats::LoopStats;
 use crate::timers::Timers;
-use crate::{CHUNK, Clock, ConnectionId, PeerAddress};
+use crate::{CHUNK, Clock};
 
 /// How long a closing connection may take to accept its last bytes.
 const CLOSING_MS: u64 = 5_000;
@@ -124,167 +124,6 @@ impl<M> Io<M> {
         }
     }
 
-    /// This loop's number, from 0.
-    #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// How many loops there are.
-    #[must_use]
-    pub fn loops(&self) -> usize {
-        self.outgoing.len()
-    }
-
-    /// The time in ms at which this turn began.
-    #[must_use]
-    pub fn now_ms(&self) -> u64 {
-        self.now_ms
-    }
-
-    /// Connections open in this loop.
-    #[must_use]
-    pub fn open_connections(&self) -> usize {
-        self.connections.len()
-    }
-
-    /// Limits each connection's bytes per second in and out; 0 is no limit. What exceeds the rate is
-    /// delayed, never lost. Applies at once to all connections of this loop.
-    pub fn set_rates(&mut self, bytes_per_s_in: u64, bytes_per_s_out: u64) {
-        self.rate_in = bytes_per_s_in;
-        self.rate_out = bytes_per_s_out;
-    }
-
-    /// How long the PROXY, TLS and WebSocket handshakes of a connection may take together. Applies to
-    /// connections accepted from now on.
-    pub fn set_handshake_limit(&mut self, ms: u64) {
-        self.handshake_ms = ms;
-    }
-
-    /// The number that the service gave a connection ([`Io::set_tag`]); 0 before.
-    #[must_use]
-    pub fn tag(&self, connection: ConnectionId) -> Option<u64> {
-        self.connections.get(connection).map(|c| c.tag)
-    }
-
-    /// Gives a connection a number of the service's own.
-    pub fn set_tag(&mut self, connection: ConnectionId, tag: u64) {
-        if let Some(c) = self.connections.get_mut(connection) {
-            c.tag = tag;
-        }
-    }
-
-    /// Keeps something for as long as the connection is open, however it ends and in whichever loop.
-    pub fn attach(&mut self, connection: ConnectionId, attached: Box<dyn Any + Send>) {
-        if let Some(c) = self.connections.get_mut(connection) {
-            c.attached = Some(Box::new(attached));
-        }
-    }
-
-    /// The peer's address; behind a proxy, once its header has come, the address that it states.
-    #[must_use]
-    pub fn peer(&self, connection: ConnectionId) -> Option<PeerAddress> {
-        self.connections.get(connection).map(|c| c.peer)
-    }
-
-    /// The service's number for the listener that a connection came by.
-    #[must_use]
-    pub fn listener(&self, connection: ConnectionId) -> Option<u16> {
-        self.connections.get(connection).map(|c| c.listener)
-    }
-
-    /// The user name that the client's verified certificate stands for, by the template of its listener.
-    #[must_use]
-    pub fn certificate_name(&self, connection: ConnectionId) -> Option<&str> {
-        let layers = self.connections.get(connection)?.layers.as_ref()?;
-        layers.certificate_name()
-    }
-
-    /// Whether bytes of the peer may be waiting that this side has chosen not to read yet (a pause, a
-    /// rate): the peer's silence is then no sign of its death.
-    #[must_use]
-    pub fn is_held_back(&self, connection: ConnectionId) -> bool {
-        self.connections
-            .get(connection)
-            .is_some_and(|c| !c.peer_closed && (c.paused || c.readable || c.unoffered))
-    }
-
-    /// Whether the socket has not taken all that was transmitted.
-    #[must_use]
-    pub fn is_write_blocked(&self, connection: ConnectionId) -> bool {
-        self.connections
-            .get(connection)
-            .is_some_and(|c| c.write_blocked)
-    }
-
-    /// Asks for [`Service::transmit`](crate::Service::transmit) before the turn ends, or when the
-    /// socket can be written.
-    pub fn touch(&mut self, connection: ConnectionId) {
-        if let Some(c) = self.connections.get_mut(connection)
-            && !c.touched
-        {
-            c.touched = true;
-            self.touched.push(connection);
-        }
-    }
-
-    /// Ends a pause: what was not consumed is offered again, then reading goes on.
-    pub fn resume(&mut self, connection: ConnectionId) {
-        if let Some(c) = self.connections.get_mut(connection)
-            && c.paused
-        {
-            c.paused = false;
-            c.unoffered = c.pending_in.is_some();
-            self.make_ready(connection);
-        }
-    }
-
-    /// Has a connection read in one of the next turns, whether or not it is known that something has come. False:
-    /// it is not being read.
-    pub fn read_soon(&mut self, connection: ConnectionId) -> bool {
-        let Some(c) = self.connections.get_mut(connection) else {
-            return false;
-        };
-        if c.paused || c.phase != Phase::Open {
-            return false;
-        }
-        c.readable = true;
-        self.make_ready(connection);
-        true
-    }
-
-    /// Whether a connection is read in one of the next turns, without anything that has to happen before.
-    #[must_use]
-    pub fn is_read_soon(&self, connection: ConnectionId) -> bool {
-        let c = self.connections.get(connection);
-        c.is_some_and(|c| c.ready)
-    }
-
-    /// Closes at once, with all that was not written.
-    pub fn close(&mut self, connection: ConnectionId) {
-        // Dropping it closes the socket.
-        drop(self.remove(connection));
-    }
-
-    /// Closes in order, with all that was not written: layers between the socket and the service say that it is
-    /// the end.
-    pub fn close_in_order(&mut self, connection: ConnectionId) {
-        let c = self.connections.get(connection);
-        if c.is_some_and(|c| c.layers.is_some()) {
-            self.send_last(connection, Vec::new());
-        } else {
-            self.close(connection);
-        }
-    }
-
-    /// Closes at once, so that the peer sees it broken, not closed in order: a TCP connection is reset.
-    pub fn abort(&mut self, connection: ConnectionId) {
-        if let Some(c) = self.remove(connection) {
-            // A socket of another kind, or one that is broken already, has nothing to reset.
-            let _ = c.socket.set_linger(Some(Duration::ZERO));
-        }
-    }
-
     /// Takes a connection out of the loop.
     pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Connection> {
         let c = self.connections.remove(connection)?;
@@ -294,106 +133,9 @@ impl<M> Io<M> {
         Some(c)
     }
 
-    /// Closes all connections that the service has given no number.
-    pub fn close_untagged(&mut self) {
-        let untagged: Vec<ConnectionId> = self
-            .connections
-            .keys()
-            .filter(|id| self.tag(*id) == Some(0))
-            .collect();
-        for connection in untagged {
-            self.close(connection);
-        }
-    }
-
-    /// Takes note of work that the service does, in units of about a microsecond: of whatever others can make
-    /// long. When a turn has done enough, what else can be read waits for the next one, in the order in which it
-    /// came. Counted, not timed: the same work is always cut at the same places.
-    #[inline]
-    pub fn charge(&mut self, units: u32) {
-        self.work += u64::from(units);
-    }
-
-    /// Whether the turn has done enough: what can wait goes on in a later one.
-    #[inline]
-    #[must_use]
-    pub fn has_done_enough(&self) -> bool {
-        self.work >= self.work_until
-    }
-
     /// A part of a turn begins, with a share of work of its own.
     pub(crate) fn begin_part(&mut self) {
         self.work_until = self.work + WORK;
-    }
-
-    /// Flushes touched connections before anything else is read: a queue fills that could be emptied.
-    pub fn flush_soon(&mut self) {
-        self.flush_soon = true;
-    }
-
-    /// Sends these bytes after what is being written already: for the little that is said to a
-    /// connection before [`Service::transmit`](crate::Service::transmit) has something for it.
-    pub fn send_bytes(&mut self, connection: ConnectionId, bytes: &[u8]) {
-        let Some(c) = self.connections.get_mut(connection) else {
-            return;
-        };
-        if c.phase != Phase::Open {
-            return;
-        }
-        let bytes = match &mut c.layers {
-            Some(layers) => {
-                let mut sealed = Vec::new();
-                layers.seal(bytes, &mut sealed);
-                sealed
-            }
-            None => bytes.to_vec(),
-        };
-        append(&mut c.pending_out, bytes);
-        self.touch(connection);
-    }
-
-    /// Sends these bytes after what is being written already, and closes when they are out. The service
-    /// hears no more of this connection.
-    pub fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
-        let until = self.now_ms + CLOSING_MS;
-        let Some(c) = self.connections.get_mut(connection) else {
-            return;
-        };
-        if c.phase != Phase::Open {
-            return;
-        }
-        let bytes = match &mut c.layers {
-            Some(layers) => layers.seal_last(&bytes),
-            None => bytes,
-        };
-        append(&mut c.pending_out, bytes);
-        c.phase = Phase::Closing { until };
-        c.pending_in = None;
-        c.paused = false;
-        self.timers
-            .arm(until, CONNECTION_TIMER | connection.to_bits());
-        self.touch(connection);
-    }
-
-    /// Arms a deadline; [`Service::timer`](crate::Service::timer) gets the number back, of which the
-    /// highest bit is ignored. Deadlines cannot be taken back: look whether it still matters.
-    pub fn arm(&mut self, at_ms: u64, timer: u64) {
-        self.timers.arm(at_ms, timer & !CONNECTION_TIMER);
-    }
-
-    /// Sends mail to a loop, this one included; it is handled after the current call.
-    pub fn send(&mut self, to: usize, mail: M) {
-        if let Some(queue) = self.outgoing.get_mut(to) {
-            queue.push(Envelope::Mail(mail));
-            self.mailed += 1;
-        }
-    }
-
-    /// Sends mail along with the connection that this call hands over
-    /// ([`Next::HandOver`](crate::Next::HandOver)); [`Service::accompanied`](crate::Service::accompanied)
-    /// gets it.
-    pub fn accompany(&mut self, mail: M) {
-        self.accompanying = Some(mail);
     }
 
     /// Arms the time at which a connection over its rate goes on, unless an earlier one is armed.
@@ -461,6 +203,215 @@ impl<M> Io<M> {
         self.timers
             .arm(until, CONNECTION_TIMER | connection.to_bits());
         self.make_ready(connection);
+    }
+}
+
+impl<M> Connections<M> for Io<M> {
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    fn loops(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn turn(&self) -> u64 {
+        self.stats.turns.get()
+    }
+
+    fn open_connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn set_rates(&mut self, bytes_per_s_in: u64, bytes_per_s_out: u64) {
+        self.rate_in = bytes_per_s_in;
+        self.rate_out = bytes_per_s_out;
+    }
+
+    fn set_handshake_limit(&mut self, ms: u64) {
+        self.handshake_ms = ms;
+    }
+
+    fn tag(&self, connection: ConnectionId) -> Option<u64> {
+        self.connections.get(connection).map(|c| c.tag)
+    }
+
+    fn set_tag(&mut self, connection: ConnectionId, tag: u64) {
+        if let Some(c) = self.connections.get_mut(connection) {
+            c.tag = tag;
+        }
+    }
+
+    fn attach(&mut self, connection: ConnectionId, attached: Box<dyn Any + Send>) {
+        if let Some(c) = self.connections.get_mut(connection) {
+            c.attached = Some(Box::new(attached));
+        }
+    }
+
+    fn peer(&self, connection: ConnectionId) -> Option<PeerAddress> {
+        self.connections.get(connection).map(|c| c.peer)
+    }
+
+    fn listener(&self, connection: ConnectionId) -> Option<u16> {
+        self.connections.get(connection).map(|c| c.listener)
+    }
+
+    fn certificate_name(&self, connection: ConnectionId) -> Option<&str> {
+        let layers = self.connections.get(connection)?.layers.as_ref()?;
+        layers.certificate_name()
+    }
+
+    fn is_held_back(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(connection)
+            .is_some_and(|c| !c.peer_closed && (c.paused || c.readable || c.unoffered))
+    }
+
+    fn is_write_blocked(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(connection)
+            .is_some_and(|c| c.write_blocked)
+    }
+
+    fn touch(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && !c.touched
+        {
+            c.touched = true;
+            self.touched.push(connection);
+        }
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.connections.get_mut(connection)
+            && c.paused
+        {
+            c.paused = false;
+            c.unoffered = c.pending_in.is_some();
+            self.make_ready(connection);
+        }
+    }
+
+    fn read_soon(&mut self, connection: ConnectionId) -> bool {
+        let Some(c) = self.connections.get_mut(connection) else {
+            return false;
+        };
+        if c.paused || c.phase != Phase::Open {
+            return false;
+        }
+        c.readable = true;
+        self.make_ready(connection);
+        true
+    }
+
+    fn is_read_soon(&self, connection: ConnectionId) -> bool {
+        let c = self.connections.get(connection);
+        c.is_some_and(|c| c.ready)
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        // Dropping it closes the socket.
+        drop(self.remove(connection));
+    }
+
+    fn close_in_order(&mut self, connection: ConnectionId) {
+        let c = self.connections.get(connection);
+        if c.is_some_and(|c| c.layers.is_some()) {
+            self.send_last(connection, Vec::new());
+        } else {
+            self.close(connection);
+        }
+    }
+
+    fn abort(&mut self, connection: ConnectionId) {
+        if let Some(c) = self.remove(connection) {
+            // A socket of another kind, or one that is broken already, has nothing to reset.
+            let _ = c.socket.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn close_untagged(&mut self) {
+        let untagged: Vec<ConnectionId> = self
+            .connections
+            .keys()
+            .filter(|id| self.tag(*id) == Some(0))
+            .collect();
+        for connection in untagged {
+            self.close(connection);
+        }
+    }
+
+    #[inline]
+    fn charge(&mut self, units: u32) {
+        self.work += u64::from(units);
+    }
+
+    #[inline]
+    fn has_done_enough(&self) -> bool {
+        self.work >= self.work_until
+    }
+
+    fn flush_soon(&mut self) {
+        self.flush_soon = true;
+    }
+
+    fn send_bytes(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
+        if c.phase != Phase::Open {
+            return;
+        }
+        let bytes = match &mut c.layers {
+            Some(layers) => {
+                let mut sealed = Vec::new();
+                layers.seal(bytes, &mut sealed);
+                sealed
+            }
+            None => bytes.to_vec(),
+        };
+        append(&mut c.pending_out, bytes);
+        self.touch(connection);
+    }
+
+    fn send_last(&mut self, connection: ConnectionId, bytes: Vec<u8>) {
+        let until = self.now_ms + CLOSING_MS;
+        let Some(c) = self.connections.get_mut(connection) else {
+            return;
+        };
+        if c.phase != Phase::Open {
+            return;
+        }
+        let bytes = match &mut c.layers {
+            Some(layers) => layers.seal_last(&bytes),
+            None => bytes,
+        };
+        append(&mut c.pending_out, bytes);
+        c.phase = Phase::Closing { until };
+        c.pending_in = None;
+        c.paused = false;
+        self.timers
+            .arm(until, CONNECTION_TIMER | connection.to_bits());
+        self.touch(connection);
+    }
+
+    fn arm(&mut self, at_ms: u64, timer: u64) {
+        self.timers.arm(at_ms, timer & !CONNECTION_TIMER);
+    }
+
+    fn send(&mut self, to: usize, mail: M) {
+        if let Some(queue) = self.outgoing.get_mut(to) {
+            queue.push(Envelope::Mail(mail));
+            self.mailed += 1;
+        }
+    }
+
+    fn accompany(&mut self, mail: M) {
+        self.accompanying = Some(mail);
     }
 }
 

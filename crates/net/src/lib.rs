@@ -1,4 +1,4 @@
-//! Listeners and event loops: moves bytes between sockets and a [`Service`], through the layers of
+//! Listeners and event loops: moves bytes between sockets and a [`Service`](net_api::Service), through the layers of
 //! `transport` where a listener has any.
 //!
 //! Purpose: one event loop per core, each with its own epoll instance and its own connections. A turn
@@ -16,7 +16,6 @@
 //! Deliberately absent: MQTT. The service says how much of the bytes it has consumed; what a packet is,
 //! and who may send which, is not known here.
 
-mod arena;
 mod clock;
 mod connection;
 mod event_loop;
@@ -24,24 +23,14 @@ mod io;
 mod layered;
 mod listener;
 mod parking;
-mod peer;
-mod rate;
-mod service;
 mod stats;
 mod timers;
 
-pub use arena::{Arena, Key};
 pub use clock::Clock;
 pub use event_loop::{EventLoops, Remote};
 pub use io::Io;
-pub use listener::{Kind, Listener, Profile, bind, bind_unix};
-pub use peer::PeerAddress;
-pub use rate::RateBucket;
-pub use service::{Arrival, Closed, Next, Received, Service, Transmit};
-pub use stats::{Counter, HandshakeFailure, KindStats, LoopStats};
+pub use listener::{Listener, Profile, bind, bind_unix};
+pub use stats::{HandshakeFailure, KindStats, LoopStats};
 
 /// Bytes read at once, and the budget of one transmission.
 const CHUNK: usize = 64 * 1024;
-
-/// A connection of one loop.
-pub type ConnectionId = Key;

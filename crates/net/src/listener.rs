@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net_api::{Kind, PeerAddress};
 use parking_lot::RwLock;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use transport::{Identity, ServerOptions};
-
-use crate::PeerAddress;
 
 /// Connections that the kernel completes before they are accepted. `net.core.somaxconn` caps it.
 const BACKLOG: i32 = 4096;
@@ -21,38 +20,6 @@ const BACKLOG: i32 = 4096;
 /// After this long without a byte the kernel probes whether the peer still exists: the only way to
 /// notice the loss of a client that asked for no keep alive.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
-
-/// Kinds of listeners, for counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// TCP.
-    Tcp,
-    /// TLS.
-    Tls,
-    /// WebSocket.
-    Ws,
-    /// WebSocket over TLS.
-    Wss,
-    /// Unix domain socket.
-    Unix,
-}
-
-impl Kind {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Tls, Self::Ws, Self::Wss, Self::Unix];
-
-    /// As in logs and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-            Self::Ws => "ws",
-            Self::Wss => "wss",
-            Self::Unix => "unix",
-        }
-    }
-}
 
 /// What the connections of a listener have in common.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
+use net_api::Service;
 
 use crate::event_loop::{EVENTS, Peer, look_after, wake};
-use crate::service::Service;
 
 /// The loop whose thread never parks.
 pub(crate) const HOST: usize = 0;

@@ -1,46 +1,7 @@
 //! Counters of one loop.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use net_api::{Counter, Kind};
 use transport::TransportError;
-
-use crate::Closed;
-use crate::listener::Kind;
-
-/// A counter that is only added to by the holder of its loop's lock, and read by anybody.
-///
-/// A plain load and store: no locked instruction, no cache line shared between loops.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds.
-    pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Takes away, for gauges.
-    pub fn sub(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_sub(n),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Replaces the value, for gauges.
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    /// The value now.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What one loop has done since the start.
 #[derive(Debug, Default)]
@@ -157,21 +118,18 @@ impl HandshakeFailure {
         }
     }
 
-    pub(crate) fn of(closed: &Closed) -> Self {
-        match closed {
-            Closed::HandshakeTimeout => Self::Timeout,
-            Closed::ByPeer | Closed::Error(_) => Self::Disconnected,
-            Closed::Transport(error) => match error {
-                TransportError::Closed => Self::Disconnected,
-                TransportError::Proxy(_) => Self::Proxy,
-                TransportError::WebSocket(_) | TransportError::NotWebSocket(_) => Self::WebSocket,
-                TransportError::Tls(
-                    rustls::Error::InvalidCertificate(_)
-                    | rustls::Error::NoCertificatesPresented
-                    | rustls::Error::InvalidCertRevocationList(_),
-                ) => Self::Certificate,
-                TransportError::Tls(_) | TransportError::NotTls(_) => Self::Tls,
-            },
+    /// Why the layers of a connection could not begin.
+    pub(crate) fn of(error: &TransportError) -> Self {
+        match error {
+            TransportError::Closed => Self::Disconnected,
+            TransportError::Proxy(_) => Self::Proxy,
+            TransportError::WebSocket(_) | TransportError::NotWebSocket(_) => Self::WebSocket,
+            TransportError::Tls(
+                rustls::Error::InvalidCertificate(_)
+                | rustls::Error::NoCertificatesPresented
+                | rustls::Error::InvalidCertRevocationList(_),
+            ) => Self::Certificate,
+            TransportError::Tls(_) | TransportError::NotTls(_) => Self::Tls,
         }
     }
 }

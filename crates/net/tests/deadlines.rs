@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, LoopStats, Next, PeerAddress, Received,
-    Service, Transmit,
+use herald_net::{Clock, EventLoops, LoopStats};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Next, PeerAddress, Received, Service, Transmit,
 };
 
 /// Long past every deadline of these tests.
@@ -22,7 +22,7 @@ struct Arm {
 }
 
 impl Relay {
-    fn pass_on(&mut self, io: &mut Io<Arm>, mut arm: Arm) {
+    fn pass_on(&mut self, io: &mut impl Connections<Arm>, mut arm: Arm) {
         match arm.by_way_of.pop() {
             Some(next) => io.send(next, arm),
             None => io.arm(io.now_ms() + 20, arm.then.len() as u64),
@@ -33,13 +33,25 @@ impl Relay {
 impl Service for Relay {
     type Mail = Arm;
 
-    fn accept_budget(&mut self, _: &mut Io<Arm>) -> usize {
+    fn accept_budget(&mut self, _: &mut impl Connections<Arm>) -> usize {
         0
     }
 
-    fn arrived(&mut self, _: &mut Io<Arm>, _: ConnectionId, _: PeerAddress, _: Arrival) {}
+    fn arrived(
+        &mut self,
+        _: &mut impl Connections<Arm>,
+        _: ConnectionId,
+        _: PeerAddress,
+        _: Arrival,
+    ) {
+    }
 
-    fn received(&mut self, _: &mut Io<Arm>, _: ConnectionId, bytes: &[u8]) -> Received {
+    fn received(
+        &mut self,
+        _: &mut impl Connections<Arm>,
+        _: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
         Received {
             consumed: bytes.len(),
             next: Next::Read,
@@ -48,7 +60,7 @@ impl Service for Relay {
 
     fn transmit(
         &mut self,
-        _: &mut Io<Arm>,
+        _: &mut impl Connections<Arm>,
         _: ConnectionId,
         _: &mut Vec<u8>,
         _: usize,
@@ -56,9 +68,9 @@ impl Service for Relay {
         Transmit::Idle
     }
 
-    fn closed(&mut self, _: &mut Io<Arm>, _: ConnectionId, _: Closed) {}
+    fn closed(&mut self, _: &mut impl Connections<Arm>, _: ConnectionId, _: Closed) {}
 
-    fn timer(&mut self, io: &mut Io<Arm>, more: u64) {
+    fn timer(&mut self, io: &mut impl Connections<Arm>, more: u64) {
         let _ = self.0.send(io.index());
         if more > 0 {
             // From inside a turn that was woken by a timer: to the other loop and back.
@@ -74,7 +86,7 @@ impl Service for Relay {
         }
     }
 
-    fn mail(&mut self, io: &mut Io<Arm>, arm: Arm) {
+    fn mail(&mut self, io: &mut impl Connections<Arm>, arm: Arm) {
         self.pass_on(io, arm);
     }
 }

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, Kind, LoopStats, Next, PeerAddress,
-    Profile, Received, Service, Transmit, bind,
+use herald_net::{Clock, EventLoops, LoopStats, Profile, bind};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Kind, Next, PeerAddress, Received, Service,
+    Transmit,
 };
 use transport::ServerOptions;
 
@@ -25,17 +26,34 @@ struct Answering {
 impl Service for Answering {
     type Mail = String;
 
-    fn accept_budget(&mut self, _: &mut Io<String>) -> usize {
+    fn accept_budget(&mut self, _: &mut impl Connections<String>) -> usize {
         usize::MAX
     }
 
-    fn arrived(&mut self, _: &mut Io<String>, _: ConnectionId, _: PeerAddress, _: Arrival) {}
+    fn arrived(
+        &mut self,
+        _: &mut impl Connections<String>,
+        _: ConnectionId,
+        _: PeerAddress,
+        _: Arrival,
+    ) {
+    }
 
-    fn accompanied(&mut self, _: &mut Io<String>, connection: ConnectionId, mail: String) {
+    fn accompanied(
+        &mut self,
+        _: &mut impl Connections<String>,
+        connection: ConnectionId,
+        mail: String,
+    ) {
         self.accompanied.push((connection, mail));
     }
 
-    fn received(&mut self, io: &mut Io<String>, id: ConnectionId, bytes: &[u8]) -> Received {
+    fn received(
+        &mut self,
+        io: &mut impl Connections<String>,
+        id: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
         let wanted = usize::from(bytes[0] - b'0');
         if wanted != io.index() {
             if bytes.len() > 1 {
@@ -57,7 +75,7 @@ impl Service for Answering {
 
     fn transmit(
         &mut self,
-        io: &mut Io<String>,
+        io: &mut impl Connections<String>,
         id: ConnectionId,
         out: &mut Vec<u8>,
         _: usize,
@@ -68,11 +86,11 @@ impl Service for Answering {
         Transmit::Close
     }
 
-    fn closed(&mut self, _: &mut Io<String>, _: ConnectionId, _: Closed) {}
+    fn closed(&mut self, _: &mut impl Connections<String>, _: ConnectionId, _: Closed) {}
 
-    fn timer(&mut self, _: &mut Io<String>, _: u64) {}
+    fn timer(&mut self, _: &mut impl Connections<String>, _: u64) {}
 
-    fn mail(&mut self, _: &mut Io<String>, mail: String) {
+    fn mail(&mut self, _: &mut impl Connections<String>, mail: String) {
         panic!("{mail:?} lost its connection");
     }
 }

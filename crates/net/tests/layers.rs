@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, HandshakeFailure, Io, Key, Kind, LoopStats,
-    Next, PeerAddress, Profile, Received, Service, Transmit, bind,
+use herald_net::{Clock, EventLoops, HandshakeFailure, LoopStats, Profile, bind};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Key, Kind, Next, PeerAddress, Received, Service,
+    Transmit,
 };
 use transport::ServerOptions;
 
@@ -46,14 +47,26 @@ struct Pausing {
 impl Service for Pausing {
     type Mail = ();
 
-    fn accept_budget(&mut self, io: &mut Io<()>) -> usize {
+    fn accept_budget(&mut self, io: &mut impl Connections<()>) -> usize {
         io.set_handshake_limit(100);
         usize::MAX
     }
 
-    fn arrived(&mut self, _: &mut Io<()>, _: ConnectionId, _: PeerAddress, _: Arrival) {}
+    fn arrived(
+        &mut self,
+        _: &mut impl Connections<()>,
+        _: ConnectionId,
+        _: PeerAddress,
+        _: Arrival,
+    ) {
+    }
 
-    fn received(&mut self, io: &mut Io<()>, id: ConnectionId, bytes: &[u8]) -> Received {
+    fn received(
+        &mut self,
+        io: &mut impl Connections<()>,
+        id: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
         if !self.has_paused {
             self.has_paused = true;
             io.arm(io.now_ms() + 20, id.to_bits());
@@ -69,20 +82,26 @@ impl Service for Pausing {
         }
     }
 
-    fn transmit(&mut self, _: &mut Io<()>, _: ConnectionId, _: &mut Vec<u8>, _: usize) -> Transmit {
+    fn transmit(
+        &mut self,
+        _: &mut impl Connections<()>,
+        _: ConnectionId,
+        _: &mut Vec<u8>,
+        _: usize,
+    ) -> Transmit {
         Transmit::Idle
     }
 
-    fn closed(&mut self, _: &mut Io<()>, _: ConnectionId, cause: Closed) {
+    fn closed(&mut self, _: &mut impl Connections<()>, _: ConnectionId, cause: Closed) {
         let error = cause.error().map(ToString::to_string);
         self.heard.send(Heard::Closed(error)).unwrap();
     }
 
-    fn timer(&mut self, io: &mut Io<()>, timer: u64) {
+    fn timer(&mut self, io: &mut impl Connections<()>, timer: u64) {
         io.resume(Key::from_bits(timer));
     }
 
-    fn mail(&mut self, _: &mut Io<()>, (): ()) {}
+    fn mail(&mut self, _: &mut impl Connections<()>, (): ()) {}
 }
 
 struct Running {

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herald_net::{
-    Arrival, Clock, Closed, ConnectionId, EventLoops, Io, Kind, LoopStats, Next, PeerAddress,
-    Profile, Received, Service, Transmit, bind,
+use herald_net::{Clock, EventLoops, LoopStats, Profile, bind};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Kind, Next, PeerAddress, Received, Service,
+    Transmit,
 };
 use transport::ServerOptions;
 
@@ -24,7 +25,7 @@ struct Lines {
 const HARD: u32 = 5_000;
 
 impl Lines {
-    fn say(&mut self, io: &mut Io<Arc<[u8]>>, line: &[u8]) {
+    fn say(&mut self, io: &mut impl Connections<Arc<[u8]>>, line: &[u8]) {
         for member in &self.members {
             self.waiting.push((*member, line.to_vec()));
             io.touch(*member);
@@ -35,13 +36,13 @@ impl Lines {
 impl Service for Lines {
     type Mail = Arc<[u8]>;
 
-    fn accept_budget(&mut self, _: &mut Io<Self::Mail>) -> usize {
+    fn accept_budget(&mut self, _: &mut impl Connections<Self::Mail>) -> usize {
         usize::MAX
     }
 
     fn arrived(
         &mut self,
-        io: &mut Io<Self::Mail>,
+        io: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         _: PeerAddress,
         _: Arrival,
@@ -52,7 +53,7 @@ impl Service for Lines {
 
     fn received(
         &mut self,
-        io: &mut Io<Self::Mail>,
+        io: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         bytes: &[u8],
     ) -> Received {
@@ -95,7 +96,7 @@ impl Service for Lines {
 
     fn transmit(
         &mut self,
-        _: &mut Io<Self::Mail>,
+        _: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         out: &mut Vec<u8>,
         _: usize,
@@ -109,13 +110,18 @@ impl Service for Lines {
         Transmit::Idle
     }
 
-    fn closed(&mut self, _: &mut Io<Self::Mail>, connection: ConnectionId, _: Closed) {
+    fn closed(
+        &mut self,
+        _: &mut impl Connections<Self::Mail>,
+        connection: ConnectionId,
+        _: Closed,
+    ) {
         self.members.retain(|m| *m != connection);
     }
 
-    fn timer(&mut self, _: &mut Io<Self::Mail>, _: u64) {}
+    fn timer(&mut self, _: &mut impl Connections<Self::Mail>, _: u64) {}
 
-    fn mail(&mut self, io: &mut Io<Self::Mail>, line: Self::Mail) {
+    fn mail(&mut self, io: &mut impl Connections<Self::Mail>, line: Self::Mail) {
         self.say(io, &line);
     }
 }

@@ -23,7 +23,9 @@ use rustls::{ClientConfig, CommonState, InvalidMessage, ServerConfig};
 pub use files::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 pub(crate) use files::{blame, in_words};
 
-use crate::{Spoken, TransportError};
+use net_api::Spoken;
+
+use crate::TransportError;
 
 /// A record is at most 16 KiB and 261 bytes; a client's certificates may be longer.
 const INCOMPLETE_LIMIT: usize = 32 * 1024;

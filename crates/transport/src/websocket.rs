@@ -14,7 +14,9 @@ use std::sync::Arc;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
-use crate::{Spoken, TransportError};
+use net_api::Spoken;
+
+use crate::TransportError;
 use handshake::Opening;
 
 /// Longest payload of a control frame (RFC 6455 §5.5).

@@ -37,8 +37,12 @@ pub(crate) const fn first_byte(dup: bool, qos: QoS, retain: bool) -> u8 {
 }
 
 impl<'a> Publish<'a> {
+    /// Decodes what follows the fixed header whose `flags` are these.
+    ///
+    /// # Errors
+    /// The first rule that the packet breaks.
     #[inline]
-    pub(crate) fn decode(
+    pub fn decode(
         flags: u8,
         body: &'a [u8],
         version: ProtocolVersion,

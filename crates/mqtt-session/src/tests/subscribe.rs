@@ -96,6 +96,29 @@ fn subscription(filter: &str, id: u32) -> Subscription {
     }
 }
 
+/// Subscriptions that are added in parts stand sorted, wherever the parts belong.
+#[test]
+fn parts_of_many_subscriptions() {
+    let mut session = crate::Session::detached(
+        mqtt_proto::ProtocolVersion::V5,
+        "client".into(),
+        Timestamp(0),
+    );
+    // 7 and 1,000 have no common divisor: each number comes once, and each part is spread over all others.
+    let mut number = 0;
+    for part in [1, 2, 300, 1, 256, 440] {
+        let added = (0..part).map(|_| {
+            number = (number + 7) % 1_000;
+            subscription(&format!("{number:03}"), number)
+        });
+        session.add_subscriptions(added.collect());
+    }
+    let found: Vec<_> = session.subscriptions().iter().map(|s| s.id).collect();
+    let expected: Vec<_> = (0..1_000).map(Some).collect();
+    assert_eq!(found, expected);
+    assert_eq!(session.subscription_bytes(), 3_000);
+}
+
 /// Many at once come to the same as one after the other.
 #[test]
 fn several_subscriptions_at_once() {

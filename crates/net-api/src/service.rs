@@ -1,10 +1,9 @@
 //! What an event loop asks of the code that understands the bytes.
 
+use std::error::Error;
 use std::{fmt, io};
 
-use transport::TransportError;
-
-use crate::{ConnectionId, Io, PeerAddress};
+use crate::{ConnectionId, Connections, PeerAddress};
 
 /// How a connection came to this loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +30,7 @@ pub enum Next {
     Read,
     /// Go on in the next turn, so that what was done so far reaches its receivers first.
     Yield,
-    /// Read nothing more until [`Io::resume`].
+    /// Read nothing more until [`Connections::resume`].
     Pause,
     /// Close at once; the service has done its own part.
     Close,
@@ -58,7 +57,7 @@ pub enum Closed {
     /// Reading or writing failed.
     Error(io::Error),
     /// The peer broke the protocol of a layer.
-    Transport(TransportError),
+    Transport(Box<dyn Error + Send + Sync>),
     /// The handshakes of its layers took too long.
     HandshakeTimeout,
 }
@@ -84,11 +83,16 @@ pub trait Service: Send + 'static {
     type Mail: Send + 'static;
 
     /// How many connections may be accepted now. 0: ask again in a moment.
-    fn accept_budget(&mut self, io: &mut Io<Self::Mail>) -> usize;
+    fn accept_budget(&mut self, io: &mut impl Connections<Self::Mail>) -> usize;
 
     /// Whether a connection of this peer, which has just been accepted, is let in by this listener. It is
     /// closed otherwise.
-    fn admits(&mut self, io: &mut Io<Self::Mail>, listener: u16, peer: PeerAddress) -> bool {
+    fn admits(
+        &mut self,
+        io: &mut impl Connections<Self::Mail>,
+        listener: u16,
+        peer: PeerAddress,
+    ) -> bool {
         let _ = (io, listener, peer);
         true
     }
@@ -96,42 +100,52 @@ pub trait Service: Send + 'static {
     /// A connection belongs to this loop from now on.
     fn arrived(
         &mut self,
-        io: &mut Io<Self::Mail>,
+        io: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         peer: PeerAddress,
         how: Arrival,
     );
 
-    /// What the other loop sent along with a connection that it handed over ([`Io::accompany`]); comes
+    /// What the other loop sent along with a connection that it handed over ([`Connections::accompany`]); comes
     /// right after [`Service::arrived`].
-    fn accompanied(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, mail: Self::Mail) {
+    fn accompanied(
+        &mut self,
+        io: &mut impl Connections<Self::Mail>,
+        connection: ConnectionId,
+        mail: Self::Mail,
+    ) {
         let _ = (io, connection, mail);
     }
 
     /// Bytes came. They start where the last call's `consumed` ended.
     fn received(
         &mut self,
-        io: &mut Io<Self::Mail>,
+        io: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         bytes: &[u8],
     ) -> Received;
 
-    /// A connection that was touched ([`Io::touch`]) can be written: append what there is to send,
+    /// A connection that was touched ([`Connections::touch`]) can be written: append what there is to send,
     /// stopping when `out` holds `budget` bytes or more.
     fn transmit(
         &mut self,
-        io: &mut Io<Self::Mail>,
+        io: &mut impl Connections<Self::Mail>,
         connection: ConnectionId,
         out: &mut Vec<u8>,
         budget: usize,
     ) -> Transmit;
 
     /// A connection is gone for a reason that did not come from the service.
-    fn closed(&mut self, io: &mut Io<Self::Mail>, connection: ConnectionId, cause: Closed);
+    fn closed(
+        &mut self,
+        io: &mut impl Connections<Self::Mail>,
+        connection: ConnectionId,
+        cause: Closed,
+    );
 
-    /// A deadline armed with [`Io::arm`] has come.
-    fn timer(&mut self, io: &mut Io<Self::Mail>, timer: u64);
+    /// A deadline armed with [`Connections::arm`] has come.
+    fn timer(&mut self, io: &mut impl Connections<Self::Mail>, timer: u64);
 
     /// Mail from another loop, or from outside.
-    fn mail(&mut self, io: &mut Io<Self::Mail>, mail: Self::Mail);
+    fn mail(&mut self, io: &mut impl Connections<Self::Mail>, mail: Self::Mail);
 }

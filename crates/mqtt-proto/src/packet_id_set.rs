@@ -3,7 +3,7 @@
 //! Invariants: pages are sorted by number, and none is empty. Memory is in proportion to what is in the set, and
 //! at most 10 KiB; adding, removing and finding an identifier looks at no other one.
 
-use mqtt_proto::PacketId;
+use crate::PacketId;
 
 /// Identifiers of a page: those that have the upper byte in common.
 const PAGE: usize = 256;
