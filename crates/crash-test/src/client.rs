@@ -1,11 +1,10 @@
-//! A client with a session that outlives its connections: it keeps what the standard asks a client to
-//! keep, and tells the model all that it does and sees.
+//! A client with a session that outlives its connections: it tells the model all that it does and sees. What the
+//! standard asks of a client, and what it keeps over a connection, is [`mqtt_client`]'s.
 //!
 //! Call order: [`Client::connect`], then [`Client::turn`] again and again, with publishing, subscribing
 //! and [`Client::disconnect`] in between; [`Client::lose`] when the broker or the connection has ended.
 //!
-//! Invariant: nothing but what stands in the standard is kept over a connection: messages that are not
-//! acknowledged to the end, identifiers of QoS 2 messages received, and what it wants to subscribe to.
+//! Invariant: an answer that is held back is given on the connection of its message, or not at all.
 //!
 //! Deliberately absent: when to do what; the cast and the run decide.
 
@@ -15,23 +14,24 @@ mod link;
 mod outbound;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU16;
+use std::time::Duration;
 
+use mqtt_client::{Acknowledgements, Answer, Event};
 use mqtt_proto::{
-    ConnAck, Connect, ConnectProperties, Disconnect, DisconnectProperties, LastWill, Packet,
-    PacketId, ProtocolVersion, QoS, ReasonCode, WillProperties,
+    Connect, ConnectProperties, Disconnect, DisconnectProperties, LastWill, ProtocolVersion, QoS,
+    ReasonCode, WillProperties,
 };
 
 use crate::chance::Chance;
 use crate::model::{
     ClientIndex, Message, MessageIndex, Model, Origin, SubscriptionIndex, Unfinished,
 };
-use inbound::Answer;
 use interest::Interest;
 use link::{Link, Phase, State};
-use outbound::Unacknowledged;
 pub use outbound::message_of;
 
 /// Longer than any run, in seconds.
@@ -100,12 +100,9 @@ pub struct Client {
     will: Option<WillPlan>,
     behaviour: Behaviour,
     link: Option<Link>,
+    mqtt: mqtt_client::Client<MessageIndex>,
     interests: Vec<Interest>,
-    outbox: VecDeque<Unacknowledged>,
-    /// What the server takes unacknowledged, by its CONNACK.
-    server_receive_maximum: usize,
-    next_id: PacketId,
-    /// Messages at QoS 2 that wait for PUBREL, by packet identifier.
+    /// Messages at QoS 2 that wait for PUBREL, by packet identifier: what the model is told of one that comes again.
     received: BTreeMap<u16, MessageIndex>,
     held: VecDeque<Answer>,
     /// The will of the last connection, if only its delay keeps it from being published.
@@ -125,10 +122,8 @@ impl Client {
             will,
             behaviour: Behaviour::PROMPT,
             link: None,
+            mqtt: mqtt_client::Client::new(Acknowledgements::Manual),
             interests: Vec::new(),
-            outbox: VecDeque::new(),
-            server_receive_maximum: usize::from(u16::MAX),
-            next_id: PacketId::FIRST,
             received: BTreeMap::new(),
             held: VecDeque::new(),
             delayed_will: None,
@@ -181,7 +176,7 @@ impl Client {
         behaviour: Behaviour,
         model: &mut Model,
     ) -> io::Result<()> {
-        let mut link = Link::open(server, self.identity.version)?;
+        let mut link = Link::open(server)?;
         self.behaviour = behaviour;
         self.held.clear();
         self.delayed_will = None;
@@ -196,47 +191,27 @@ impl Client {
             will
         });
         let payload = link.will.map(outbound::payload).unwrap_or_default();
-        link.put(&Packet::Connect(self.connect_packet(&payload)));
+        self.mqtt
+            .connect(&connect_packet(
+                &self.identity,
+                self.will.as_ref(),
+                &payload,
+            ))
+            .expect("the cast's names can be written");
         self.link = Some(link);
         self.flush(model);
         Ok(())
     }
 
-    fn connect_packet<'a>(&'a self, will_payload: &'a [u8]) -> Connect<'a> {
-        let is_v5 = self.identity.version.is_v5();
-        Connect {
-            version: self.identity.version,
-            clean_start: false,
-            keep_alive: 0,
-            client_id: &self.identity.name,
-            will: self.will.as_ref().map(|plan| LastWill {
-                topic: &plan.topic,
-                payload: will_payload,
-                qos: plan.qos,
-                retain: false,
-                properties: WillProperties {
-                    will_delay_interval: (is_v5 && plan.delay_s > 0).then_some(plan.delay_s),
-                    message_expiry_interval: is_v5.then_some(FOREVER_S),
-                    ..WillProperties::default()
-                },
-            }),
-            username: None,
-            password: None,
-            properties: ConnectProperties {
-                session_expiry_interval: is_v5.then_some(FOREVER_S),
-                receive_maximum: NonZeroU16::new(self.identity.receive_maximum).filter(|_| is_v5),
-                ..ConnectProperties::default()
-            },
-        }
-    }
-
     /// Ends the connection normally: DISCONNECT, then the server closes.
     pub fn disconnect(&mut self, model: &mut Model) {
         if let Some(link) = self.link.as_mut().filter(|link| link.phase == Phase::Up) {
-            link.put(&Packet::Disconnect(Disconnect {
-                reason: ReasonCode::Success,
-                properties: DisconnectProperties::default(),
-            }));
+            self.mqtt
+                .disconnect(&Disconnect {
+                    reason: ReasonCode::Success,
+                    properties: DisconnectProperties::default(),
+                })
+                .expect("a connected client can take leave");
             link.phase = Phase::Leaving;
             model.tick();
             self.flush(model);
@@ -273,10 +248,8 @@ impl Client {
     /// What is open of messages both ways, when nothing should be.
     pub fn note_unfinished(&self, model: &mut Model) {
         let at = model.tick();
-        let outbox = self
-            .outbox
-            .iter()
-            .map(|sent| (sent.message, Unfinished::Acknowledgement));
+        let in_flight = self.mqtt.messages_in_flight();
+        let outbox = in_flight.map(|message| (*message, Unfinished::Acknowledgement));
         let received = self
             .received
             .values()
@@ -289,7 +262,7 @@ impl Client {
     /// Whether it has nothing more to send, and waits for nothing but messages.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.outbox.is_empty()
+        self.mqtt.in_flight() == 0
             && self.received.is_empty()
             && self.interests.iter().all(Interest::is_settled)
     }
@@ -311,86 +284,76 @@ impl Client {
         let Some(link) = &mut self.link else {
             return State::Open;
         };
-        let state = link.fill(limit);
+        let (input, state) = link.fill(limit);
+        let mut arrival = self.mqtt.handle_bytes(&input);
+        let mut is_accepted = false;
         loop {
-            let frame = match self.link.as_mut().map(Link::next_frame) {
-                Some(Ok(Some(frame))) => frame,
-                Some(Ok(None)) | None => return state,
-                Some(Err(error)) => {
-                    model.complain(self.index, error.to_string());
-                    return State::Broken;
+            let handled = match self.mqtt.poll_event(&mut arrival) {
+                Ok(None) => break,
+                Ok(Some(Event::Refused(_) | Event::Disconnected(_))) => return State::Broken,
+                Ok(Some(event)) => {
+                    is_accepted |= matches!(event, Event::Connected(_));
+                    self.handle(&event, model)
                 }
+                Err(error) => Err(error.source().unwrap_or(&error).to_string()),
             };
-            let handled = match Packet::decode(&frame, self.identity.version) {
-                Ok(packet) => self.handle(packet, model),
-                Err(error) => Err(error.to_string()),
-            };
-            match handled {
-                Ok(true) => {}
-                Ok(false) => return State::Broken,
-                Err(complaint) => {
-                    model.complain(self.index, complaint);
-                    return State::Broken;
-                }
+            if let Err(complaint) = handled {
+                model.complain(self.index, complaint);
+                return State::Broken;
             }
         }
+        self.send_again(model);
+        if is_accepted && self.mqtt.is_connected() {
+            self.request_all(model);
+        }
+        state
     }
 
-    /// `false` if the server ends the connection.
-    fn handle(&mut self, packet: Packet<'_>, model: &mut Model) -> Result<bool, String> {
-        match packet {
-            Packet::ConnAck(packet) => return Ok(self.accepted(&packet, model)),
-            Packet::Publish(packet) => self.receive(&packet, model)?,
-            Packet::PubRel(packet) => self.released(packet.packet_id, model),
-            Packet::PubAck(packet) => self.acknowledged(packet.packet_id, packet.reason, model),
-            Packet::PubRec(packet) => self.recorded(packet.packet_id, packet.reason, model),
-            Packet::PubComp(packet) => self.completed(packet.packet_id, model),
-            Packet::SubAck(packet) => {
+    fn handle(&mut self, event: &Event<'_, MessageIndex>, model: &mut Model) -> Result<(), String> {
+        match event {
+            Event::Connected(packet) => self.accepted(packet.session_present, model),
+            Event::Message(incoming) | Event::Duplicate(incoming) => {
+                self.receive(incoming, model)?;
+            }
+            Event::Released { packet_id, answer } => self.released(*packet_id, *answer, model),
+            // At QoS 2, PUBREC says that the server has the message.
+            Event::Received(message) => model.acknowledged(*message),
+            Event::Acknowledged(ack) => Self::acknowledged(ack, model),
+            Event::Subscribed(packet) => {
                 let is_granted = packet.reasons.iter().all(|reason| !reason.is_error());
                 self.request_answered(packet.packet_id, is_granted, model);
             }
-            Packet::UnsubAck(packet) => {
+            Event::Unsubscribed(packet) => {
                 // Before 5.0 there are no reasons.
                 let is_granted = packet.reasons.iter().all(|reason| !reason.is_error());
                 self.request_answered(packet.packet_id, is_granted, model);
             }
-            Packet::Disconnect(_) => return Ok(false),
-            other => return Err(format!("{:?} has no place here", other.packet_type())),
+            Event::Refused(_)
+            | Event::Disconnected(_)
+            | Event::Discarded(_)
+            | Event::PingResp
+            | Event::Stray { .. } => {}
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn accepted(&mut self, packet: &ConnAck<'_>, model: &mut Model) -> bool {
-        if packet.reason.is_error() {
-            return false;
-        }
-        model.connected(self.index, packet.session_present);
-        let maximum = packet.properties.receive_maximum;
-        self.server_receive_maximum = usize::from(maximum.map_or(u16::MAX, NonZeroU16::get));
+    fn accepted(&mut self, session_present: bool, model: &mut Model) {
+        model.connected(self.index, session_present);
         if let Some(link) = &mut self.link {
             link.phase = Phase::Up;
         }
-        if !packet.session_present {
+        if !session_present {
             self.received.clear();
-            self.outbox.retain(|sent| !sent.is_received);
             self.forget_subscriptions();
         }
-        self.send_again(packet.session_present, model);
-        self.request_all(model);
-        true
     }
 
     fn flush(&mut self, model: &mut Model) {
-        if let Some(link) = &mut self.link
-            && link.flush().is_err()
-        {
-            self.lose(model);
-        }
-    }
-
-    fn put(&mut self, packet: &Packet<'_>) {
-        if let Some(link) = &mut self.link {
-            link.put(packet);
+        let Some(link) = &mut self.link else { return };
+        match link.write(self.mqtt.poll_transmit()) {
+            // Without keep alive, the time does not count.
+            Ok(count) => self.mqtt.handle_transmitted(count, Duration::ZERO),
+            Err(_) => self.lose(model),
         }
     }
 
@@ -398,6 +361,7 @@ impl Client {
     fn end(&mut self, model: &mut Model, in_order: bool) {
         self.held.clear();
         let Some(link) = self.link.take() else { return };
+        self.mqtt.handle_connection_closed();
         self.is_astray |= link.phase == Phase::Connecting;
         let (Some(will), Some(plan)) = (link.will, &self.will) else {
             return;
@@ -413,24 +377,41 @@ impl Client {
         }
     }
 
-    fn take_id(&mut self) -> PacketId {
-        loop {
-            let id = self.next_id;
-            self.next_id = id.next();
-            let is_free = self.outbox.iter().all(|sent| sent.packet_id != id)
-                && self
-                    .interests
-                    .iter()
-                    .all(|interest| interest.request != Some(id));
-            if is_free {
-                return id;
-            }
-        }
-    }
-
     /// Adds a filter that it may subscribe to.
     pub fn add_interest(&mut self, subscription: SubscriptionIndex) {
         self.interests.push(Interest::new(subscription));
+    }
+}
+
+fn connect_packet<'a>(
+    identity: &'a Identity,
+    will: Option<&'a WillPlan>,
+    will_payload: &'a [u8],
+) -> Connect<'a> {
+    let is_v5 = identity.version.is_v5();
+    Connect {
+        version: identity.version,
+        clean_start: false,
+        keep_alive: 0,
+        client_id: &identity.name,
+        will: will.map(|plan| LastWill {
+            topic: &plan.topic,
+            payload: will_payload,
+            qos: plan.qos,
+            retain: false,
+            properties: WillProperties {
+                will_delay_interval: (is_v5 && plan.delay_s > 0).then_some(plan.delay_s),
+                message_expiry_interval: is_v5.then_some(FOREVER_S),
+                ..WillProperties::default()
+            },
+        }),
+        username: None,
+        password: None,
+        properties: ConnectProperties {
+            session_expiry_interval: is_v5.then_some(FOREVER_S),
+            receive_maximum: NonZeroU16::new(identity.receive_maximum).filter(|_| is_v5),
+            ..ConnectProperties::default()
+        },
     }
 }
 

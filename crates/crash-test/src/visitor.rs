@@ -2,14 +2,15 @@
 //! served at all. It waits for answers with a deadline.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use mqtt_client::{Acknowledgements, Client, Event, ProtocolError};
 use mqtt_proto::{
-    Connect, ConnectProperties, Packet, PacketId, ProtocolVersion, Publish, PublishProperties, QoS,
-    RetainHandling, Subscribe, SubscribeFilters, SubscribeProperties, SubscriptionOptions,
-    peek_frame,
+    Connect, ConnectProperties, ProtocolVersion, Publish, PublishProperties, QoS, RetainHandling,
+    SubscribeProperties, SubscriptionOptions,
 };
 
 use crate::client::message_of;
@@ -24,7 +25,7 @@ const MARK: &str = "visit/mark";
 #[derive(Debug)]
 pub struct Visitor {
     stream: TcpStream,
-    input: Vec<u8>,
+    mqtt: Client<()>,
 }
 
 impl Visitor {
@@ -38,9 +39,9 @@ impl Visitor {
         stream.set_write_timeout(Some(patience))?;
         let mut visitor = Self {
             stream,
-            input: Vec::new(),
+            mqtt: Client::new(Acknowledgements::Automatic),
         };
-        visitor.send(&Packet::Connect(Connect {
+        let connect = Connect {
             version: VERSION,
             clean_start: true,
             keep_alive: 0,
@@ -49,12 +50,11 @@ impl Visitor {
             username: None,
             password: None,
             properties: ConnectProperties::default(),
-        }))?;
-        visitor.until(|packet| match packet {
-            Packet::ConnAck(packet) if packet.reason.is_error() => {
-                Some(Err(refused(&format!("{:?}", packet.reason))))
-            }
-            Packet::ConnAck(_) => Some(Ok(())),
+        };
+        visitor.mqtt.connect(&connect).map_err(io::Error::other)?;
+        visitor.until(|event| match event {
+            Event::Refused(packet) => Some(Err(refused(&format!("{:?}", packet.reason)))),
+            Event::Connected(_) => Some(Ok(())),
             _ => None,
         })?;
         Ok(visitor)
@@ -74,8 +74,9 @@ impl Visitor {
         self.subscribe(&[filter, MARK])?;
         self.mark()?;
         let mut is_marked = false;
-        let got = self.until(|packet| {
-            if let Packet::Publish(packet) = packet {
+        let got = self.until(|event| {
+            if let Event::Message(incoming) = event {
+                let packet = &incoming.publish;
                 if packet.topic == MARK {
                     is_marked = true;
                 } else if let Some(message) = message_of(packet.payload) {
@@ -99,11 +100,11 @@ impl Visitor {
     pub fn is_served(&mut self) -> io::Result<()> {
         self.subscribe(&[MARK])?;
         self.mark()?;
-        self.until(|packet| matches!(packet, Packet::Publish(_)).then_some(Ok(())))
+        self.until(|event| matches!(event, Event::Message(_)).then_some(Ok(())))
     }
 
     fn mark(&mut self) -> io::Result<()> {
-        self.send(&Packet::Publish(Publish {
+        let mark = Publish {
             dup: false,
             qos: QoS::AtMostOnce,
             retain: false,
@@ -111,7 +112,9 @@ impl Visitor {
             packet_id: None,
             properties: PublishProperties::default(),
             payload: b"",
-        }))
+        };
+        self.mqtt.publish(mark, ()).map_err(io::Error::other)?;
+        self.flush()
     }
 
     fn subscribe(&mut self, filters: &[&str]) -> io::Result<()> {
@@ -122,47 +125,47 @@ impl Visitor {
             retain_handling: RetainHandling::SendAtSubscribe,
         };
         let listed: Vec<_> = filters.iter().map(|filter| (*filter, options)).collect();
-        let mut buffer = Vec::new();
-        let filters = SubscribeFilters::encode_from(&listed, &mut buffer)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        self.send(&Packet::Subscribe(Subscribe {
-            packet_id: PacketId::FIRST,
-            properties: SubscribeProperties::default(),
-            filters,
-        }))
+        self.mqtt
+            .subscribe(&listed, SubscribeProperties::default())
+            .map_err(io::Error::other)?;
+        self.flush()
     }
 
-    fn send(&mut self, packet: &Packet<'_>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        packet
-            .encode(VERSION, &mut bytes)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        self.stream.write_all(&bytes)
+    fn flush(&mut self) -> io::Result<()> {
+        let bytes = self.mqtt.poll_transmit();
+        let count = bytes.len();
+        self.stream.write_all(bytes)?;
+        // Without keep alive, the time does not count.
+        self.mqtt.handle_transmitted(count, Duration::ZERO);
+        Ok(())
     }
 
     /// Reads packets until `is_done` says how it went.
     fn until(
         &mut self,
-        mut is_done: impl FnMut(&Packet<'_>) -> Option<io::Result<()>>,
+        mut is_done: impl FnMut(&Event<'_, ()>) -> Option<io::Result<()>>,
     ) -> io::Result<()> {
-        let malformed = |error: mqtt_proto::DecodeError| refused(&error.to_string());
         loop {
-            while let Some(header) = peek_frame(&self.input, Some(VERSION)).map_err(malformed)?
-                && self.input.len() >= header.len()
-            {
-                let frame: Vec<u8> = self.input.drain(..header.len()).collect();
-                let packet = Packet::decode(&frame, VERSION).map_err(malformed)?;
-                if let Some(result) = is_done(&packet) {
-                    return result;
-                }
-            }
+            self.flush()?;
             let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk)? {
+            let count = match self.stream.read(&mut chunk)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                count => self.input.extend_from_slice(&chunk[..count]),
+                count => count,
+            };
+            let mut arrival = self.mqtt.handle_bytes(&chunk[..count]);
+            let mut result = None;
+            while let Some(event) = self.mqtt.poll_event(&mut arrival).map_err(malformed)? {
+                result = result.or_else(|| is_done(&event));
+            }
+            if let Some(result) = result {
+                return self.flush().and(result);
             }
         }
     }
+}
+
+fn malformed(error: ProtocolError) -> io::Error {
+    refused(&error.source().unwrap_or(&error).to_string())
 }
 
 fn refused(what: &str) -> io::Error {

@@ -7,27 +7,26 @@
 //! After a failure [`Client::reopen`] connects again under the same name; what was not acknowledged is
 //! kept for [`Client::resend`].
 //!
-//! Invariant: no more messages above QoS 0 are unacknowledged than the server's receive maximum allows.
-//!
-//! TLS and WebSocket, if there are any, are between the socket and everything else.
+//! What MQTT asks of a client is [`mqtt_client`]'s. TLS and WebSocket, if there are any, are between the socket and
+//! everything else.
 //!
 //! Deliberately absent: deciding when to connect, to send again or to ping; the engine does. The layers' own
 //! farewells: DISCONNECT says it all.
 
 mod layered;
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::{fmt, mem};
+use std::time::Duration;
+use std::{error, fmt, mem};
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use mqtt_client::{Acknowledgement, Acknowledgements, CommandError, ProtocolError};
 use mqtt_proto::{
-    AckProperties, Connect, ConnectProperties, DecodeError, Disconnect, DisconnectProperties,
-    EncodeError, LastWill, Packet, PacketId, PacketType, ProtocolVersion, PubAck, PubComp, PubRec,
-    PubRel, Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters,
-    SubscribeProperties, SubscriptionOptions, WillProperties, peek_frame,
+    Connect, ConnectProperties, Disconnect, DisconnectProperties, EncodeError, LastWill,
+    PacketType, Publish, PublishProperties, QoS, ReasonCode, SubscribeProperties,
+    SubscriptionOptions, WillProperties,
 };
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -38,9 +37,6 @@ use crate::workload::Login;
 
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
-
-/// Unwritten bytes at which a client has no room for another message.
-const UNWRITTEN_LIMIT: usize = 256 * 1024;
 
 /// How long a persistent session is kept: longer than any run.
 const SESSION_EXPIRY_S: u32 = 24 * 60 * 60;
@@ -97,11 +93,8 @@ struct Arrival {
 /// What a client has to tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
-    /// The server has accepted the connection, and says whether it still had the session.
-    Connected {
-        /// Whether it had.
-        session_present: bool,
-    },
+    /// The server has accepted the connection.
+    Connected,
     /// The subscription is granted.
     Subscribed,
     /// A message arrived; its payload.
@@ -123,12 +116,14 @@ pub enum ClientError {
     Layers(TransportError),
     /// The server refused the connection, a subscription or a message, or ended the connection.
     Refused(PacketType, ReasonCode),
-    /// The server sent something that is no packet.
-    Decode(DecodeError),
-    /// The server sent a packet that has no place here.
+    /// The server broke the protocol.
+    Protocol(ProtocolError),
+    /// The server sent an acknowledgement of nothing.
     Unexpected(PacketType),
-    /// A topic or client identifier cannot be written.
+    /// A client identifier or will cannot be written.
     Encode(EncodeError),
+    /// A message or subscription cannot be sent.
+    Command(CommandError),
 }
 
 impl fmt::Display for ClientError {
@@ -138,14 +133,23 @@ impl fmt::Display for ClientError {
             Self::Closed => f.write_str("the server closed the connection"),
             Self::Layers(error) => error.fmt(f),
             Self::Refused(packet, reason) => write!(f, "refused by {packet:?}: {reason:?}"),
-            Self::Decode(error) => write!(f, "malformed packet: {error}"),
+            Self::Protocol(error) => with_source(f, error),
             Self::Unexpected(packet) => write!(f, "unexpected {packet:?}"),
             Self::Encode(error) => write!(f, "cannot be sent: {error}"),
+            Self::Command(error) => with_source(f, error),
         }
     }
 }
 
-impl std::error::Error for ClientError {}
+/// An error and what it comes of, on one line.
+fn with_source(f: &mut fmt::Formatter<'_>, error: &dyn error::Error) -> fmt::Result {
+    match error.source() {
+        Some(source) => write!(f, "{error}: {source}"),
+        None => write!(f, "{error}"),
+    }
+}
+
+impl error::Error for ClientError {}
 
 impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
@@ -162,9 +166,15 @@ impl From<TransportError> for ClientError {
     }
 }
 
-impl From<DecodeError> for ClientError {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
+impl From<ProtocolError> for ClientError {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<CommandError> for ClientError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
     }
 }
 
@@ -174,21 +184,11 @@ impl From<EncodeError> for ClientError {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    Connecting,
-    Subscribing,
-    Ready,
-}
-
-/// A message that was published and is not acknowledged to the end.
+/// What a message that is not acknowledged to the end is known by.
 #[derive(Clone, Copy, Debug)]
-struct Unacknowledged {
-    packet_id: PacketId,
+struct Sent {
     due_ns: u64,
     sequence: u32,
-    /// At QoS 2: whether the server has it, and waits for PUBREL.
-    is_received: bool,
 }
 
 /// A message to publish.
@@ -213,20 +213,11 @@ pub struct Outgoing<'a> {
 pub struct Client {
     stream: TcpStream,
     layered: Option<Box<Layered>>,
-    version: ProtocolVersion,
-    phase: Phase,
-    /// The start of a frame whose end has not arrived; mostly empty.
-    partial: Vec<u8>,
-    out: Vec<u8>,
-    /// The SUBSCRIBE to send after CONNACK.
-    subscribe: Vec<u8>,
-    next_id: PacketId,
-    /// In the order of publishing, so that the oldest identifier in use is in front.
-    unacknowledged: VecDeque<Unacknowledged>,
-    receive_maximum: usize,
+    mqtt: mqtt_client::Client<Sent>,
+    /// What to subscribe to after CONNACK.
+    subscription: Option<(Box<str>, QoS)>,
+    is_ready: bool,
     server_keep_alive_s: Option<u16>,
-    /// Identifiers of inbound messages at QoS 2 between PUBREC and PUBREL.
-    received: Vec<PacketId>,
     traffic: ByteCounts,
 }
 
@@ -250,20 +241,15 @@ impl Client {
         token: Token,
         options: Options<'_>,
     ) -> Result<Self, ClientError> {
-        let (out, subscribe) = first_packets(options)?;
+        let mut mqtt = mqtt_client::Client::new(Acknowledgements::Automatic);
+        connect(&mut mqtt, options)?;
         Ok(Self {
             stream: connect_socket(path, options.receive_buffer, registry, token)?,
             layered: Layered::connect(path.layers),
-            version: options.login.version,
-            phase: Phase::Connecting,
-            partial: Vec::new(),
-            out,
-            subscribe,
-            next_id: PacketId::FIRST,
-            unacknowledged: VecDeque::new(),
-            receive_maximum: usize::from(u16::MAX),
+            mqtt,
+            subscription: options.subscription.map(owned),
+            is_ready: false,
             server_keep_alive_s: None,
-            received: Vec::new(),
             traffic: ByteCounts::default(),
         })
     }
@@ -279,60 +265,37 @@ impl Client {
         token: Token,
         options: Options<'_>,
     ) -> Result<(), ClientError> {
-        let (out, subscribe) = first_packets(options)?;
-        self.phase = Phase::Connecting;
-        self.partial.clear();
-        self.out = out;
-        self.subscribe = subscribe;
-        self.receive_maximum = usize::from(u16::MAX);
+        connect(&mut self.mqtt, options)?;
+        self.subscription = options.subscription.map(owned);
+        self.is_ready = false;
         self.stream = connect_socket(path, options.receive_buffer, registry, token)?;
         self.layered = Layered::connect(path.layers);
         Ok(())
     }
 
-    /// Publishes again what was not acknowledged, as the standard asks after a reconnect: messages like
-    /// `message`, with the payload that `payload` writes for a sequence and due time. Call it after
-    /// [`Event::Connected`]. Messages that the server had received but whose session it has lost count as
-    /// acknowledged.
+    /// Whether messages of an earlier connection wait for [`Client::resend`].
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        self.mqtt.poll_resend().is_some()
+    }
+
+    /// Publishes again what was not acknowledged, as the standard asks after a reconnect, as far as there is room:
+    /// messages like `message`, with the payload that `payload` writes for a sequence and due time.
     ///
     /// # Errors
-    /// The topic cannot be written.
+    /// The message cannot be sent.
     pub fn resend(
         &mut self,
-        session_present: bool,
         message: &Outgoing<'_>,
         mut payload: impl FnMut(u32, u64) -> Vec<u8>,
-        on_event: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), EncodeError> {
-        if !session_present {
-            self.received.clear();
-            self.unacknowledged.retain(|message| {
-                if message.is_received {
-                    on_event(Event::Acknowledged(message.due_ns));
-                }
-                !message.is_received
-            });
-        }
-        for sent in &self.unacknowledged {
-            if sent.is_received {
-                PubRel {
-                    packet_id: sent.packet_id,
-                    reason: ReasonCode::Success,
-                    properties: AckProperties::default(),
-                }
-                .encode(self.version, &mut self.out)?;
-                continue;
-            }
-            Publish {
-                dup: session_present,
-                qos: message.qos,
-                retain: message.retain,
-                topic: message.topic,
-                packet_id: Some(sent.packet_id),
-                properties: PublishProperties::default(),
-                payload: &payload(sent.sequence, sent.due_ns),
-            }
-            .encode(self.version, &mut self.out)?;
+    ) -> Result<(), CommandError> {
+        while let Some(&Sent { due_ns, sequence }) = self.mqtt.poll_resend() {
+            let payload = payload(sequence, due_ns);
+            let payload = &payload;
+            self.mqtt.resend(packet(&Outgoing {
+                payload,
+                ..*message
+            }))?;
         }
         Ok(())
     }
@@ -340,7 +303,7 @@ impl Client {
     /// Whether it is connected, and subscribed if it is to be.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready
+        self.is_ready
     }
 
     /// The keep alive that the server has set instead of the client's, in seconds.
@@ -357,62 +320,40 @@ impl Client {
     /// Messages that were published above QoS 0 and are not acknowledged to the end.
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
-        self.unacknowledged.len()
+        self.mqtt.in_flight()
     }
 
     /// Whether bytes wait for [`Client::flush`].
     #[must_use]
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty() || self.layered.as_ref().is_some_and(|l| l.has_output())
+        !self.mqtt.poll_transmit().is_empty()
+            || self.layered.as_ref().is_some_and(|l| l.has_output())
     }
 
     /// Whether another message may be published now.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        // Identifiers are given in turn, so the next one is in use only if the oldest is.
-        let id_is_free = self
-            .unacknowledged
-            .front()
-            .is_none_or(|m| m.packet_id != self.next_id);
-        id_is_free
-            && self.unacknowledged.len() < self.receive_maximum
-            && self.out.len() < UNWRITTEN_LIMIT
+    pub fn has_room(&self, qos: QoS) -> bool {
+        self.mqtt.has_room(qos)
     }
 
     /// Publishes a message; [`Client::has_room`] must hold.
     ///
     /// # Errors
-    /// The topic cannot be written.
-    pub fn publish(&mut self, message: &Outgoing<'_>) -> Result<(), EncodeError> {
-        let packet_id = (message.qos > QoS::AtMostOnce).then_some(self.next_id);
-        let packet = Publish {
-            dup: false,
-            qos: message.qos,
-            retain: message.retain,
-            topic: message.topic,
-            packet_id,
-            properties: PublishProperties::default(),
-            payload: message.payload,
+    /// The message cannot be sent.
+    pub fn publish(&mut self, message: &Outgoing<'_>) -> Result<(), CommandError> {
+        let sent = Sent {
+            due_ns: message.due_ns,
+            sequence: message.sequence,
         };
-        packet.encode(self.version, &mut self.out)?;
-        if let Some(packet_id) = packet_id {
-            self.unacknowledged.push_back(Unacknowledged {
-                packet_id,
-                due_ns: message.due_ns,
-                sequence: message.sequence,
-                is_received: false,
-            });
-            self.next_id = self.next_id.next();
-        }
-        Ok(())
+        self.mqtt.publish(packet(message), sent).map(drop)
     }
 
     /// Asks the server for a sign of life, which tells it of one too.
     ///
     /// # Errors
-    /// None but those of encoding, which this packet has no cause for.
-    pub fn ping(&mut self) -> Result<(), EncodeError> {
-        Packet::PingReq.encode(self.version, &mut self.out)
+    /// The client is not connected.
+    pub fn ping(&mut self) -> Result<(), CommandError> {
+        self.mqtt.ping()
     }
 
     /// Writes what waits, as far as the socket takes it.
@@ -420,28 +361,33 @@ impl Client {
     /// # Errors
     /// The connection failed.
     pub fn flush(&mut self, scratch: &mut Scratch) -> Result<(), ClientError> {
-        let (stream, out) = (&mut self.stream, &mut self.out);
-        let written = match &mut self.layered {
+        let (stream, out) = (&mut self.stream, self.mqtt.poll_transmit());
+        let (written, taken) = match &mut self.layered {
             Some(layered) => layered.flush(stream, out, &mut scratch.sealed)?,
-            None => write(stream, out)?,
+            None => {
+                let written = write(stream, out)?;
+                (written, written)
+            }
         };
         self.traffic.out += written as u64;
+        // The time does not count: the engine decides when to ping.
+        self.mqtt.handle_transmitted(taken, Duration::ZERO);
         Ok(())
     }
 
     /// Puts DISCONNECT into what [`Client::flush`] writes. In 5.0 it also ends a persistent session.
     ///
     /// # Errors
-    /// None but those of encoding, which this packet has no cause for.
-    pub fn close(&mut self) -> Result<(), EncodeError> {
-        let disconnect = Disconnect {
+    /// The client is not connected.
+    pub fn close(&mut self) -> Result<(), CommandError> {
+        let is_v5 = self.mqtt.version().is_v5();
+        self.mqtt.disconnect(&Disconnect {
             reason: ReasonCode::Success,
             properties: DisconnectProperties {
-                session_expiry_interval: self.version.is_v5().then_some(0),
+                session_expiry_interval: is_v5.then_some(0),
                 ..DisconnectProperties::default()
             },
-        };
-        disconnect.encode(self.version, &mut self.out)
+        })
     }
 
     /// Reads what has arrived, up to about `limit` bytes, and tells what it was. Returns the bytes read; as
@@ -464,10 +410,7 @@ impl Client {
             let count = arrival.received;
             total += count;
             self.traffic.received += count as u64;
-            let filled = &scratch.packets[..arrival.filled];
-            let consumed = self.handle_bytes(filled, on_event)?;
-            self.partial.clear();
-            self.partial.extend_from_slice(&filled[consumed..]);
+            self.handle_bytes(&scratch.packets[..arrival.filled], on_event)?;
             if let Some(end) = arrival.end {
                 // The layers say why, to a server that still listens.
                 let _ = self.flush(scratch);
@@ -490,186 +433,110 @@ impl Client {
         let packets = &mut scratch.packets;
         if let Some(layered) = &mut self.layered {
             packets.clear();
-            packets.extend_from_slice(&self.partial);
             let (stream, arrived) = (&mut self.stream, &mut scratch.arrived);
             return layered.receive(stream, arrived, packets, chunk);
         }
-        let kept = self.partial.len();
-        if packets.len() < kept + chunk {
-            packets.resize(kept + chunk, 0);
+        if packets.len() < chunk {
+            packets.resize(chunk, 0);
         }
-        packets[..kept].copy_from_slice(&self.partial);
-        let received = read_once(&mut self.stream, &mut packets[kept..kept + chunk])?;
+        let received = read_once(&mut self.stream, &mut packets[..chunk])?;
         Ok(received.map(|received| Arrival {
             received,
-            filled: kept + received,
+            filled: received,
             end: None,
         }))
     }
 
-    /// Handles the whole frames in `bytes` and returns their length.
     fn handle_bytes(
         &mut self,
         bytes: &[u8],
         on_event: &mut impl FnMut(Event<'_>),
-    ) -> Result<usize, ClientError> {
-        let mut consumed = 0;
-        while let Some(header) = peek_frame(&bytes[consumed..], Some(self.version))?
-            && let Some(frame) = bytes.get(consumed..consumed + header.len())
-        {
-            let packet = Packet::decode(frame, self.version)?;
-            self.handle_packet(&packet, header.packet_type, on_event)?;
-            consumed += header.len();
-        }
-        Ok(consumed)
-    }
-
-    fn handle_packet(
-        &mut self,
-        packet: &Packet<'_>,
-        packet_type: PacketType,
-        on_event: &mut impl FnMut(Event<'_>),
     ) -> Result<(), ClientError> {
-        let accepted = |reason: ReasonCode| {
-            // Codes below 0x80 are those of success (5.0 §2.4).
-            let refused = reason.as_u8() >= 0x80;
-            if refused {
-                Err(ClientError::Refused(packet_type, reason))
-            } else {
-                Ok(())
-            }
-        };
-        match packet {
-            Packet::ConnAck(ack) if self.phase == Phase::Connecting => {
-                accepted(ack.reason)?;
-                if let Some(maximum) = ack.properties.receive_maximum {
-                    self.receive_maximum = usize::from(maximum.get());
+        let mut arrival = self.mqtt.handle_bytes(bytes);
+        while let Some(event) = self.mqtt.poll_event(&mut arrival)? {
+            match event {
+                mqtt_client::Event::Message(incoming) => {
+                    on_event(Event::Message(incoming.publish.payload));
                 }
-                self.server_keep_alive_s = ack.properties.server_keep_alive;
-                let session_present = ack.session_present;
-                let subscribe = mem::take(&mut self.subscribe);
-                if subscribe.is_empty() || session_present {
-                    self.phase = Phase::Ready;
-                } else {
-                    self.phase = Phase::Subscribing;
-                    self.out.extend_from_slice(&subscribe);
+                mqtt_client::Event::Acknowledged(ack) => on_event(outcome(&ack)),
+                mqtt_client::Event::Discarded(sent) => on_event(Event::Acknowledged(sent.due_ns)),
+                mqtt_client::Event::Connected(ack) => {
+                    self.server_keep_alive_s = ack.properties.server_keep_alive;
+                    self.subscribe(ack.session_present)?;
+                    on_event(Event::Connected);
                 }
-                on_event(Event::Connected { session_present });
-            }
-            Packet::SubAck(ack) if self.phase == Phase::Subscribing => {
-                ack.reasons.iter().try_for_each(accepted)?;
-                self.phase = Phase::Ready;
-                on_event(Event::Subscribed);
-            }
-            Packet::Publish(publish) => self.handle_publish(publish, on_event)?,
-            Packet::PubAck(ack) => {
-                let message = self.settle(ack.packet_id, packet_type)?;
-                on_event(outcome(message, ack.reason));
-            }
-            Packet::PubRec(rec) if accepted(rec.reason).is_err() => {
-                let message = self.settle(rec.packet_id, packet_type)?;
-                on_event(outcome(message, rec.reason));
-            }
-            Packet::PubRec(rec) => {
-                let packet_id = rec.packet_id;
-                let mut waiting = self.unacknowledged.iter_mut();
-                if let Some(message) = waiting.find(|message| message.packet_id == packet_id) {
-                    message.is_received = true;
+                mqtt_client::Event::Subscribed(ack) => {
+                    if let Some(reason) = ack.reasons.iter().find(|reason| reason.is_error()) {
+                        return Err(ClientError::Refused(PacketType::SubAck, reason));
+                    }
+                    self.is_ready = true;
+                    on_event(Event::Subscribed);
                 }
-                PubRel {
-                    packet_id,
-                    reason: ReasonCode::Success,
-                    properties: AckProperties::default(),
+                mqtt_client::Event::Refused(ack) => {
+                    return Err(ClientError::Refused(PacketType::ConnAck, ack.reason));
                 }
-                .encode(self.version, &mut self.out)?;
-            }
-            Packet::PubComp(comp) => {
-                let message = self.settle(comp.packet_id, packet_type)?;
-                on_event(Event::Acknowledged(message.due_ns));
-            }
-            Packet::PingResp => {}
-            Packet::PubRel(rel) => {
-                let packet_id = rel.packet_id;
-                self.received.retain(|&received| received != packet_id);
-                PubComp {
-                    packet_id,
-                    reason: ReasonCode::Success,
-                    properties: AckProperties::default(),
+                mqtt_client::Event::Disconnected(packet) => {
+                    return Err(ClientError::Refused(PacketType::Disconnect, packet.reason));
                 }
-                .encode(self.version, &mut self.out)?;
+                mqtt_client::Event::Stray { packet_type, .. } => {
+                    return Err(ClientError::Unexpected(packet_type));
+                }
+                mqtt_client::Event::Duplicate(_)
+                | mqtt_client::Event::Released { .. }
+                | mqtt_client::Event::Received(_)
+                | mqtt_client::Event::Unsubscribed(_)
+                | mqtt_client::Event::PingResp => {}
             }
-            Packet::Disconnect(disconnect) => {
-                return Err(ClientError::Refused(packet_type, disconnect.reason));
-            }
-            _ => return Err(ClientError::Unexpected(packet_type)),
         }
         Ok(())
     }
 
-    fn handle_publish(
-        &mut self,
-        publish: &Publish<'_>,
-        on_event: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), ClientError> {
-        let reason = ReasonCode::Success;
-        let properties = AckProperties::default();
-        match (publish.qos, publish.packet_id) {
-            (QoS::AtLeastOnce, Some(packet_id)) => {
-                PubAck {
-                    packet_id,
-                    reason,
-                    properties,
-                }
-                .encode(self.version, &mut self.out)?;
+    /// Subscribes, if the session does not know of it.
+    fn subscribe(&mut self, session_present: bool) -> Result<(), CommandError> {
+        match self.subscription.take() {
+            Some((filter, qos)) if !session_present => {
+                let qos_only = SubscriptionOptions {
+                    qos,
+                    ..SubscriptionOptions::default()
+                };
+                let properties = SubscribeProperties::default();
+                self.mqtt.subscribe(&[(&filter, qos_only)], properties)?;
             }
-            (QoS::ExactlyOnce, Some(packet_id)) => {
-                PubRec {
-                    packet_id,
-                    reason,
-                    properties,
-                }
-                .encode(self.version, &mut self.out)?;
-                // Sent again before PUBREL it is the same message.
-                if self.received.contains(&packet_id) {
-                    return Ok(());
-                }
-                self.received.push(packet_id);
-            }
-            _ => {}
+            _ => self.is_ready = true,
         }
-        on_event(Event::Message(publish.payload));
         Ok(())
-    }
-
-    /// Removes a message from those that wait for an answer.
-    fn settle(
-        &mut self,
-        packet_id: PacketId,
-        packet_type: PacketType,
-    ) -> Result<Unacknowledged, ClientError> {
-        // Mostly the front one.
-        let at = self
-            .unacknowledged
-            .iter()
-            .position(|message| message.packet_id == packet_id);
-        let message = at.and_then(|at| self.unacknowledged.remove(at));
-        message.ok_or(ClientError::Unexpected(packet_type))
     }
 }
 
-fn outcome(message: Unacknowledged, reason: ReasonCode) -> Event<'static> {
-    // Codes below 0x80 are those of success (5.0 §2.4).
-    if reason.as_u8() < 0x80 {
-        Event::Acknowledged(message.due_ns)
+fn outcome(ack: &Acknowledgement<'_, Sent>) -> Event<'static> {
+    // PUBCOMP comes when the server has the message, whatever it says.
+    if ack.packet_type == PacketType::PubComp || !ack.reason.is_error() {
+        Event::Acknowledged(ack.message.due_ns)
     } else {
-        Event::MessageRefused(reason)
+        Event::MessageRefused(ack.reason)
     }
 }
 
-/// CONNECT, and the SUBSCRIBE for later.
-fn first_packets(options: Options<'_>) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
+#[inline]
+fn packet<'a>(message: &Outgoing<'a>) -> Publish<'a> {
+    Publish {
+        dup: false,
+        qos: message.qos,
+        retain: message.retain,
+        topic: message.topic,
+        packet_id: None,
+        properties: PublishProperties::default(),
+        payload: message.payload,
+    }
+}
+
+fn owned((filter, qos): (&str, QoS)) -> (Box<str>, QoS) {
+    (filter.into(), qos)
+}
+
+fn connect(mqtt: &mut mqtt_client::Client<Sent>, options: Options<'_>) -> Result<(), EncodeError> {
     let login = options.login;
-    let connect = Connect {
+    mqtt.connect(&Connect {
         version: login.version,
         clean_start: options.clean_session,
         keep_alive: login.keep_alive_s,
@@ -688,28 +555,11 @@ fn first_packets(options: Options<'_>) -> Result<(Vec<u8>, Vec<u8>), EncodeError
                 .then_some(SESSION_EXPIRY_S),
             ..ConnectProperties::default()
         },
-    };
-    let mut out = Vec::new();
-    connect.encode(&mut out)?;
-    let mut subscribe = Vec::new();
-    if let Some((filter, qos)) = options.subscription {
-        let qos_only = SubscriptionOptions {
-            qos,
-            ..SubscriptionOptions::default()
-        };
-        let mut filters = Vec::new();
-        let packet = Subscribe {
-            packet_id: PacketId::FIRST,
-            properties: SubscribeProperties::default(),
-            filters: SubscribeFilters::encode_from(&[(filter, qos_only)], &mut filters)?,
-        };
-        packet.encode(login.version, &mut subscribe)?;
-    }
-    Ok((out, subscribe))
+    })
 }
 
-/// Writes what `bytes` hold, as far as the socket takes it, and removes that.
-fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<usize, ClientError> {
+/// Writes bytes as far as the socket takes them; how many.
+fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<usize, ClientError> {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
         match stream.write(rest) {
@@ -720,7 +570,6 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<usize, ClientErr
             Err(error) => return Err(error.into()),
         }
     }
-    bytes.drain(..written);
     Ok(written)
 }
 

@@ -751,6 +751,9 @@ impl Engine {
             }
             (Role::Seeder, Activity::Retained(retained)) => {
                 for topic in 0..retained.topics {
+                    if !client.has_room(QoS::AtMostOnce) {
+                        client.flush(&mut self.scratch)?;
+                    }
                     client.publish(&removal(&format!("{}/{topic}", part.prefix)))?;
                 }
             }
@@ -969,8 +972,13 @@ impl Engine {
             // To the client it still looks as if it were connected.
             return Ok(());
         }
-        if let Some(session_present) = news.accepted {
-            self.handle_accepted(index, session_present, now_ns)?;
+        if news.is_accepted {
+            self.handle_accepted(index, now_ns);
+        }
+        let slot = &self.slots[index];
+        if slot.client.as_ref().is_some_and(Client::has_unsent) {
+            let resent = self.resend(index);
+            self.survive(index, resent, now_ns)?;
         }
         if news.is_subscribed {
             self.meter.subscribe(self.slots[index].accepted_ns, now_ns);
@@ -990,18 +998,13 @@ impl Engine {
         Ok(())
     }
 
-    fn handle_accepted(
-        &mut self,
-        index: usize,
-        session_present: bool,
-        now_ns: u64,
-    ) -> Result<(), EngineError> {
+    fn handle_accepted(&mut self, index: usize, now_ns: u64) {
         let slot = &mut self.slots[index];
         let part = &mut self.parts[slot.part];
         slot.accepted_ns = now_ns;
         self.meter.connect(slot.opened_ns, now_ns);
         let Some(client) = &mut slot.client else {
-            return Ok(());
+            return;
         };
         let server_keep_alive_s = client.server_keep_alive_s();
         match (slot.role, &mut part.books) {
@@ -1010,8 +1013,6 @@ impl Engine {
             }
             (Role::Publisher(number), Books::Traffic(traffic)) => {
                 traffic.freed.push(number);
-                let resent = self.resend(index, session_present, now_ns);
-                self.survive(index, resent, now_ns)?;
             }
             _ => {}
         }
@@ -1021,16 +1022,10 @@ impl Engine {
             self.keep_alive_s = seconds;
             self.fix_pings();
         }
-        Ok(())
     }
 
     /// Sends a publisher's messages again that were not acknowledged.
-    fn resend(
-        &mut self,
-        index: usize,
-        session_present: bool,
-        now_ns: u64,
-    ) -> Result<(), ClientError> {
+    fn resend(&mut self, index: usize) -> Result<(), ClientError> {
         let slot = &mut self.slots[index];
         let part = &mut self.parts[slot.part];
         let first = part.actors.start;
@@ -1061,16 +1056,7 @@ impl Engine {
             write_stamp(&mut payload, traffic.stamp(number, sequence, due_ns));
             payload
         };
-        let mut acknowledged = Vec::new();
-        client.resend(session_present, &message, payload, &mut |event| {
-            if let Event::Acknowledged(due_ns) = event {
-                acknowledged.push(due_ns);
-            }
-        })?;
-        for due_ns in acknowledged {
-            traffic.acknowledge(&mut self.meter, number, due_ns, now_ns);
-        }
-        Ok(())
+        Ok(client.resend(&message, payload)?)
     }
 
     /// Publishes what readers will come for, as far as there is room.
@@ -1082,7 +1068,7 @@ impl Engine {
         };
         let len = part.payload_len();
         for topic in part.unseeded() {
-            if !client.is_ready() || !client.has_room() {
+            if !client.is_ready() || !client.has_room(QoS::AtLeastOnce) {
                 break;
             }
             let stamp = Stamp {
@@ -1274,7 +1260,8 @@ impl Engine {
         else {
             return Ok(false);
         };
-        let Some(client) = slot.client.as_mut().filter(|client| client.has_room()) else {
+        let has_room = |client: &&mut Client| client.has_room(messages.qos);
+        let Some(client) = slot.client.as_mut().filter(has_room) else {
             return Ok(false);
         };
         if !slot.is_ready {
@@ -1321,8 +1308,8 @@ impl Slot {
 /// What a read brought besides messages.
 #[derive(Debug, Default)]
 struct News {
-    /// Whether the session was present, if the connection was accepted.
-    accepted: Option<bool>,
+    /// Whether the connection was accepted.
+    is_accepted: bool,
     is_subscribed: bool,
     refused: u64,
     last_refusal: Option<ReasonCode>,
@@ -1337,7 +1324,7 @@ fn book(
     news: &mut News,
 ) {
     match (event, books, role) {
-        (Event::Connected { session_present }, _, _) => news.accepted = Some(session_present),
+        (Event::Connected, _, _) => news.is_accepted = true,
         (Event::Subscribed, _, _) => news.is_subscribed = true,
         (Event::MessageRefused(reason), _, _) => {
             news.refused += 1;

@@ -6,7 +6,8 @@
 //! Invariant: the load does not slow down because the broker does. A message that cannot be sent keeps
 //! its due time and waits, and its wait is part of its latency.
 //!
-//! Deliberately absent: everything inside a broker. This is a client; it shares only the codec.
+//! Deliberately absent: everything inside a broker. This is a client; it shares only the codec. What MQTT asks of a
+//! client is [`mqtt_client`]'s.
 //!
 //! Where to read next: `scenario.rs` (what is played), `plan.rs` (what the
 //! reports play), `engine.rs` (how), `verify.rs` (what is counted).

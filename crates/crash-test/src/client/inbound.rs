@@ -1,30 +1,19 @@
 //! What a client receives, with the state that QoS 2 asks of a receiver (5.0 §4.3.3).
 
-use mqtt_proto::{
-    AckProperties, Packet, PacketId, PubAck, PubComp, PubRec, Publish, QoS, ReasonCode,
-};
+use mqtt_client::{Answer, Incoming};
+use mqtt_proto::{PacketId, PacketType, QoS};
 
 use super::outbound::message_of;
 use super::{Answers, Client};
 use crate::model::{At, Model, Receipt};
 
-/// An acknowledgement that is due.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    /// PUBACK.
-    Acknowledge(PacketId),
-    /// PUBREC.
-    Record(PacketId),
-    /// PUBCOMP.
-    Complete(PacketId),
-}
-
 impl Client {
     pub(super) fn receive(
         &mut self,
-        packet: &Publish<'_>,
+        incoming: &Incoming<'_>,
         model: &mut Model,
     ) -> Result<(), String> {
+        let packet = &incoming.publish;
         let message = message_of(packet.payload)
             .filter(|message| *message < model.messages.len())
             .ok_or_else(|| format!("a foreign message of topic {}", packet.topic))?;
@@ -55,20 +44,24 @@ impl Client {
         );
         if packet.qos == QoS::ExactlyOnce {
             self.received.entry(packet_id.get()).or_insert(message);
-            self.answer(Answer::Record(packet_id), model);
-        } else {
-            self.answer(Answer::Acknowledge(packet_id), model);
         }
+        self.answer(incoming.answer, model);
         Ok(())
     }
 
-    pub(super) fn released(&mut self, packet_id: PacketId, model: &mut Model) {
+    pub(super) fn released(
+        &mut self,
+        packet_id: PacketId,
+        answer: Option<Answer>,
+        model: &mut Model,
+    ) {
         model.released(self.index, packet_id.get());
         self.received.remove(&packet_id.get());
-        self.answer(Answer::Complete(packet_id), model);
+        self.answer(answer, model);
     }
 
-    fn answer(&mut self, answer: Answer, model: &mut Model) {
+    fn answer(&mut self, answer: Option<Answer>, model: &mut Model) {
+        let Some(answer) = answer else { return };
         match self.behaviour.answers {
             Answers::AtOnce => self.send_answer(answer, model),
             Answers::Late => self.held.push_back(answer),
@@ -83,28 +76,8 @@ impl Client {
     }
 
     fn send_answer(&mut self, answer: Answer, model: &mut Model) {
-        let reason = ReasonCode::Success;
-        let properties = AckProperties::default();
-        let packet = match answer {
-            Answer::Acknowledge(packet_id) => Packet::PubAck(PubAck {
-                packet_id,
-                reason,
-                properties,
-            }),
-            Answer::Record(packet_id) => Packet::PubRec(PubRec {
-                packet_id,
-                reason,
-                properties,
-            }),
-            Answer::Complete(packet_id) => Packet::PubComp(PubComp {
-                packet_id,
-                reason,
-                properties,
-            }),
-        };
-        if let Answer::Acknowledge(packet_id) | Answer::Record(packet_id) = answer {
-            model.answered(self.index, packet_id.get());
+        if self.mqtt.answer(answer) && answer.packet_type() != PacketType::PubComp {
+            model.answered(self.index, answer.packet_id().get());
         }
-        self.put(&packet);
     }
 }

@@ -1,8 +1,7 @@
 //! What a client wants to be subscribed to, and whether the server has agreed.
 
 use mqtt_proto::{
-    Packet, PacketId, RetainHandling, Subscribe, SubscribeFilters, SubscribeProperties,
-    SubscriptionOptions, Unsubscribe, UnsubscribeFilters, UnsubscribeProperties,
+    PacketId, RetainHandling, SubscribeProperties, SubscriptionOptions, UnsubscribeProperties,
 };
 
 use super::Client;
@@ -16,7 +15,7 @@ pub(super) struct Interest {
     /// SUBACK or UNSUBACK came for the present wish.
     is_granted: bool,
     /// SUBSCRIBE or UNSUBSCRIBE under way.
-    pub(super) request: Option<PacketId>,
+    request: Option<PacketId>,
 }
 
 impl Interest {
@@ -75,19 +74,18 @@ impl Client {
             if interest.is_granted || interest.request.is_some() {
                 continue;
             }
-            let packet_id = self.take_id();
-            self.interests[place].request = Some(packet_id);
-            if interest.is_wanted {
+            let packet_id = if interest.is_wanted {
                 model.subscribing(interest.subscription);
-                self.send_subscribe(packet_id, interest.subscription, model);
+                self.subscribe(interest.subscription, model)
             } else {
                 model.unsubscribing(interest.subscription);
-                self.send_unsubscribe(packet_id, interest.subscription, model);
-            }
+                self.unsubscribe(interest.subscription, model)
+            };
+            self.interests[place].request = Some(packet_id);
         }
     }
 
-    fn send_subscribe(&mut self, packet_id: PacketId, index: SubscriptionIndex, model: &Model) {
+    fn subscribe(&mut self, index: SubscriptionIndex, model: &Model) -> PacketId {
         let subscription = &model.subscriptions[index];
         let options = SubscriptionOptions {
             qos: subscription.qos,
@@ -95,27 +93,17 @@ impl Client {
             retain_as_published: false,
             retain_handling: RetainHandling::SendAtSubscribe,
         };
-        let mut buffer = Vec::new();
-        let filters =
-            SubscribeFilters::encode_from(&[(&subscription.filter, options)], &mut buffer)
-                .expect("the cast's filters can be written");
-        self.put(&Packet::Subscribe(Subscribe {
-            packet_id,
-            properties: SubscribeProperties::default(),
-            filters,
-        }));
+        let filters = [(subscription.filter.as_str(), options)];
+        self.mqtt
+            .subscribe(&filters, SubscribeProperties::default())
+            .expect("the cast's filters can be written")
     }
 
-    fn send_unsubscribe(&mut self, packet_id: PacketId, index: SubscriptionIndex, model: &Model) {
-        let mut buffer = Vec::new();
-        let filter = model.subscriptions[index].filter.as_str();
-        let filters = UnsubscribeFilters::encode_from(&[filter], &mut buffer)
-            .expect("the cast's filters can be written");
-        self.put(&Packet::Unsubscribe(Unsubscribe {
-            packet_id,
-            properties: UnsubscribeProperties::default(),
-            filters,
-        }));
+    fn unsubscribe(&mut self, index: SubscriptionIndex, model: &Model) -> PacketId {
+        let filters = [model.subscriptions[index].filter.as_str()];
+        self.mqtt
+            .unsubscribe(&filters, UnsubscribeProperties::default())
+            .expect("the cast's filters can be written")
     }
 
     pub(super) fn request_answered(

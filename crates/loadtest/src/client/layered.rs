@@ -26,27 +26,30 @@ impl Layered {
         !self.unsent.is_empty() || self.layers.has_output()
     }
 
-    /// Writes what waits, then what the layers have to say and, once they are established, `out`.
+    /// Writes what waits, then what the layers have to say and, once they are established, `out`. Returns the bytes
+    /// that the socket took, and those of `out` that are taken care of.
     pub(super) fn flush(
         &mut self,
         stream: &mut TcpStream,
-        out: &mut Vec<u8>,
+        out: &[u8],
         sealed: &mut Vec<u8>,
-    ) -> Result<usize, ClientError> {
-        let before = write(stream, &mut self.unsent)?;
+    ) -> Result<(usize, usize), ClientError> {
+        let before = write(stream, &self.unsent)?;
+        self.unsent.drain(..before);
         if !self.unsent.is_empty() {
-            return Ok(before);
+            return Ok((before, 0));
         }
         sealed.clear();
         self.layers.take_output(sealed);
+        let mut taken = 0;
         if self.layers.is_established() && !out.is_empty() {
             self.layers.send(out, sealed);
-            out.clear();
+            taken = out.len();
         }
         let written = write(stream, sealed)?;
         // Mostly nothing, and then it takes no memory.
-        self.unsent = sealed.to_vec();
-        Ok(before + written)
+        self.unsent = sealed.get(written..).unwrap_or_default().to_vec();
+        Ok((before + written, taken))
     }
 
     /// Reads once, and appends what is in the layers to `packets`. `None`: nothing is there.
