@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, pin::Pin};
 
-use crate::{Credentials, Identity};
+use authentication_api::{Credentials, Identity};
 
 /// One authenticator of the chain.
 pub(crate) trait Authenticator: Send + Sync + fmt::Debug {

@@ -12,8 +12,10 @@ use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use authentication_api::{Credentials, Denial, Step, Verdict};
+
 use crate::{
-    Credentials, Denial, OpenError, Step, Verdict,
+    OpenError,
     authenticator::{Authenticator, Opinion},
     hash_threads::HashThreads,
     http::Http,

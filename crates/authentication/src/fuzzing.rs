@@ -8,7 +8,8 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use config::JwtConfig;
 use futures_util::FutureExt as _;
 
-use crate::{Credentials, Step, jwt, scram::ScramUsers};
+use crate::{jwt, scram::ScramUsers};
+use authentication_api::{Credentials, Step};
 
 const SECRET: &[u8] = b"a secret of at least 32 bytes, no less";
 

@@ -27,11 +27,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
-use crate::Credentials;
 use crate::authenticator::{Asked, Authenticator, Opinion};
 use crate::file;
 use crate::http_client::HttpClient;
 use answer::{Answer, Reply};
+use authentication_api::Credentials;
 use breaker::Breaker;
 use cache::Cache;
 

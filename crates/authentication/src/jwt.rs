@@ -14,8 +14,9 @@ use config::{JwtConfig, JwtFrom};
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
+use authentication_api::{Credentials, Identity};
+
 use crate::{
-    Credentials, Identity,
     authenticator::{Asked, Authenticator, Opinion},
     chain::Shared,
     file::{self, MAX_KEY_FILE_BYTES},

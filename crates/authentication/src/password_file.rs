@@ -2,8 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
+use authentication_api::{Credentials, Identity, Secret};
+
 use crate::{
-    Credentials, Identity, Secret,
     authenticator::{Asked, Authenticator, Opinion},
     hash_threads::HashThreads,
     users::Users,

@@ -26,7 +26,7 @@ use crate::file;
 use crate::hash_threads::HashThreads;
 use crate::password_hash::PasswordHash;
 use crate::tls_client::{authorities, tls_client};
-use crate::{Credentials, Identity, Secret};
+use authentication_api::{Credentials, Identity, Secret};
 use pool::{Pool, Queries};
 use tls::Tls;
 

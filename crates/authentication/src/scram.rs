@@ -12,8 +12,9 @@ use aws_lc_rs::{constant_time, error::Unspecified, rand};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
+use authentication_api::{Denial, Identity, Step};
+
 use crate::{
-    Denial, Identity, Step,
     scram_keys::{Mechanism, ScramKeys},
     users::Users,
 };
@@ -102,7 +103,7 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES], Unspecified> {
 
 /// An enhanced authentication under way.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     name: Box<str>,
     keys: ScramKeys,
     /// How the client's last message must begin: its header and both nonces.
@@ -126,28 +127,6 @@ impl Exchange {
             messages: format!("{},{server_first}", client.bare),
         };
         Step::Challenge(server_first.into_bytes(), Box::new(exchange))
-    }
-
-    /// Whom the client says it is.
-    #[must_use]
-    pub fn username(&self) -> &str {
-        &self.name
-    }
-
-    /// Goes on with the client's authentication data.
-    #[must_use]
-    #[expect(clippy::boxed_local, reason = "as it comes from `Step::Challenge`")]
-    pub fn answer(self: Box<Self>, data: &[u8]) -> Step {
-        match self.server_final(data) {
-            Some(server_final) => Step::Done(
-                Box::new(Identity {
-                    username: Some(self.name),
-                    ..Identity::default()
-                }),
-                server_final.into_bytes(),
-            ),
-            None => Step::Denied(Denial::Credentials),
-        }
     }
 
     /// `None`: the message is malformed, or the proof is wrong.
@@ -181,6 +160,25 @@ impl Exchange {
             .into();
         let hash = keys.mechanism.hash(&client_key);
         constant_time::verify_slices_are_equal(hash.as_ref(), &keys.stored_key).ok()
+    }
+}
+
+impl authentication_api::Exchange for Exchange {
+    fn username(&self) -> &str {
+        &self.name
+    }
+
+    fn answer(self: Box<Self>, data: &[u8]) -> Step {
+        match self.server_final(data) {
+            Some(server_final) => Step::Done(
+                Box::new(Identity {
+                    username: Some(self.name),
+                    ..Identity::default()
+                }),
+                server_final.into_bytes(),
+            ),
+            None => Step::Denied(Denial::Credentials),
+        }
     }
 }
 

@@ -18,8 +18,10 @@ use tokio::{
     sync::oneshot,
 };
 
+use authentication_api::{Credentials, Denial, Step, Verdict};
+
 use crate::{
-    Credentials, Denial, OpenError, Step, Verdict,
+    OpenError,
     chain::{Chain, Shared},
     hash_threads::{HashThreads, SPARE_THREADS, thread_count},
 };

@@ -2,10 +2,9 @@
 
 use std::future;
 
-use crate::{
-    Credentials, Identity,
-    authenticator::{Asked, Authenticator, Opinion},
-};
+use authentication_api::{Credentials, Identity};
+
+use crate::authenticator::{Asked, Authenticator, Opinion};
 
 /// Allows clients with a certificate; the listener has verified it.
 #[derive(Debug)]

@@ -31,6 +31,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
     let listeners = server.listeners();
     for (index, listener) in listeners.iter().enumerate() {
@@ -44,15 +45,33 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
     conflicts
 }
 
+/// A majority of an even number leaves out fewer than half: of four voters one may fail, as of three.
+fn even_voters(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
+    let counts = [
+        (
+            "session_store_replica_voter_count",
+            config.session_store_voters,
+        ),
+        ("inbox_store_replica_voter_count", config.inbox_store_voters),
+        (
+            "retain_store_replica_voter_count",
+            config.retain_store_voters,
+        ),
+    ];
+    counts.into_iter().filter_map(|(key, voters)| {
+        let found = voters?.get();
+        let statement = || {
+            let fewer = found - 1;
+            format!(
+                "expected 1, 3 or 5, or 0 for what the number of nodes allows, found {found}: {found} voters \
+                 survive no more failures than {fewer}"
+            )
+        };
+        found.is_multiple_of(2).then(|| (key, statement()))
+    })
+}
+
 fn cluster_conflicts(cluster: &ClusterConfig) -> Option<(&'static str, String)> {
-    if cluster.finds_others() && cluster.host.is_none() {
-        return Some((
-            "clusterConfig.host",
-            "required with clusterConfig.seedEndpoints and clusterConfig.clusterDomainName: the address \
-             under which the other nodes reach this one"
-                .to_owned(),
-        ));
-    }
     if let Some(host) = &cluster.host
         && host.is_unspecified()
     {

@@ -18,7 +18,7 @@ use crate::{
     nearest::nearest,
     node::{self, Node, Pair, Value},
     options::Config,
-    problem::{ConfigError, Nearest, Origin, Problem, Violation},
+    problem::{ConfigError, Nearest, Origin, Problem, Shown, Violation},
 };
 
 /// Largest configuration file, in bytes.
@@ -28,6 +28,16 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 const MAX_PROBLEMS: usize = 50;
 
 const PREFIX: &str = "HERALDMQ_";
+
+/// Groups and beginnings of names that are so much the broker's own that a variable without [`PREFIX`] which begins like
+/// one is a mistake, also if the rest is mistyped. They are the words of the published reports.
+const OWN_WORDS: [&str; 5] = [
+    "mqttServerConfig.",
+    "clusterConfig.",
+    "session_store_",
+    "inbox_store_",
+    "retain_store_",
+];
 
 /// A configuration that is complete and consistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +51,8 @@ pub struct Loaded {
 impl Config {
     /// Puts the configuration together.
     ///
-    /// `env` may hold the whole environment: names that do not begin with `HERALDMQ_` are passed
-    /// over, and so is `HERALDMQ_LOG`. Each entry of `sets` is `key=value`.
+    /// `env` may hold the whole environment: names that do not begin with `HERALDMQ_` have no effect, and a
+    /// warning if an option is called so; `HERALDMQ_LOG` is passed over. Each entry of `sets` is `key=value`.
     ///
     /// # Errors
     /// Every problem that was found, in the order of the layers. Checks across options run only
@@ -103,6 +113,7 @@ impl Layer<'_> {
 pub(crate) struct Loader {
     config: Config,
     reader: Reader,
+    warnings: Vec<String>,
 }
 
 #[derive(Default)]
@@ -137,12 +148,16 @@ impl Loader {
 
     /// Applies the variables that are meant for the broker, in the order of their names.
     fn environment(&mut self, env: impl Iterator<Item = (String, String)>) {
-        let variables: BTreeMap<String, String> = env
-            .filter(|(name, _)| {
-                name.get(..PREFIX.len())
-                    .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
-            })
-            .collect();
+        let (variables, others): (BTreeMap<String, String>, BTreeMap<String, String>) =
+            env.partition(|(name, _)| starts_with(name, PREFIX));
+        for name in others.keys() {
+            if let Some(meant) = meant_without_prefix(name) {
+                self.warnings.push(format!(
+                    "environment variable {} has no effect; did you mean `{meant}`?",
+                    Shown(name)
+                ));
+            }
+        }
         let mut seen = BTreeSet::new();
         for (name, value) in variables {
             let upper = name.to_ascii_uppercase();
@@ -239,7 +254,8 @@ impl Loader {
             }
         }
         if self.reader.problems.is_empty() {
-            let warnings = check::warnings(&self.config);
+            let mut warnings = self.warnings;
+            warnings.extend(check::warnings(&self.config));
             Ok(Loaded {
                 config: self.config,
                 warnings,
@@ -391,6 +407,31 @@ fn unknown_variable(name: &str) -> Violation {
         key: name.to_owned(),
         nearest,
     }
+}
+
+/// The variable that somebody meant who has set one without `HERALDMQ_`; `None` if it is nothing of the broker's.
+///
+/// A single word such as `LOG` or `DATADIR` is left alone, as other programs have such variables too.
+fn meant_without_prefix(name: &str) -> Option<String> {
+    let path = name.replace("__", ".");
+    let is_own = OWN_WORDS.iter().any(|word| starts_with(&path, word));
+    if !is_own && !path.contains('.') {
+        return None;
+    }
+    let known: Vec<&str> = catalog()
+        .iter()
+        .map(|listed| listed.path.as_str())
+        .collect();
+    match nearest(&path, &known) {
+        Nearest::OtherCase(path) => Some(variable(&path)),
+        Nearest::Similar(path) | Nearest::Remote(path) => is_own.then(|| variable(&path)),
+    }
+}
+
+/// Whether `text` begins with `start`, letter case aside.
+fn starts_with(text: &str, start: &str) -> bool {
+    text.get(..start.len())
+        .is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
 /// The environment variable of an option.

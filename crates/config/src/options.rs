@@ -53,22 +53,25 @@ options! {
         /// authenticators. Unset: only from loopback addresses (127.0.0.0/8 and ::1) and Unix domain
         /// sockets, and only if there are no authenticators.
         live "allowAnonymous" => allow_anonymous: Option<bool>;
-        /// Replicas of each shard of the session store that vote: 1, 3 or 5. 0: 3 in a cluster of three
-        /// nodes or more, else 1. A node that runs alone has one.
+        /// Replicas of each shard of the session store that vote: 1, 3 or 5; an even number would survive no more
+        /// failures than one less, and is refused. 0: 3 in a cluster of three nodes or more, else 1. A node that
+        /// runs alone has one.
         fixed "session_store_replica_voter_count" => session_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the session store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "session_store_initial_shards" => session_store_shards: u16 = 1, range 1..=1024;
         /// Folder for the tables of the session store. Unset: one in `dataDir`.
         fixed "session_store_data_dir" => session_store_folder: Option<PathBuf>;
-        /// Replicas of each shard of the inbox store that vote: 1, 3 or 5. 0: 3 in a cluster of three
-        /// nodes or more, else 1. A node that runs alone has one.
+        /// Replicas of each shard of the inbox store that vote: 1, 3 or 5; an even number would survive no more
+        /// failures than one less, and is refused. 0: 3 in a cluster of three nodes or more, else 1. A node that
+        /// runs alone has one.
         fixed "inbox_store_replica_voter_count" => inbox_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the inbox store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "inbox_store_initial_shards" => inbox_store_shards: u16 = 1, range 1..=1024;
         /// Folder for the tables of the inbox store. Unset: one in `dataDir`.
         fixed "inbox_store_data_dir" => inbox_store_folder: Option<PathBuf>;
-        /// Replicas of each shard of the retain store that vote: 1, 3 or 5. 0: 3 in a cluster of three
-        /// nodes or more, else 1. A node that runs alone has one.
+        /// Replicas of each shard of the retain store that vote: 1, 3 or 5; an even number would survive no more
+        /// failures than one less, and is refused. 0: 3 in a cluster of three nodes or more, else 1. A node that
+        /// runs alone has one.
         fixed "retain_store_replica_voter_count" => retain_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the retain store begins with, by topic. It counts at the first start; later it has no effect.
         fixed "retain_store_initial_shards" => retain_store_shards: u16 = 1, range 1..=1024;
@@ -94,7 +97,8 @@ options! {
     pub struct ClusterConfig {
         /// Name of the cluster; nodes of another name are not talked to.
         fixed "env" => env: String = "default".to_owned();
-        /// Address under which the other nodes reach this one. Required in a cluster.
+        /// Address under which the other nodes reach this one. Unset in a cluster: the one that this node sends
+        /// from to `seedEndpoints` or `clusterDomainName`, found at each start.
         fixed "host" => host: Option<Host>;
         /// Port under which the other nodes reach this one: TCP and UDP.
         fixed "port" => port: u16 = 8899, range 1..=U16;
@@ -143,7 +147,7 @@ options! {
     /// Logs, which go to standard error.
     pub struct LogConfig {
         /// What is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, also per target,
-        /// as in `info,herald_broker=debug`.
+        /// as in `info,herald_broker_core=debug`.
         live "level" => level: String = "info".to_owned();
         /// Lines for people (`text`) or one JSON object per line (`json`).
         fixed "format" => format: LogFormat = LogFormat::Text;
@@ -368,7 +372,22 @@ impl ClusterConfig {
         self.is_enabled()
             && self.secret_file.is_none()
             && self.ssl.files().is_none()
-            && !self.host.as_ref().is_some_and(Host::is_loopback)
+            && !self.is_local()
+    }
+
+    /// Whether only programs of this machine reach the port: without `host`, because all seeds are loopback
+    /// addresses, to which the route begins at one.
+    fn is_local(&self) -> bool {
+        match &self.host {
+            Some(host) => host.is_loopback(),
+            None => {
+                self.cluster_domain_name.is_none()
+                    && self
+                        .seed_endpoints
+                        .iter()
+                        .all(|seed| seed.host.is_loopback())
+            }
+        }
     }
 
     /// Whether it says where other nodes are.

@@ -187,7 +187,7 @@ impl fmt::Display for Nearest {
 }
 
 /// Foreign text, kept to one line of a sensible length.
-struct Shown<'a>(&'a str);
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

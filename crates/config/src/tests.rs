@@ -642,12 +642,9 @@ fn a_host_or_a_way_to_others_makes_a_cluster() {
     ));
     assert!(enabled("host: 127.0.0.1"));
     assert!(enabled("host: 127.0.0.1, seedEndpoints: '127.0.0.2:8899'"));
+    // An empty `host`, as some have it in their files, is found at the start.
     for others in ["seedEndpoints: 'a:1'", "clusterDomainName: nodes.example"] {
-        let message = refused(format!("clusterConfig: {{{others}}}"));
-        assert!(
-            message.contains("clusterConfig.host: required"),
-            "{message}"
-        );
+        assert!(enabled(&format!("host:, secretFile: s, {others}")));
     }
     for every in ["0.0.0.0", "'::'"] {
         let message = refused(format!("clusterConfig: {{host: {every}}}"));
@@ -664,6 +661,9 @@ fn a_cluster_that_anybody_can_join_is_refused_or_warned_of() {
         "host: node1",
         "host: 192.0.2.1",
         "host: node1, seedEndpoints: 'a:1'",
+        "host:, seedEndpoints: '127.0.0.1:1,192.0.2.1:1'",
+        "host:, seedEndpoints: 'localhost:1'",
+        "host:, seedEndpoints: '127.0.0.1:1', clusterDomainName: nodes.example",
     ] {
         let message = refused(format!("clusterConfig: {{{open}}}"));
         assert!(message.contains("clusterConfig.secretFile"), "{message}");
@@ -678,6 +678,10 @@ fn a_cluster_that_anybody_can_join_is_refused_or_warned_of() {
     assert_eq!(warnings("host: node1, secretFile: s"), 0);
     assert_eq!(warnings(&format!("host: node1, {ssl}")), 0);
     assert_eq!(warnings("host: 127.0.0.2"), 0);
+    assert_eq!(
+        warnings("host:, seedEndpoints: '127.0.0.1:1,127.0.0.2:1'"),
+        0
+    );
     assert_eq!(warnings("env: Test"), 0);
 }
 
@@ -820,6 +824,46 @@ fn variables_that_are_not_options_are_left_alone() {
 }
 
 #[test]
+fn options_without_the_prefix_of_variables_are_warned_of() {
+    let meant = |name: &str| {
+        let loaded = layers(None, &[(name, "1")], &[]).expect("it has no effect");
+        assert_eq!(loaded.config, Config::default());
+        loaded.warnings
+    };
+    let voters = "HERALDMQ_INBOX_STORE_REPLICA_VOTER_COUNT";
+    let host = "HERALDMQ_CLUSTERCONFIG__HOST";
+    for (name, meant_is) in [
+        ("inbox_store_replica_voter_count", voters),
+        ("INBOX_STORE_REPLICA_VOTER_COUNT", voters),
+        ("inbox_store_replica_voters_count", voters),
+        ("clusterConfig.host", host),
+        ("CLUSTERCONFIG__HOST", host),
+        ("CLUSTERCONFIG__HOTS", host),
+        ("LOG__LEVEL", "HERALDMQ_LOG__LEVEL"),
+    ] {
+        assert_eq!(
+            meant(name),
+            [format!(
+                "environment variable {name} has no effect; did you mean `{meant_is}`?"
+            )]
+        );
+    }
+    assert_eq!(meant("inbox_store_a\nb").len(), 1);
+    assert!(!meant("inbox_store_a\nb")[0].contains('\n'));
+    for others in [
+        "PATH",
+        "LOG",
+        "LOG_LEVEL",
+        "LOG__LEVEL2",
+        "DATADIR",
+        "bootstrap",
+        "STORE_DATA_DIR",
+    ] {
+        assert_eq!(meant(others), [""; 0], "{others}");
+    }
+}
+
+#[test]
 fn unknown_sets_name_the_nearest() {
     let refused = |set: &str| layers_refused(None, &[], &[set]);
     assert_eq!(
@@ -833,6 +877,32 @@ fn unknown_sets_name_the_nearest() {
 }
 
 // Across options, and over time.
+
+#[test]
+fn an_even_number_of_voters_is_refused() {
+    for store in ["session", "inbox", "retain"] {
+        let voters = |count| file(format!("\n{store}_store_replica_voter_count: {count}\n"));
+        for odd in [0, 1, 3, 5] {
+            assert!(voters(odd).is_ok(), "{store} {odd}");
+        }
+        for even in [2, 4] {
+            let fewer = even - 1;
+            assert_eq!(
+                voters(even).expect_err("this must be refused").to_string(),
+                format!(
+                    "f.yml:2: {store}_store_replica_voter_count: expected 1, 3 or 5, or 0 for what the number of \
+                     nodes allows, found {even}: {even} voters survive no more failures than {fewer}"
+                )
+            );
+        }
+    }
+    let variable = ("HERALDMQ_INBOX_STORE_REPLICA_VOTER_COUNT", "2");
+    let message = layers_refused(None, &[variable], &[]);
+    assert!(
+        message.starts_with("environment variable HERALDMQ_INBOX_STORE_REPLICA_VOTER_COUNT: "),
+        "{message}"
+    );
+}
 
 #[test]
 fn refusing_below_the_high_water_mark_is_a_conflict() {

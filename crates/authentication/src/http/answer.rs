@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::acl::{self, AclEntry};
 use crate::authenticator::Opinion;
-use crate::{Credentials, Identity};
+use authentication_api::{Credentials, Identity};
 
 /// What the server says about a client, whatever its user name.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use quick_cache::sync;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Reply};
-use crate::Credentials;
+use authentication_api::Credentials;
 
 /// A limited number of answers. Beyond it those that are asked for least are forgotten.
 pub(super) struct Cache {
@@ -100,7 +100,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{Answer, Cache, Reply};
-    use crate::{Credentials, Secret};
+    use authentication_api::{Credentials, Secret};
 
     const LIFETIME: Duration = Duration::from_secs(60);
 

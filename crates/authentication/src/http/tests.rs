@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Http;
 use crate::authenticator::{Authenticator, Opinion};
-use crate::{Credentials, Secret};
+use authentication_api::{Credentials, Secret};
 
 /// A server that notes what it is asked.
 struct Server {

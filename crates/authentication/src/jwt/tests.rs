@@ -26,7 +26,8 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::*;
-use crate::{Secret, hash_threads::HashThreads};
+use crate::hash_threads::HashThreads;
+use authentication_api::Secret;
 
 const SECRET: &[u8] = b"a secret of at least 32 bytes, no less";
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Postgres;
 use crate::authenticator::{Authenticator, Opinion};
 use crate::hash_threads::HashThreads;
-use crate::{Credentials, Identity, Secret};
+use authentication_api::{Credentials, Identity, Secret};
 use server::{PASSWORD, Server};
 
 /// How long a test waits for what must come true.

@@ -20,7 +20,10 @@ fn files(text: &str) -> [ScramUsers; 1] {
 }
 
 /// An exchange with the nonce of the RFC.
-fn begin(mechanism: Mechanism, client_first: &str) -> (String, Box<Exchange>) {
+fn begin(
+    mechanism: Mechanism,
+    client_first: &str,
+) -> (String, Box<dyn authentication_api::Exchange>) {
     let [file] = files(USERS);
     let client = ClientFirst::parse(client_first.as_bytes()).expect(client_first);
     let keys = file.users.scram_keys(&client.name, mechanism).cloned();
@@ -28,7 +31,7 @@ fn begin(mechanism: Mechanism, client_first: &str) -> (String, Box<Exchange>) {
     challenge(Exchange::begin(client, keys, SERVER_NONCE))
 }
 
-fn challenge(step: Step) -> (String, Box<Exchange>) {
+fn challenge(step: Step) -> (String, Box<dyn authentication_api::Exchange>) {
     match step {
         Step::Challenge(data, exchange) => (String::from_utf8(data).expect("text"), exchange),
         step => panic!("{step:?}"),

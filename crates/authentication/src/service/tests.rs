@@ -7,7 +7,8 @@ use std::{
 use config::{AuthenticatorConfig, AuthenticatorKind};
 
 use super::*;
-use crate::{Identity, Secret, Storage, with_user};
+use crate::{Storage, with_user};
+use authentication_api::{Identity, Secret};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 

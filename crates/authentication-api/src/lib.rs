@@ -1,0 +1,99 @@
+//! What the broker and its authenticators say to each other: the credentials of a client, and the answer.
+//!
+//! Deliberately absent: how credentials are judged, and on which threads (`authentication`).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use authorization::Rules;
+use zeroize::Zeroizing;
+
+/// What a client shows of itself in CONNECT.
+#[derive(Debug)]
+pub struct Credentials {
+    /// Client identifier as in CONNECT; empty if the broker is to assign one.
+    pub client_id: Box<str>,
+    /// User name.
+    pub username: Option<Box<str>>,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Where it connects from, or what a trusted proxy says of that; `None` for a Unix domain socket.
+    pub address: Option<IpAddr>,
+    /// The user name that its verified certificate stands for.
+    pub certificate_name: Option<Box<str>>,
+}
+
+/// Bytes that nobody sees: overwritten when dropped, left out of debug output.
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// A copy of the bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(bytes.to_vec()))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Who a client is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The user that the client is, for rules and logs.
+    pub username: Option<Box<str>>,
+    /// Whether it may do everything.
+    pub is_superuser: bool,
+    /// Rules of its own; they come before those of the file.
+    pub rules: Option<Arc<Rules>>,
+    /// When it must be disconnected, in seconds since 1970-01-01 UTC.
+    pub expires_at: Option<u64>,
+}
+
+/// The answer to a login.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It may connect.
+    Allow(Box<Identity>),
+    /// It may not.
+    Deny(Denial),
+}
+
+/// Why a client may not connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Denial {
+    /// User name, password, token or proof are wrong, or no authenticator knows the client.
+    Credentials,
+    /// An authenticator could not be asked.
+    Unavailable,
+}
+
+/// What enhanced authentication (MQTT 5.0 §4.12) goes on with.
+#[derive(Debug)]
+pub enum Step {
+    /// Authentication data for the client, and what takes its answer.
+    Challenge(Vec<u8>, Box<dyn Exchange>),
+    /// It is who it says; the authentication data goes with CONNACK (or AUTH, when it authenticates again).
+    Done(Box<Identity>, Vec<u8>),
+    /// It is not.
+    Denied(Denial),
+}
+
+/// An exchange of enhanced authentication that waits for the client's next authentication data.
+pub trait Exchange: fmt::Debug + Send {
+    /// The user that the client says it is.
+    fn username(&self) -> &str;
+
+    /// Goes on with the client's authentication data.
+    fn answer(self: Box<Self>, data: &[u8]) -> Step;
+}
