@@ -204,7 +204,7 @@ impl Cluster {
     /// See [`StartError`].
     pub fn start(options: Options, handler: Arc<dyn Handler>) -> Result<Self, StartError> {
         check_info(&options.info).map_err(StartError::Info)?;
-        let tls = load_tls(&options.security, &options.host)?;
+        let tls = load_tls(&options.security, Some(&options.host))?;
         let shared = Arc::new(Shared::new(options, handler, tls));
         check_seeds(&shared)?;
         let (started, start) = sync_channel(1);
@@ -224,11 +224,11 @@ impl Cluster {
     }
 
     /// Reads the files of TLS as [`Cluster::start`] does, and starts nothing. `host`: the name or address that
-    /// the others reach this node by.
+    /// the others reach this node by, unless that is known on the node alone.
     ///
     /// # Errors
     /// A file that cannot be used, or a certificate for another name.
-    pub fn check(security: &Security, host: &str) -> Result<(), StartError> {
+    pub fn check(security: &Security, host: Option<&str>) -> Result<(), StartError> {
         load_tls(security, host).map(drop)
     }
 
@@ -275,6 +275,15 @@ impl Cluster {
     /// are dropped. From any thread.
     pub fn send(&self, to: u64, channel: Channel, bytes: Bytes) -> bool {
         self.shared.send(to, channel, Frame::message(bytes))
+    }
+
+    /// The version of the protocol that was agreed on with a node, for what is sent to it. `None`: there is no
+    /// connection.
+    #[must_use]
+    pub fn protocol_version(&self, to: u64, channel: Channel) -> Option<u16> {
+        let peer = self.shared.peer(to)?;
+        let link = peer.link(channel);
+        link.outbox.is_open().then(|| link.version.load(Relaxed))
     }
 
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].
@@ -441,10 +450,10 @@ fn check_info(info: &BTreeMap<String, String>) -> Result<(), InfoError> {
 }
 
 /// The files of TLS, and whether the certificate is one for this node.
-fn load_tls(security: &Security, host: &str) -> Result<Option<Tls>, StartError> {
+fn load_tls(security: &Security, host: Option<&str>) -> Result<Option<Tls>, StartError> {
     let tls = security.tls.as_ref().map(Tls::load);
     let tls = tls.transpose().map_err(StartError::Tls)?;
-    if let Some(files) = &security.tls {
+    if let (Some(files), Some(host)) = (&security.tls, host) {
         check_own_name(files, host).map_err(StartError::Certificate)?;
     }
     Ok(tls)

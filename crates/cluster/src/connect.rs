@@ -140,6 +140,8 @@ pub(crate) struct Dialled {
     pub(crate) stream: Stream,
     pub(crate) peer: Identity,
     pub(crate) admission: Option<Admission>,
+    /// The version of the protocol that was agreed on.
+    pub(crate) version: u16,
 }
 
 /// A connection of another node; the verdict is still to be sent.
@@ -209,12 +211,14 @@ async fn greet(
     let (dialling, hello) = party.dial(purpose, expected, rand::random());
     write(&mut stream, &hello).await?;
     let (proving, proof) = dialling.prove(&read(&mut stream, STRANGER_FRAME_LIMIT).await?)?;
+    let version = proving.version;
     write(&mut stream, &proof).await?;
     let (peer, admission) = proving.conclude(&read(&mut stream, VERDICT_LIMIT).await?)?;
     Ok(Dialled {
         stream,
         peer,
         admission,
+        version,
     })
 }
 

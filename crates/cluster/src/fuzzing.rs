@@ -7,6 +7,7 @@ use crate::Channel;
 use crate::frame::Frame;
 use crate::handshake::{Identity, Party, Purpose};
 use crate::members::Place;
+use crate::options::Versions;
 
 fn party(node: u64) -> Party {
     let identity = Identity {
@@ -20,7 +21,7 @@ fn party(node: u64) -> Party {
         instance: node,
         history: Default::default(),
     };
-    Party::new(identity, None)
+    Party::new(identity, Versions::FIRST, None)
 }
 
 /// A frame, a packet of gossip behind its tag, or what either side of a handshake gets; the first byte says

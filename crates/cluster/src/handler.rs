@@ -48,15 +48,26 @@ impl Channel {
     }
 }
 
+/// Where bytes have come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// The node.
+    pub node: u64,
+    /// Which of its connections.
+    pub channel: Channel,
+    /// The version of the protocol that was agreed on for that connection.
+    pub version: u16,
+}
+
 /// The user of a cluster. All methods are called on the cluster's own thread, and must not block it; only
 /// [`Handler::welcomed`] may, for there are no links yet.
 pub trait Handler: Send + Sync + 'static {
     /// Bytes that a node has sent with [`Cluster::send`](crate::Cluster::send).
-    fn message(&self, from: u64, channel: Channel, bytes: Bytes);
+    fn message(&self, from: Source, bytes: Bytes);
 
     /// A request that a node has made with [`Cluster::call`](crate::Cluster::call). The answer may be given
     /// later and from any thread.
-    fn request(&self, from: u64, channel: Channel, bytes: Bytes, reply: Reply);
+    fn request(&self, from: Source, bytes: Bytes, reply: Reply);
 
     /// Our connection to a node is up, until [`Handler::disconnected`]. What was sent before may be lost.
     /// `session` is greater than that of any earlier connection of this process.

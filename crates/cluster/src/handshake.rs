@@ -3,13 +3,16 @@
 //! ```text
 //! who dials                              who is dialled
 //! HMQL versions hello, nonce  ─►
-//!                             ◄─  Challenge: who, nonce          or  Refused, if the two do not fit
+//!                             ◄─  Challenge: who, nonce, versions  or  Refused, if the two do not fit
 //! Proof: HMAC of all that     ─►
 //!                             ◄─  Verdict: welcome or refused, with an HMAC of all that and itself
 //! ```
 //!
-//! Behind its hello, or its challenge, each side gives the stamps of its data folder. Earlier versions give none and
-//! do not look there.
+//! Both sides tell the oldest and the newest version of the protocol that they speak. What follows on the connection is
+//! in the highest common one (docs/decisions/0016-peer-protocol.md).
+//!
+//! Behind its hello, or its challenge, each side gives the stamps of its data folder, and the dialled side its versions
+//! behind these. Earlier programs give none and do not look there.
 //!
 //! Invariants: the secret never travels, and who dials proves first. Only a verdict is believed; a refusal
 //! before it is logged, for anybody can send one. What is proven covers both nonces and both identities.
@@ -23,13 +26,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::handler::Channel;
 use crate::members::Place;
-use crate::options::Secret;
+use crate::options::{Secret, Versions};
 use crate::stamps::History;
 
 const MAGIC: &[u8; 4] = b"HMQL";
-
-/// Versions of what is said between nodes: the lowest and the highest that this program knows.
-pub(crate) const VERSIONS: (u16, u16) = (1, 1);
 
 const DIALLER: &[u8] = b"HeraldMQ link, who dials";
 const DIALLED: &[u8] = b"HeraldMQ link, who is dialled";
@@ -72,8 +72,8 @@ pub(crate) struct Admission {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Refusal {
     Versions {
-        ours: (u16, u16),
-        theirs: (u16, u16),
+        ours: Versions,
+        theirs: Versions,
     },
     Env {
         ours: String,
@@ -138,8 +138,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Versions { ours, theirs } => write!(
                 f,
-                "it speaks the versions {} to {} of the protocol, the one that refuses {} to {}",
-                theirs.0, theirs.1, ours.0, ours.1
+                "it speaks the versions {theirs} of the protocol, the one that refuses {ours}"
             ),
             Self::Env { ours, theirs } => write!(
                 f,
@@ -223,7 +222,7 @@ type Outcome = Result<Option<Admission>, Refusal>;
 #[derive(Debug)]
 pub(crate) struct Party {
     identity: Identity,
-    versions: (u16, u16),
+    versions: Versions,
     key: hmac::Key,
 }
 
@@ -241,6 +240,7 @@ pub(crate) struct Dialling<'a> {
 pub(crate) struct Proving {
     transcript: Transcript,
     peer: Identity,
+    pub(crate) version: u16,
 }
 
 /// Who is dialled, and has given a challenge.
@@ -249,6 +249,7 @@ pub(crate) struct Challenging {
     transcript: Transcript,
     peer: Identity,
     purpose: Purpose,
+    version: u16,
 }
 
 /// Who is dialled, and knows who dials.
@@ -257,6 +258,7 @@ pub(crate) struct Judging {
     transcript: Transcript,
     pub(crate) peer: Identity,
     pub(crate) purpose: Purpose,
+    pub(crate) version: u16,
 }
 
 /// What both sides have said and prove.
@@ -267,19 +269,13 @@ struct Transcript {
 }
 
 impl Party {
-    pub(crate) fn new(identity: Identity, secret: Option<&Secret>) -> Self {
+    pub(crate) fn new(identity: Identity, versions: Versions, secret: Option<&Secret>) -> Self {
         let key = secret.map_or(&[][..], Secret::bytes);
         Self {
             identity,
-            versions: VERSIONS,
+            versions,
             key: hmac::Key::new(hmac::HMAC_SHA256, key),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn with_versions(mut self, versions: (u16, u16)) -> Self {
-        self.versions = versions;
-        self
     }
 
     /// Begins a handshake: what to send first. `expected`: the node that is to answer.
@@ -290,8 +286,8 @@ impl Party {
         nonce: Nonce,
     ) -> (Dialling<'_>, Vec<u8>) {
         let mut hello = MAGIC.to_vec();
-        hello.extend(self.versions.0.to_be_bytes());
-        hello.extend(self.versions.1.to_be_bytes());
+        hello.extend(self.versions.oldest.to_be_bytes());
+        hello.extend(self.versions.newest.to_be_bytes());
         hello.extend(encode(&Hello {
             identity: self.identity.clone(),
             purpose,
@@ -314,7 +310,7 @@ impl Party {
         is_ready: bool,
         nonce: Nonce,
     ) -> Result<(Challenging, Vec<u8>), (Failure, Vec<u8>)> {
-        let hello = self.read_hello(bytes).map_err(with_answer)?;
+        let (hello, version) = self.read_hello(bytes).map_err(with_answer)?;
         self.check_hello(&hello, is_ready)
             .map_err(|refusal| with_answer(Failure::We(refusal)))?;
         let mut challenge = encode(&Reply::Challenge {
@@ -322,27 +318,36 @@ impl Party {
             nonce,
         });
         challenge.extend(encode(&self.identity.history));
+        challenge.extend(encode(&self.versions));
         let challenging = Challenging {
             transcript: self.transcript(bytes, &challenge),
             peer: hello.identity,
             purpose: hello.purpose,
+            version,
         };
         Ok((challenging, challenge))
     }
 
     /// The magic number and the versions stay where they are in all versions to come.
-    fn read_hello(&self, bytes: &[u8]) -> Result<Hello, Failure> {
+    fn read_hello(&self, bytes: &[u8]) -> Result<(Hello, u16), Failure> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(Failure::Malformed)?;
         let (lowest, rest) = rest.split_first_chunk().ok_or(Failure::Malformed)?;
         let (highest, rest) = rest.split_first_chunk().ok_or(Failure::Malformed)?;
-        let theirs = (u16::from_be_bytes(*lowest), u16::from_be_bytes(*highest));
-        let ours = self.versions;
-        if theirs.0 > ours.1 || ours.0 > theirs.1 {
-            return Err(Failure::We(Refusal::Versions { ours, theirs }));
-        }
+        let theirs = Versions {
+            oldest: u16::from_be_bytes(*lowest),
+            newest: u16::from_be_bytes(*highest),
+        };
+        let version = self.agree(theirs).map_err(Failure::We)?;
         let (mut hello, rest) = decode_first::<Hello>(rest)?;
-        hello.identity.history = decode_history(rest)?;
-        Ok(hello)
+        (hello.identity.history, _) = decode_history(rest)?;
+        Ok((hello, version))
+    }
+
+    /// The version that both sides speak from now on.
+    fn agree(&self, theirs: Versions) -> Result<u16, Refusal> {
+        let ours = self.versions;
+        let common = ours.highest_common(theirs);
+        common.ok_or(Refusal::Versions { ours, theirs })
     }
 
     fn check_hello(&self, hello: &Hello, is_ready: bool) -> Result<(), Refusal> {
@@ -393,10 +398,11 @@ impl Dialling<'_> {
     /// Takes the answer to the hello: what to send as proof.
     pub(crate) fn prove(self, bytes: &[u8]) -> Result<(Proving, Vec<u8>), Failure> {
         let (reply, rest) = decode_first(bytes)?;
-        let peer = match reply {
+        let (peer, theirs) = match reply {
             Reply::Challenge { mut identity, .. } => {
-                identity.history = decode_history(rest)?;
-                identity
+                let (history, rest) = decode_history(rest)?;
+                identity.history = history;
+                (identity, decode_versions(rest)?)
             }
             Reply::Refused(refusal) => {
                 let proven = false;
@@ -404,10 +410,16 @@ impl Dialling<'_> {
             }
             Reply::Verdict { .. } => return Err(Failure::Malformed),
         };
+        let version = self.party.agree(theirs).map_err(Failure::We)?;
         self.check(&peer).map_err(Failure::We)?;
         let transcript = self.party.transcript(&self.hello, bytes);
         let proof = transcript.tag(DIALLER, &[]).to_vec();
-        Ok((Proving { transcript, peer }, proof))
+        let proving = Proving {
+            transcript,
+            peer,
+            version,
+        };
+        Ok((proving, proof))
     }
 
     fn check(&self, peer: &Identity) -> Result<(), Refusal> {
@@ -457,6 +469,7 @@ impl Challenging {
             transcript: self.transcript,
             peer: self.peer,
             purpose: self.purpose,
+            version: self.version,
         })
     }
 }
@@ -510,16 +523,24 @@ fn decode_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Failure
     postcard::take_from_bytes(bytes).map_err(|_| Failure::Malformed)
 }
 
-/// Of an earlier version there is none.
-fn decode_history(bytes: &[u8]) -> Result<History, Failure> {
+/// Of an earlier program there is none. With what stands behind it.
+fn decode_history(bytes: &[u8]) -> Result<(History, &[u8]), Failure> {
     if bytes.is_empty() {
-        return Ok(History::default());
+        return Ok((History::default(), bytes));
     }
-    let history: History = decode(bytes)?;
+    let (history, rest) = decode_first::<History>(bytes)?;
     if history.is_too_long() {
         return Err(Failure::Malformed);
     }
-    Ok(history)
+    Ok((history, rest))
+}
+
+/// Of a program that agrees on no version there are none. Later ones may add to what stands behind them.
+fn decode_versions(bytes: &[u8]) -> Result<Versions, Failure> {
+    if bytes.is_empty() {
+        return Ok(Versions::FIRST);
+    }
+    decode(bytes)
 }
 
 #[cfg(test)]
@@ -542,7 +563,12 @@ mod tests {
     }
 
     fn party(identity: Identity) -> Party {
-        Party::new(identity, Some(&Secret::new(b"secret".to_vec())))
+        of_versions(identity, 1, 1)
+    }
+
+    fn of_versions(identity: Identity, oldest: u16, newest: u16) -> Party {
+        let versions = Versions { oldest, newest };
+        Party::new(identity, versions, Some(&Secret::new(b"secret".to_vec())))
     }
 
     fn admission() -> Admission {
@@ -617,7 +643,8 @@ mod tests {
     fn another_secret_or_none_is_refused() {
         let other = Secret::new(b"other".to_vec());
         for secret in [Some(&other), None] {
-            is_refused(&Party::new(identity(1), secret), &Refusal::Secret);
+            let other = Party::new(identity(1), Versions::FIRST, secret);
+            is_refused(&other, &Refusal::Secret);
         }
     }
 
@@ -634,9 +661,15 @@ mod tests {
         other.cluster = 8;
         let (ours, theirs) = (7, 8);
         is_refused(&party(other), &Refusal::Cluster { ours, theirs });
-        let (ours, theirs) = (VERSIONS, (2, 9));
-        let later = party(identity(1)).with_versions(theirs);
-        is_refused(&later, &Refusal::Versions { ours, theirs });
+        let theirs = Versions {
+            oldest: 2,
+            newest: 9,
+        };
+        let ours = Versions::FIRST;
+        let versions = Refusal::Versions { ours, theirs };
+        is_refused(&of_versions(identity(1), 2, 9), &versions);
+        let text = "it speaks the versions 2 to 9 of the protocol, the one that refuses 1 to 1";
+        assert_eq!(versions.to_string(), text);
         is_refused(&party(identity(2)), &Refusal::Itself);
     }
 
@@ -657,13 +690,14 @@ mod tests {
         assert_eq!(dialling.err(), Some(Failure::They { refusal, proven }));
 
         let (dialling, hello) = one.dial(DATA, None, [1; 32]);
-        let impostor = Party::new(identity(2), None);
+        let impostor = Party::new(identity(2), Versions::FIRST, None);
         let (challenging, challenge) = impostor.answer(&hello, true, [2; 32]).unwrap();
         let (proving, _) = dialling.prove(&challenge).unwrap();
         let judging = Judging {
             transcript: challenging.transcript,
             peer: challenging.peer,
             purpose: challenging.purpose,
+            version: challenging.version,
         };
         let concluded = proving.conclude(&judging.verdict(Err(Refusal::Evicted)));
         assert_eq!(concluded.err(), Some(Failure::We(Refusal::Secret)));
@@ -710,6 +744,51 @@ mod tests {
     }
 
     #[test]
+    fn both_sides_come_to_the_highest_common_version() {
+        for (ours, theirs, common) in [((1, 1), (1, 3), 1), ((1, 4), (2, 3), 3)] {
+            let one = of_versions(identity(1), ours.0, ours.1);
+            let two = of_versions(identity(2), theirs.0, theirs.1);
+            let (dialling, hello) = one.dial(DATA, Some(2), [1; 32]);
+            let (challenging, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+            let (proving, proof) = dialling.prove(&challenge).unwrap();
+            assert_eq!(proving.version, common);
+            assert_eq!(challenging.check(&proof).unwrap().version, common);
+        }
+    }
+
+    #[test]
+    fn who_dials_refuses_a_version_that_it_does_not_speak() {
+        let (one, two) = (of_versions(identity(1), 1, 2), party(identity(2)));
+        let (dialling, hello) = one.dial(DATA, Some(2), [1; 32]);
+        let (_, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
+        // It says something else than it has answered to.
+        let theirs = Versions {
+            oldest: 3,
+            newest: 4,
+        };
+        let told = challenge.len() - encode(&Versions::FIRST).len();
+        let challenge = [&challenge[..told], &encode(&theirs)].concat();
+        let failure = dialling.prove(&challenge).unwrap_err();
+        let ours = one.versions;
+        let versions = Refusal::Versions { ours, theirs };
+        assert_eq!(failure, Failure::We(versions));
+    }
+
+    #[test]
+    fn what_was_said_of_versions_cannot_be_changed_on_the_way() {
+        let (one, two) = (
+            of_versions(identity(1), 1, 2),
+            of_versions(identity(2), 1, 2),
+        );
+        let (dialling, hello) = one.dial(DATA, Some(2), [1; 32]);
+        let lower = [&hello[..7], &[1], &hello[8..]].concat();
+        let (challenging, challenge) = two.answer(&lower, true, [2; 32]).unwrap();
+        let (_, proof) = dialling.prove(&challenge).unwrap();
+        let (failure, _) = challenging.check(&proof).unwrap_err();
+        assert_eq!(failure, Failure::We(Refusal::Secret));
+    }
+
+    #[test]
     fn both_sides_show_their_stamps_and_earlier_versions_show_none() {
         let with_history = |node, starts| {
             let mut stamps = crate::stamps::Stamps::default();
@@ -737,10 +816,18 @@ mod tests {
         assert_eq!(challenging.peer, identity(1));
         let (reply, rest) = decode_first::<Reply>(&challenge).unwrap();
         assert!(matches!(reply, Reply::Challenge { .. }));
-        assert!(!rest.is_empty());
-        let (dialling, _) = one.dial(DATA, Some(2), [1; 32]);
-        let earlier = &challenge[..challenge.len() - rest.len()];
-        assert_eq!(dialling.prove(earlier).unwrap().0.peer, identity(2));
+        let (_, versions) = decode_history(rest).unwrap();
+        assert_eq!(decode_versions(versions), Ok(Versions::FIRST));
+        for missing in [rest.len(), versions.len()] {
+            assert!(missing > 0);
+            let one = of_versions(identity(1), 1, 2);
+            let (dialling, _) = one.dial(DATA, Some(2), [1; 32]);
+            let (proving, _) = dialling
+                .prove(&challenge[..challenge.len() - missing])
+                .unwrap();
+            assert_eq!(proving.peer.place, identity(2).place);
+            assert_eq!(proving.version, 1);
+        }
     }
 
     proptest! {

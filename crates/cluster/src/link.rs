@@ -80,6 +80,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
     let incarnation = dialled.peer.place.incarnation;
     let session = shared.next_session();
     link.counters.connects.fetch_add(1, Relaxed);
+    link.version.store(dialled.version, Relaxed);
     link.outbox.open();
     shared.handler.connected(peer.node, channel, session);
     shared.changed.notify_one();
@@ -87,6 +88,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
         node = format_args!("{:016x}", peer.node),
         channel = channel.name(),
         session,
+        protocol = dialled.version,
         "connected to a node"
     );
     let timings = &shared.options.timings;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::Unreachable;
 use crate::connect::{Accepted, ConnectError, Stream, accept, write as write_handshake};
 use crate::frame::{FRAME_LIMIT, Frame, Kind};
-use crate::handler::{Channel, Reply};
+use crate::handler::{Channel, Reply, Source};
 use crate::handshake::{Admission, Failure, Identity, Judging, Purpose, Refusal};
 use crate::link::{Heard, renewed, silence};
 use crate::peer::Peer;
@@ -59,7 +59,7 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, strange
             Purpose::Join => admit(&shared, &mut stream, &judging).await.map(|()| None),
             Purpose::Carry(channel) => {
                 let peer = introduce(&shared, &mut stream, &judging).await?;
-                Ok(Some((stream, peer, channel, judging.peer)))
+                Ok(Some((stream, peer, channel, judging)))
             }
         }
     };
@@ -70,9 +70,9 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, strange
     };
     match result {
         Ok(None) => {}
-        Ok(Some((stream, peer, channel, identity))) => {
+        Ok(Some((stream, peer, channel, judging))) => {
             drop(stranger);
-            carry(&shared, &peer, channel, stream, &identity).await;
+            carry(&shared, &peer, channel, stream, &judging).await;
         }
         Err(error) => shared.refused(address, &error),
     }
@@ -159,8 +159,13 @@ async fn carry(
     peer: &Peer,
     channel: Channel,
     stream: Stream,
-    identity: &Identity,
+    judging: &Judging,
 ) {
+    let from = Source {
+        node: peer.node,
+        channel,
+        version: judging.version,
+    };
     let link = peer.link(channel);
     let end = CancellationToken::new();
     link.heard_ms.store(shared.clock.now_ms(), Relaxed);
@@ -174,8 +179,8 @@ async fn carry(
         biased;
         () = end.cancelled() => io::Error::other("the node has connected again"),
         () = peer.gone.cancelled() => io::Error::other("the node is a member no longer"),
-        reason = renewed(peer, identity.place.incarnation) => reason,
-        reason = exchange(shared, peer, channel, stream) => reason,
+        reason = renewed(peer, judging.peer.place.incarnation) => reason,
+        reason = exchange(shared, peer, from, stream) => reason,
     };
     tracing::debug!(
         node = format_args!("{:016x}", peer.node),
@@ -194,14 +199,9 @@ fn lose(shared: &Shared, peer: &Peer, channel: Channel) {
     shared.changed.notify_one();
 }
 
-async fn exchange(
-    shared: &Arc<Shared>,
-    peer: &Peer,
-    channel: Channel,
-    stream: Stream,
-) -> io::Error {
+async fn exchange(shared: &Arc<Shared>, peer: &Peer, from: Source, stream: Stream) -> io::Error {
     let (reader, writer) = tokio::io::split(stream);
-    let heard_ms = &*peer.link(channel).heard_ms;
+    let heard_ms = &*peer.link(from.channel).heard_ms;
     let reader = Heard::new(reader, heard_ms, &shared.clock);
     let codec = LengthDelimitedCodec::builder()
         .max_frame_length(FRAME_LIMIT)
@@ -209,7 +209,7 @@ async fn exchange(
     let timings = &shared.options.timings;
     tokio::select! {
         reason = silence(heard_ms, &shared.clock, timings.silence) => reason,
-        reason = receive(shared, peer, channel, FramedRead::with_capacity(reader, codec, READ)) => reason,
+        reason = receive(shared, peer, from, FramedRead::with_capacity(reader, codec, READ)) => reason,
         reason = keep_alive(Writer::new(writer, timings.stall), timings.keep_alive) => reason,
     }
 }
@@ -217,7 +217,7 @@ async fn exchange(
 async fn receive(
     shared: &Arc<Shared>,
     peer: &Peer,
-    channel: Channel,
+    from: Source,
     mut frames: FramedRead<impl AsyncRead + Unpin, LengthDelimitedCodec>,
 ) -> io::Error {
     loop {
@@ -226,27 +226,28 @@ async fn receive(
             Some(Err(error)) => return error,
             None => return io::Error::other("the node has closed it"),
         };
-        if !bytes.is_empty() && !dispatch(shared, peer, channel, bytes) {
+        if !bytes.is_empty() && !dispatch(shared, peer, from, bytes) {
             return io::Error::other("the node does not keep to the protocol");
         }
     }
 }
 
 /// Whether it was a frame of ours.
-fn dispatch(shared: &Arc<Shared>, peer: &Peer, channel: Channel, bytes: Bytes) -> bool {
-    peer.link(channel).counters.count_received(bytes.len());
+fn dispatch(shared: &Arc<Shared>, peer: &Peer, from: Source, bytes: Bytes) -> bool {
+    peer.link(from.channel).counters.count_received(bytes.len());
     let Some(Frame { kind, payload }) = Frame::decode(bytes) else {
         return false;
     };
-    let from = peer.node;
     match kind {
-        Kind::Message => shared.handler.message(from, channel, payload),
+        Kind::Message => shared.handler.message(from, payload),
         Kind::Request(call) => {
-            let reply = Reply::new(shared.clone(), from, channel, call);
-            shared.handler.request(from, channel, payload, reply);
+            let reply = Reply::new(shared.clone(), from.node, from.channel, call);
+            shared.handler.request(from, payload, reply);
         }
-        Kind::Answer(call) => shared.calls.end(call, from, Ok(payload)),
-        Kind::NoAnswer(call) => shared.calls.end(call, from, Err(Unreachable::NoAnswer)),
+        Kind::Answer(call) => shared.calls.end(call, from.node, Ok(payload)),
+        Kind::NoAnswer(call) => shared
+            .calls
+            .end(call, from.node, Err(Unreachable::NoAnswer)),
     }
     true
 }

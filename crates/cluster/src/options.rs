@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// How a node takes part in its cluster.
@@ -37,12 +38,44 @@ pub struct Options {
     pub security: Security,
     /// The version of this program, for the other nodes to see.
     pub version: String,
+    /// The versions of the protocol that its messages are written in.
+    pub protocol: Versions,
     /// Small facts for the other nodes; see [`Cluster::set_info`](crate::Cluster::set_info).
     pub info: BTreeMap<String, String>,
     /// Intervals and time limits.
     pub timings: Timings,
     /// When it becomes true, a node that waits for a member to join gives up within a second.
     pub give_up: Arc<AtomicBool>,
+}
+
+/// The versions of the protocol between nodes that a program speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Versions {
+    /// The lowest.
+    pub oldest: u16,
+    /// The highest.
+    pub newest: u16,
+}
+
+impl Versions {
+    /// That of programs which were made before versions were agreed on.
+    pub(crate) const FIRST: Self = Self {
+        oldest: 1,
+        newest: 1,
+    };
+
+    /// The highest version that both speak.
+    #[must_use]
+    pub fn highest_common(self, other: Self) -> Option<u16> {
+        let highest = self.newest.min(other.newest);
+        (highest >= self.oldest.max(other.oldest)).then_some(highest)
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.oldest, self.newest)
+    }
 }
 
 /// How nodes recognise each other. Both can be used together.
@@ -127,6 +160,29 @@ impl Default for Timings {
             backoff_max: Duration::from_secs(1),
             handshake: Duration::from_secs(5),
             stamp: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_version_that_both_speak_is_used() {
+        let versions = |oldest, newest| Versions { oldest, newest };
+        for (ours, theirs, common) in [
+            ((1, 1), (1, 1), Some(1)),
+            ((1, 3), (2, 5), Some(3)),
+            ((2, 5), (1, 3), Some(3)),
+            ((1, 2), (2, 2), Some(2)),
+            ((1, 2), (3, 4), None),
+            ((3, 4), (1, 2), None),
+            // What makes no sense has nothing in common.
+            ((1, 2), (2, 1), None),
+        ] {
+            let (ours, theirs) = (versions(ours.0, ours.1), versions(theirs.0, theirs.1));
+            assert_eq!(ours.highest_common(theirs), common, "{ours}, {theirs}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The links to and from one other node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -28,6 +28,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) outbox: Outbox,
+    /// The version of the protocol that was agreed on for our connection, while it is up.
+    pub(crate) version: AtomicU16,
     /// When our connection was last up, if it is not.
     pub(crate) connected_ms: AtomicU64,
     /// Our last attempt to connect was refused by the peer's host.
@@ -116,6 +118,7 @@ impl Link {
     fn new(channel: Channel, now_ms: u64) -> Self {
         Self {
             outbox: Outbox::new(channel),
+            version: AtomicU16::new(0),
             connected_ms: AtomicU64::new(now_ms),
             refused: AtomicBool::new(false),
             retry: Notify::new(),

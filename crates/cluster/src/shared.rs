@@ -156,7 +156,8 @@ impl Shared {
             instance: self.instance,
             history: self.synced_history.lock().clone(),
         };
-        Party::new(identity, self.options.security.secret.as_ref())
+        let secret = self.options.security.secret.as_ref();
+        Party::new(identity, self.options.protocol, secret)
     }
 
     pub(crate) fn membership(&self) -> Option<&Membership> {

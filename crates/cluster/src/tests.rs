@@ -6,3 +6,4 @@ mod formed;
 mod hostile;
 mod node;
 mod tls;
+mod transcript;

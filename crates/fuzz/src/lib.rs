@@ -15,6 +15,7 @@ mod input;
 mod jwt;
 mod log;
 mod packet;
+mod peers;
 mod proxy;
 mod routes;
 mod rules;
@@ -47,11 +48,7 @@ pub const TARGETS: &[Target] = &[
     jwt::CLAIMS,
     jwt::SCRAM,
     routes::TARGET,
-    Target {
-        name: "peers",
-        run: broker::fuzzing::peers,
-        seeds: broker::fuzzing::peer_seeds,
-    },
+    peers::TARGET,
     Target {
         name: "handshake",
         run: cluster::fuzzing::handshake,

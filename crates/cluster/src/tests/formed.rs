@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::node::{Net, Node, Told, all_reach_all, cluster, eventually, try_start};
-use crate::{Channel, Reach, StartError, State, Unreachable};
+use crate::{Channel, Reach, StartError, State, Unreachable, Versions};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -284,4 +284,29 @@ fn a_port_that_is_taken_is_named() {
     let options = net.options(1, folder.path());
     let error = try_start(options, folder).err().unwrap().to_string();
     assert!(error.contains("127.77.12.1:8899"), "{error}");
+}
+
+#[test]
+fn nodes_speak_the_highest_version_that_both_know() {
+    let net = Net(15);
+    let versions = [(1, 2), (1, 3), (2, 2)];
+    let mut nodes = Vec::new();
+    for (node, (oldest, newest)) in (1..).zip(versions) {
+        nodes.push(Node::start_with(net, node, |options| {
+            options.protocol = Versions { oldest, newest };
+        }));
+    }
+    all_reach_all(&nodes);
+    for (node, other) in [(0, 2), (0, 3), (1, 1), (1, 3), (2, 1), (2, 2)] {
+        let agreed = nodes[node].cluster.protocol_version(other, Channel::Data);
+        assert_eq!(agreed, Some(2), "{node} to {other}");
+    }
+    assert_eq!(nodes[0].cluster.protocol_version(9, Channel::Data), None);
+    assert!(
+        nodes[0]
+            .cluster
+            .send(2, Channel::Data, Bytes::from_static(b"a"))
+    );
+    let told = |version| Told::Version(1, Channel::Data, version);
+    eventually("told the version", || nodes[1].recorder.was_told(&told(2)));
 }

@@ -15,7 +15,7 @@ use super::node::{DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, e
 use crate::connect::{ConnectError, Stream, accept, dial, write};
 use crate::frame::FRAME_LIMIT;
 use crate::handshake::{Failure, Identity, Party, Purpose, Refusal};
-use crate::{Channel, Options, Secret, Unreachable};
+use crate::{Channel, Options, Secret, Unreachable, Versions};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);
 
@@ -71,7 +71,11 @@ fn another_version_is_refused_with_words() {
         instance: 5,
         history: Default::default(),
     };
-    let party = Party::new(identity, None).with_versions((7, 8));
+    let theirs = Versions {
+        oldest: 7,
+        newest: 8,
+    };
+    let party = Party::new(identity, theirs, None);
     let (dialling, hello) = party.dial(DATA, None, [0; 32]);
     let mut stream = TcpStream::connect(net.address(1)).unwrap();
     stream
@@ -81,7 +85,7 @@ fn another_version_is_refused_with_words() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let failure = dialling.prove(&answer[4..]).unwrap_err();
-    let (ours, theirs) = ((1, 1), (7, 8));
+    let ours = Versions::FIRST;
     let refusal = Refusal::Versions { ours, theirs };
     let proven = false;
     assert_eq!(failure, Failure::They { refusal, proven });

@@ -16,8 +16,8 @@ use crate::handshake::Purpose;
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::{
-    Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut,
-    StartError, State, Timings,
+    Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut, Source,
+    StartError, State, Timings, Versions,
 };
 
 pub(super) const PORT: u16 = 8899;
@@ -37,6 +37,8 @@ pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Told {
     Message(u64, Channel, Bytes),
+    /// That of the link of a message.
+    Version(u64, Channel, u16),
     Connected(u64, Channel, u64),
     Disconnected(u64, Channel),
     Incoming(u64, Channel, bool),
@@ -78,11 +80,12 @@ impl Recorder {
 }
 
 impl Handler for Recorder {
-    fn message(&self, from: u64, channel: Channel, bytes: Bytes) {
-        self.note(Told::Message(from, channel, bytes));
+    fn message(&self, from: Source, bytes: Bytes) {
+        self.note(Told::Version(from.node, from.channel, from.version));
+        self.note(Told::Message(from.node, from.channel, bytes));
     }
 
-    fn request(&self, _from: u64, _channel: Channel, bytes: Bytes, reply: Reply) {
+    fn request(&self, _from: Source, bytes: Bytes, reply: Reply) {
         match &bytes[..] {
             b"silence" => drop(reply),
             b"keep" => self.kept.lock().push(reply),
@@ -150,6 +153,7 @@ impl Net {
                 tls: None,
             },
             version: "1.0".to_owned(),
+            protocol: Versions::FIRST,
             info: [("http".to_owned(), format!("{node}:8080"))].into(),
             timings: Timings {
                 gossip: Duration::from_millis(50),

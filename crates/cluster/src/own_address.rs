@@ -1,0 +1,112 @@
+//! The address that the other nodes reach this one by, where the configuration names none: the one that this node sends
+//! from on its way to the seeds.
+//!
+//! Invariant: an address that only this machine reaches is chosen only if every seed has an address and all are reached
+//! from such a one. Otherwise a machine whose own name stands for 127.0.1.1, as Debian has it, would tell that to the
+//! others.
+//!
+//! Nothing is sent: a UDP socket that is connected has the address that the route begins at.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks while there is no route.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// Between two lines in the log that say what is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks for a route to one of `endpoints`, each `host:port`, in their order, until there is one: at the start of a machine
+/// its network or the names may come later. `None`: `give_up` became true before.
+#[must_use]
+pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr> {
+    let mut said: Option<Instant> = None;
+    while !give_up.load(Relaxed) {
+        match look(endpoints) {
+            Ok(address) => return Some(address),
+            Err(problems) if said.is_none_or(|said| said.elapsed() >= PATIENCE) => {
+                let tried = problems.join("; ");
+                tracing::warn!(
+                    tried,
+                    "waits for a route to the seeds: clusterConfig.host is not set, and is to be where it begins"
+                );
+                said = Some(Instant::now());
+            }
+            Err(_) => {}
+        }
+        thread::sleep(ROUND);
+    }
+    None
+}
+
+fn look(endpoints: &[String]) -> Result<IpAddr, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut loopback = None;
+    for endpoint in endpoints {
+        match endpoint.to_socket_addrs() {
+            Err(error) => problems.push(format!("{endpoint}: {error}")),
+            Ok(addresses) => {
+                for address in addresses {
+                    match source(address) {
+                        Ok(own) if own.is_loopback() => {
+                            loopback.get_or_insert(own);
+                        }
+                        Ok(own) => return Ok(own),
+                        Err(error) => problems.push(format!("{address}: {error}")),
+                    }
+                }
+            }
+        }
+    }
+    loopback.filter(|_| problems.is_empty()).ok_or(problems)
+}
+
+/// Where the route to an address begins.
+fn source(to: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    let own = socket.local_addr()?.ip();
+    match own {
+        IpAddr::V6(own) if own.is_unicast_link_local() => Err(io::Error::other(
+            "the route to it begins at a link-local address, which has no meaning elsewhere",
+        )),
+        own => Ok(own),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(endpoints: &[&str], expect: Result<&str, usize>) {
+        let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
+        let found = look(&endpoints).map(|address| address.to_string());
+        let found = found.as_deref().map_err(Vec::len);
+        assert_eq!(found, expect, "{endpoints:?}");
+    }
+
+    #[test]
+    fn seeds_of_this_machine_are_reached_from_a_loopback_address() {
+        check(&["127.0.0.1:8899"], Ok("127.0.0.1"));
+        check(&["127.0.0.1:8899", "127.0.0.2:8899"], Ok("127.0.0.1"));
+    }
+
+    #[test]
+    fn a_loopback_address_is_not_taken_while_another_seed_has_none() {
+        check(&["127.0.0.1:8899", "without-a-port"], Err(1));
+        check(&["without-a-port"], Err(1));
+    }
+
+    #[test]
+    fn who_gives_up_waits_for_no_route() {
+        let endpoints = ["without-a-port".to_owned()];
+        assert_eq!(own_address(&endpoints, &AtomicBool::new(true)), None);
+    }
+}
