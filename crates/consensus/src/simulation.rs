@@ -87,6 +87,14 @@ impl SimulatedDisk {
         self.0.lock().operations_left = Some(operations);
     }
 
+    /// The power does not fail, unless it has failed already.
+    pub fn keep_power(&self) {
+        let mut state = self.0.lock();
+        if !state.off {
+            state.operations_left = None;
+        }
+    }
+
     /// Whether the power has failed.
     pub fn is_off(&self) -> bool {
         self.0.lock().off

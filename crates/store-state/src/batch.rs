@@ -17,23 +17,23 @@ pub struct Batch<O> {
     /// About how many bytes they are, for limits on memory. Not written.
     #[serde(skip)]
     pub bytes: usize,
-    /// Its proposer has given it up. Not written.
+    /// The proposer has put its requests back into the queue. Not written.
     #[serde(skip)]
-    pub given_up: GivenUp,
+    pub requeued: Requeued,
 }
 
-/// Set when the proposer of a batch has given it up: it may be carried out all the same, but nobody waits
-/// for its replies any more.
+/// Set when the proposer of a batch has put its requests back into the queue. The batch may be applied all the same,
+/// but nobody waits for its replies any more.
 #[derive(Debug, Default)]
-pub struct GivenUp(AtomicBool);
+pub struct Requeued(AtomicBool);
 
-impl GivenUp {
-    /// Gives the batch up.
+impl Requeued {
+    /// Marks the batch.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether it is given up.
+    /// Whether the batch is marked.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -76,14 +76,14 @@ pub struct Request<O> {
     pub map_version: u64,
     /// Known only in the process that proposed it.
     #[serde(skip)]
-    pub ticket: Ticket,
+    pub correlation_id: CorrelationId,
     /// What to do.
     pub op: O,
 }
 
 /// Who waits for a reply: an event loop and its own number for the request. Opaque here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub struct Ticket {
+pub struct CorrelationId {
     /// The node that sent the request here; 0: this one.
     pub peer: u64,
     /// The event loop, from 1; 0: nobody waits.
@@ -92,7 +92,7 @@ pub struct Ticket {
     pub token: u64,
 }
 
-impl Ticket {
+impl CorrelationId {
     /// For requests that nobody waits for.
     pub const NONE: Self = Self {
         peer: 0,

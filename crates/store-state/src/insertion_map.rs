@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 
 /// Values by name. Each entry has a number; entries stand in the order of these.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct InsertionMap<V> {
 impl<V> Default for InsertionMap<V> {
     fn default() -> Self {
         Self {
-            numbers: HashMap::new(),
+            numbers: HashMap::default(),
             entries: BTreeMap::new(),
         }
     }

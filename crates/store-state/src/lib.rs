@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 mod batch;
 pub mod inbox;
 mod insertion_map;
@@ -32,7 +33,7 @@ mod test_table;
 mod touched;
 pub mod wire;
 
-pub use batch::{Batch, GivenUp, Header, Limits, Request, Ticket};
+pub use batch::{Batch, CorrelationId, Header, Limits, Request, Requeued};
 pub use insertion_map::InsertionMap;
 pub use machine::{LoadError, Machine};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};

@@ -8,7 +8,8 @@
 
 use std::hash::Hash;
 
-use hashbrown::{Equivalent, HashMap, hash_map::Entry};
+use hashbrown::{Equivalent, hash_map::Entry};
+use hashing::HashMap;
 
 use crate::Changes;
 
@@ -48,10 +49,10 @@ type Row = (Vec<u8>, Option<Vec<u8>>);
 impl<K: Clone + Eq + Hash> Touched<K> {
     pub(crate) fn new() -> Self {
         Self {
-            rows: HashMap::new(),
+            rows: HashMap::default(),
             keys: Vec::new(),
             bytes: 0,
-            due: HashMap::new(),
+            due: HashMap::default(),
             due_keys: Vec::new(),
             early: Changes::default(),
             collected: 0,
@@ -110,7 +111,7 @@ impl<K: Clone + Eq + Hash> Touched<K> {
         }
         let is_all = self.due_keys.is_empty();
         if is_all {
-            self.due = HashMap::new();
+            self.due = HashMap::default();
             self.due_keys = Vec::new();
         }
         is_all

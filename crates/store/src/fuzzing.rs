@@ -10,14 +10,15 @@ use serde::{Serialize, de::DeserializeOwned};
 use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, StoredSubscription,
 };
-use store_state::retain::{RetainMachine, RetainOp};
+use store_state::retain::{ConnectionNumber, PublisherHash, RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
 use store_state::{
-    Batch, Changes, GivenUp, Header, Limits, Machine, Request, Slots, Table, TableError, Ticket,
+    Batch, Changes, CorrelationId, Header, Limits, Machine, Request, Requeued, Slots, Table,
+    TableError,
 };
 
-use crate::command::Command;
-use crate::peers::Message;
+use crate::kinds::command::Command;
+use crate::peers::message::Message;
 
 /// A message of another node's store, and a request of its consensus.
 ///
@@ -230,6 +231,11 @@ fn commands() -> Vec<Command> {
                 packet_id: 0,
             },
         },
+        RetainOp::SetFrom {
+            message: message("a/d"),
+            publisher: PublisherHash(1),
+            connection: ConnectionNumber(1),
+        },
     ];
     vec![
         Command::Session(Arc::new(batch(session))),
@@ -241,7 +247,7 @@ fn commands() -> Vec<Command> {
 fn batch<O>(ops: Vec<O>) -> Batch<O> {
     let request = |op| Request {
         map_version: 1,
-        ticket: Ticket::NONE,
+        correlation_id: CorrelationId::NONE,
         op,
     };
     Batch {
@@ -258,7 +264,7 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
         },
         requests: ops.into_iter().map(request).collect(),
         bytes: 0,
-        given_up: GivenUp::default(),
+        requeued: Requeued::default(),
     }
 }
 

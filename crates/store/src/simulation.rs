@@ -4,17 +4,16 @@ use std::fmt::Write as _;
 
 use mqtt_session::Timestamp;
 use store_state::Table;
+use store_state::api::{ShardNumber, StoreId};
 use store_state::inbox::{InboxMachine, Queued};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
 
-use crate::ShardNumber;
-
 /// What a replica holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replica {
-    /// The store's number: session 0, inbox 1, retain 2.
-    pub store: u8,
+    /// The store.
+    pub store: StoreId,
     /// The shard.
     pub shard: ShardNumber,
     /// The index of the last entry that is applied.

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::tables::FENCE;
@@ -49,7 +49,7 @@ impl Fences {
     pub(super) fn new(hash: NameHash) -> Self {
         Self {
             hash,
-            publishers: HashMap::new(),
+            publishers: HashMap::default(),
             raised: BTreeSet::new(),
             touched: Touched::new(),
         }

@@ -4,8 +4,8 @@
 //! Invariant: the outlet is told exactly when one of the two answers for a filter changes: whether any
 //! session has it, and whether any such is detached.
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
+use hashing::HashMap;
 
 use super::InboxOutlet;
 

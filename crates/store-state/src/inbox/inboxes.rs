@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
+use hashing::{HashBuilder, HashMap};
 
 use super::inbox::Inbox;
 
 #[derive(Debug, Default)]
 pub(super) struct Inboxes {
-    by_number: HashMap<u64, Box<Inbox>, RandomState>,
+    by_number: HashMap<u64, Box<Inbox>>,
     /// Numbers, found by client.
     by_client: HashTable<u64>,
-    hasher: RandomState,
+    hasher: HashBuilder,
     /// By number. No client is found here.
     pub(super) legacies: BTreeMap<u64, Box<Inbox>>,
 }

@@ -7,8 +7,7 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashing::{HashBuilder, HashMap};
 use mqtt_session::Wanted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
@@ -34,7 +33,7 @@ impl Matching {
     pub(super) fn new() -> Self {
         Self {
             // Clients must not be able to guess it; nothing that replicas agree on depends on it.
-            router: Router::with_seed(RandomState::default().hash_one(0)),
+            router: Router::with_seed(HashBuilder::default().hash_one(0)),
             changes: vec![0; BUCKETS].into(),
             cache: Cache::default(),
         }
@@ -82,8 +81,8 @@ impl Matching {
 /// becomes the old one, and what was in that is forgotten. So topics in use stay, at no cost per use.
 #[derive(Debug, Default)]
 struct Cache {
-    young: HashMap<Box<[u8]>, Cached, RandomState>,
-    old: HashMap<Box<[u8]>, Cached, RandomState>,
+    young: HashMap<Box<[u8]>, Cached>,
+    old: HashMap<Box<[u8]>, Cached>,
     young_bytes: usize,
 }
 

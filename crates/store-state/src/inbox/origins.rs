@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
 
@@ -210,7 +210,7 @@ impl Origins {
     pub(super) fn new(hash: NameHash) -> Self {
         Self {
             hash,
-            publishers: HashMap::new(),
+            publishers: HashMap::default(),
             released: BTreeSet::new(),
             open: 0,
             touched: Touched::new(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 
 use super::tables::{OWED, OWED_FILTER, OwedRow};
 use super::{Owed, Progress};
@@ -38,7 +38,7 @@ impl OwedMessages {
     pub(super) fn new(hash: NameHash) -> Self {
         Self {
             hash,
-            sessions: HashMap::new(),
+            sessions: HashMap::default(),
             touched: Touched::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! All rows of the inbox tables, and whether they agree.
 
-use hashbrown::{HashMap, HashSet};
+use hashing::{HashMap, HashSet};
 use mqtt_proto::SubscriptionFilter;
 
 use super::Owed;
@@ -51,8 +51,8 @@ impl InboxMachine {
         let mut claims = Claims {
             next_inbox: u64::MAX,
             next_body: u64::MAX,
-            inboxes: HashMap::new(),
-            bodies: HashMap::new(),
+            inboxes: HashMap::default(),
+            bodies: HashMap::default(),
         };
         survey.machine(table, |key, value| claims.machine(key, value, slots.range));
         survey.each(table, INBOX, "inboxes", |key, value| {

@@ -8,7 +8,7 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
-use super::wills::{self, Wills};
+use super::recent::{FENCE, Known, WILL};
 use super::{PageBudget, RetainOp, RetainReply};
 use crate::inbox::Origin;
 use crate::survey::{ensure, ensure_slot};
@@ -40,7 +40,7 @@ pub struct RetainMachine {
     /// Of those that expire, soonest first.
     expiries: BTreeSet<(Timestamp, Box<str>)>,
     touched: Touched<Box<str>>,
-    wills: Wills,
+    known: Known,
     /// There are no tables yet.
     new: bool,
 }
@@ -57,7 +57,7 @@ impl Machine for RetainMachine {
             bytes: 0,
             expiries: BTreeSet::new(),
             touched: Touched::new(),
-            wills: Wills::new(slots.hash),
+            known: Known::new(slots.hash),
             new: true,
         };
         let Some(value) = table.get(MACHINE)? else {
@@ -65,7 +65,7 @@ impl Machine for RetainMachine {
         };
         row::decode::<()>(MACHINE, &value)?;
         machine.new = false;
-        machine.wills = Wills::load(slots.hash, slots.range, table)?;
+        machine.known = Known::load(slots.hash, slots.range, table)?;
         row::each(table, MESSAGE, slots.range, |key, value| {
             let Written(message) = row::decode(key, value)?;
             machine.keep(&message);
@@ -76,9 +76,9 @@ impl Machine for RetainMachine {
 
     fn slot(op: &RetainOp, hash: NameHash) -> Option<u16> {
         match op {
-            RetainOp::Set { message } | RetainOp::SetWill { message, .. } => {
-                Some(hash.slot_of(message.body.topic()))
-            }
+            RetainOp::Set { message }
+            | RetainOp::SetWill { message, .. }
+            | RetainOp::SetFrom { message, .. } => Some(hash.slot_of(message.body.topic())),
             RetainOp::Expire => None,
         }
     }
@@ -96,12 +96,27 @@ impl Machine for RetainMachine {
             RetainOp::SetWill { message, origin } => {
                 Some(self.set_will(message, origin, &header.limits, now))
             }
+            RetainOp::SetFrom {
+                message,
+                publisher,
+                connection,
+            } => {
+                let topic = message.body.topic();
+                if self
+                    .known
+                    .raise_fence(topic, *publisher, *connection, now.0)
+                {
+                    Some(self.set(message, &header.limits, now))
+                } else {
+                    Some(RetainReply::Fenced)
+                }
+            }
             RetainOp::Expire => self.expire(now).then_some(RetainReply::Done),
         })
     }
 
     fn unsaved_bytes(&self) -> usize {
-        self.touched.bytes() + self.wills.unsaved_bytes()
+        self.touched.bytes() + self.known.unsaved_bytes()
     }
 
     /// All at once: what is touched between two checkpoints are single messages.
@@ -114,13 +129,13 @@ impl Machine for RetainMachine {
             let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
             (row::key(MESSAGE, self.hash.slot_of(topic), topic), value)
         });
-        self.wills.collect(changes);
+        self.known.collect(changes);
         true
     }
 
     fn saved_part(&mut self, _rows: usize) -> bool {
         self.touched.saved();
-        self.wills.saved();
+        self.known.saved();
         true
     }
 
@@ -134,8 +149,8 @@ impl Machine for RetainMachine {
             let is_kept = message.body.topic() == topic && !message.body.payload().is_empty();
             ensure(is_kept, key, "its message is of another topic, or empty")
         });
-        Wills::survey(slots, table, &mut survey);
-        survey.finish(table, vec![MESSAGE, wills::WILL]);
+        Known::survey(slots, table, &mut survey);
+        survey.finish(table, vec![MESSAGE, WILL, FENCE]);
         survey
     }
 }
@@ -196,7 +211,14 @@ impl RetainMachine {
     /// How many wills are known, so that they are kept once: of the last hour, and at most 65,536.
     #[must_use]
     pub fn wills(&self) -> usize {
-        self.wills.len()
+        self.known.wills()
+    }
+
+    /// How many publishers' connections are known, so that what earlier ones have sent comes too late: of the last
+    /// minute, and at most 65,536.
+    #[must_use]
+    pub fn fences(&self) -> usize {
+        self.known.fences()
     }
 
     fn set_will(
@@ -207,12 +229,12 @@ impl RetainMachine {
         now: Timestamp,
     ) -> RetainReply {
         let topic = message.body.topic();
-        if self.wills.knows(topic, origin) {
+        if self.known.has_will(topic, origin) {
             return RetainReply::Done;
         }
         let reply = self.set(message, limits, now);
         if reply == RetainReply::Done {
-            self.wills.keep(topic, origin, now.0);
+            self.known.keep_will(topic, origin, now.0);
         }
         reply
     }

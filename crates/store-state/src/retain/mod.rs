@@ -13,10 +13,10 @@
 mod budget;
 mod machine;
 mod op;
+mod recent;
 #[cfg(test)]
 mod tests;
-mod wills;
 
 pub use budget::PageBudget;
 pub use machine::RetainMachine;
-pub use op::{RetainOp, RetainReply};
+pub use op::{ConnectionNumber, PublisherHash, RetainOp, RetainReply, Writer};

@@ -6,7 +6,7 @@ use mqtt_session::ApplicationMessage;
 use serde::{Deserialize, Serialize};
 
 use crate::inbox::Origin;
-use crate::wire;
+use crate::{NameHash, wire};
 
 /// A request to a retain shard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +28,63 @@ pub enum RetainOp {
         /// Makes it happen once.
         origin: Origin,
     },
+    /// As `Set`, unless a later connection of the publisher has sent a retained message for a topic of the same slot
+    /// within the last minute.
+    SetFrom {
+        /// The message.
+        #[serde(with = "wire::message")]
+        message: Arc<ApplicationMessage>,
+        /// The publisher.
+        publisher: PublisherHash,
+        /// The connection that it came by.
+        connection: ConnectionNumber,
+    },
+}
+
+/// What retain shards know a publisher by: the hash of its client identifier, by the seed of the cluster. The identifier
+/// itself may be a thousand times as long as the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PublisherHash(pub u64);
+
+/// What the directory of clients gives a connection: later ones of the same client have higher numbers, on whichever
+/// node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct ConnectionNumber(pub u64);
+
+/// Who has a message retained.
+#[derive(Clone, Debug, Default)]
+pub enum Writer<'a> {
+    /// Nobody who could send it twice, or late.
+    #[default]
+    Anybody,
+    /// The broker, a will: it is kept once.
+    Will(Origin),
+    /// A client. What it has sent by a later connection is not replaced.
+    Client {
+        /// Its client identifier.
+        publisher: &'a str,
+        /// Its connection.
+        connection: ConnectionNumber,
+    },
+}
+
+impl RetainOp {
+    /// The request to retain a message. `hash`: of the cluster.
+    #[must_use]
+    pub fn set(message: Arc<ApplicationMessage>, writer: Writer<'_>, hash: NameHash) -> Self {
+        match writer {
+            Writer::Anybody => Self::Set { message },
+            Writer::Will(origin) => Self::SetWill { message, origin },
+            Writer::Client {
+                publisher,
+                connection,
+            } => Self::SetFrom {
+                message,
+                publisher: PublisherHash(hash.of(publisher)),
+                connection,
+            },
+        }
+    }
 }
 
 /// The answer to a request.
@@ -37,4 +94,6 @@ pub enum RetainReply {
     Done,
     /// The shard has as many messages or bytes as it may; nothing was changed.
     Full,
+    /// A later connection of the publisher has sent a retained message; nothing was changed.
+    Fenced,
 }

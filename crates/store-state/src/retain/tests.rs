@@ -1,6 +1,7 @@
 //! Tests of the retain machine by dialogue and property.
 
 mod driver;
+mod fences;
 mod limits;
 mod property;
 mod survey;

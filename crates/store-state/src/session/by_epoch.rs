@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 
 /// Values by epoch and client.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl<T> ByEpoch<T> {
     pub(super) fn new() -> Self {
         Self {
             values: BTreeMap::new(),
-            clients: HashMap::new(),
+            clients: HashMap::default(),
         }
     }
 

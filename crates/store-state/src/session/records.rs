@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 
 use super::record::{Owner, Record};
 

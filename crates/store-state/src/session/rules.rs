@@ -239,8 +239,9 @@ impl SessionMachine {
             }
             _ => return SessionReply::Stale,
         }
+        // Its node was taken for dead, and its will may have been published; or this is a repetition.
         let Some((client, mut record)) = self.take_connected(client) else {
-            return SessionReply::Done;
+            return SessionReply::Stale;
         };
         record.expiry = expiry;
         record.inbox |= expiry > 0;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashing::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::StoredWill;
@@ -300,7 +300,7 @@ fn load_records(
     table: &dyn Table,
     wills: &mut ByEpoch<Box<StoredWill>>,
 ) -> Result<Records, LoadError> {
-    let mut records = HashMap::new();
+    let mut records = HashMap::default();
     row::each(table, SESSION, range, |key, value| {
         let client = row::name(key)?;
         let (written, user): (SessionRow, _) = row::decode_with(key, value)?;

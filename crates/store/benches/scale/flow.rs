@@ -1,6 +1,6 @@
 //! Messages through the inboxes of connected clients: published, read, acknowledged.
 
-use store::Event;
+use store_state::api::Event;
 use store_state::inbox::{InboxReply, Queued};
 use store_state::session::SessionReply;
 
@@ -56,13 +56,13 @@ fn connect(node: &Node, number: u64) -> Reader {
 }
 
 /// Connected clients, each with its own topic.
-pub(crate) struct Readers<'a> {
+pub(crate) struct InboxCursors<'a> {
     node: &'a Node,
     first: u64,
     readers: Vec<Reader>,
 }
 
-impl<'a> Readers<'a> {
+impl<'a> InboxCursors<'a> {
     /// Connects clients, `first` and those after it, that have subscribed before.
     pub(crate) fn connect(node: &'a Node, first: u64, count: u64) -> Self {
         let readers = (first..first + count).map(|number| connect(node, number));

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use flow::Readers;
+use flow::InboxCursors;
 use measure::{Disk, Meter, Probe, mb, memory, peak_memory};
 use node::{Node, own_topic};
 use visits::{Plan, play};
@@ -301,7 +301,7 @@ fn broadcast(settings: &Settings) {
     let full = Disk::of(&folder);
     println!(
         "broadcast: checkpoint of {:.1} MB, tables {:.1} MB, before {:.1} MB; longest look {:.1} ms",
-        mb(checkpoint_bytes(&node) - queued.stores[1].checkpoint_bytes),
+        mb(checkpoint_bytes(&node) - queued.stores.inbox.checkpoint_bytes),
         mb(full.tables),
         mb(empty.1.tables),
         probe.longest_ms(),
@@ -334,7 +334,7 @@ fn broadcast(settings: &Settings) {
 }
 
 fn checkpoint_bytes(node: &Node) -> u64 {
-    node.store.stats().stores[1].checkpoint_bytes
+    node.store.stats().stores.inbox.checkpoint_bytes
 }
 
 /// Messages through inboxes of connected clients: through one, and through very many.
@@ -360,7 +360,7 @@ fn drain(settings: &Settings) {
 
 fn carry(settings: &Settings, node: &Node, first: u64, inboxes: u64) {
     let messages = settings.messages;
-    let mut readers = Readers::connect(node, first, inboxes);
+    let mut readers = InboxCursors::connect(node, first, inboxes);
     let probe = Probe::start(&node.store);
     let (stats, meter) = (node.store.stats(), Meter::start());
     readers.carry(messages);
@@ -376,7 +376,7 @@ fn carry(settings: &Settings, node: &Node, first: u64, inboxes: u64) {
         used.cpu_each(messages),
         each(used.written),
         each(now.log.written_bytes - stats.log.written_bytes),
-        each(now.stores[1].checkpoint_bytes - stats.stores[1].checkpoint_bytes),
+        each(now.stores.inbox.checkpoint_bytes - stats.stores.inbox.checkpoint_bytes),
         probe.longest_ms(),
         mb(peak_memory()),
     );

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
-use store::{Event, Folder, Listener, Options, Read, ShardNumber, Store, StoreStats};
+use store::{Folder, Listener, Options, Store, StoreStats};
+use store_state::api::{Event, Read, ShardNumber};
 use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
 use store_state::session::{ClaimRequest, SessionOp, WillAtClose};
-use store_state::{Limits, Ticket};
+use store_state::{CorrelationId, Limits};
 
 /// Bytes of a message's payload.
 pub(crate) const PAYLOAD: usize = 256;
@@ -100,7 +101,7 @@ impl Node {
             .stats()
             .stores
             .iter()
-            .map(|shards| shards.stopped)
+            .map(|(_, shards)| shards.stopped)
             .sum();
         assert_eq!(stopped, 0, "all shards serve");
         let store = Arc::new(store);
@@ -109,11 +110,11 @@ impl Node {
 
     /// Whether a publisher would be read. Waits a moment if not.
     pub(crate) fn takes_more(&self) -> bool {
-        let crowded = self.store.is_crowded();
-        if crowded {
+        let over_limit = self.store.is_over_limit();
+        if over_limit {
             std::thread::sleep(Duration::from_millis(1));
         }
-        !crowded
+        !over_limit
     }
 
     /// What the store tells next.
@@ -131,7 +132,8 @@ impl Node {
             will: None,
             asked_ms: 0,
         });
-        self.store.session(&client(number), ticket(token), op);
+        self.store
+            .session(&client(number), correlation_id(token), op);
     }
 
     pub(crate) fn attach(&self, number: u64, token: u64, epoch: u64, resume: bool) {
@@ -142,7 +144,7 @@ impl Node {
             node_incarnation: self.store.incarnation(),
             resume,
         };
-        self.store.inbox(0, ticket(token), op);
+        self.store.inbox(0, correlation_id(token), op);
     }
 
     pub(crate) fn subscribe(&self, number: u64, token: u64, epoch: u64, filter: &str) {
@@ -158,7 +160,7 @@ impl Node {
                 id: 0,
             }],
         };
-        self.store.inbox(0, ticket(token), op);
+        self.store.inbox(0, correlation_id(token), op);
     }
 
     pub(crate) fn publish(&self, token: u64, topic: &str, payload: &[u8]) {
@@ -175,7 +177,7 @@ impl Node {
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(0, ticket(token), op);
+        self.store.inbox(0, correlation_id(token), op);
     }
 
     pub(crate) fn open_queue(&self, home: u64, inbox: u64, epoch: u64, from: u64) {
@@ -206,7 +208,7 @@ impl Node {
             sent: done.last().copied().unwrap_or_default(),
             done: store_state::inbox::Done(done),
         };
-        self.store.inbox(0, Ticket::NONE, op);
+        self.store.inbox(0, CorrelationId::NONE, op);
     }
 
     pub(crate) fn detach(&self, number: u64, token: u64, epoch: u64, sent: u64) {
@@ -215,7 +217,7 @@ impl Node {
             epoch,
             sent,
         };
-        self.store.inbox(0, ticket(token), op);
+        self.store.inbox(0, correlation_id(token), op);
     }
 
     pub(crate) fn disconnect(&self, number: u64, token: u64, epoch: u64) {
@@ -225,7 +227,8 @@ impl Node {
             expiry: u32::MAX,
             will: WillAtClose::Discard,
         };
-        self.store.session(&client(number), ticket(token), op);
+        self.store
+            .session(&client(number), correlation_id(token), op);
     }
 
     /// Waits until the inbox shard has applied everything that was given, when nothing else is told.
@@ -234,7 +237,7 @@ impl Node {
             client: "nobody".into(),
             incarnation: 0,
         };
-        self.store.inbox(0, ticket(0), op);
+        self.store.inbox(0, correlation_id(0), op);
         let answer = self.mail();
         assert_eq!(answer.len(), 1, "{answer:?}");
     }
@@ -246,12 +249,12 @@ impl Node {
             client: nobody.clone(),
             epoch: 0,
         };
-        self.store.session(&nobody, Ticket::NONE, op);
+        self.store.session(&nobody, CorrelationId::NONE, op);
         let op = InboxOp::Forget {
             client: nobody,
             incarnation: 0,
         };
-        self.store.inbox(0, Ticket::NONE, op);
+        self.store.inbox(0, CorrelationId::NONE, op);
     }
 
     /// Waits until the tables have everything that was done till now.
@@ -270,12 +273,12 @@ impl Node {
 
 /// Of the session and the inbox store.
 fn checkpoints(stats: &StoreStats) -> [u64; 2] {
-    let [session, inbox, _] = &stats.stores;
-    [session.checkpoints, inbox.checkpoints]
+    let stores = &stats.stores;
+    [stores.session.checkpoints, stores.inbox.checkpoints]
 }
 
-const fn ticket(token: u64) -> Ticket {
-    Ticket {
+const fn correlation_id(token: u64) -> CorrelationId {
+    CorrelationId {
         peer: 0,
         loop_number: 1,
         token,

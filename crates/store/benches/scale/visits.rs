@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use store::Event;
+use store_state::api::Event;
 use store_state::inbox::{Attached, InboxReply, Queued};
 use store_state::session::{Claimed, SessionReply};
 

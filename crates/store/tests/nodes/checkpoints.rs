@@ -6,7 +6,7 @@ use crate::node::{Node, message, until};
 
 /// Checkpoints that the inbox store has written.
 fn checkpoints(node: &Node) -> u64 {
-    node.store.stats().stores[1].checkpoints
+    node.store.stats().stores.inbox.checkpoints
 }
 
 #[test]

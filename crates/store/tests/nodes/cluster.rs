@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use mqtt_proto::QoS;
 use mqtt_session::SubscriptionIdSet;
-use store::{Event, Lead, Member, Options};
+use store::{Lead, Member, Options};
+use store_state::api::{Event, PerStore};
 use store_state::inbox::{Done, InboxOp, InboxReply, Item};
 use tempfile::TempDir;
 
@@ -161,7 +162,7 @@ fn one_node_of_three_goes_on_alone_when_the_others_are_gone_for_good() {
     cluster.kill(1);
     cluster.kill(2);
     let folder = store::Folder::open(cluster.folders[2].path()).unwrap();
-    let recovered = store::recover(&folder, &[const { None }; 3]).unwrap();
+    let recovered = store::recover(&folder, &PerStore::default()).unwrap();
     assert_eq!(recovered.len(), 6);
     assert!(recovered.iter().all(|shard| shard.is_here));
     drop(folder);

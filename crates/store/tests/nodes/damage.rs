@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use store::{Failure, Tables, TablesOptions};
+use store::{Tables, TablesOptions};
+use store_state::api::Failure;
 use store_state::retain::RetainReply;
 use store_state::{Changes, NameHash, SlotRange};
 
@@ -37,7 +38,7 @@ fn check(folder: &Path) {
         .stats()
         .stores
         .iter()
-        .map(|of| of.stopped)
+        .map(|(_, of)| of.stopped)
         .collect();
     assert_eq!(stopped, [0, 0, 1]);
     for (shard, topic) in topics().iter().enumerate() {
@@ -139,7 +140,7 @@ fn a_log_that_is_damaged_is_found_and_the_tables_are_still_read() {
         found.stores[2]
             .shards
             .iter()
-            .all(|shard| shard.rows.len() == 3)
+            .all(|shard| shard.rows.len() == 4)
     );
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use store_state::api::PerStore;
+
 use crate::node::{Node, options};
 
 fn refusal(folder: &std::path::Path, options: &store::Options) -> String {
@@ -13,8 +15,9 @@ fn refusal(folder: &std::path::Path, options: &store::Options) -> String {
 }
 
 fn unseen(folder: &std::path::Path) -> String {
-    let elsewhere = [const { None::<PathBuf> }; 3];
-    store::survey(folder, &elsewhere).unwrap_err().to_string()
+    store::survey(folder, &PerStore::default())
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -58,7 +61,7 @@ fn a_store_elsewhere_is_found_there() {
     let at = tempfile::tempdir().unwrap();
     let disk = tempfile::tempdir().unwrap();
     let mut options = options(1);
-    options.folders[2] = Some(disk.path().to_owned());
+    options.folders.retain = Some(disk.path().to_owned());
     let node = Node::try_start(at.path(), &options).unwrap();
     node.retain("a", b"x").unwrap();
     node.stop();

@@ -1,26 +1,25 @@
 //! A node with one event loop that writes down what it is told.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
-use store::{
-    Event, Failure, Folder, Listener, NodeSurvey, OpenError, Options, Read, ShardNumber, Store,
-};
+use store::{Folder, Listener, NodeSurvey, OpenError, Options, Store};
+use store_state::api::{Event, Failure, PerStore, Read, ShardNumber};
 use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
-use store_state::retain::{PageBudget, RetainReply};
+use store_state::retain::{PageBudget, RetainReply, Writer};
 use store_state::session::{ClaimRequest, Claimed, SessionOp, SessionReply};
-use store_state::{Limits, Ticket};
+use store_state::{CorrelationId, Limits};
 
 /// Nothing here takes that long; a test that hangs fails instead.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The only loop, as tickets know it.
+/// The only loop, as correlation ids know it.
 const LOOP: u16 = 1;
 
 /// What the loop was told and nobody asked for yet.
@@ -96,7 +95,7 @@ pub(crate) struct Node {
 /// So many shards of each store.
 pub(crate) fn options(shards: u16) -> Options {
     Options {
-        shards: [shards; 3],
+        shards: PerStore::all(shards),
         threads: 2,
         ..Options::default()
     }
@@ -104,7 +103,7 @@ pub(crate) fn options(shards: u16) -> Options {
 
 /// What is found in a folder that no node uses.
 pub(crate) fn survey(folder: &Path) -> NodeSurvey {
-    store::survey(folder, &[const { None::<PathBuf> }; 3]).unwrap()
+    store::survey(folder, &PerStore::default()).unwrap()
 }
 
 /// Requests that would be applied again.
@@ -155,8 +154,8 @@ impl Node {
         assert_eq!(*self.told.failures.lock().unwrap(), [""; 0]);
     }
 
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket {
+    pub(crate) fn correlation_id(&self) -> CorrelationId {
+        CorrelationId {
             peer: 0,
             loop_number: LOOP,
             token: self.next_token.fetch_add(1, Ordering::Relaxed),
@@ -196,36 +195,37 @@ impl Node {
 
     /// The answer to a request to the session store.
     pub(crate) fn session(&self, client: &str, op: SessionOp) -> Result<SessionReply, Failure> {
-        let ticket = self.ticket();
-        self.store.session(client, ticket, op);
+        let correlation_id = self.correlation_id();
+        self.store.session(client, correlation_id, op);
         self.wait(|event| match event {
-            Event::Session { token, reply } if token == ticket.token => Ok(Ok(reply)),
-            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            Event::Session { token, reply } if token == correlation_id.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == correlation_id.token => Ok(Err(failure)),
             other => Err(other),
         })
     }
 
     /// The answer of an inbox shard.
     pub(crate) fn inbox(&self, shard: ShardNumber, op: InboxOp) -> Result<InboxReply, Failure> {
-        let ticket = self.ticket();
-        self.store.inbox(shard, ticket, op);
-        self.inbox_reply(ticket)
+        let correlation_id = self.correlation_id();
+        self.store.inbox(shard, correlation_id, op);
+        self.inbox_reply(correlation_id)
     }
 
-    pub(crate) fn inbox_reply(&self, ticket: Ticket) -> Result<InboxReply, Failure> {
+    pub(crate) fn inbox_reply(&self, correlation_id: CorrelationId) -> Result<InboxReply, Failure> {
         self.wait(|event| match event {
-            Event::Inbox { token, reply } if token == ticket.token => Ok(Ok(reply)),
-            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            Event::Inbox { token, reply } if token == correlation_id.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == correlation_id.token => Ok(Err(failure)),
             other => Err(other),
         })
     }
 
     pub(crate) fn retain(&self, topic: &str, payload: &[u8]) -> Result<RetainReply, Failure> {
-        let ticket = self.ticket();
-        self.store.retain(ticket, message(topic, payload), None);
+        let correlation_id = self.correlation_id();
+        self.store
+            .retain(correlation_id, message(topic, payload), Writer::Anybody);
         self.wait(|event| match event {
-            Event::Retain { token, reply } if token == ticket.token => Ok(Ok(reply)),
-            Event::Failed { token, failure } if token == ticket.token => Ok(Err(failure)),
+            Event::Retain { token, reply } if token == correlation_id.token => Ok(Ok(reply)),
+            Event::Failed { token, failure } if token == correlation_id.token => Ok(Err(failure)),
             other => Err(other),
         })
     }
@@ -300,12 +300,12 @@ impl Node {
     /// Publishes to all inbox shards: how many sessions matched.
     pub(crate) fn publish(&self, topic: &str, payload: &[u8]) -> Result<u32, Failure> {
         let message = message(topic, payload);
-        let tickets: Vec<_> = (0..self.store.inbox_shards())
+        let correlation_ids: Vec<_> = (0..self.store.inbox_shards())
             .map(|shard| self.publish_to(shard, &message))
             .collect();
         let mut sum = 0;
-        for ticket in tickets {
-            match self.inbox_reply(ticket)? {
+        for correlation_id in correlation_ids {
+            match self.inbox_reply(correlation_id)? {
                 InboxReply::Published { matched, .. } => sum += matched,
                 other => panic!("{other:?}"),
             }
@@ -314,15 +314,19 @@ impl Node {
     }
 
     /// Gives a shard a message, and does not wait.
-    pub(crate) fn publish_to(&self, shard: ShardNumber, of: &Arc<ApplicationMessage>) -> Ticket {
-        let ticket = self.ticket();
+    pub(crate) fn publish_to(
+        &self,
+        shard: ShardNumber,
+        of: &Arc<ApplicationMessage>,
+    ) -> CorrelationId {
+        let correlation_id = self.correlation_id();
         let op = InboxOp::Publish {
             message: Arc::clone(of),
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(shard, ticket, op);
-        ticket
+        self.store.inbox(shard, correlation_id, op);
+        correlation_id
     }
 
     pub(crate) fn acknowledge(&self, client: &str, epoch: u64, done: Vec<u64>) {

@@ -1,6 +1,6 @@
 //! One sender, many batches.
 
-use store::{Failure, REQUEST_LIMIT};
+use store_state::api::{Failure, REQUEST_LIMIT};
 use store_state::inbox::{InboxOp, InboxReply};
 
 use crate::node::{Node, message};
@@ -12,7 +12,7 @@ fn what_one_sender_gives_is_applied_in_its_order() {
     let node = Node::start(at.path(), 1);
     let ann = node.connect("ann");
     node.subscribe("ann", ann.0, "a");
-    let tickets: Vec<_> = (0..MESSAGES)
+    let correlation_ids: Vec<_> = (0..MESSAGES)
         .map(|n| node.publish_to(0, &message("a", &n.to_be_bytes())))
         .collect();
     let payloads = node.read("ann", &ann, MESSAGES as usize);
@@ -22,8 +22,9 @@ fn what_one_sender_gives_is_applied_in_its_order() {
             .zip(0..)
             .all(|(of, n): (_, u32)| **of == n.to_be_bytes())
     );
-    node.inbox_reply(tickets[tickets.len() - 1]).unwrap();
-    let batches = node.store.stats().stores[1].batches;
+    node.inbox_reply(correlation_ids[correlation_ids.len() - 1])
+        .unwrap();
+    let batches = node.store.stats().stores.inbox.batches;
     assert!(batches > 1 && batches < 2_000, "{batches} batches");
     node.stop();
 }
@@ -40,7 +41,7 @@ fn what_is_too_long_is_refused_and_what_is_asked_beside_it_goes_on() {
         message("a", b"after"),
     ]
     .map(|message| node.publish_to(0, &message));
-    let replies = asked.map(|ticket| node.inbox_reply(ticket));
+    let replies = asked.map(|correlation_id| node.inbox_reply(correlation_id));
     assert_eq!(replies[1], Err(Failure::TooLong));
     for reply in [&replies[0], &replies[2]] {
         assert!(
@@ -65,23 +66,23 @@ fn batches_are_cut_by_what_is_written_whatever_the_operation() {
     let at = tempfile::tempdir().unwrap();
     let node = Node::start(at.path(), 1);
     let ann = node.connect("ann");
-    let before = node.store.stats().stores[1];
-    let tickets: Vec<_> = (0..40)
+    let before = node.store.stats().stores.inbox;
+    let correlation_ids: Vec<_> = (0..40)
         .map(|_| {
-            let ticket = node.ticket();
+            let correlation_id = node.correlation_id();
             let op = InboxOp::Unsubscribe {
                 client: "ann".into(),
                 epoch: ann.0,
                 filters: vec!["f".repeat(60_000).into(); 5],
             };
-            node.store.inbox(0, ticket, op);
-            ticket
+            node.store.inbox(0, correlation_id, op);
+            correlation_id
         })
         .collect();
-    for ticket in tickets {
-        node.inbox_reply(ticket).unwrap();
+    for correlation_id in correlation_ids {
+        node.inbox_reply(correlation_id).unwrap();
     }
-    let after = node.store.stats().stores[1];
+    let after = node.store.stats().stores.inbox;
     let (batches, requests) = (
         after.batches - before.batches,
         after.requests - before.requests,

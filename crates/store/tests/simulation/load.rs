@@ -10,11 +10,12 @@ use std::sync::Arc;
 use consensus::simulation::Chance;
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
-use store::{Event, Read};
-use store_state::Ticket;
+use store_state::CorrelationId;
+use store_state::api::{Event, Read};
 use store_state::inbox::{
     Attached, Done, InboxOp, InboxReply, Item, Origin, Queued, StoredSubscription,
 };
+use store_state::retain::Writer;
 use store_state::session::{
     ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionReply, StoredWill, TakenFrom,
     WillAtClose,
@@ -23,7 +24,7 @@ use store_state::session::{
 use crate::history::{Claim, History, Published, RetainedKind, RetainedOp, WillFate};
 use crate::world::World;
 
-/// The only event loop of a node, as tickets know it.
+/// The only event loop of a node, as correlation ids know it.
 const LOOP: u16 = 1;
 
 /// Messages that a session can take at first.
@@ -271,17 +272,17 @@ impl World {
         &mut self,
         node: u64,
         pending: Pending,
-        ask: impl FnOnce(&store::Store, Ticket, u64),
+        ask: impl FnOnce(&store::Store, CorrelationId, u64),
     ) -> u64 {
         let token = self.number();
         self.load.pending.insert(token, (node, pending));
         self.tell_store(node, |store, now| {
-            let ticket = Ticket {
+            let correlation_id = CorrelationId {
                 peer: 0,
                 loop_number: LOOP,
                 token,
             };
-            ask(store, ticket, now);
+            ask(store, correlation_id, now);
         });
         token
     }
@@ -293,8 +294,8 @@ impl World {
     }
 
     fn ask_inbox(&mut self, node: u64, shard: u16, pending: Pending, op: InboxOp) {
-        self.ask(node, pending, |store, ticket, _| {
-            store.inbox(shard, ticket, op);
+        self.ask(node, pending, |store, correlation_id, _| {
+            store.inbox(shard, correlation_id, op);
         });
     }
 
@@ -447,7 +448,7 @@ impl World {
             },
         );
         self.note(&format!("{client} connects to {node}"));
-        self.ask(node, Pending::Claim(id), |store, ticket, now| {
+        self.ask(node, Pending::Claim(id), |store, correlation_id, now| {
             let request = ClaimRequest {
                 client: client.as_str().into(),
                 node,
@@ -458,7 +459,7 @@ impl World {
                 asked_ms: now,
             };
             let op = SessionOp::claim(request, None, OfAnotherUser::Refuse);
-            store.session(&client, ticket, op);
+            store.session(&client, correlation_id, op);
         });
     }
 
@@ -497,7 +498,7 @@ impl World {
             };
             self.tell_store(node, |store, _| {
                 store.read(shard, Read::Close { inbox, epoch });
-                store.inbox(shard, Ticket::NONE, detach);
+                store.inbox(shard, CorrelationId::NONE, detach);
             });
         }
         self.disconnect(node, client, epoch, connection.will, will);
@@ -521,8 +522,8 @@ impl World {
         self.ask(
             node,
             Pending::Disconnect(epoch, discarded),
-            |store, ticket, _| {
-                store.session(&client, ticket, op);
+            |store, correlation_id, _| {
+                store.session(&client, correlation_id, op);
             },
         );
     }
@@ -645,7 +646,7 @@ impl World {
             self.distribute(node, &message, origin, own, pending);
         }
         for (number, origin) in release {
-            let shards = self.shards[1];
+            let shards = self.shards.inbox;
             self.note(&format!("{node} releases {origin:?} of {number}"));
             let pending = Pending::Release {
                 connection: id,
@@ -653,10 +654,14 @@ impl World {
                 left: usize::from(shards),
                 failed: false,
             };
-            self.ask(node, pending, |store, ticket, _| {
+            self.ask(node, pending, |store, correlation_id, _| {
                 for shard in 0..shards {
                     let origin = origin.clone();
-                    store.inbox(shard, ticket, InboxOp::ReleaseFenced { origin, epoch });
+                    store.inbox(
+                        shard,
+                        correlation_id,
+                        InboxOp::ReleaseFenced { origin, epoch },
+                    );
                 }
             });
         }
@@ -690,7 +695,7 @@ impl World {
         if shards.is_empty() && member.is_none() {
             return self.publication_answered(node, pending);
         }
-        self.ask(node, pending, |store, ticket, _| {
+        self.ask(node, pending, |store, correlation_id, _| {
             for shard in shards {
                 let message = Arc::clone(message);
                 let op = match origin.clone() {
@@ -706,11 +711,11 @@ impl World {
                         origin: origin.map(|(origin, _)| origin),
                     },
                 };
-                store.inbox(shard, ticket, op);
+                store.inbox(shard, correlation_id, op);
             }
             if let Some(client) = member {
                 let shard = store.inbox_shard(&client);
-                store.inbox(shard, ticket, deliver(&client, message, origin));
+                store.inbox(shard, correlation_id, deliver(&client, message, origin));
             }
         });
     }
@@ -721,8 +726,8 @@ impl World {
         let number = self.number();
         let pending = self.retained_begins(&topic, RetainedKind::Write(number));
         let message = message(&topic, number, false, true);
-        self.ask(node, pending, |store, ticket, _| {
-            store.retain(ticket, message, None);
+        self.ask(node, pending, |store, correlation_id, _| {
+            store.retain(correlation_id, message, Writer::Anybody);
         });
     }
 
@@ -730,9 +735,9 @@ impl World {
         let node = self.load.connections[&id].node;
         let topic = format!("r/{}", self.chance.below(RETAINED_TOPICS));
         let pending = self.retained_begins(&topic, RetainedKind::Read(None));
-        self.ask(node, pending, |store, ticket, now| {
+        self.ask(node, pending, |store, correlation_id, now| {
             let shard = store.retained_shard(&topic, None);
-            store.ask_retained(ticket, shard, [(&*topic, None)], 10, Timestamp(now));
+            store.ask_retained(correlation_id, shard, [(&*topic, None)], 10, Timestamp(now));
         });
     }
 
@@ -1038,8 +1043,8 @@ impl World {
                     client: client.clone(),
                     epoch,
                 };
-                self.ask(node, pending, |store, ticket, _| {
-                    store.session(&client, ticket, op);
+                self.ask(node, pending, |store, correlation_id, _| {
+                    store.session(&client, correlation_id, op);
                 });
             }
             _ => {}
@@ -1172,11 +1177,11 @@ impl World {
     }
 
     fn will_is_recorded(&self, node: u64, client: Box<str>, epoch: u64) {
-        let shards = self.shards[1];
+        let shards = self.shards.inbox;
         self.tell_store(node, |store, _| {
             for shard in 0..shards {
                 let origin = origin_of_will(&client, epoch);
-                store.inbox(shard, Ticket::NONE, InboxOp::Release { origin });
+                store.inbox(shard, CorrelationId::NONE, InboxOp::Release { origin });
             }
         });
     }

@@ -13,8 +13,9 @@ use consensus::{Log, LogOptions, Network, Unreachable};
 use futures_util::future::BoxFuture;
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use parking_lot::Mutex;
-use store::{Cluster, Event, Folder, Listener, Options, Peers, Role, ShardNumber, Store};
+use store::{Cluster, Folder, Listener, Options, Peers, Role, Store};
 use store_state::Limits;
+use store_state::api::{Event, PerStore, ShardNumber, StoreId};
 use store_state::inbox::{InboxDrop, StoredSubscription};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -221,7 +222,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn start(&mut self, shards: [u16; 3], founds: bool, now: u64) {
+    pub(crate) fn start(&mut self, shards: PerStore<u16>, founds: bool, now: u64) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
@@ -239,7 +240,7 @@ impl Node {
         let files = Arc::new(self.disk.clone());
         let write = Duration::from_millis(self.write_ms);
         let log = Log::open_within(&log_options, files, write).expect("its log");
-        let routes = Routes::new(self.id, folder.incarnation(), shards[1]);
+        let routes = Routes::new(self.id, folder.incarnation(), shards.inbox);
         let routes = Arc::new(Mutex::new(routes));
         let plug = Plug::default();
         let ears = Arc::new(Ears {
@@ -314,7 +315,7 @@ impl Life {
     }
 
     /// Has another voter lead a shard that this node leads, or leave it so.
-    pub(crate) fn transfer_leader(&self, store: u8, shard: u16, to: u64) {
+    pub(crate) fn transfer_leader(&self, store: StoreId, shard: u16, to: u64) {
         let own = Arc::clone(&self.store);
         self.runtime.spawn(async move {
             // It may lead no more by now.

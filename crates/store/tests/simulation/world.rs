@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss};
 use store::{Lead, Member, Role};
+use store_state::api::PerStore;
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -98,7 +99,7 @@ pub(crate) struct World {
     pub(crate) chance: Chance,
     pub(crate) now: u64,
     pub(crate) nodes: BTreeMap<u64, Node>,
-    pub(crate) shards: [u16; 3],
+    pub(crate) shards: PerStore<u16>,
     pub(crate) load: Load,
     pub(crate) history: History,
     network: Network,
@@ -118,7 +119,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut chance = Chance(seed);
-        let shards = [1 + chance.below(2), 1 + chance.below(2), 1].map(|count| count as u16);
+        let shards = PerStore {
+            session: 1 + chance.below(2),
+            inbox: 1 + chance.below(2),
+            retain: 1,
+        }
+        .map(|count| count as u16);
         let network = Network {
             delay: [0, 10, 40][chance.below(3)],
             lost: [0, 0, 20][chance.below(3)],

@@ -6,9 +6,11 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 
 use crate::inbox::Origin;
-use crate::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
+use crate::retain::{
+    ConnectionNumber, PageBudget, PublisherHash, RetainMachine, RetainOp, RetainReply,
+};
 use crate::test_table::TestTable;
-use crate::{Changes, Header, Limits, Machine, Slots, Table};
+use crate::{Changes, Header, Limits, Machine, NameHash, Slots, Table};
 
 /// 3 messages, 10,000 bytes.
 pub(super) fn header(now_ms: u64) -> Header {
@@ -50,6 +52,18 @@ pub(super) fn will(topic: &str, payload: &[u8], epoch: u64) -> RetainOp {
         packet_id: 0,
     };
     RetainOp::SetWill { message, origin }
+}
+
+/// A message that a client has sent by its connection of this number.
+pub(super) fn set_from(topic: &str, payload: &[u8], publisher: &str, connection: u64) -> RetainOp {
+    let RetainOp::Set { message } = set(topic, payload, 0) else {
+        unreachable!("it sets");
+    };
+    RetainOp::SetFrom {
+        message,
+        publisher: PublisherHash(NameHash::default().of(publisher)),
+        connection: ConnectionNumber(connection),
+    }
 }
 
 /// A machine and its table.

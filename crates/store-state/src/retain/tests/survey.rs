@@ -1,6 +1,6 @@
 //! What a survey of the tables counts and finds.
 
-use super::driver::{Shard, set, will};
+use super::driver::{Shard, set, set_from, will};
 use crate::retain::RetainMachine;
 use crate::test_table::TestTable;
 use crate::{Machine, NameHash, SlotRange, Slots, row};
@@ -9,6 +9,7 @@ fn filled() -> TestTable {
     let mut shard = Shard::new();
     shard.ask(&set("a", b"1", 0));
     shard.ask(&will("b", b"1", 7));
+    shard.ask(&set_from("b", b"2", "c", 1));
     shard.checkpoint();
     shard.table
 }
@@ -20,7 +21,12 @@ fn messages_are_counted() {
     let counted: Vec<_> = survey.rows.iter().map(|of| (of.kind, of.rows)).collect();
     assert_eq!(
         counted,
-        [("machine", 1), ("retained messages", 2), ("wills", 1)]
+        [
+            ("machine", 1),
+            ("retained messages", 2),
+            ("wills", 1),
+            ("fences", 1)
+        ]
     );
 }
 
@@ -42,5 +48,5 @@ fn a_message_under_another_topic_or_in_another_shard_is_found() {
     };
     let survey = RetainMachine::survey(slots, &filled());
     let found: Vec<_> = survey.findings.iter().map(|of| &*of.what).collect();
-    assert_eq!(found, ["its slot belongs to another shard"; 2]);
+    assert_eq!(found, ["its slot belongs to another shard"; 3]);
 }

@@ -2,7 +2,7 @@
 
 use super::driver::{Shard, set, will};
 use crate::retain::RetainReply;
-use crate::retain::wills::{KNOWN_MS, MOST};
+use crate::retain::recent::{MOST, WILLS_MS};
 
 fn value(shard: &Shard, topic: &str) -> Option<Vec<u8>> {
     let message = shard.machine.get(topic, shard.now())?;
@@ -47,7 +47,7 @@ fn wills_are_known_for_an_hour_and_as_many_as_there_is_room_for() {
     let mut shard = Shard::new();
     shard.ask(&will("t", b"gone", 1));
     shard.checkpoint();
-    shard.header.now_ms = KNOWN_MS;
+    shard.header.now_ms = WILLS_MS;
     shard.ask(&will("t", b"gone", 2));
     assert_eq!(shard.machine.wills(), 1);
     shard.checkpoint();

@@ -191,14 +191,15 @@ impl Model {
                 if session.epoch != epoch {
                     return SessionReply::Stale;
                 }
-                if session.owner.is_some() {
-                    session.expiry = expiry;
-                    session.inbox = session.inbox || expiry > 0;
-                    if will == WillAtClose::Discard {
-                        session.will = None;
-                    }
-                    self.close(&client, now);
+                if session.owner.is_none() {
+                    return SessionReply::Stale;
                 }
+                session.expiry = expiry;
+                session.inbox = session.inbox || expiry > 0;
+                if will == WillAtClose::Discard {
+                    session.will = None;
+                }
+                self.close(&client, now);
                 SessionReply::Done
             }
             SessionOp::Fired { client, epoch } => {

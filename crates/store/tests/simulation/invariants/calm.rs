@@ -1,4 +1,4 @@
-//! Readers are not told to come again, and again, by a node that cannot serve them.
+//! InboxCursors are not told to come again, and again, by a node that cannot serve them.
 
 use crate::history::{History, REOPENED};
 

@@ -11,7 +11,11 @@ use crate::world::World;
 /// Why it is not quiet.
 pub(crate) fn check(world: &World) -> Result<(), String> {
     world.load.is_done()?;
-    let shards: usize = world.shards.iter().map(|shards| usize::from(*shards)).sum();
+    let shards: usize = world
+        .shards
+        .iter()
+        .map(|(_, shards)| usize::from(*shards))
+        .sum();
     let mut known = None;
     for node in world.nodes.values() {
         let Some(life) = &node.life else {

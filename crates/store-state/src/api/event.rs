@@ -1,0 +1,132 @@
+//! What the store tells the event loops.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, RetainedPage, ShardNumber};
+use crate::inbox::{InboxReply, Queued};
+use crate::retain::RetainReply;
+use crate::session::{SessionReply, StoredWill};
+
+/// One thing that a loop is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// The answer to a request to the session store.
+    Session {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: SessionReply,
+    },
+    /// The answer to a request to the inbox store.
+    Inbox {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: InboxReply,
+    },
+    /// The answer to a request to the retain store.
+    Retain {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: RetainReply,
+    },
+    /// A request was not carried out.
+    Failed {
+        /// As given with the request.
+        token: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// Everything that was asked of the shard before the barrier is done.
+    Passed {
+        /// As given with the barrier.
+        token: u64,
+    },
+    /// Pages of retained messages that were asked for.
+    Retained {
+        /// As given with the question.
+        token: u64,
+        /// Those of its first filters, in its order; of one filter at least.
+        pages: Vec<RetainedPage>,
+    },
+    /// Another node serves an inbox shard, or this one does from now on: whoever reads an inbox there
+    /// opens it again, from the first sequence that it has not been given.
+    Reopen {
+        /// The shard.
+        shard: ShardNumber,
+    },
+    /// The other nodes have taken this one for dead, and what its clients had is theirs no more: all that
+    /// have something in the store are to be disconnected.
+    Fenced,
+    /// Queued messages for a session that has opened its inbox.
+    Page {
+        /// As given when the inbox was opened.
+        home: u64,
+        /// The epoch it was opened with.
+        epoch: u64,
+        /// All that is queued from this sequence on, up to the last one, is in here. If the session has not
+        /// been given all before it, that was lost on its way from another node, [`Event::Reopen`] follows,
+        /// and this is to be ignored.
+        from: u64,
+        /// In ascending order of their sequences.
+        items: Vec<(u64, Queued)>,
+    },
+    /// A will is to be published, under the origin of its client, this epoch and packet identifier 0;
+    /// then [`crate::session::SessionOp::Fired`].
+    Fire {
+        /// Whose.
+        client: Box<str>,
+        /// Of the connection that it came with.
+        epoch: u64,
+        /// The will.
+        will: StoredWill,
+    },
+    /// A session has ended: its inbox is to be removed, then
+    /// [`crate::session::SessionOp::Gone`].
+    Ended {
+        /// Whose.
+        client: Box<str>,
+        /// Its last epoch.
+        epoch: u64,
+    },
+    /// A session has ended and left messages to its shared groups: others are to have them, then
+    /// [`crate::inbox::InboxOp::HandOver`], by which they are read as well.
+    LeftBehind {
+        /// Whose session.
+        client: Box<str>,
+        /// The number that its inbox had.
+        inbox: u64,
+    },
+}
+
+impl Event {
+    /// The number that an answer was asked under; `None`: it is no answer.
+    pub fn token_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Session { token, .. }
+            | Self::Inbox { token, .. }
+            | Self::Retain { token, .. }
+            | Self::Retained { token, .. }
+            | Self::Failed { token, .. }
+            | Self::Passed { token } => Some(token),
+            Self::Reopen { .. }
+            | Self::Fenced
+            | Self::Page { .. }
+            | Self::Fire { .. }
+            | Self::Ended { .. }
+            | Self::LeftBehind { .. } => None,
+        }
+    }
+
+    /// The event that tells a failure, given the token.
+    pub fn failed(failure: Failure) -> impl FnOnce(u64) -> Self {
+        move |token| Self::Failed { token, failure }
+    }
+
+    /// The event that tells that a barrier is passed.
+    #[must_use]
+    pub fn passed(token: u64) -> Self {
+        Self::Passed { token }
+    }
+}

@@ -1,0 +1,117 @@
+//! The requests themselves.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use mqtt_session::{ApplicationMessage, Timestamp};
+
+use crate::CorrelationId;
+use crate::api::{Read, RetainMark, RetainedPlace, ShardNumber};
+use crate::inbox::InboxOp;
+use crate::retain::{PageBudget, Writer};
+use crate::session::SessionOp;
+
+/// Requests to the sharded stores. Those with a [`CorrelationId`] are answered by an [`Event`](crate::api::Event) that
+/// bears its token, in their order for each shard.
+pub trait Store: Debug {
+    /// This node.
+    fn node(&self) -> u64;
+
+    /// The number of this process among those of the node.
+    fn incarnation(&self) -> u64;
+
+    /// Whether it has so much to do that publishers are not to be read.
+    fn is_over_limit(&self) -> bool;
+
+    /// Sessions that it knows here.
+    fn sessions(&self) -> u64;
+
+    /// Whether there are other nodes.
+    fn has_peers(&self) -> bool;
+
+    /// The session shard of a client.
+    fn session_shard(&self, client: &str) -> ShardNumber;
+
+    /// How many session shards there are.
+    fn session_shards(&self) -> u16;
+
+    /// The node that leads a session shard, if it can be reached, and the term in which it does.
+    fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)>;
+
+    /// Asks the session shard of a client.
+    fn session(&self, client: &str, correlation_id: CorrelationId, op: SessionOp);
+
+    /// Whether the session store knows a client, as far as this node can tell.
+    fn knows(&self, client: &str) -> bool;
+
+    /// Whether a client's session belongs to another user than this one, as far as this node knows; `None`: an
+    /// anonymous client.
+    fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool;
+
+    /// How many inbox shards there are.
+    fn inbox_shards(&self) -> u16;
+
+    /// The node that leads an inbox shard, as far as it is known.
+    fn inbox_leader(&self, shard: ShardNumber) -> Option<u64>;
+
+    /// The inbox shard of a client.
+    fn inbox_shard(&self, client: &str) -> ShardNumber;
+
+    /// Asks an inbox shard.
+    fn inbox(&self, shard: ShardNumber, correlation_id: CorrelationId, op: InboxOp);
+
+    /// Tells an inbox shard what a client has acknowledged; nobody is answered.
+    fn acknowledge(&self, shard: ShardNumber, op: InboxOp);
+
+    /// Opens, feeds or closes the queue of an inbox.
+    fn read(&self, shard: ShardNumber, read: Read);
+
+    /// Answered by each inbox shard when all that it was asked before is done.
+    fn inbox_barrier(&self, correlation_id: CorrelationId);
+
+    /// How many retain shards there are.
+    fn retain_shards(&self) -> u16;
+
+    /// Has a message retained.
+    fn retain(
+        &self,
+        correlation_id: CorrelationId,
+        message: Arc<ApplicationMessage>,
+        writer: Writer<'_>,
+    );
+
+    /// Answered by each retain shard when all that it was asked before is done.
+    fn retain_barrier(&self, correlation_id: CorrelationId);
+
+    /// Whether the retain store has nothing to do here.
+    fn is_retain_idle(&self) -> bool;
+
+    /// What has been given to the retain store here until now.
+    fn retain_mark(&self) -> RetainMark;
+
+    /// Whether all that was given to the retain store here by then is applied, or refused.
+    fn has_reached(&self, mark: &RetainMark) -> bool;
+
+    /// A page of the retained messages that a filter selects, and where the next one begins; only if this node is
+    /// alone.
+    fn retained(
+        &self,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        budget: &mut PageBudget,
+        now: Timestamp,
+    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>);
+
+    /// The shard that such a page comes from.
+    fn retained_shard(&self, filter: &str, from: Option<&RetainedPlace>) -> ShardNumber;
+
+    /// Asks a shard for such pages, of `limit` messages together at most.
+    fn ask_retained<'a>(
+        &self,
+        correlation_id: CorrelationId,
+        shard: ShardNumber,
+        wanted: impl IntoIterator<Item = (&'a str, Option<RetainedPlace>)>,
+        limit: usize,
+        now: Timestamp,
+    );
+}

@@ -1,0 +1,62 @@
+//! Who is told what the store brings about.
+//!
+//! Invariant: the shards' threads call the listener without holding a lock of a shard, unless a method says otherwise.
+//!
+//! Deliberately absent: answers to single requests have no method of their own; they come as events.
+//!
+//! Lower layers know this file of `api/` and `error.rs`, and no other one.
+
+use mqtt_session::ApplicationMessage;
+use store_state::Limits;
+use store_state::api::{Event, ShardNumber};
+use store_state::inbox::{InboxDrop, StoredSubscription};
+
+/// Who is told what the store brings about. Called by the shards' threads.
+pub trait Listener: Send + Sync + 'static {
+    /// Events for an event loop.
+    fn mail(&self, loop_index: usize, events: Vec<Event>);
+
+    /// How many event loops there are.
+    fn loops(&self) -> usize;
+
+    /// Whether any session of an inbox shard subscribes to a filter, and whether any such is detached.
+    fn filter(&self, shard: ShardNumber, filter: &str, any: bool, detached: bool);
+
+    /// A session has joined a shared group, or left it (`None`).
+    fn member(
+        &self,
+        shard: ShardNumber,
+        client: &str,
+        filter: &str,
+        subscription: Option<&StoredSubscription>,
+    );
+
+    /// A node leads an inbox shard from now on, in this Raft term; `None`: this one leads it no more. If it
+    /// is this node, all that the shard has to tell of filters and members follows.
+    fn inbox_leader(&self, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
+
+    /// All that an inbox shard had to tell when this node began to lead it has been told.
+    fn inbox_announced(&self, _shard: ShardNumber) {}
+
+    /// A message was dropped.
+    fn dropped(&self, drop: &InboxDrop<'_>);
+
+    /// A message that nobody waits for was not stored; `client`: the session it was for, if it was for
+    /// one.
+    fn lost(&self, client: &str, message: &ApplicationMessage);
+
+    /// The store cannot go on: nothing may be acknowledged any more, and the process is to end.
+    fn failed(&self, what: &str);
+
+    /// Unix time in ms, by which messages expire and sessions end. On the nodes of a cluster about the same, and it may
+    /// be set back.
+    fn now_ms(&self) -> u64;
+
+    /// Unix time in ms by a clock of this process that is never set: the one of [`Member::last_heard_ms`].
+    fn clock_ms(&self) -> u64 {
+        self.now_ms()
+    }
+
+    /// The limits in force.
+    fn limits(&self) -> Limits;
+}

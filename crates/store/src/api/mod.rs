@@ -1,0 +1,24 @@
+//! What the broker asks of the store: the handle, its settings, and whom the store tells.
+//!
+//! Purpose: this is the top layer. Event loops hold a [`store::Store`]; the store calls a [`listener::Listener`].
+//!
+//! Invariant: only `listener.rs` and `error.rs` are used by the layers below.
+//!
+//! Deliberately absent: the requests and answers themselves, which are plain data in `store_state::api`.
+//!
+//! Read next: `store.rs`.
+
+mod cluster;
+pub(crate) mod error;
+mod inbox;
+pub(crate) mod listener;
+mod open;
+pub(crate) mod options;
+mod requests;
+mod retain;
+mod session;
+mod shard_set;
+pub(crate) mod stats;
+pub(crate) mod store;
+#[cfg(test)]
+mod tests;

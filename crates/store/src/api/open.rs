@@ -1,0 +1,254 @@
+//! How a store opens: folders, the log, and the shards dealt to threads.
+//!
+//! Invariant: when [`Store::open`] returns, the shards of a node that is alone serve; those of a cluster do as soon as they have
+//! leaders.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use consensus::{Log, LogOptions};
+use parking_lot::Mutex;
+use store_state::api::PerStore;
+use store_state::inbox::InboxMachine;
+use store_state::retain::RetainMachine;
+use store_state::session::SessionMachine;
+use tokio::sync::{mpsc, watch};
+
+use crate::api::error::{OpenError, because};
+use crate::api::listener::Listener;
+use crate::api::options::Options;
+use crate::api::shard_set::ShardSet;
+use crate::api::store::Store;
+use crate::kinds::kind::Kind;
+use crate::leadership::led_shard::LedShard;
+use crate::node::bootstrap::{BoxedBootstrap, ShardBootstrap};
+use crate::node::services::NodeServices;
+use crate::node::shutdown::Stop;
+use crate::node::threads::{NodeTasks, Part, run};
+use crate::peers::known::KnownPeers;
+use crate::shard::deferred::Backlog;
+use crate::shard::handle::Shard;
+use crate::shard::routing::ShardRouting;
+use crate::storage::folder::Folder;
+use crate::storage::map::ShardMap;
+use crate::storage::tables::{Tables, TablesOptions};
+
+impl Store {
+    /// Recovers what the data folder holds and starts the shards. When it returns, those of a node that is
+    /// alone serve; those of a cluster do as soon as they have leaders.
+    ///
+    /// A shard whose tables or log are damaged does not serve; the others do.
+    ///
+    /// # Errors
+    /// The folder cannot be used, is another program's, or is in use; the log cannot be opened; the disk is
+    /// so full that the start cannot be recorded.
+    pub fn open(
+        folder: Folder,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<Self, OpenError> {
+        let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
+        let (store, parts) = Self::prepare(folder, log, options, listener)?;
+        *store.threads.lock() = start_threads(parts)?;
+        note_opened(&store.folder)?;
+        Ok(store)
+    }
+
+    /// The same within one runtime, for simulations: the store serves as long as the future is polled that
+    /// comes with it. The log may be one that forgets what was not synced.
+    ///
+    /// # Errors
+    /// As of [`Store::open`].
+    #[cfg(feature = "simulation")]
+    pub fn open_within(
+        folder: Folder,
+        log: Log,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), OpenError> {
+        let (store, parts) = Self::prepare(folder, log, options, listener)?;
+        let folder = Arc::clone(&store.folder);
+        let serve = async move {
+            let ready = |_| drop(note_opened(&folder));
+            let serving = parts.into_iter().map(|part| part.serve(ready));
+            futures_util::future::join_all(serving).await;
+        };
+        Ok((store, serve))
+    }
+
+    /// Opens everything, and says what threads are to do.
+    fn prepare(
+        folder: Folder,
+        log: Log,
+        options: &Options,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<(Self, Vec<Part>), OpenError> {
+        let folder = Arc::new(folder);
+        let log = Arc::new(log);
+        let (stop, stopping) = watch::channel(Stop::No);
+        let peers = options
+            .cluster
+            .as_ref()
+            .map(|cluster| Arc::clone(&cluster.peers));
+        let known_peers = Arc::new(KnownPeers::new(peers, folder.incarnation()));
+        let has_founded = folder.has_founded();
+        let founds = options
+            .cluster
+            .as_ref()
+            .is_none_or(|cluster| cluster.founds);
+        let places = PerStore {
+            session: StoreFolder::open::<SessionMachine>(&folder, options)?,
+            inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
+            retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
+        };
+        let services = Arc::new(NodeServices {
+            tables: PerStore::from_fn(|store| Arc::clone(&places[store].tables)),
+            log: Arc::clone(&log),
+            listener: Arc::clone(listener),
+            folder: Arc::clone(&folder),
+            stopping: stopping.clone(),
+            backlog: Backlog::default(),
+            known_peers: Arc::clone(&known_peers),
+            founds: founds && !has_founded,
+            voters: options.voters,
+            replace_after: options.replace_after,
+        });
+        let mut opener = Opener {
+            services: Arc::clone(&services),
+            over_limit: Arc::default(),
+            starts: (0..options.threads.max(1)).map(|_| Vec::new()).collect(),
+            led: Vec::new(),
+            next: 0,
+        };
+        let session = opener.shards::<SessionMachine>(places.session.map);
+        let inbox = opener.shards::<InboxMachine>(places.inbox.map);
+        let retain = opener.shards::<RetainMachine>(places.retain.map);
+        let parts = opener.parts(&stopping);
+        let store = Self {
+            session,
+            inbox,
+            retain,
+            over_limit: opener.over_limit,
+            known_peers,
+            folder,
+            condition: log.watch(),
+            log,
+            stop,
+            threads: Mutex::default(),
+        };
+        Ok((store, parts))
+    }
+}
+
+/// The folder of one store.
+struct StoreFolder {
+    map: ShardMap,
+    tables: Arc<Tables>,
+}
+
+impl StoreFolder {
+    fn open<M: Kind>(folder: &Folder, options: &Options) -> Result<Self, OpenError> {
+        let path = folder
+            .store(M::NAME, options.folders[M::STORE].as_deref())
+            .map_err(because("the data folder"))?;
+        let initial = options.shards[M::STORE];
+        let map =
+            ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
+        let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
+        Ok(Self {
+            map,
+            tables: Arc::new(tables),
+        })
+    }
+}
+
+/// Prepares the shards of all stores and deals them to threads.
+struct Opener {
+    services: Arc<NodeServices>,
+    over_limit: Arc<AtomicBool>,
+    starts: Vec<Vec<BoxedBootstrap>>,
+    led: Vec<Arc<dyn LedShard>>,
+    next: usize,
+}
+
+impl Opener {
+    fn shards<M: Kind>(&mut self, map: ShardMap) -> ShardSet<M> {
+        let mut set = ShardSet {
+            map,
+            shards: Vec::new(),
+            invite: Vec::new(),
+            over_limit: Arc::clone(&self.over_limit),
+            misrouted: AtomicU64::new(0),
+        };
+        for number in 0..map.len() {
+            let peers = self.services.known_peers.network.clone();
+            let routing = ShardRouting::new(self.services.folder.node(), peers);
+            let shard = Shard::<M>::new(number, map.slots(number), routing);
+            let (invite, invited) = mpsc::channel(1);
+            let start = ShardBootstrap {
+                shard: Arc::clone(&shard),
+                services: Arc::clone(&self.services),
+                invited,
+            };
+            let thread = self.next % self.starts.len();
+            self.next += 1;
+            if let Some(starts) = self.starts.get_mut(thread) {
+                starts.push(start.boxed());
+            }
+            self.led.push(Arc::clone(&shard) as _);
+            set.shards.push(shard);
+            set.invite.push(invite);
+        }
+        set
+    }
+
+    /// What each of the threads is to do.
+    fn parts(&mut self, stopping: &watch::Receiver<Stop>) -> Vec<Part> {
+        let starts = std::mem::take(&mut self.starts);
+        let part = |(number, starts)| Part {
+            starts,
+            node_tasks: (number == 0).then(|| NodeTasks {
+                services: Arc::clone(&self.services),
+                shards: std::mem::take(&mut self.led),
+            }),
+            condition: self.services.log.watch(),
+            stopping: stopping.clone(),
+        };
+        starts.into_iter().enumerate().map(part).collect()
+    }
+}
+
+/// The shards have started: a later start begins none.
+fn note_opened(folder: &Folder) -> Result<(), OpenError> {
+    if !folder.has_founded() {
+        let noted = folder.note_founded();
+        noted.map_err(because("the data folder"))?;
+    }
+    folder.reserve().keep();
+    Ok(())
+}
+
+/// Starts the threads, and waits until their shards have started.
+fn start_threads(parts: Vec<Part>) -> Result<Vec<std::thread::JoinHandle<()>>, OpenError> {
+    let mut threads = Vec::new();
+    let mut ready = Vec::new();
+    for (number, part) in parts.into_iter().enumerate() {
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        ready.push(told);
+        let tell = move |outcome| {
+            // An error: whoever waited is gone, and with it the store, which ends the thread.
+            let _ = tell.send(outcome);
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("store-{number}"))
+            .spawn(move || run(part, tell))
+            .map_err(because("a thread"))?;
+        threads.push(thread);
+    }
+    for told in ready {
+        // A thread that ends before it is ready has said why.
+        told.recv()
+            .map_err(because("a thread of the store has ended"))??;
+    }
+    Ok(threads)
+}

@@ -1,0 +1,49 @@
+//! Settings of a store.
+
+use std::num::NonZeroU8;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store_state::api::PerStore;
+
+use crate::peers::network::Peers;
+
+/// Settings of the store.
+#[derive(Clone)]
+pub struct Options {
+    /// Folders of the three stores (session, inbox, retain) if they are not in the data folder.
+    pub folders: PerStore<Option<PathBuf>>,
+    /// Shards that each store begins with.
+    pub shards: PerStore<u16>,
+    /// Threads that shards live on.
+    pub threads: usize,
+    /// Replicas of each shard that vote, if the settings say how many.
+    pub voters: PerStore<Option<NonZeroU8>>,
+    /// The time after which a node that is down is replaced as a voter.
+    pub replace_after: Duration,
+    /// The other nodes; `None`: this one is alone.
+    pub cluster: Option<Cluster>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            folders: PerStore::default(),
+            shards: PerStore::all(1),
+            threads: 1,
+            voters: PerStore::default(),
+            replace_after: Duration::from_secs(600),
+            cluster: None,
+        }
+    }
+}
+
+/// How the store takes part in a cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The way to the other nodes.
+    pub peers: Arc<dyn Peers>,
+    /// Whether this node founds the cluster. One that has joined waits until it is given shards.
+    pub founds: bool,
+}

@@ -1,0 +1,147 @@
+//! What event loops ask of the store, as they know it.
+
+use std::sync::Arc;
+
+use mqtt_session::{ApplicationMessage, Timestamp};
+use store_state::CorrelationId;
+use store_state::api::{self, Read, RetainMark, RetainedPlace, ShardNumber};
+use store_state::inbox::InboxOp;
+use store_state::retain::{PageBudget, Writer};
+use store_state::session::SessionOp;
+
+use crate::api::store::Store;
+
+impl api::Store for Store {
+    #[inline]
+    fn node(&self) -> u64 {
+        Self::node(self)
+    }
+
+    fn incarnation(&self) -> u64 {
+        Self::incarnation(self)
+    }
+
+    #[inline]
+    fn is_over_limit(&self) -> bool {
+        Self::is_over_limit(self)
+    }
+
+    fn sessions(&self) -> u64 {
+        Self::sessions(self)
+    }
+
+    fn has_peers(&self) -> bool {
+        Self::has_peers(self)
+    }
+
+    fn session_shards(&self) -> u16 {
+        Self::session_shards(self)
+    }
+
+    fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)> {
+        Self::session_leader(self, shard)
+    }
+
+    fn session_shard(&self, client: &str) -> ShardNumber {
+        Self::session_shard(self, client)
+    }
+
+    #[inline]
+    fn session(&self, client: &str, correlation_id: CorrelationId, op: SessionOp) {
+        Self::session(self, client, correlation_id, op);
+    }
+
+    fn knows(&self, client: &str) -> bool {
+        Self::knows(self, client)
+    }
+
+    fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool {
+        Self::is_of_another_user(self, client, user)
+    }
+
+    fn inbox_shards(&self) -> u16 {
+        Self::inbox_shards(self)
+    }
+
+    fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
+        Self::inbox_leader(self, shard)
+    }
+
+    #[inline]
+    fn inbox_shard(&self, client: &str) -> ShardNumber {
+        Self::inbox_shard(self, client)
+    }
+
+    #[inline]
+    fn inbox(&self, shard: ShardNumber, correlation_id: CorrelationId, op: InboxOp) {
+        Self::inbox(self, shard, correlation_id, op);
+    }
+
+    #[inline]
+    fn acknowledge(&self, shard: ShardNumber, op: InboxOp) {
+        Self::acknowledge(self, shard, op);
+    }
+
+    #[inline]
+    fn read(&self, shard: ShardNumber, read: Read) {
+        Self::read(self, shard, read);
+    }
+
+    fn inbox_barrier(&self, correlation_id: CorrelationId) {
+        Self::inbox_barrier(self, correlation_id);
+    }
+
+    fn retain_shards(&self) -> u16 {
+        Self::retain_shards(self)
+    }
+
+    fn retain(
+        &self,
+        correlation_id: CorrelationId,
+        message: Arc<ApplicationMessage>,
+        writer: Writer<'_>,
+    ) {
+        Self::retain(self, correlation_id, message, writer);
+    }
+
+    fn retain_barrier(&self, correlation_id: CorrelationId) {
+        Self::retain_barrier(self, correlation_id);
+    }
+
+    fn is_retain_idle(&self) -> bool {
+        Self::is_retain_idle(self)
+    }
+
+    fn retain_mark(&self) -> RetainMark {
+        Self::retain_mark(self)
+    }
+
+    fn has_reached(&self, mark: &RetainMark) -> bool {
+        Self::has_reached(self, mark)
+    }
+
+    fn retained(
+        &self,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        budget: &mut PageBudget,
+        now: Timestamp,
+    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
+        Self::retained(self, filter, from, budget, now)
+    }
+
+    fn retained_shard(&self, filter: &str, from: Option<&RetainedPlace>) -> ShardNumber {
+        Self::retained_shard(self, filter, from)
+    }
+
+    fn ask_retained<'a>(
+        &self,
+        correlation_id: CorrelationId,
+        shard: ShardNumber,
+        wanted: impl IntoIterator<Item = (&'a str, Option<RetainedPlace>)>,
+        limit: usize,
+        now: Timestamp,
+    ) {
+        Self::ask_retained(self, correlation_id, shard, wanted, limit, now);
+    }
+}

@@ -1,0 +1,64 @@
+//! Requests to the session store.
+
+use store_state::CorrelationId;
+use store_state::api::ShardNumber;
+use store_state::session::SessionOp;
+
+use crate::api::store::Store;
+
+impl Store {
+    /// How many session shards there are.
+    #[must_use]
+    pub fn session_shards(&self) -> u16 {
+        self.session.map.len()
+    }
+
+    /// The session shard of a client.
+    #[must_use]
+    pub fn session_shard(&self, client: &str) -> ShardNumber {
+        self.session.of(client)
+    }
+
+    /// The node that leads a session shard, if it can be reached, and the term in which it does.
+    #[must_use]
+    pub fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)> {
+        let hint = *self.session.get(shard)?.routing.hint.borrow();
+        hint.is_reachable
+            .then_some((hint.leader, hint.leadership_epoch.term))
+    }
+
+    /// Gives the session store a request about a client.
+    pub fn session(&self, client: &str, correlation_id: CorrelationId, op: SessionOp) {
+        self.session
+            .propose(self.session.of(client), correlation_id, op);
+    }
+
+    /// Whether the session store has a record of this client.
+    #[must_use]
+    pub fn knows(&self, client: &str) -> bool {
+        let shard = self
+            .session
+            .shards
+            .get(usize::from(self.session.of(client)));
+        shard.is_some_and(|shard| shard.look(|machine| machine.known(client)) == Some(true))
+    }
+
+    /// Whether a client's session belongs to another user than this one, as far as this node knows; `None`: an
+    /// anonymous client.
+    #[must_use]
+    pub fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool {
+        let shard = self
+            .session
+            .shards
+            .get(usize::from(self.session.of(client)));
+        shard.is_some_and(|shard| {
+            shard.look(|machine| machine.is_of_another(client, user)) == Some(true)
+        })
+    }
+
+    /// Clients that the session store has a record of.
+    #[must_use]
+    pub fn sessions(&self) -> u64 {
+        self.session.sum(|machine| machine.counts().records as u64)
+    }
+}

@@ -1,0 +1,201 @@
+//! The shards of one store: how a request finds its shard.
+//!
+//! Invariant: a request goes to the shard of its number; one that names no shard of the store is counted as refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use consensus::Group;
+use store_state::CorrelationId;
+use store_state::api::ShardNumber;
+use tokio::sync::mpsc;
+
+use crate::api::listener::Listener;
+use crate::api::stats::ShardStats;
+use crate::kinds::command::Command;
+use crate::kinds::kind::Kind;
+use crate::leadership::state::LeaderHint;
+use crate::peers::message::{Lead, Mail};
+use crate::shard::handle::Shard;
+use crate::shard::request::{weigh, work};
+use crate::shard::work::Work;
+use crate::storage::map::ShardMap;
+
+/// The shards of one store.
+pub(super) struct ShardSet<M: Kind> {
+    pub(super) map: ShardMap,
+    pub(super) shards: Vec<Arc<Shard<M>>>,
+    /// Tell the replica controllers that they are wanted.
+    pub(super) invite: Vec<mpsc::Sender<()>>,
+    /// Set by whoever gives a shard over its limit of any store more; cleared by [`Store::is_over_limit`].
+    pub(super) over_limit: Arc<AtomicBool>,
+    /// Requests for shards that the store does not have.
+    pub(super) misrouted: AtomicU64,
+}
+
+impl<M: Kind> ShardSet<M> {
+    pub(super) fn of(&self, name: &str) -> ShardNumber {
+        self.map.shard_of(name)
+    }
+
+    /// A request names a shard that the store does not have. Routes and places among retained messages come from other nodes
+    /// too, so that this is no broken invariant; there is no queue in which the request could wait for its refusal.
+    fn count_misrouted(&self) {
+        self.misrouted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn put(&self, shard: ShardNumber, work: Work<M::Op>, bytes: usize) {
+        let Some(shard) = self.get(shard) else {
+            return self.count_misrouted();
+        };
+        shard.give(work, bytes);
+        self.look_at(shard);
+    }
+
+    /// Says so if a shard that was given something is over its limit.
+    pub(super) fn look_at(&self, shard: &Shard<M>) {
+        if shard.is_over_limit() {
+            self.over_limit.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn propose(&self, shard: ShardNumber, correlation_id: CorrelationId, op: M::Op) {
+        let must_wait = M::must_wait(&op, correlation_id);
+        let bytes = weigh(&op);
+        self.put(shard, work(correlation_id, op, must_wait), bytes);
+    }
+
+    /// As [`propose`](Self::propose), for what can wait a little.
+    pub(super) fn propose_patiently(&self, shard: ShardNumber, op: M::Op) {
+        let must_wait = M::must_wait(&op, CorrelationId::NONE);
+        let Some(shard) = self.get(shard) else {
+            return self.count_misrouted();
+        };
+        let bytes = weigh(&op);
+        shard.give_patient(work(CorrelationId::NONE, op, must_wait), bytes);
+        self.look_at(shard);
+    }
+
+    pub(super) fn begin(&self, listener: &dyn Listener) {
+        for shard in &self.shards {
+            shard.begin(listener);
+        }
+    }
+
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.shards.iter().any(|shard| shard.is_over_limit())
+    }
+
+    pub(super) fn stats(&self) -> ShardStats {
+        let mut sum = ShardStats {
+            refused: self.misrouted.load(Ordering::Relaxed),
+            ..ShardStats::default()
+        };
+        for shard in &self.shards {
+            let stats = &shard.stats;
+            sum.shards += 1;
+            let is_alone = shard.routing.peers.is_none();
+            sum.stopped += u64::from(is_alone && shard.look(|_| ()).is_none());
+            sum.led += u64::from(shard.routing.is_here());
+            sum.forwarded += stats.forwarded.load(Ordering::Relaxed);
+            sum.outstanding += shard.routing.sent.lock().len() as u64;
+            sum.batches += stats.batches.load(Ordering::Relaxed);
+            sum.requests += stats.requests.load(Ordering::Relaxed);
+            sum.refused += stats.refused.load(Ordering::Relaxed);
+            sum.waiting += shard.queue.len() as u64;
+            sum.deferred += stats.deferred.load(Ordering::Relaxed) as u64;
+            sum.stale += stats.stale.load(Ordering::Relaxed);
+            sum.checkpoints += stats.checkpoints.load(Ordering::Relaxed);
+            sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    /// Of the shards that are served here, so that each counts on one node.
+    pub(super) fn sum(&self, look: impl Fn(&M) -> u64) -> u64 {
+        let here = self.shards.iter().filter(|shard| shard.routing.is_here());
+        here.filter_map(|shard| shard.look(&look)).sum()
+    }
+
+    pub(super) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
+        if let Some(shard) = self.get(mail.shard) {
+            shard.delivered(listener, mail);
+        }
+    }
+
+    pub(super) fn leader(&self, number: ShardNumber) -> Option<u64> {
+        let hint = *self.get(number)?.routing.hint.borrow();
+        (hint.is_reachable && hint.leader != 0).then_some(hint.leader)
+    }
+
+    pub(super) fn get(&self, number: ShardNumber) -> Option<&Shard<M>> {
+        self.shards.get(usize::from(number)).map(|shard| &**shard)
+    }
+
+    /// A node says that it leads a shard.
+    pub(super) fn lead(&self, node: u64, lead: &Lead, is_linked: bool) {
+        if let Some(shard) = self.get(lead.shard) {
+            shard.routing.hint.send_if_modified(|hint| {
+                let is_news = lead.leadership_epoch > hint.leadership_epoch
+                    || lead.leadership_epoch == hint.leadership_epoch && hint.leader == 0;
+                if is_news {
+                    *hint = LeaderHint {
+                        leader: node,
+                        leadership_epoch: lead.leadership_epoch,
+                        is_reachable: is_linked,
+                        link_generation: hint.link_generation + 1,
+                    };
+                }
+                is_news
+            });
+        }
+    }
+
+    /// The way to a node, or back, is open anew, or closed.
+    pub(super) fn link_changed(&self, node: u64, is_open: bool) {
+        for shard in &self.shards {
+            shard.routing.hint.send_if_modified(|hint| {
+                let concerns = hint.leader == node;
+                if concerns {
+                    hint.is_reachable = is_open;
+                    hint.link_generation += 1;
+                }
+                concerns
+            });
+        }
+    }
+}
+
+impl<M: Kind> ShardSet<M> {
+    #[cfg(feature = "simulation")]
+    pub(super) fn replicas(&self) -> Vec<crate::simulation::Replica>
+    where
+        M: crate::simulation::Describe,
+    {
+        let replicas = self.shards.iter().map(|shard| shard.replica());
+        replicas.flatten().collect()
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(super) fn abandon(&self) {
+        for shard in &self.shards {
+            shard.routing.group.send_replace(None);
+        }
+    }
+
+    pub(super) fn group(&self, number: ShardNumber) -> Option<Arc<Group<Command>>> {
+        self.get(number)?.routing.group.borrow().clone()
+    }
+
+    pub(super) async fn handle(&self, number: ShardNumber, request: Bytes) -> Option<Bytes> {
+        if let Some(group) = self.group(number) {
+            return Some(group.handle(request).await);
+        }
+        if let Some(invite) = self.invite.get(usize::from(number)) {
+            // Full: it has been told.
+            let _ = invite.try_send(());
+        }
+        None
+    }
+}

@@ -1,0 +1,68 @@
+//! Figures for the metrics.
+
+use consensus::LogStats;
+use store_state::api::PerStore;
+
+/// What the store counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreStats {
+    /// The log's.
+    pub log: LogStats,
+    /// Of the session, inbox and retain store.
+    pub stores: PerStore<ShardStats>,
+    /// Records of the session store.
+    pub sessions: u64,
+    /// Of these, the connected ones.
+    pub connected: u64,
+    /// Inboxes.
+    pub inboxes: u64,
+    /// Messages queued in them.
+    pub queued_messages: u64,
+    /// Bytes queued in them.
+    pub queued_bytes: u64,
+    /// Publications of QoS 0, and of clean sessions of QoS 2, that inbox shards would not record again.
+    pub remembered_calls: u64,
+    /// Publishers of which they would record nothing that earlier connections have sent.
+    pub remembered_fences: u64,
+    /// Wills and messages of ended sessions that they would not record again, or have not recorded yet.
+    pub remembered_origins: u64,
+    /// Retained messages.
+    pub retained_messages: u64,
+    /// Bytes of these.
+    pub retained_bytes: u64,
+    /// Wills of which the retain shards remember that they have kept them.
+    pub retained_wills: u64,
+    /// Wills of connections that were taken over, and that may have been discarded.
+    pub held_wills: u64,
+}
+
+/// What the shards of one store count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShardStats {
+    /// Shards.
+    pub shards: u64,
+    /// Shards that do not serve.
+    pub stopped: u64,
+    /// Batches applied.
+    pub batches: u64,
+    /// Requests in these.
+    pub requests: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Requests waiting.
+    pub waiting: u64,
+    /// Deferred requests: they wait for space on the disk.
+    pub deferred: u64,
+    /// Shards that this node leads.
+    pub led: u64,
+    /// Requests sent to the nodes that lead their shards, retries included.
+    pub forwarded: u64,
+    /// Of these, those that are not answered yet.
+    pub outstanding: u64,
+    /// Forwarded requests of an older leadership, and answers that nobody waited for any more.
+    pub stale: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Bytes of these.
+    pub checkpoint_bytes: u64,
+}

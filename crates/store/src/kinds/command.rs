@@ -1,0 +1,161 @@
+//! What the shards' Raft groups agree on: batches of operations of one of the three stores.
+
+use std::fmt;
+use std::sync::Arc;
+
+use consensus::{Command as Agreed, CorruptCommand};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use store_state::Batch;
+use store_state::api::StoreId;
+use store_state::inbox::InboxOp;
+use store_state::retain::RetainOp;
+use store_state::session::SessionOp;
+
+/// The format of entries; the first byte of each.
+const FORMAT: u8 = 1;
+
+/// One log entry of a shard.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    /// For a session shard.
+    Session(Arc<Batch<SessionOp>>),
+    /// For an inbox shard.
+    Inbox(Arc<Batch<InboxOp>>),
+    /// For a retain shard.
+    Retain(Arc<Batch<RetainOp>>),
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (store, requests) = match self {
+            Self::Session(batch) => (StoreId::Session, batch.requests.len()),
+            Self::Inbox(batch) => (StoreId::Inbox, batch.requests.len()),
+            Self::Retain(batch) => (StoreId::Retain, batch.requests.len()),
+        };
+        write!(f, "{requests} requests to the {store} store")
+    }
+}
+
+impl Agreed for Command {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Session(batch) => write(StoreId::Session, batch, out),
+            Self::Inbox(batch) => write(StoreId::Inbox, batch, out),
+            Self::Retain(batch) => write(StoreId::Retain, batch, out),
+        }
+    }
+
+    fn encoded_len_hint(&self) -> usize {
+        match self {
+            Self::Session(batch) => batch.bytes,
+            Self::Inbox(batch) => batch.bytes,
+            Self::Retain(batch) => batch.bytes,
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
+        match bytes {
+            [FORMAT, store, rest @ ..] => match StoreId::try_from(*store) {
+                Ok(StoreId::Session) => read(rest).map(Self::Session),
+                Ok(StoreId::Inbox) => read(rest).map(Self::Inbox),
+                Ok(StoreId::Retain) => read(rest).map(Self::Retain),
+                Err(unknown) => Err(CorruptCommand(unknown.to_string())),
+            },
+            [format, ..] => Err(CorruptCommand(format!(
+                "an entry has format {format}, and this version knows format {FORMAT}"
+            ))),
+            [] => Err(CorruptCommand("an entry is empty".to_owned())),
+        }
+    }
+}
+
+/// Appends to a vector in whole slices; postcard's own way of appending goes byte by byte.
+struct Append<'a>(&'a mut Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Append<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+fn write<O: Serialize>(store: StoreId, batch: &Batch<O>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[FORMAT, store.number()]);
+    let written = postcard::serialize_with_flavor(batch, Append(out));
+    // Only a type that does not know its length fails, and there is none in a batch.
+    debug_assert_eq!(written, Ok(()));
+}
+
+fn read<O: DeserializeOwned>(bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
+    let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes)
+        .map_err(|error| CorruptCommand(format!("an entry cannot be read: {error}")))?;
+    if rest.is_empty() {
+        // A replica that follows may lead next, and sends entries to others by their size.
+        Ok(Arc::new(Batch {
+            bytes: bytes.len() + 2,
+            ..batch
+        }))
+    } else {
+        Err(CorruptCommand(format!(
+            "{} bytes follow an entry",
+            rest.len()
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mqtt_session::{Qos0Inbox, QueueFull};
+    use store_state::{Header, Limits, Requeued};
+
+    use super::*;
+
+    fn batch<O>() -> Arc<Batch<O>> {
+        Arc::new(Batch {
+            header: Header {
+                now_ms: 7,
+                limits: Limits {
+                    queue_messages: 1,
+                    queue_bytes: 1,
+                    queue_full: QueueFull::DropOldest,
+                    qos0: Qos0Inbox::Offline,
+                    retained_messages: 1,
+                    retained_bytes: 1,
+                },
+            },
+            requests: Vec::new(),
+            bytes: 0,
+            requeued: Requeued::default(),
+        })
+    }
+
+    /// Disks hold these entries.
+    #[test]
+    fn an_entry_begins_with_its_format_and_the_number_of_its_store() {
+        for (command, store) in [
+            (Command::Session(batch()), 0),
+            (Command::Inbox(batch()), 1),
+            (Command::Retain(batch()), 2),
+        ] {
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            assert_eq!(bytes[..3], [1, store, 7], "{command}");
+            let decoded = Command::decode(&bytes).unwrap();
+            assert_eq!(decoded.to_string(), command.to_string());
+        }
+        let unknown = Command::decode(&[1, 3, 0]).unwrap_err();
+        assert_eq!(unknown.0, "there is no store 3");
+    }
+}

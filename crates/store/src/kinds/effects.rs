@@ -1,0 +1,19 @@
+//! Where the effects of a shard's operations go: to the listener at once, or with the next mail.
+
+use std::sync::Arc;
+
+use store_state::api::{Event, ShardNumber};
+
+use crate::api::listener::Listener;
+use crate::shard::cursors::InboxCursors;
+
+/// Where the effects of a shard's operations go: to the listener at once, or with the next mail.
+pub(crate) struct Effects {
+    pub(crate) shard: ShardNumber,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) cursors: InboxCursors,
+    /// For any loop.
+    pub(crate) events: Vec<Event>,
+    /// What is applied happens now. While the log is applied again, it has happened before.
+    pub(crate) live: bool,
+}

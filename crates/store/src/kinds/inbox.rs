@@ -1,0 +1,211 @@
+//! The inbox store, as far as its shards differ.
+
+use std::sync::Arc;
+
+use store_state::api::{Event, ShardNumber, StoreId};
+use store_state::inbox::{
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
+    StoredSubscription,
+};
+use store_state::{Batch, CorrelationId, Table, TableError};
+
+use crate::api::listener::Listener;
+use crate::kinds::command::Command;
+use crate::kinds::effects::Effects;
+use crate::kinds::kind::Kind;
+use crate::peers::message::{Forwarded, Message};
+
+impl Kind for InboxMachine {
+    const STORE: StoreId = StoreId::Inbox;
+    const HAS_CURSORS: bool = true;
+
+    fn led(listener: &dyn Listener, shard: ShardNumber, node: Option<u64>, term: u64) {
+        listener.inbox_leader(shard, node, term);
+    }
+
+    fn announced(listener: &dyn Listener, shard: ShardNumber) {
+        listener.inbox_announced(shard);
+    }
+
+    fn command(batch: Arc<Batch<InboxOp>>) -> Command {
+        Command::Inbox(batch)
+    }
+
+    fn batch(command: &Command) -> Option<&Batch<InboxOp>> {
+        match command {
+            Command::Inbox(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    fn event(token: u64, reply: InboxReply) -> Event {
+        Event::Inbox { token, reply }
+    }
+
+    fn page(
+        &mut self,
+        inbox: u64,
+        from: u64,
+        items: u32,
+        bytes: usize,
+        table: &dyn Table,
+        out: &mut Vec<(u64, Queued)>,
+    ) -> Result<(u64, bool), TableError> {
+        let next = self.page(inbox, from, items as usize, bytes, table, out)?;
+        Ok((
+            next,
+            self.next_sequence(inbox).is_none_or(|end| next >= end),
+        ))
+    }
+
+    fn is_fenced(op: &InboxOp) -> bool {
+        match op {
+            InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
+                origin.as_ref().is_some_and(|origin| !origin.is_of_broker())
+            }
+            InboxOp::PublishFenced { .. } | InboxOp::DeliverFenced { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn must_wait(op: &InboxOp, correlation_id: CorrelationId) -> bool {
+        match op {
+            InboxOp::Acknowledge { .. }
+            | InboxOp::Detach { .. }
+            | InboxOp::Linger { .. }
+            | InboxOp::Forget { .. }
+            | InboxOp::HandOver { .. }
+            | InboxOp::Remove { .. } => true,
+            // A client whose PUBREL is refused sends it again.
+            InboxOp::Release { .. } | InboxOp::ReleaseFenced { .. } => {
+                correlation_id == CorrelationId::NONE
+            }
+            InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
+                origin.as_ref().is_some_and(Origin::is_of_broker)
+            }
+            InboxOp::NodeUp { .. }
+            | InboxOp::PublishOnce { .. }
+            | InboxOp::DeliverOnce { .. }
+            | InboxOp::PublishFenced { .. }
+            | InboxOp::DeliverFenced { .. }
+            | InboxOp::Replay { .. }
+            | InboxOp::Attach { .. }
+            | InboxOp::AttachAgain { .. }
+            | InboxOp::DeliverLate { .. }
+            | InboxOp::Subscribe { .. }
+            | InboxOp::Unsubscribe { .. }
+            | InboxOp::Receipt { .. } => false,
+        }
+    }
+
+    fn incarnation(&self, node: u64) -> u64 {
+        self.incarnation_of(node)
+    }
+
+    fn message(forwarded: Forwarded<InboxOp>) -> Message {
+        Message::Inbox(forwarded)
+    }
+
+    fn is_patient(op: &InboxOp) -> bool {
+        match op {
+            InboxOp::Acknowledge { .. } => true,
+            InboxOp::Replay { items, .. } => items.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn merges(op: &InboxOp) -> Option<&str> {
+        match op {
+            InboxOp::Acknowledge { client, .. } => Some(client),
+            _ => None,
+        }
+    }
+
+    fn merge(waiting: &mut InboxOp, op: InboxOp) -> Result<(), InboxOp> {
+        match (waiting, op) {
+            (
+                InboxOp::Acknowledge {
+                    epoch, sent, done, ..
+                },
+                InboxOp::Acknowledge {
+                    epoch: same,
+                    sent: later,
+                    done: more,
+                    ..
+                },
+            ) if *epoch == same => {
+                *sent = later.max(*sent);
+                done.0.extend(more.0);
+                Ok(())
+            }
+            (_, op) => Err(op),
+        }
+    }
+
+    fn lost(op: &InboxOp, listener: &dyn Listener) {
+        match op {
+            InboxOp::Publish { message, .. }
+            | InboxOp::PublishOnce { message, .. }
+            | InboxOp::PublishFenced { message, .. } => {
+                listener.lost("", message);
+            }
+            InboxOp::Deliver { client, items, .. }
+            | InboxOp::DeliverOnce { client, items, .. }
+            | InboxOp::DeliverFenced { client, items, .. } => {
+                for item in items {
+                    listener.lost(client, &item.message);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn node_up(node: u64, incarnation: u64, _: u64) -> Option<InboxOp> {
+        Some(InboxOp::NodeUp { node, incarnation })
+    }
+
+    fn announce(&mut self, outlet: &mut Self::Outlet) {
+        self.for_each_filter(outlet);
+        self.for_each_member(outlet);
+        self.for_each_legacy(outlet);
+    }
+
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(effects)
+    }
+}
+
+impl InboxOutlet for Effects {
+    fn queued(&mut self, inbox: u64, sequence: u64, item: &Item) {
+        self.cursors.queued(inbox, sequence, item);
+    }
+
+    fn dropped(&mut self, drop: InboxDrop<'_>) {
+        if self.live {
+            self.listener.dropped(&drop);
+        }
+    }
+
+    fn filter(&mut self, filter: &str, any: bool, detached: bool) {
+        if self.live {
+            self.listener.filter(self.shard, filter, any, detached);
+        }
+    }
+
+    fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>) {
+        if self.live {
+            self.listener
+                .member(self.shard, client, filter, subscription);
+        }
+    }
+
+    fn left_behind(&mut self, client: &str, inbox: u64) {
+        if !self.live {
+            return;
+        }
+        self.events.push(Event::LeftBehind {
+            client: client.into(),
+            inbox,
+        });
+    }
+}

@@ -1,0 +1,131 @@
+//! What a shard has to know of its store: a trait that the three state machines implement.
+//!
+//! Invariant: shards are generic over the store; no code outside of `kinds/` and `api/` distinguishes the three.
+
+use std::sync::Arc;
+
+use mqtt_session::Timestamp;
+use store_state::api::{Event, ShardNumber, StoreId};
+use store_state::inbox::Queued;
+use store_state::retain::PageBudget;
+use store_state::{Batch, CorrelationId, Machine, Table, TableError};
+
+use crate::api::listener::Listener;
+use crate::kinds::command::Command;
+use crate::kinds::effects::Effects;
+use crate::peers::message::{Forwarded, Message};
+use crate::shard::retained::{Page, Selection};
+
+/// A store, by its machine.
+pub(crate) trait Kind: Machine + Sync {
+    /// The store.
+    const STORE: StoreId;
+    /// Its name.
+    const NAME: &'static str = Self::STORE.name();
+
+    /// Whether event loops open inbox cursors in its shards.
+    const HAS_CURSORS: bool = false;
+
+    /// Another node leads a shard from now on, or none that is known.
+    fn led(_listener: &dyn Listener, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
+
+    /// All that a shard has to tell has been told.
+    fn announced(_listener: &dyn Listener, _shard: ShardNumber) {}
+
+    /// The log entry of a batch.
+    fn command(batch: Arc<Batch<Self::Op>>) -> Command;
+
+    /// The batch of a log entry; `None`: it is another store's.
+    fn batch(command: &Command) -> Option<&Batch<Self::Op>>;
+
+    /// The event that tells a reply.
+    fn event(token: u64, reply: Self::Reply) -> Event;
+
+    /// Reads a page of a queue: appends what is queued from `from` on, and returns the sequence to go on
+    /// from and whether nothing is queued there.
+    fn page(
+        &mut self,
+        _inbox: u64,
+        from: u64,
+        _items: u32,
+        _bytes: usize,
+        _table: &dyn Table,
+        _out: &mut Vec<(u64, Queued)>,
+    ) -> Result<(u64, bool), TableError> {
+        Ok((from, true))
+    }
+
+    /// An operation that nobody waits for was refused: tells of messages that are lost by that.
+    fn lost(_op: &Self::Op, _listener: &dyn Listener) {}
+
+    /// Whether an operation records what has happened already and nobody would retry it: on a full disk it is deferred, not
+    /// refused. `correlation_id`: of the request.
+    fn must_wait(_op: &Self::Op, _ticket: CorrelationId) -> bool {
+        false
+    }
+
+    /// Whether an operation is refused when the others have taken this node for dead, because its client may have gone on at
+    /// another node: a claim; a publication that its publisher has repeated and released.
+    fn is_fenced(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// The operation as it is retried by a node that does not know whether it was applied.
+    fn retried(op: Self::Op) -> Self::Op {
+        op
+    }
+
+    /// A page of retained messages.
+    fn retained(
+        &self,
+        _selection: &Selection,
+        _budget: &mut PageBudget,
+        _now: Timestamp,
+    ) -> Option<Page> {
+        None
+    }
+
+    /// The highest incarnation of a node that the shard knows of; 0: none.
+    fn incarnation(&self, _node: u64) -> u64 {
+        0
+    }
+
+    /// The message that carries work of this kind to another node.
+    fn message(forwarded: Forwarded<Self::Op>) -> Message;
+
+    /// Whether nobody waits for it: it goes with other work, or after a moment.
+    fn is_patient(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// The client whose later operations [`Kind::merge`] may put into this one.
+    fn merges(_op: &Self::Op) -> Option<&str> {
+        None
+    }
+
+    /// Puts a later operation into one that waits; gives it back if they are not about the same.
+    fn merge(_waiting: &mut Self::Op, op: Self::Op) -> Result<(), Self::Op> {
+        Err(op)
+    }
+
+    /// The time of the next deadline that [`Kind::due`] is for, Unix time in ms.
+    fn next_deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// The operation to propose when a deadline has come.
+    fn due() -> Option<Self::Op> {
+        None
+    }
+
+    /// The operation to propose when the node starts.
+    fn node_up(_node: u64, _incarnation: u64, _last_alive_ms: u64) -> Option<Self::Op> {
+        None
+    }
+
+    /// Tells what is to be known at the start: routes, unfinished business.
+    fn announce(&mut self, _outlet: &mut Self::Outlet) {}
+
+    /// Calls `apply` with the outlet of this kind.
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R;
+}

@@ -1,0 +1,59 @@
+//! The retain store, as far as its shards differ.
+
+use std::sync::Arc;
+
+use mqtt_session::Timestamp;
+use store_state::Batch;
+use store_state::api::{Event, StoreId};
+use store_state::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
+
+use crate::kinds::command::Command;
+use crate::kinds::effects::Effects;
+use crate::kinds::kind::Kind;
+use crate::peers::message::{Forwarded, Message};
+use crate::shard::retained::{Page, Selection};
+
+impl Kind for RetainMachine {
+    const STORE: StoreId = StoreId::Retain;
+
+    fn command(batch: Arc<Batch<RetainOp>>) -> Command {
+        Command::Retain(batch)
+    }
+
+    fn batch(command: &Command) -> Option<&Batch<RetainOp>> {
+        match command {
+            Command::Retain(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    fn event(token: u64, reply: RetainReply) -> Event {
+        Event::Retain { token, reply }
+    }
+
+    fn retained(
+        &self,
+        selection: &Selection,
+        budget: &mut PageBudget,
+        now: Timestamp,
+    ) -> Option<Page> {
+        let cursor = selection.place.cursor();
+        Some(self.page(&selection.filter, cursor.as_ref(), budget, now))
+    }
+
+    fn message(forwarded: Forwarded<RetainOp>) -> Message {
+        Message::Retain(forwarded)
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.next_deadline()
+    }
+
+    fn due() -> Option<RetainOp> {
+        Some(RetainOp::Expire)
+    }
+
+    fn with_outlet<R>(_: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(&mut ())
+    }
+}

@@ -1,0 +1,60 @@
+//! The node tells the others which shards it leads, and how fit it is to lead.
+//!
+//! Invariant: a change is announced at once, and everything once a second: an announcement that is lost with a connection is
+//! made again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::leadership::incarnation::adopt_incarnation;
+use crate::leadership::led_shard::LedShard;
+use crate::node::disk::is_full;
+use crate::node::services::NodeServices;
+use crate::peers::message::{Lead, Message};
+
+/// How often the other nodes are told what this one leads, if nothing changes.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Tells the other nodes which shards this one leads.
+pub(crate) async fn announce_leadership(
+    services: Arc<NodeServices>,
+    shards: Vec<Arc<dyn LedShard>>,
+) {
+    let known_peers = &services.known_peers;
+    let peers = known_peers.network.as_ref();
+    let peers = peers.expect("the task is started on nodes that have peers");
+    let node = services.folder.node();
+    let mut condition = services.log.watch();
+    let mut each = tokio::time::interval(ANNOUNCE_INTERVAL);
+    loop {
+        tokio::select! {
+            _ = each.tick() => {}
+            () = known_peers.news() => {}
+            // The log lives as long as the services.
+            Ok(()) = condition.changed() => {}
+        }
+        for lead in shards.iter().filter_map(|shard| shard.lead(node)) {
+            // Nobody else says so of a shard that this node leads by now.
+            if lead.incarnation > known_peers.incarnation() {
+                let all = shards.iter().cloned();
+                adopt_incarnation(
+                    lead.incarnation,
+                    &services.folder,
+                    known_peers,
+                    &*services.listener,
+                    all,
+                );
+            }
+            known_peers.heard(node, lead);
+        }
+        let health = known_peers.own_health(is_full(&condition.borrow()));
+        let health = Message::Health(health).encode();
+        for to in known_peers.linked() {
+            peers.send(to, health.clone());
+            let leads: Vec<Lead> = shards.iter().filter_map(|shard| shard.lead(to)).collect();
+            if !leads.is_empty() {
+                peers.send(to, Message::Leads(leads).encode());
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! A shard as other nodes are told of it.
+//!
+//! Purpose: threads know their shards of all three stores by this trait.
+
+use store_state::CorrelationId;
+
+use crate::api::listener::Listener;
+use crate::kinds::kind::Kind;
+use crate::peers::message::Lead;
+use crate::shard::handle::Shard;
+use crate::shard::request::{OVERHEAD, work};
+
+/// A shard, as far as other nodes are told of it.
+pub(crate) trait LedShard: Send + Sync {
+    /// What to tell a node, if this one leads the shard.
+    fn lead(&self, receiver: u64) -> Option<Lead>;
+
+    /// This node goes on as a new process would: what it had connected is closed.
+    fn restart_as(&self, incarnation: u64, listener: &dyn Listener);
+}
+
+impl<M: Kind> LedShard for Shard<M> {
+    fn lead(&self, receiver: u64) -> Option<Lead> {
+        let hint = *self.routing.hint.borrow();
+        let group = self.routing.group.borrow().clone()?;
+        if hint.leader != self.routing.node {
+            return None;
+        }
+        let standing = group.watch().borrow().clone();
+        Some(Lead {
+            store: M::STORE,
+            shard: self.number,
+            leadership_epoch: hint.leadership_epoch,
+            voters: standing.members.voters.into_iter().flatten().collect(),
+            learners: standing.members.learners,
+            incarnation: self.look(|machine| machine.incarnation(receiver))?,
+        })
+    }
+
+    fn restart_as(&self, incarnation: u64, listener: &dyn Listener) {
+        self.refuse_fenced(listener);
+        if let Some(op) = M::node_up(self.routing.node, incarnation, listener.now_ms()) {
+            self.give(work(CorrelationId::NONE, op, true), OVERHEAD);
+        }
+    }
+}

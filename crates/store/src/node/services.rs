@@ -1,0 +1,61 @@
+//! What the shards of a node have in common.
+
+use std::num::NonZeroU8;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consensus::{Log, Network, Nobody};
+use store_state::api::PerStore;
+use tokio::sync::watch;
+
+use crate::api::listener::Listener;
+use crate::kinds::kind::Kind;
+use crate::node::shutdown::Stop;
+use crate::peers::known::KnownPeers;
+use crate::shard::deferred::Backlog;
+use crate::storage::folder::Folder;
+use crate::storage::tables::Tables;
+
+/// What the shards of a node have in common.
+pub(crate) struct NodeServices {
+    /// Of the three stores.
+    pub(crate) tables: PerStore<Arc<Tables>>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) stopping: watch::Receiver<Stop>,
+    pub(crate) backlog: Backlog,
+    pub(crate) known_peers: Arc<KnownPeers>,
+    /// Shards that are not here are begun here.
+    pub(crate) founds: bool,
+    pub(crate) voters: PerStore<Option<NonZeroU8>>,
+    pub(crate) replace_after: Duration,
+}
+
+impl NodeServices {
+    pub(crate) fn tables_of<M: Kind>(&self) -> &Tables {
+        &self.tables[M::STORE]
+    }
+
+    pub(crate) fn voters_of<M: Kind>(&self) -> Option<usize> {
+        self.voters[M::STORE].map(|voters| voters.get().into())
+    }
+
+    pub(crate) fn network(&self) -> Arc<dyn Network> {
+        match &self.known_peers.network {
+            Some(peers) => Arc::clone(peers) as _,
+            None => Arc::new(Nobody),
+        }
+    }
+
+    /// What is recorded when this node starts, or goes on after it was taken for dead.
+    pub(crate) fn node_up<M: Kind>(&self) -> Option<M::Op> {
+        let last_alive = self.folder.last_alive_ms();
+        let last_alive_ms = last_alive.unwrap_or_else(|| self.listener.now_ms());
+        M::node_up(
+            self.folder.node(),
+            self.known_peers.incarnation(),
+            last_alive_ms,
+        )
+    }
+}

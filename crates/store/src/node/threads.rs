@@ -1,0 +1,85 @@
+//! The threads of a store: each starts some of the shards and serves them to the end.
+//!
+//! Invariant: all tasks of a shard live on one thread.
+
+use std::sync::Arc;
+
+use consensus::Condition;
+use tokio::sync::watch;
+
+use crate::api::error::OpenError;
+use crate::leadership::announce::announce_leadership;
+use crate::leadership::led_shard::LedShard;
+use crate::node::alive::stay_alive;
+use crate::node::bootstrap::BoxedBootstrap;
+use crate::node::disk::{stays_full, watch_log};
+use crate::node::services::NodeServices;
+use crate::node::shutdown::Stop;
+
+/// What one of the threads does for the node as a whole.
+pub(crate) struct NodeTasks {
+    pub(crate) services: Arc<NodeServices>,
+    pub(crate) shards: Vec<Arc<dyn LedShard>>,
+}
+
+/// What one thread of the store does.
+pub(crate) struct Part {
+    pub(crate) starts: Vec<BoxedBootstrap>,
+    pub(crate) node_tasks: Option<NodeTasks>,
+    pub(crate) condition: watch::Receiver<Condition>,
+    pub(crate) stopping: watch::Receiver<Stop>,
+}
+
+/// A thread of the store, from the start of its shards to their end.
+pub(crate) fn run(part: Part, ready: impl FnOnce(Result<(), OpenError>)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(4)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "a thread of the store cannot start");
+            return;
+        }
+    };
+    runtime.block_on(part.serve(ready));
+}
+
+impl Part {
+    /// Starts the shards, says that they are `ready`, and serves until the store ends.
+    pub(crate) async fn serve(self, ready: impl FnOnce(Result<(), OpenError>)) {
+        let Self {
+            starts,
+            node_tasks,
+            mut condition,
+            mut stopping,
+        } = self;
+        let mut running = Vec::new();
+        for start in starts {
+            tokio::select! {
+                () = stays_full(&mut condition) => {
+                    return ready(Err(OpenError::full_disk()));
+                }
+                started = start() => running.extend(started),
+            }
+        }
+        if let Some(NodeTasks { services, shards }) = node_tasks {
+            let listener = &services.listener;
+            tokio::spawn(stay_alive(
+                Arc::clone(&services.folder),
+                Arc::clone(listener),
+            ));
+            tokio::spawn(watch_log(condition, Arc::clone(listener)));
+            if services.known_peers.network.is_some() {
+                tokio::spawn(announce_leadership(services, shards));
+            }
+        }
+        ready(Ok(()));
+        // An error: the store itself is gone.
+        let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
+        for shard in running {
+            shard.finish().await;
+        }
+    }
+}

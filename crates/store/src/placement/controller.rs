@@ -1,0 +1,409 @@
+//! The replica of a shard on this node: its beginning, its place among the others, its end.
+//!
+//! A node has a replica of a shard if it founded the shard, or if the leader has made the node a member; the controller removes the
+//! replica when the node is a member no more. While this node leads, the controller also says which nodes are gone, and changes the
+//! members towards what `rules.rs` wants (`members.rs`).
+//!
+//! Invariant: a replica that is removed has been told so by a leader, and has answered no other one since.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consensus::{Birth, Group, GroupOptions};
+use store_state::CorrelationId;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use crate::kinds::command::Command;
+use crate::kinds::kind::Kind;
+use crate::leadership::state::Leadership;
+use crate::leadership::watch::watch_leadership;
+use crate::node::services::NodeServices;
+use crate::node::shutdown::stops;
+use crate::peers::member::Member;
+use crate::shard::apply::Replica;
+use crate::shard::checkpoint::{Written, checkpoint, write_checkpoint};
+use crate::shard::handle::Shard;
+use crate::shard::request::{OVERHEAD, single, work};
+
+/// Entries of a shard that stay in the log behind its checkpoint, whoever may want them: a thousand entries
+/// can be half a gigabyte.
+const LOG_KEPT: u64 = 0;
+
+/// How often a controller looks after its shard.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long a node is not heard until what it had connected is closed.
+const GONE_AFTER: Duration = Duration::from_secs(4);
+
+/// How long this node waits for another one to lead before it ends.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+/// How long a replica stays that is not a member: whoever says so may not be up to date.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How old may be what a leader says of its members.
+const NEWS: Duration = Duration::from_secs(3);
+
+/// Looks after one shard.
+pub(crate) struct ReplicaController<M: Kind> {
+    pub(super) shard: Arc<Shard<M>>,
+    pub(super) services: Arc<NodeServices>,
+    pub(super) invited: mpsc::Receiver<()>,
+    /// Writes checkpoints of the replica.
+    pub(super) checkpoints: Option<JoinHandle<Written>>,
+    /// Says what the replica is to do.
+    pub(super) leadership: Option<JoinHandle<()>>,
+    /// The replica that is here has not begun: nobody has confirmed the data folder yet.
+    pub(super) waits: bool,
+    /// Since when the leader has not had the replica as a member, and how often one had sent it something.
+    pub(super) left_out: Option<(Instant, u64)>,
+}
+
+/// Returns when the replicas of this node may begin.
+async fn is_admitted(admitted: Option<&mut watch::Receiver<bool>>) {
+    if let Some(admitted) = admitted {
+        // An error: the cluster has ended, and lets nobody in any more.
+        if admitted.wait_for(|admitted| *admitted).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl<M: Kind> ReplicaController<M> {
+    pub(crate) fn new(
+        shard: Arc<Shard<M>>,
+        services: Arc<NodeServices>,
+        invited: mpsc::Receiver<()>,
+    ) -> Self {
+        Self {
+            shard,
+            services,
+            invited,
+            checkpoints: None,
+            leadership: None,
+            waits: false,
+            left_out: None,
+        }
+    }
+
+    /// Begins with the replica that is here, or that is to be founded here; later, if nobody has confirmed the data
+    /// folder yet.
+    ///
+    /// # Errors
+    /// What is here cannot be used.
+    pub(crate) async fn begin(&mut self) -> Result<(), String> {
+        let peers = self.services.known_peers.network.as_ref();
+        self.waits = peers.is_some_and(|peers| !*peers.admitted().borrow());
+        match self.waits {
+            true => Ok(()),
+            false => self.recover().await,
+        }
+    }
+
+    async fn recover(&mut self) -> Result<(), String> {
+        let is_here = self.services.log.has_replica(self.shard.group());
+        if !is_here && !self.services.founds {
+            return Ok(());
+        }
+        let group = self.open(Birth::Alone).await?;
+        if self.services.known_peers.network.is_none() {
+            group.recovered().await.map_err(|error| error.to_string())?;
+            self.record_start(&group).await?;
+        }
+        self.serve(group);
+        Ok(())
+    }
+
+    async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {
+        let number = u64::from(self.shard.number);
+        let tables = self.services.tables_of::<M>();
+        let table = tables.shard(number).map_err(|error| error.to_string())?;
+        let durable = self.shard.load(table, &self.services.listener)?;
+        let replica = Replica {
+            shard: Arc::clone(&self.shard),
+            listener: Arc::clone(&self.services.listener),
+            durable,
+        };
+        let options = GroupOptions {
+            keep: LOG_KEPT,
+            ..GroupOptions::default()
+        };
+        let group = Group::start(
+            self.shard.group(),
+            self.shard.routing.node,
+            &self.services.log,
+            replica,
+            self.services.network(),
+            birth,
+            &options,
+        );
+        group.await.map_err(|error| error.to_string())
+    }
+
+    /// What an earlier process of this node had connected is closed.
+    async fn record_start(&self, group: &Group<Command>) -> Result<(), String> {
+        // The retain store knows of no connections.
+        let Some(op) = self.services.node_up::<M>() else {
+            return Ok(());
+        };
+        let batch = single(op, &*self.services.listener);
+        let applied = match group.propose(M::command(Arc::new(batch))).await {
+            Ok(proposal) => proposal.await,
+            Err(error) => Err(error),
+        };
+        applied.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn serve(&mut self, group: Group<Command>) {
+        let group = Arc::new(group);
+        let checkpoints = checkpoint(
+            Arc::clone(&self.shard),
+            Arc::clone(&group),
+            self.services.stopping.clone(),
+        );
+        self.checkpoints = Some(tokio::spawn(checkpoints));
+        self.left_out = None;
+        self.shard
+            .routing
+            .group
+            .send_replace(Some(Arc::clone(&group)));
+        self.leadership = Some(tokio::spawn(watch_leadership(
+            Arc::clone(&self.shard),
+            group,
+        )));
+    }
+
+    /// Looks after the shard until the node ends.
+    pub(crate) async fn run(mut self) -> Self {
+        let mut stopping = self.services.stopping.clone();
+        let mut look = interval(LOOK);
+        let mut members = self.services.known_peers.members.subscribe();
+        let mut ended = BTreeSet::new();
+        let peers = self.services.known_peers.network.as_ref();
+        let mut admitted = peers.map(|peers| peers.admitted());
+        loop {
+            tokio::select! {
+                biased;
+                () = stops(&mut stopping) => break,
+                () = is_admitted(admitted.as_mut()), if self.waits => {
+                    self.waits = false;
+                    if let Err(error) = self.recover().await {
+                        self.shard.tell_damage(&error);
+                    }
+                }
+                Some(()) = self.invited.recv() => self.accept().await,
+                // The sender lives as long as the services.
+                Ok(()) = members.changed() => {
+                    let now = have_ended(&members.borrow_and_update());
+                    for node in now.difference(&ended) {
+                        self.replace(*node).await;
+                    }
+                    ended = now;
+                }
+                _ = look.tick() => self.look_after().await,
+            }
+        }
+        self.hand_over().await;
+        self
+    }
+
+    /// A node's process has ended. If it led, nobody waits until it has been silent for long.
+    async fn replace(&self, node: u64) {
+        if let Some(group) = self.group() {
+            group.presume_dead(node).await;
+        }
+    }
+
+    /// A leader wants this node to have a replica.
+    async fn accept(&mut self) {
+        if self.group().is_some() {
+            return;
+        }
+        match self.open(Birth::Invited).await {
+            Ok(group) => self.serve(group),
+            Err(error) => {
+                tracing::error!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    error,
+                    "a replica cannot be made"
+                );
+                self.shard.close();
+            }
+        }
+    }
+
+    fn group(&self) -> Option<Arc<Group<Command>>> {
+        self.shard.routing.group.borrow().clone()
+    }
+
+    async fn look_after(&mut self) {
+        // This node has no replica of the shard.
+        let Some(group) = self.group() else {
+            return;
+        };
+        let standing = group.watch().borrow().clone();
+        // A leader that was handing over sends nothing: if others then went on without it, nobody answers that they
+        // have.
+        if self.is_left_out(&group) {
+            drop(group);
+            self.remove().await;
+        } else if standing.leads {
+            // Whom nobody hears says nothing of others, now or later.
+            if self.shard.routing.leadership.borrow().leads {
+                self.declare_gone();
+            }
+            self.place(&group, &standing).await;
+        }
+    }
+
+    /// Closes what nodes have connected that are gone. Whom only this node does not hear is not.
+    fn declare_gone(&self) {
+        let known_peers = &self.services.known_peers;
+        let listener = &self.services.listener;
+        let (now, clock) = (listener.now_ms(), listener.clock_ms());
+        let members = known_peers.members.borrow().clone();
+        for member in members.iter().filter(|member| is_gone(member, clock)) {
+            if known_peers.is_reached_by_others(member.node) {
+                continue;
+            }
+            let known = self.shard.look(|machine| machine.incarnation(member.node));
+            // A node of which the shard has not heard has nothing connected in it.
+            if known.is_none_or(|known| known == 0 || known > member.incarnation) {
+                continue;
+            }
+            let silent = clock.saturating_sub(member.last_heard_ms);
+            let last_alive = now.saturating_sub(silent);
+            if let Some(op) = M::node_up(member.node, member.incarnation + 1, last_alive) {
+                self.shard
+                    .give(work(CorrelationId::NONE, op, true), OVERHEAD);
+            }
+        }
+    }
+
+    /// Whether the leader has not had this replica as a member for a while; it answers no leader any more then.
+    fn is_left_out(&mut self, group: &Group<Command>) -> bool {
+        let id = (M::STORE, self.shard.number);
+        let node = self.shard.routing.node;
+        let contacts = group.contacts();
+        let lead = self.services.known_peers.lead_within(id, NEWS);
+        let is_left_out = lead.is_some_and(|(leader, lead)| {
+            leader != node
+                && lead.leadership_epoch.term >= group.followed_term()
+                && !lead.voters.contains(&node)
+                && !lead.learners.contains(&node)
+        });
+        let known = self.left_out.filter(|(_, known)| *known == contacts);
+        self.left_out = is_left_out.then(|| known.unwrap_or((Instant::now(), contacts)));
+        self.left_out
+            .is_some_and(|(since, _)| since.elapsed() >= FAREWELL && group.retire(contacts))
+    }
+
+    /// The shard goes on without this node.
+    async fn remove(&mut self) {
+        self.left_out = None;
+        self.close().await;
+        let number = u64::from(self.shard.number);
+        let forgotten = self.services.log.delete_group(self.shard.group()).await;
+        let tables = self.services.tables_of::<M>();
+        let removed = tables.remove(number);
+        tracing::info!(
+            store = M::NAME,
+            shard = self.shard.number,
+            log = forgotten.err().map(tracing::field::display),
+            tables = removed.err().map(tracing::field::display),
+            "the replica here is removed: other nodes have the shard"
+        );
+    }
+
+    /// Ends the replica.
+    async fn close(&mut self) {
+        self.end_leadership().await;
+        let group = self.shard.routing.group.send_replace(None);
+        if let Some(checkpoints) = self.checkpoints.take() {
+            checkpoints.abort();
+            let _ = checkpoints.await;
+        }
+        shut_down(group).await;
+        self.shard.close();
+    }
+
+    async fn end_leadership(&mut self) {
+        if let Some(leadership) = self.leadership.take() {
+            leadership.abort();
+            let _ = leadership.await;
+        }
+        self.shard
+            .routing
+            .leadership
+            .send_replace(Leadership::default());
+    }
+
+    /// Before this node ends: another one leads.
+    async fn hand_over(&self) {
+        // This node has no replica of the shard, and so leads nothing.
+        let Some(group) = self.group() else {
+            return;
+        };
+        let mut standing = group.watch();
+        let successor = group.progress().and_then(|progress| {
+            let members = standing.borrow().members.clone();
+            let others = progress.next.into_iter();
+            let voters = others.filter(|(node, _)| members.has_voter(*node));
+            let linked = voters.filter(|(node, _)| self.services.known_peers.is_linked(*node));
+            linked.max_by_key(|(_, next)| *next)
+        });
+        if let Some((node, _)) = successor
+            && group.transfer_leader(node).await.is_ok()
+        {
+            let gone = standing.wait_for(|standing| !standing.leads);
+            let _ = timeout(HAND_OVER, gone).await;
+        }
+    }
+
+    /// Writes a last checkpoint, and ends the replica.
+    pub(crate) async fn finish(mut self) {
+        // This node has no replica of the shard: nothing is to be written.
+        let Some(group) = self.group() else {
+            return;
+        };
+        // The checkpoint under way is waited for: a second one beside it would be of a part only.
+        if let Some(checkpoints) = self.checkpoints.take()
+            && !matches!(checkpoints.await, Ok(Written::Abandoned) | Err(_))
+        {
+            write_checkpoint(&self.shard, &group, &self.services.stopping).await;
+        }
+        self.end_leadership().await;
+        self.shard.routing.group.send_replace(None);
+        shut_down(Some(group)).await;
+    }
+}
+
+/// The nodes whose processes have ended.
+fn have_ended(members: &[Member]) -> BTreeSet<u64> {
+    let ended = members.iter().filter(|member| member.has_ended);
+    ended.map(|member| member.node).collect()
+}
+
+fn is_gone(member: &Member, now_ms: u64) -> bool {
+    let silent = now_ms.saturating_sub(member.last_heard_ms);
+    !member.is_up && silent >= GONE_AFTER.as_millis() as u64
+}
+
+/// Ends a group when nobody uses it any more.
+async fn shut_down(group: Option<Arc<Group<Command>>>) {
+    let Some(mut group) = group else {
+        return;
+    };
+    for _ in 0..200 {
+        match Arc::try_unwrap(group) {
+            Ok(group) => return group.shutdown().await,
+            Err(used) => group = used,
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    tracing::warn!("a group is still in use when it ends");
+}

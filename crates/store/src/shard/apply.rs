@@ -1,0 +1,120 @@
+//! Consensus applies committed batches to a shard.
+//!
+//! Invariants: batches are applied in the order of the log; a batch that takes long is applied in parts, with nothing in between;
+//! replies leave only after their batch is applied.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use consensus::{Mark, StateMachine, Tables};
+use store_state::api::{Event, Failure};
+use store_state::{Batch, CorrelationId, Request};
+use tokio::time::Instant;
+
+use crate::api::listener::Listener;
+use crate::kinds::command::Command;
+use crate::kinds::kind::Kind;
+use crate::shard::handle::{Shard, State};
+use crate::shard::request::MAP_VERSION;
+use crate::storage::snapshot::ShardTables;
+
+/// How long a batch is applied before others of the thread have their turn: heartbeats, other shards.
+const TURN: Duration = Duration::from_millis(2);
+
+impl<M: Kind> Shard<M> {
+    /// Carries out a batch, or a part of it: from the request at `from` on, for [`TURN`], or for one part of a
+    /// long operation. `Some`: where to go on; nothing else may be applied before.
+    fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>, from: usize) -> Option<usize> {
+        let mut state = self.state.write();
+        let state = state.as_mut()?;
+        let turn = Instant::now();
+        state.mark = None;
+        state.dirty_since.get_or_insert(turn);
+        for (number, request) in batch.requests.iter().enumerate().skip(from) {
+            let Request {
+                map_version,
+                correlation_id,
+                op,
+            } = request;
+            let correlation_id = if batch.requeued.is_set() {
+                &CorrelationId::NONE
+            } else {
+                correlation_id
+            };
+            let moved = *map_version != MAP_VERSION
+                || M::slot(op, self.slots.hash)
+                    .is_some_and(|slot| !self.slots.range.contains(slot));
+            if moved {
+                state.reply(*correlation_id, Event::failed(Failure::Moved));
+                continue;
+            }
+            let State {
+                machine,
+                table,
+                effects,
+                ..
+            } = &mut *state;
+            let applied = M::with_outlet(effects, |outlet| {
+                machine.apply_part(&batch.header, op, &**table, outlet)
+            });
+            match applied {
+                Ok(Some(reply)) => state.reply(*correlation_id, |token| M::event(token, reply)),
+                Ok(None) => return Some(number),
+                Err(error) => {
+                    // Half of a state is no state: what follows cannot be applied either.
+                    listener.failed(&format!(
+                        "shard {} of the {} store: {error}",
+                        self.number,
+                        M::NAME
+                    ));
+                    return None;
+                }
+            }
+            if turn.elapsed() >= TURN && number + 1 < batch.requests.len() {
+                return Some(number + 1);
+            }
+        }
+        self.stats.batches.fetch_add(1, Ordering::Relaxed);
+        let requests = batch.requests.len() as u64;
+        self.stats.requests.fetch_add(requests, Ordering::Relaxed);
+        None
+    }
+}
+
+/// The shard as consensus sees it.
+pub(crate) struct Replica<M: Kind> {
+    pub(crate) shard: Arc<Shard<M>>,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) durable: Option<Mark>,
+}
+
+impl<M: Kind> StateMachine<Command> for Replica<M> {
+    fn durable(&self) -> Option<Mark> {
+        self.durable.clone()
+    }
+
+    fn tables(&self) -> Arc<dyn Tables> {
+        Arc::new(ShardTables(Arc::clone(&self.shard)))
+    }
+
+    fn apply(&mut self, _: u64, command: &Command, from: usize) -> Option<usize> {
+        let Some(batch) = M::batch(command) else {
+            self.listener.failed(&format!(
+                "the log of shard {} of the {} store holds {command}",
+                self.shard.number,
+                M::NAME
+            ));
+            return None;
+        };
+        self.shard.apply(&*self.listener, batch, from)
+    }
+
+    fn flush(&mut self, applied: &Mark) {
+        if let Some(state) = &mut *self.shard.state.write() {
+            state.mark = Some(applied.clone());
+            self.shard.count_unsaved(&state.machine);
+        }
+        self.shard.send_out(&*self.listener);
+    }
+}

@@ -1,0 +1,34 @@
+//! What a shard counts.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// What a shard counts.
+#[derive(Debug, Default)]
+pub(crate) struct ShardCounters {
+    /// Batches applied.
+    pub(crate) batches: AtomicU64,
+    /// Requests in these.
+    pub(crate) requests: AtomicU64,
+    /// Checkpoints written.
+    pub(crate) checkpoints: AtomicU64,
+    /// Bytes of these.
+    pub(crate) checkpoint_bytes: AtomicU64,
+    /// Bytes that only memory and log hold, about.
+    pub(super) unsaved_bytes: AtomicUsize,
+    /// Requests refused.
+    pub(crate) refused: AtomicU64,
+    /// Requests given by event loops.
+    pub(super) given: AtomicU64,
+    /// Of these, those applied or refused.
+    pub(crate) finished: AtomicU64,
+    /// Requests that wait for space on the disk.
+    pub(crate) deferred: AtomicUsize,
+    /// Bytes of these, about.
+    pub(crate) deferred_bytes: AtomicUsize,
+    /// Requests sent to the node that leads, retries included.
+    pub(crate) forwarded: AtomicU64,
+    /// Forwarded requests of an older leadership, and answers that nobody waits for any more.
+    pub(crate) stale: AtomicU64,
+    /// Bytes of work that was sent to the leader and is not answered, about.
+    pub(crate) sent_bytes: AtomicUsize,
+}

@@ -1,0 +1,286 @@
+//! Inbox cursors: a connected session gets the messages that are queued for it, within its credit.
+//!
+//! Invariants: a cursor passes each sequence once, in ascending order; a session has at most as many messages as its credit
+//! allows. A session whose credit is used up grants more, and then gets in pages what was queued meanwhile.
+//!
+//! Deliberately absent: anything that must survive. A cursor lives in the memory of the leader alone; sessions open their
+//! cursors again at the next leader.
+
+use std::collections::HashMap;
+
+use store_state::api::{Event, Read};
+use store_state::inbox::{Item, Queued};
+
+/// The cursors of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct InboxCursors {
+    by_inbox: HashMap<u64, InboxCursor>,
+    /// Inboxes of cursors that have pages waiting in `InboxCursor::page`.
+    touched: Vec<u64>,
+}
+
+/// One connected session.
+#[derive(Debug)]
+struct InboxCursor {
+    peer: u64,
+    loop_index: u16,
+    home: u64,
+    epoch: u64,
+    /// The next sequence to give.
+    next: u64,
+    /// Messages that it can take.
+    credit: u32,
+    /// The first sequence that it has not been given.
+    given: u64,
+    /// What it will be given with the next mail.
+    page: Vec<(u64, Queued)>,
+    /// Something was queued that it has not been given: pages have to be read.
+    behind: bool,
+}
+
+impl InboxCursors {
+    /// A message was queued.
+    pub(crate) fn queued(&mut self, inbox: u64, sequence: u64, item: &Item) {
+        // The session is not connected, or has not opened its cursor yet: the queue keeps the message.
+        let Some(cursor) = self.by_inbox.get_mut(&inbox) else {
+            return;
+        };
+        if cursor.behind || cursor.credit == 0 || sequence < cursor.next {
+            cursor.behind |= sequence >= cursor.next;
+            return;
+        }
+        cursor.credit -= 1;
+        cursor.next = sequence + 1;
+        if cursor.page.is_empty() {
+            self.touched.push(inbox);
+        }
+        cursor.page.push((sequence, Queued::Message(item.clone())));
+    }
+
+    /// Forgets all cursors: another replica serves them.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Does what a cursor of a node (0: this one) asks. `Some`: a page has to be read for this inbox, from this sequence, of so
+    /// many messages; then [`InboxCursors::read`].
+    pub(crate) fn ask(&mut self, peer: u64, read: Read) -> Option<(u64, u64, u32)> {
+        let inbox = match read {
+            Read::Open {
+                loop_index,
+                home,
+                inbox,
+                epoch,
+                from,
+                credit,
+            } => {
+                let cursor = InboxCursor {
+                    peer,
+                    loop_index,
+                    home,
+                    epoch,
+                    next: from,
+                    given: from,
+                    credit,
+                    page: Vec::new(),
+                    behind: true,
+                };
+                let newer = self
+                    .by_inbox
+                    .get(&inbox)
+                    .is_some_and(|other| other.epoch > epoch);
+                if newer {
+                    return None;
+                }
+                self.by_inbox.insert(inbox, cursor);
+                inbox
+            }
+            Read::Credit { inbox, epoch, more } => {
+                let cursor = self.by_inbox.get_mut(&inbox)?;
+                if cursor.epoch != epoch {
+                    return None;
+                }
+                cursor.credit = cursor.credit.saturating_add(more);
+                inbox
+            }
+            Read::Close { inbox, epoch } => {
+                if self.by_inbox.get(&inbox)?.epoch == epoch {
+                    self.by_inbox.remove(&inbox);
+                }
+                return None;
+            }
+        };
+        let cursor = self.by_inbox.get(&inbox)?;
+        (cursor.behind && cursor.credit > 0).then_some((inbox, cursor.next, cursor.credit))
+    }
+
+    /// A page was read: what is queued from the sequence asked for up to before `next`. `end`: nothing
+    /// is queued from there on.
+    pub(crate) fn read(&mut self, inbox: u64, items: Vec<(u64, Queued)>, next: u64, end: bool) {
+        let Some(cursor) = self.by_inbox.get_mut(&inbox) else {
+            debug_assert!(
+                false,
+                "a page is read for a cursor that has just asked for it"
+            );
+            return;
+        };
+        cursor.credit = cursor.credit.saturating_sub(items.len() as u32);
+        cursor.next = next;
+        cursor.behind = !end;
+        if cursor.page.is_empty() && !items.is_empty() {
+            self.touched.push(inbox);
+        }
+        cursor.page.extend(items);
+    }
+
+    /// Whether a page must be read again for this inbox, and from where.
+    pub(crate) fn wants(&self, inbox: u64) -> Option<(u64, u32)> {
+        let cursor = self.by_inbox.get(&inbox)?;
+        (cursor.behind && cursor.credit > 0).then_some((cursor.next, cursor.credit))
+    }
+
+    /// Takes the pages that wait, with the nodes and the loops that they are for.
+    pub(crate) fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
+        for inbox in self.touched.drain(..) {
+            if let Some(cursor) = self.by_inbox.get_mut(&inbox)
+                && let Some((last, _)) = cursor.page.last()
+            {
+                let from = std::mem::replace(&mut cursor.given, last + 1);
+                let event = Event::Page {
+                    home: cursor.home,
+                    epoch: cursor.epoch,
+                    from,
+                    items: std::mem::take(&mut cursor.page),
+                };
+                give(cursor.peer, cursor.loop_index, event);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mqtt_proto::{MessageBody, QoS};
+    use mqtt_session::{ApplicationMessage, SubscriptionIdSet};
+
+    use super::*;
+
+    fn item() -> Item {
+        Item {
+            message: Arc::new(ApplicationMessage {
+                body: MessageBody::new("t", b""),
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                publisher: 0,
+                publisher_hash: 0,
+                expires_at: None,
+            }),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            subscription_ids: SubscriptionIdSet::None,
+            group: None,
+        }
+    }
+
+    fn open(credit: u32) -> Read {
+        Read::Open {
+            loop_index: 1,
+            home: 7,
+            inbox: 3,
+            epoch: 10,
+            from: 1,
+            credit,
+        }
+    }
+
+    fn given(cursors: &mut InboxCursors) -> Vec<u64> {
+        let mut sequences = Vec::new();
+        cursors.take_pages(|peer, loop_index, event| {
+            let Event::Page {
+                home, epoch, items, ..
+            } = event
+            else {
+                panic!("{event:?}")
+            };
+            assert_eq!((peer, loop_index, home, epoch), (0, 1, 7, 10));
+            sequences.extend(items.into_iter().map(|(sequence, _)| sequence));
+        });
+        sequences
+    }
+
+    #[test]
+    fn what_comes_is_given_until_the_credit_is_used_up() {
+        let mut cursors = InboxCursors::default();
+        assert_eq!(cursors.ask(0, open(3)), Some((3, 1, 3)));
+        cursors.read(3, vec![(1, Queued::Released)], 2, true);
+        for sequence in 2..6 {
+            cursors.queued(3, sequence, &item());
+        }
+        assert_eq!(given(&mut cursors), [1, 2, 3]);
+        let more = Read::Credit {
+            inbox: 3,
+            epoch: 10,
+            more: 5,
+        };
+        assert_eq!(cursors.ask(0, more), Some((3, 4, 5)));
+        cursors.read(
+            3,
+            vec![(4, Queued::Released), (5, Queued::Released)],
+            6,
+            true,
+        );
+        cursors.queued(3, 6, &item());
+        assert_eq!(given(&mut cursors), [4, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_queued_before_the_first_page_is_read_is_in_that_page() {
+        let mut cursors = InboxCursors::default();
+        cursors.ask(0, open(10));
+        cursors.queued(3, 1, &item());
+        assert_eq!(given(&mut cursors), [0; 0]);
+        assert_eq!(cursors.wants(3), Some((1, 10)));
+    }
+
+    #[test]
+    fn a_page_says_what_it_follows_on() {
+        let mut cursors = InboxCursors::default();
+        cursors.ask(0, open(10));
+        // Nothing is queued before 5.
+        cursors.read(3, vec![(5, Queued::Released)], 6, true);
+        cursors.queued(3, 6, &item());
+        let mut spans = Vec::new();
+        let mut note = |_, _, event| {
+            if let Event::Page { from, items, .. } = event {
+                spans.push((from, items.last().map(|(last, _)| *last)));
+            }
+        };
+        cursors.take_pages(&mut note);
+        cursors.read(3, Vec::new(), 9, true);
+        cursors.queued(3, 9, &item());
+        cursors.take_pages(&mut note);
+        assert_eq!(spans, [(1, Some(6)), (7, Some(9))]);
+    }
+
+    #[test]
+    fn an_older_connection_neither_asks_nor_closes() {
+        let mut cursors = InboxCursors::default();
+        cursors.ask(0, open(1));
+        let older = Read::Close { inbox: 3, epoch: 9 };
+        assert_eq!(cursors.ask(0, older), None);
+        assert_eq!(cursors.by_inbox.len(), 1);
+        assert_eq!(
+            cursors.ask(
+                0,
+                Read::Close {
+                    inbox: 3,
+                    epoch: 10
+                }
+            ),
+            None
+        );
+        assert_eq!(cursors.by_inbox.len(), 0);
+    }
+}

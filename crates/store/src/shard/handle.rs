@@ -1,0 +1,289 @@
+//! One shard, as all of its tasks and all threads see it.
+//!
+//! Invariants: the state is changed by the shard's own thread alone; no lock of a shard is held while an event loop is given mail.
+//!
+//! Read next: `apply.rs` for what changes the state, `worker.rs` for what takes requests.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use consensus::Mark;
+use parking_lot::{Mutex, RwLock};
+use store_state::api::{Event, ShardNumber};
+use store_state::{CorrelationId, Slots};
+use tokio::time::Instant;
+
+use crate::api::listener::Listener;
+use crate::kinds::effects::Effects;
+use crate::kinds::group::group_of;
+use crate::kinds::kind::Kind;
+use crate::shard::counters::ShardCounters;
+use crate::shard::cursors::InboxCursors;
+use crate::shard::outbox::Outbox;
+use crate::shard::queue::RequestQueue;
+use crate::shard::routing::ShardRouting;
+use crate::shard::work::Work;
+use crate::storage::snapshot::TableOwner;
+use crate::storage::tables::ShardTable;
+
+/// Bytes that only memory and log hold, above which a checkpoint begins.
+pub(super) const UNSAVED_BYTES: usize = 32 << 20;
+
+/// Bytes that only memory and log hold, above which no more should be given: the disk does not keep up
+/// with checkpoints.
+const UNSAVED_MOST: usize = 4 * UNSAVED_BYTES;
+
+/// Bytes of requests that wait for space on the disk, above which no more should be given.
+const DEFERRED_MOST: usize = 16 << 20;
+
+/// Bytes of work that the leader was sent and has not answered, above which no more should be given.
+const SENT_MOST: usize = 16 << 20;
+
+/// One shard, as everybody sees it.
+pub(crate) struct Shard<M: Kind> {
+    pub(crate) number: ShardNumber,
+    pub(crate) slots: Slots,
+    pub(crate) queue: RequestQueue<Work<M::Op>>,
+    /// Event loops take mail.
+    pub(super) begun: AtomicBool,
+    /// `None`: there is no replica of it here that can be used.
+    pub(super) state: RwLock<Option<State<M>>>,
+    /// Held while tables are written: they are not replaced meanwhile.
+    pub(super) writing: Mutex<()>,
+    pub(crate) stats: ShardCounters,
+    pub(crate) routing: ShardRouting<M::Op>,
+}
+
+/// What the shard's own thread changes.
+pub(super) struct State<M> {
+    pub(super) machine: M,
+    pub(super) table: Arc<ShardTable>,
+    pub(super) effects: Effects,
+    pub(super) outbox: Outbox,
+    /// How far the machine is; `None` while batches are being applied.
+    pub(super) mark: Option<Mark>,
+    /// The time of the first change that the tables do not have.
+    pub(super) dirty_since: Option<Instant>,
+    /// How often tables and machine were replaced.
+    pub(super) generation: u64,
+}
+
+impl<M: Kind> Shard<M> {
+    pub(crate) fn new(
+        number: ShardNumber,
+        slots: Slots,
+        routing: ShardRouting<M::Op>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            slots,
+            routing,
+            queue: RequestQueue::new(),
+            begun: AtomicBool::new(false),
+            state: RwLock::new(None),
+            writing: Mutex::new(()),
+            stats: ShardCounters::default(),
+        })
+    }
+
+    /// Gives the shard work.
+    pub(crate) fn give(&self, work: Work<M::Op>, bytes: usize) {
+        if let Work::Propose { .. } = work {
+            self.stats.given.fetch_add(1, Ordering::Relaxed);
+        }
+        self.queue.put(work, bytes);
+    }
+
+    /// Gives the shard a request that can wait a little.
+    pub(crate) fn give_patient(&self, work: Work<M::Op>, bytes: usize) {
+        self.stats.given.fetch_add(1, Ordering::Relaxed);
+        self.queue.put_patient(work, bytes);
+    }
+
+    /// Whether no more should be given for now.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.queue.is_over_limit()
+            || self.stats.sent_bytes.load(Ordering::Relaxed) > SENT_MOST
+            || self.stats.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_MOST
+            || self.stats.deferred_bytes.load(Ordering::Relaxed) > DEFERRED_MOST
+    }
+
+    /// Whether everything that was given is applied.
+    pub(crate) fn is_idle(&self) -> bool {
+        // In this order: what is finished meanwhile was given before.
+        let finished = self.stats.finished.load(Ordering::Acquire);
+        self.stats.given.load(Ordering::Acquire) <= finished
+    }
+
+    /// Requests given so far.
+    pub(crate) fn given(&self) -> u64 {
+        self.stats.given.load(Ordering::Acquire)
+    }
+
+    /// Whether so many of these are applied, or refused.
+    pub(crate) fn has_finished(&self, given: u64) -> bool {
+        self.stats.finished.load(Ordering::Acquire) >= given
+    }
+
+    /// The shard's group in the log.
+    pub(crate) fn group(&self) -> u64 {
+        group_of::<M>(self.number)
+    }
+
+    /// Loads what the tables hold. Returns how far that is.
+    pub(crate) fn load(
+        &self,
+        table: ShardTable,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<Option<Mark>, String> {
+        let bytes = table.mark().map_err(|error| error.to_string())?;
+        let mark = match bytes {
+            Some(bytes) => Some(Mark::decode(&bytes).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let machine = M::load(self.slots, &table).map_err(|error| error.to_string())?;
+        *self.state.write() = Some(State {
+            machine,
+            table: Arc::new(table),
+            effects: Effects {
+                shard: self.number,
+                listener: Arc::clone(listener),
+                cursors: InboxCursors::default(),
+                events: Vec::new(),
+                live: false,
+            },
+            outbox: Outbox::default(),
+            mark: mark.clone(),
+            dirty_since: None,
+            generation: 0,
+        });
+        Ok(mark)
+    }
+
+    /// Whether the state is still the one that a checkpoint began with.
+    pub(super) fn is_of(&self, generation: u64) -> bool {
+        let state = self.state.read();
+        state
+            .as_ref()
+            .is_some_and(|state| state.generation == generation)
+    }
+
+    /// What the shard holds cannot be used: it serves no longer.
+    pub(crate) fn tell_damage(&self, error: &str) {
+        tracing::error!(
+            store = M::NAME,
+            shard = self.number,
+            error,
+            "a shard does not serve: what it holds cannot be used"
+        );
+        self.close();
+    }
+
+    /// Serves no longer.
+    pub(crate) fn close(&self) {
+        *self.state.write() = None;
+    }
+
+    /// Looks at the machine; `None`: the shard does not serve.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> Option<R> {
+        self.state.read().as_ref().map(|state| look(&state.machine))
+    }
+
+    /// What the replica here holds; `None`: there is none.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn replica(&self) -> Option<crate::simulation::Replica>
+    where
+        M: crate::simulation::Describe,
+    {
+        let mut state = self.state.write();
+        let State {
+            machine,
+            table,
+            mark,
+            ..
+        } = state.as_mut()?;
+        Some(crate::simulation::Replica {
+            store: M::STORE,
+            shard: self.number,
+            applied: mark.as_ref()?.index()?,
+            unfinished: machine.unfinished(),
+            content: machine.describe(&**table),
+        })
+    }
+
+    /// Everything that happened before the start is applied: calls `tell` with the machine and its
+    /// outlet, which hears of all that happens from now on.
+    pub(crate) fn live(&self, tell: impl FnOnce(&mut M, &mut M::Outlet)) {
+        if let Some(state) = &mut *self.state.write() {
+            let State {
+                machine, effects, ..
+            } = state;
+            effects.live = true;
+            M::with_outlet(effects, |outlet| tell(machine, outlet));
+        }
+    }
+
+    /// Another replica leads from now on, or none.
+    pub(crate) fn quiet(&self) {
+        if let Some(State { effects, .. }) = &mut *self.state.write() {
+            effects.live = false;
+            effects.events.clear();
+            effects.cursors.clear();
+        }
+    }
+
+    /// Drops the requests of other nodes, sent because this one led: those nodes retry them with the next leader.
+    pub(crate) fn drop_forwarded(&self) {
+        let dropped = self.queue.remove_if(Work::is_forwarded);
+        let requests = dropped
+            .iter()
+            .filter(|work| matches!(work, Work::Propose { .. }));
+        self.stats
+            .finished
+            .fetch_add(requests.count() as u64, Ordering::Release);
+    }
+
+    /// Whether event loops take mail.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    pub(super) fn count_unsaved(&self, machine: &M) {
+        self.stats
+            .unsaved_bytes
+            .store(machine.unsaved_bytes(), Ordering::Relaxed);
+    }
+}
+
+impl<M: Kind> State<M> {
+    pub(super) fn reply(
+        &mut self,
+        correlation_id: CorrelationId,
+        event: impl FnOnce(u64) -> Event,
+    ) {
+        self.outbox.address(correlation_id, event);
+    }
+}
+
+impl<M: Kind> TableOwner for Shard<M> {
+    fn table(&self) -> Option<Arc<ShardTable>> {
+        let state = self.state.read();
+        state.as_ref().map(|state| Arc::clone(&state.table))
+    }
+
+    fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _alone = self.writing.lock();
+        replace()?;
+        let mut state = self.state.write();
+        let state = state
+            .as_mut()
+            .ok_or_else(|| io::Error::other("the shard is closed"))?;
+        state.machine = M::load(self.slots, &*state.table).map_err(io::Error::other)?;
+        state.mark = Some(mark.clone());
+        state.dirty_since = None;
+        state.generation += 1;
+        state.effects.cursors.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! The queue between event loops and a shard: many put in, one takes out in batches.
+//!
+//! Invariant: [`RequestQueue::is_over_limit`] becomes true before the queue holds much memory. Callers look at it before they
+//! accept more work; what they put in nevertheless is work that had begun.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// Requests waiting, above which the queue is over its limit.
+const QUEUE_REQUESTS: usize = 16 * 1024;
+
+/// Bytes waiting, above which the queue is over its limit.
+const QUEUE_BYTES: usize = 16 << 20;
+
+/// How long patient work waits for company.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Work for one shard.
+#[derive(Debug)]
+pub(crate) struct RequestQueue<W> {
+    waiting: Mutex<Waiting<W>>,
+    bytes: AtomicUsize,
+    len: AtomicUsize,
+    more: Notify,
+}
+
+#[derive(Debug)]
+struct Waiting<W> {
+    work: VecDeque<(usize, W)>,
+    /// Work that nobody waits for. It goes before the other, so that what is put in after it is done
+    /// after it.
+    patient: VecDeque<(usize, W)>,
+    /// When the patient work is taken out even if it is all there is.
+    due: Option<Instant>,
+    shard: Shard,
+}
+
+/// What the shard does that takes work out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shard {
+    /// It works.
+    Awake,
+    /// It waits for any work.
+    Idle,
+    /// It waits for work that is not patient, or until the patient work is due.
+    Patient,
+}
+
+/// What was found in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    Work,
+    Nothing,
+    /// Only patient work, due at this time.
+    Patient(Instant),
+}
+
+impl<W> RequestQueue<W> {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: Mutex::new(Waiting {
+                work: VecDeque::new(),
+                patient: VecDeque::new(),
+                due: None,
+                shard: Shard::Awake,
+            }),
+            bytes: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            more: Notify::new(),
+        }
+    }
+
+    /// Puts work in. `bytes`: what it holds in memory, about.
+    pub(crate) fn put(&self, work: W, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        waiting.work.push_back((bytes, work));
+        let wake = waiting.shard != Shard::Awake;
+        self.wake(waiting, bytes, wake);
+    }
+
+    /// Puts work in that is to be taken out with other work, or after a while: a batch of its own would
+    /// cost a sync that nobody waits for.
+    pub(crate) fn put_patient(&self, work: W, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        waiting.patient.push_back((bytes, work));
+        // So that it knows until when to wait.
+        let wake = waiting.shard == Shard::Idle;
+        self.wake(waiting, bytes, wake);
+    }
+
+    /// Puts work back in, before all other.
+    pub(crate) fn put_first(&self, work: Vec<(usize, W)>) {
+        let bytes = work.iter().map(|(bytes, _)| bytes).sum();
+        let mut waiting = self.waiting.lock();
+        // Patient work goes before other, and this before both.
+        while let Some(patient) = waiting.patient.pop_back() {
+            waiting.work.push_front(patient);
+        }
+        for piece in work.into_iter().rev() {
+            waiting.work.push_front(piece);
+        }
+        let wake = waiting.shard != Shard::Awake;
+        self.wake(waiting, bytes, wake);
+    }
+
+    /// Takes out what `is` selects, wherever it is.
+    pub(crate) fn remove_if(&self, is: impl Fn(&W) -> bool) -> Vec<W> {
+        let mut waiting = self.waiting.lock();
+        let Waiting { work, patient, .. } = &mut *waiting;
+        let mut removed = Vec::new();
+        for queue in [patient, work] {
+            let (out, stays) = std::mem::take(queue)
+                .into_iter()
+                .partition(|(_, work)| is(work));
+            *queue = stays;
+            removed.extend::<VecDeque<_>>(out);
+        }
+        self.len.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        let bytes = removed.iter().map(|(bytes, _)| bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        removed.into_iter().map(|(_, work)| work).collect()
+    }
+
+    fn wake(&self, mut waiting: MutexGuard<'_, Waiting<W>>, bytes: usize, wake: bool) {
+        self.len.store(waiting.len(), Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if wake {
+            waiting.shard = Shard::Awake;
+        }
+        drop(waiting);
+        if wake {
+            self.more.notify_one();
+        }
+    }
+
+    /// Takes work out while it is at most `limit` pieces and `bytes` bytes, but at least one piece.
+    /// Each comes with its size. Waits until there is some.
+    pub(crate) async fn take(&self, limit: usize, bytes: usize, out: &mut Vec<(usize, W)>) {
+        loop {
+            match self.try_take(limit, bytes, Instant::now(), out) {
+                Found::Work => return,
+                Found::Nothing => self.more.notified().await,
+                // Whichever comes first.
+                Found::Patient(due) => drop(timeout_at(due, self.more.notified()).await),
+            }
+        }
+    }
+
+    /// If there is nothing to be taken out, the next work wakes the shard.
+    fn try_take(
+        &self,
+        limit: usize,
+        bytes: usize,
+        now: Instant,
+        out: &mut Vec<(usize, W)>,
+    ) -> Found {
+        let mut waiting = self.waiting.lock();
+        if waiting.work.is_empty() && waiting.patient.len() < limit && !waiting.patient.is_empty() {
+            let due = *waiting.due.get_or_insert(now + PATIENCE);
+            if now < due {
+                waiting.shard = Shard::Patient;
+                return Found::Patient(due);
+            }
+        }
+        let mut taken = 0;
+        let mut count = 0;
+        while count < limit
+            && let Some((size, work)) = waiting.pop_if(|size| count == 0 || taken + size <= bytes)
+        {
+            taken += size;
+            count += 1;
+            out.push((size, work));
+        }
+        waiting.due = None;
+        waiting.shard = if count == 0 {
+            Shard::Idle
+        } else {
+            Shard::Awake
+        };
+        if waiting.work.is_empty() && waiting.work.capacity() > 1024 {
+            waiting.work = VecDeque::new();
+        }
+        self.len.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        self.bytes.fetch_sub(taken, Ordering::Relaxed);
+        if count > 0 {
+            Found::Work
+        } else {
+            Found::Nothing
+        }
+    }
+
+    /// Whether no more should be put in for now.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.len() > QUEUE_REQUESTS || self.bytes.load(Ordering::Relaxed) > QUEUE_BYTES
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+}
+
+impl<W> Waiting<W> {
+    fn len(&self) -> usize {
+        self.work.len() + self.patient.len()
+    }
+
+    /// The next piece, if there is one whose size fits.
+    fn pop_if(&mut self, fits: impl Fn(usize) -> bool) -> Option<(usize, W)> {
+        let next = if self.patient.is_empty() {
+            &mut self.work
+        } else {
+            &mut self.patient
+        };
+        next.pop_front_if(|(size, _)| fits(*size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_is_gone_from_its_place_and_its_size() {
+        let queue = RequestQueue::new();
+        for number in 1..=4 {
+            queue.put(number, 10);
+        }
+        queue.put_patient(5, 10);
+        queue.put_patient(6, 10);
+        assert_eq!(queue.remove_if(|number| number % 2 == 0), [6, 2, 4]);
+        assert_eq!(queue.len(), 3);
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 30);
+        assert_eq!(take(&queue, 9, 1000), [5, 1, 3]);
+    }
+
+    fn take(queue: &RequestQueue<u32>, limit: usize, bytes: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        queue.try_take(limit, bytes, Instant::now(), &mut out);
+        out.into_iter().map(|(_, work)| work).collect()
+    }
+
+    #[test]
+    fn batches_keep_the_order_and_both_limits() {
+        let queue = RequestQueue::new();
+        for n in 0..6 {
+            queue.put(n, 10);
+        }
+        assert_eq!(take(&queue, 2, 1000), [0, 1]);
+        assert_eq!(take(&queue, 10, 25), [2, 3]);
+        // What is larger than a batch goes alone.
+        assert_eq!(take(&queue, 10, 5), [4]);
+        assert_eq!(take(&queue, 10, 5), [5]);
+        assert_eq!(take(&queue, 10, 5), [0; 0]);
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_queue_is_over_its_limit_by_number_and_by_bytes() {
+        let queue = RequestQueue::new();
+        queue.put(0, QUEUE_BYTES + 1);
+        assert!(queue.is_over_limit());
+        take(&queue, 1, 1);
+        assert!(!queue.is_over_limit());
+        for _ in 0..=QUEUE_REQUESTS {
+            queue.put(0, 0);
+        }
+        assert!(queue.is_over_limit());
+    }
+
+    #[test]
+    fn patient_work_goes_with_other_work_and_before_it() {
+        let queue = RequestQueue::new();
+        queue.put_patient(1, 10);
+        queue.put_patient(2, 10);
+        assert_eq!(take(&queue, 10, 1000), [0; 0]);
+        queue.put(3, 10);
+        queue.put_patient(4, 10);
+        assert_eq!(take(&queue, 10, 1000), [1, 2, 4, 3]);
+    }
+
+    #[test]
+    fn patient_work_goes_alone_when_it_is_due_or_fills_a_batch() {
+        let queue = RequestQueue::new();
+        queue.put_patient(1, 10);
+        let mut out = Vec::new();
+        let now = Instant::now();
+        let due = now + PATIENCE;
+        let early = due - Duration::from_millis(1);
+        assert_eq!(queue.try_take(10, 1000, now, &mut out), Found::Patient(due));
+        assert_eq!(
+            queue.try_take(10, 1000, early, &mut out),
+            Found::Patient(due)
+        );
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Work);
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Nothing);
+        queue.put_patient(2, 10);
+        queue.put_patient(3, 10);
+        assert_eq!(queue.try_take(2, 1000, now, &mut out), Found::Work);
+        assert_eq!(out, [(10, 1), (10, 2), (10, 3)]);
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_sleeps_takes_patient_work_after_a_while() {
+        let queue = std::sync::Arc::new(RequestQueue::new());
+        let other = std::sync::Arc::clone(&queue);
+        let shard = tokio::spawn(async move {
+            let mut out = Vec::new();
+            other.take(10, 100, &mut out).await;
+            out
+        });
+        while queue.waiting.lock().shard != Shard::Idle {
+            tokio::task::yield_now().await;
+        }
+        queue.put_patient(7, 3);
+        assert_eq!(shard.await.unwrap(), [(3, 7)]);
+    }
+
+    #[tokio::test]
+    async fn a_sleeping_shard_is_woken() {
+        let queue = std::sync::Arc::new(RequestQueue::new());
+        let other = std::sync::Arc::clone(&queue);
+        let thread = std::thread::spawn(move || {
+            while other.waiting.lock().shard != Shard::Idle {
+                std::thread::yield_now();
+            }
+            other.put(7, 1);
+        });
+        let mut out = Vec::new();
+        queue.take(1, 1, &mut out).await;
+        assert_eq!(out, [(1, 7)]);
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! What a shard sends to event loops and other nodes: replies, pages of queues, answers to questions.
+//!
+//! Invariant: pages and replies leave in the order of the batches.
+
+use std::sync::atomic::Ordering;
+
+use store_state::CorrelationId;
+use store_state::api::{Event, Failure, Read};
+
+use crate::api::listener::Listener;
+use crate::kinds::kind::Kind;
+use crate::peers::message::Message;
+use crate::shard::handle::{Shard, State};
+use crate::shard::outbox::{Outbox, give};
+use crate::shard::retained::PageRequest;
+
+/// Messages and bytes read from an inbox at once.
+const PAGE: u32 = 128;
+
+const PAGE_BYTES: usize = 256 * 1024;
+
+impl<M: Kind> Shard<M> {
+    /// Event loops take mail from now on: sends out what was found at the start.
+    pub(crate) fn begin(&self, listener: &dyn Listener) {
+        self.begun.store(true, Ordering::Release);
+        self.send_out(listener);
+    }
+
+    /// Sends out replies and pages.
+    pub(crate) fn send_out(&self, listener: &dyn Listener) {
+        if !self.has_begun() {
+            return;
+        }
+        let (outbox, unaddressed) = {
+            let mut state = self.state.write();
+            // The shard was closed meanwhile: replies of a closed replica go to nobody, and requests to its successor.
+            let Some(state) = &mut *state else {
+                return;
+            };
+            let State {
+                effects, outbox, ..
+            } = &mut *state;
+            effects
+                .cursors
+                .take_pages(|peer, loop_index, event| outbox.put(peer, loop_index, event));
+            (
+                std::mem::take(&mut state.outbox),
+                std::mem::take(&mut state.effects.events),
+            )
+        };
+        // Before the answers: a client that hears an answer can rely on it that its effects are in the mail.
+        if !unaddressed.is_empty() {
+            // Whichever loop: what is to be done can be done by any.
+            listener.mail(usize::from(self.number) % listener.loops(), unaddressed);
+        }
+        self.give_out(listener, outbox);
+    }
+
+    /// Sends out mail.
+    pub(super) fn give_out(&self, listener: &dyn Listener, outbox: Outbox) {
+        give(listener, outbox.loops);
+        let Some(peers) = &self.routing.peers else {
+            debug_assert!(
+                outbox.peers.is_empty(),
+                "a node that is alone has no requests of other nodes"
+            );
+            return;
+        };
+        for (peer, mail) in outbox.peers {
+            for mail in mail.parts(M::STORE, self.number) {
+                peers.send(peer, Message::Mail(mail).encode());
+            }
+        }
+    }
+
+    /// Opens, refills and closes inbox cursors, and reads the pages that these want.
+    pub(crate) fn read(&self, listener: &dyn Listener, asked: &[(u64, Read)]) {
+        if let Some(state) = &mut *self.state.write() {
+            for (peer, read) in asked {
+                // Nothing to read now: the cursor has no credit, is closed, or belongs to a later connection.
+                let Some(mut want) = state.effects.cursors.ask(*peer, *read) else {
+                    continue;
+                };
+                loop {
+                    let (inbox, from, credit) = want;
+                    let mut items = Vec::new();
+                    let page = M::page(
+                        &mut state.machine,
+                        inbox,
+                        from,
+                        credit.min(PAGE),
+                        PAGE_BYTES,
+                        &*state.table,
+                        &mut items,
+                    );
+                    match page {
+                        Ok((next, end)) => state.effects.cursors.read(inbox, items, next, end),
+                        Err(error) => {
+                            tracing::error!(
+                                store = M::NAME,
+                                shard = self.number,
+                                %error,
+                                "an inbox cannot be read"
+                            );
+                            break;
+                        }
+                    }
+                    match state.effects.cursors.wants(inbox) {
+                        Some((next, credit)) => want = (inbox, next, credit),
+                        None => break,
+                    }
+                }
+            }
+        }
+        self.send_out(listener);
+    }
+
+    /// Tells that barriers are passed.
+    pub(crate) fn pass(&self, listener: &dyn Listener, barriers: &[CorrelationId]) {
+        let mut outbox = Outbox::default();
+        for correlation_id in barriers {
+            outbox.address(*correlation_id, Event::passed);
+        }
+        self.give_out(listener, outbox);
+    }
+
+    /// Answers a question for pages of retained messages.
+    pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
+        let wanted = &request.wanted;
+        let pages = self
+            .look(|machine| {
+                wanted.pages(|selection, budget| machine.retained(selection, budget, wanted.now()))
+            })
+            .flatten();
+        let mut outbox = Outbox::default();
+        outbox.address(request.correlation_id, |token| match pages {
+            Some(pages) => Event::Retained { token, pages },
+            None => Event::Failed {
+                token,
+                failure: Failure::Stopped,
+            },
+        });
+        self.give_out(listener, outbox);
+    }
+}

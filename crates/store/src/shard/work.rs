@@ -1,0 +1,61 @@
+//! What a shard can be given to do.
+
+use store_state::api::Read;
+use store_state::{CorrelationId, Request};
+use tokio::sync::oneshot;
+
+use crate::shard::retained::PageRequest;
+
+/// What a shard can be given to do.
+#[derive(Debug)]
+pub(crate) enum Work<O> {
+    /// To be agreed on, synced and applied.
+    Propose {
+        request: Request<O>,
+        /// On a full disk it waits, and is not refused.
+        must_wait: bool,
+    },
+    /// To be read, by an event loop of a node (0: this one).
+    Read(u64, Read),
+    /// To be answered when all that was given before is applied.
+    Barrier(CorrelationId),
+    /// To be answered with retained messages, when all that was given before is applied.
+    Page(PageRequest),
+    /// The last: to be told when all that was given before is applied.
+    Stop(oneshot::Sender<()>),
+}
+
+impl<O> Work<O> {
+    /// Whether another node has sent it.
+    pub(super) fn is_forwarded(&self) -> bool {
+        let peer = match self {
+            Self::Propose { request, .. } => request.correlation_id.peer,
+            Self::Read(peer, _) => *peer,
+            Self::Barrier(correlation_id) => correlation_id.peer,
+            Self::Page(request) => request.correlation_id.peer,
+            Self::Stop(_) => 0,
+        };
+        peer != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_another_node_is_forwarded_work() {
+        let of = |peer| CorrelationId {
+            peer,
+            loop_number: 1,
+            token: 1,
+        };
+        let close = Read::Close { inbox: 1, epoch: 1 };
+        for (peer, is_forwarded) in [(0, false), (7, true)] {
+            assert_eq!(Work::<()>::Barrier(of(peer)).is_forwarded(), is_forwarded);
+            assert_eq!(Work::<()>::Read(peer, close).is_forwarded(), is_forwarded);
+        }
+        let (done, _) = oneshot::channel();
+        assert!(!Work::<()>::Stop(done).is_forwarded());
+    }
+}

@@ -1,0 +1,554 @@
+//! The data folder of a node: whose it is, that only one process uses it, and how often it was opened.
+//!
+//! ```text
+//! FORMAT        what this is, the node's identifier, and    written last of a first start, and when the node joins a
+//!               the seed of the hash of names              cluster: then it has that of the cluster
+//! LOCK          locked by the process that has it open
+//! incarnation   how often it was opened                      synced at each open
+//! alive         Unix time in ms, of the last second lived    unsynced, each second
+//! reserve       space for a start on a full disk             see `folder/reserve.rs`
+//! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
+//! inbox.made    this node has made an inbox store            so that a missing one is noticed
+//! founded       the shards were begun, here or elsewhere     so that none is begun twice
+//! ```
+//!
+//! Invariants: a folder that is not ours is never written into, except for the lock's file; an incarnation
+//! is never given twice; a store that was made and is not there is an error, not an empty store.
+//!
+//! Deliberately absent: what the stores hold (`tables.rs`).
+
+mod durable;
+mod format;
+mod reserve;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::{error, fmt};
+
+use parking_lot::Mutex;
+use store_state::NameHash;
+
+use durable::open_or_make;
+pub(crate) use durable::{create, make_directory, sync_directory};
+use format::{FORMAT, FORMAT_FILE, Label, UNSEEDED, read as read_format, write as write_format};
+pub(crate) use reserve::Reserve;
+use slots::Slots;
+pub(crate) use view::FolderView;
+
+/// What the `FORMAT` file of a node's folder says it is.
+const DATA_FOLDER: &str = "data folder";
+const LOCK: &str = "LOCK";
+const INCARNATION: &str = "incarnation";
+const ALIVE: &str = "alive";
+const FOUNDED: &str = "founded";
+/// What the name of the file ends in that says that a store was made.
+const MADE: &str = ".made";
+
+/// The seed of simulated nodes, so that they need not join each other.
+#[cfg(feature = "simulation")]
+const SIMULATED_SEED: u64 = 0x5EED;
+
+/// A number that shows in no output.
+#[derive(Clone, Copy)]
+struct Seed(u64);
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed")
+    }
+}
+
+/// A node's data folder, open and locked until this is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    node: u64,
+    seed: Seed,
+    incarnation: u64,
+    last_alive_ms: Option<u64>,
+    alive: Mutex<Slots>,
+    reserve: Reserve,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens the folder, and makes it if it is missing or empty. A first start that was interrupted is begun
+    /// anew. If the disk is full, the reserve is released.
+    ///
+    /// # Errors
+    /// Another process has it open; it holds other things; its format is newer or its files are damaged;
+    /// or it cannot be read or written.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        Self::open_or_begin(path, || Ok((random_number()?, random_number()?)))
+    }
+
+    /// The same with this node's identifier, and the seed that all simulated nodes have, if the folder is new.
+    ///
+    /// # Errors
+    /// As of [`Folder::open`].
+    #[cfg(feature = "simulation")]
+    pub fn open_as(path: &Path, node: u64) -> Result<Self, FolderError> {
+        Self::open_or_begin(path, || Ok((node, SIMULATED_SEED)))
+    }
+
+    fn open_or_begin(
+        path: &Path,
+        new_node: impl FnOnce() -> io::Result<(u64, u64)>,
+    ) -> Result<Self, FolderError> {
+        let io = |reason| FolderError::io(path, reason);
+        let root = std::path::absolute(path).map_err(io)?;
+        make_directory(&root).map_err(io)?;
+        refuse_foreign(&root)?;
+        let lock = lock(&root)?;
+        let label = match read_format(&root, DATA_FOLDER)? {
+            Some(label) => label,
+            None => begin(&root, new_node)?,
+        };
+        let reserve = Reserve::of(&root).map_err(io)?;
+        if free_bytes(&root)? < reserve.bytes() {
+            reserve.release();
+        }
+        if label.format < FORMAT {
+            // What this program writes into the folder, an older one may not understand.
+            let label = Label {
+                format: FORMAT,
+                ..label
+            };
+            write_format(&root, DATA_FOLDER, label)?;
+        }
+        let incarnation = raise_incarnation(&root)?;
+        let alive_path = root.join(ALIVE);
+        let (alive, last_alive_ms) = open_or_make(&alive_path)
+            .and_then(Slots::open)
+            .map_err(|reason| FolderError::io(&alive_path, reason))?;
+        Ok(Self {
+            root,
+            node: label.node,
+            seed: Seed(label.seed),
+            incarnation,
+            last_alive_ms,
+            alive: Mutex::new(alive),
+            reserve,
+            _lock: lock,
+        })
+    }
+
+    /// The node's identifier: random, made at the first start, the same ever after.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// The hash of names of this node's cluster.
+    pub(crate) fn name_hash(&self) -> NameHash {
+        NameHash::with_seed(self.seed.0)
+    }
+
+    /// The seed of the hash of names: to be told to nodes that join the cluster, and to nobody else. 0: that of
+    /// clusters that began when there was none.
+    #[must_use]
+    pub fn name_seed(&self) -> u64 {
+        self.seed.0
+    }
+
+    /// Takes over the seed of the cluster that this node has joined.
+    ///
+    /// # Errors
+    /// The node has stores already that were made with another one, or it cannot be written.
+    pub fn adopt_name_seed(&mut self, seed: u64) -> Result<(), FolderError> {
+        if seed == self.seed.0 {
+            return Ok(());
+        }
+        if self.has_stores()? {
+            return Err(FolderError::OtherCluster {
+                folder: self.root.clone(),
+            });
+        }
+        let label = Label {
+            format: FORMAT,
+            node: self.node,
+            seed,
+        };
+        write_format(&self.root, DATA_FOLDER, label)?;
+        self.seed = Seed(seed);
+        Ok(())
+    }
+
+    fn has_stores(&self) -> Result<bool, FolderError> {
+        let io = |reason| FolderError::io(&self.root, reason);
+        for entry in fs::read_dir(&self.root).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            if name.to_string_lossy().ends_with(MADE) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How often the folder was opened, this time included. From 1.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// What [`mark_alive`](Self::mark_alive) was last told by the process before this one, in ms of Unix
+    /// time. `None` at the first start, or if both of the newest values were lost with the machine's power.
+    #[must_use]
+    pub fn last_alive_ms(&self) -> Option<u64> {
+        self.last_alive_ms
+    }
+
+    /// Notes that the node lives at `now_ms` of Unix time. To be called each second; nothing is synced.
+    ///
+    /// # Errors
+    /// The note cannot be written; the one before stays.
+    pub fn mark_alive(&self, now_ms: u64) -> Result<(), FolderError> {
+        self.alive
+            .lock()
+            .write(now_ms)
+            .map_err(|reason| FolderError::io(&self.root.join(ALIVE), reason))
+    }
+
+    /// Counts on to `incarnation`, as if the folder had been opened again.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn raise_incarnation_to(&self, incarnation: u64) -> Result<(), FolderError> {
+        let path = self.root.join(INCARNATION);
+        let io = |reason| FolderError::io(&path, reason);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let (mut slots, last) = file.and_then(Slots::open).map_err(io)?;
+        if last.is_none_or(|last| last < incarnation) {
+            slots.write_synced(incarnation).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the shards of this node were made, here or elsewhere.
+    #[must_use]
+    pub fn has_founded(&self) -> bool {
+        self.root.join(FOUNDED).exists()
+    }
+
+    /// From now on shards that are not here are elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn note_founded(&self) -> Result<(), FolderError> {
+        let path = self.root.join(FOUNDED);
+        durable::write_whole(&path, b"").map_err(|reason| FolderError::io(&path, reason))
+    }
+
+    /// The space that is kept for times when there is none.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.reserve
+    }
+
+    /// The folder of the log, which looks after it itself.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    /// The folder of a store: the one in here with its name, or `elsewhere`. Makes it at the first time.
+    ///
+    /// # Errors
+    /// It belongs to another node or store, or holds other things; this node has made the store before and
+    /// it is not there; or it cannot be read or written.
+    pub fn store(&self, name: &str, elsewhere: Option<&Path>) -> Result<PathBuf, FolderError> {
+        let (path, is_there) = find_store(&self.root, self.node, name, elsewhere)?;
+        let made = made(&self.root, name);
+        if !is_there {
+            make_directory(&path).map_err(|reason| FolderError::io(&path, reason))?;
+            refuse_foreign(&path)?;
+            let label = Label {
+                format: UNSEEDED,
+                node: self.node,
+                seed: 0,
+            };
+            write_format(&path, &what(name), label)?;
+        }
+        if !made.exists() {
+            durable::write_whole(&made, b"").map_err(|reason| FolderError::io(&made, reason))?;
+        }
+        Ok(path)
+    }
+}
+
+/// The folder of a store, and whether it is there.
+///
+/// # Errors
+/// It belongs to another node or store; it was made and is not there; or it cannot be read.
+fn find_store(
+    root: &Path,
+    node: u64,
+    name: &str,
+    elsewhere: Option<&Path>,
+) -> Result<(PathBuf, bool), FolderError> {
+    let folder = elsewhere.map_or_else(|| root.join(name), Path::to_owned);
+    match read_format(&folder, &what(name))? {
+        Some(found) if found.node == node => Ok((folder, true)),
+        Some(found) => Err(FolderError::OtherNode {
+            folder,
+            found: found.node,
+            node,
+        }),
+        None if made(root, name).exists() => Err(FolderError::StoreMissing {
+            folder,
+            name: name.to_owned(),
+        }),
+        None => Ok((folder, false)),
+    }
+}
+
+/// What the `FORMAT` file of a store's folder says it is.
+fn what(name: &str) -> String {
+    format!("{name} store")
+}
+
+/// The file that says that this node has made a store.
+fn made(root: &Path, name: &str) -> PathBuf {
+    root.join(format!("{name}{MADE}"))
+}
+
+/// Bytes that this process may still write to the disk of a folder.
+///
+/// # Errors
+/// The folder cannot be asked.
+pub fn free_bytes(folder: &Path) -> Result<u64, FolderError> {
+    let disk =
+        rustix::fs::statvfs(folder).map_err(|reason| FolderError::io(folder, reason.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Takes the lock, which ends with the file or the process.
+fn lock(root: &Path) -> Result<File, FolderError> {
+    let path = root.join(LOCK);
+    let file = open_or_make(&path).map_err(|reason| FolderError::io(&path, reason))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(FolderError::InUse {
+            folder: root.to_owned(),
+        }),
+        Err(TryLockError::Error(reason)) => Err(FolderError::io(&path, reason)),
+    }
+}
+
+/// The first start. `FORMAT` comes last: until it is there, all else counts for nothing.
+fn begin(
+    root: &Path,
+    new_node: impl FnOnce() -> io::Result<(u64, u64)>,
+) -> Result<Label, FolderError> {
+    let path = root.join(INCARNATION);
+    let start = || -> io::Result<(u64, u64)> {
+        let file = open_or_make(&path)?;
+        file.set_len(0)?;
+        let (mut incarnation, _) = Slots::open(file)?;
+        incarnation.write_synced(0)?;
+        new_node()
+    };
+    let (node, seed) = start().map_err(|reason| FolderError::io(&path, reason))?;
+    let label = Label {
+        format: FORMAT,
+        node,
+        seed,
+    };
+    write_format(root, DATA_FOLDER, label)?;
+    Ok(label)
+}
+
+fn random_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Counts this opening, on disk before it is used.
+fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
+    let path = root.join(INCARNATION);
+    let io = |reason| FolderError::io(&path, reason);
+    let file = OpenOptions::new().read(true).write(true).open(&path);
+    let (mut slots, last) = file.and_then(Slots::open).map_err(io)?;
+    let Some(last) = last else {
+        return Err(FolderError::Damaged { path });
+    };
+    slots.write_synced(last + 1).map_err(io)?;
+    Ok(last + 1)
+}
+
+/// Refuses a folder without `FORMAT` in which anything stands that a first start does not leave behind.
+fn refuse_foreign(folder: &Path) -> Result<(), FolderError> {
+    let io = |reason| FolderError::io(folder, reason);
+    if folder.join(FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        if !name.to_str().is_some_and(is_left_by_first_start) {
+            return Err(FolderError::Foreign {
+                folder: folder.to_owned(),
+                found: name.to_string_lossy().into_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_left_by_first_start(name: &str) -> bool {
+    // `.write-test-…` is how `heraldmq serve` tries whether it can write; `lost+found` is a new disk's.
+    matches!(name, LOCK | INCARNATION | "lost+found")
+        || name.strip_suffix(durable::UNFINISHED) == Some(FORMAT_FILE)
+        || name.starts_with(".write-test-")
+}
+
+/// Why a data folder cannot be used.
+#[derive(Debug)]
+pub enum FolderError {
+    /// Another process, or another part of this one, has it open.
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It holds something that is not HeraldMQ's.
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// The first name that was not known.
+        found: String,
+    },
+    /// No node has made it.
+    NoFormat {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It was written by a newer HeraldMQ.
+    Newer {
+        /// The folder.
+        folder: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format this program knows.
+        known: u32,
+    },
+    /// It is a folder of HeraldMQ, but not the one that is wanted.
+    OtherKind {
+        /// The folder.
+        folder: PathBuf,
+        /// What it is.
+        found: String,
+        /// What was wanted.
+        wanted: String,
+    },
+    /// It is a store of another node.
+    OtherNode {
+        /// The folder.
+        folder: PathBuf,
+        /// The identifier in it.
+        found: u64,
+        /// This node's identifier.
+        node: u64,
+    },
+    /// It has stores that began in another cluster than the one it has joined, or in none.
+    OtherCluster {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// This node has made the store before, and it is not there.
+    StoreMissing {
+        /// Where it should be.
+        folder: PathBuf,
+        /// The store.
+        name: String,
+    },
+    /// A file in it does not hold what was written.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+}
+
+impl FolderError {
+    pub(crate) fn io(path: &Path, reason: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { folder } => {
+                write!(
+                    f,
+                    "data folder {} is in use by another process",
+                    folder.display()
+                )
+            }
+            Self::Foreign { folder, found } => write!(
+                f,
+                "folder {} is not HeraldMQ's: it holds {found}, and no FORMAT file",
+                folder.display()
+            ),
+            Self::NoFormat { folder } => write!(
+                f,
+                "folder {} is no data folder of HeraldMQ: it has no FORMAT file",
+                folder.display()
+            ),
+            Self::Newer {
+                folder,
+                found,
+                known,
+            } => write!(
+                f,
+                "folder {} has format {found}; this HeraldMQ knows formats up to {known}",
+                folder.display()
+            ),
+            Self::OtherKind {
+                folder,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "folder {} is that of the {found}, not of the {wanted}",
+                folder.display()
+            ),
+            Self::OtherNode {
+                folder,
+                found,
+                node,
+            } => write!(
+                f,
+                "folder {} belongs to node {found:016x}; this is node {node:016x}",
+                folder.display()
+            ),
+            Self::OtherCluster { folder } => write!(
+                f,
+                "folder {} has stores that did not begin in the cluster which this node has joined",
+                folder.display()
+            ),
+            Self::StoreMissing { folder, name } => write!(
+                f,
+                "the {name} store of this node is not in {}: is a disk not mounted, or a setting changed?",
+                folder.display()
+            ),
+            Self::Damaged { path } => write!(f, "{} is damaged", path.display()),
+            Self::Io { path, reason } => write!(f, "{}: {reason}", path.display()),
+        }
+    }
+}
+
+impl error::Error for FolderError {}

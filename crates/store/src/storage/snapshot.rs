@@ -1,0 +1,82 @@
+//! The tables of a shard, as consensus carries them to other replicas.
+
+use std::io;
+use std::sync::Arc;
+
+use consensus::{Mark, SnapshotReader, SnapshotWriter, Tables};
+
+use crate::storage::tables::{ShardTable, TableReader, TableWriter};
+
+/// Bytes of a chunk.
+const CHUNK: usize = 256 * 1024;
+
+/// Has the tables of a shard, and can have them replaced.
+pub(crate) trait TableOwner: Send + Sync + 'static {
+    /// The table; `None`: the shard is closed.
+    fn table(&self) -> Option<Arc<ShardTable>>;
+
+    /// `replace` puts another replica's tables into the place of these; the state follows them.
+    ///
+    /// # Errors
+    /// The shard is closed, `replace` fails, or the new tables cannot be loaded.
+    fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()>;
+}
+
+/// The tables of one shard.
+pub(crate) struct ShardTables<S>(pub(crate) Arc<S>);
+
+impl<S: TableOwner> Tables for ShardTables<S> {
+    fn read(&self) -> io::Result<Option<Box<dyn SnapshotReader>>> {
+        let Some(table) = self.0.table() else {
+            return Err(closed());
+        };
+        let Some(reader) = table.reader().map_err(io::Error::other)? else {
+            return Ok(None);
+        };
+        let mark = Mark::decode(reader.mark()).map_err(io::Error::other)?;
+        Ok(Some(Box::new(Reader { mark, reader })))
+    }
+
+    fn receive(&self) -> io::Result<Box<dyn SnapshotWriter>> {
+        let table = self.0.table().ok_or_else(closed)?;
+        Ok(Box::new(Writer {
+            shard: Arc::clone(&self.0),
+            writer: table.receive().map_err(io::Error::other)?,
+        }))
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the shard is closed")
+}
+
+struct Reader {
+    mark: Mark,
+    reader: TableReader,
+}
+
+impl SnapshotReader for Reader {
+    fn mark(&self) -> Mark {
+        self.mark.clone()
+    }
+
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.reader.next(CHUNK)
+    }
+}
+
+struct Writer<S> {
+    shard: Arc<S>,
+    writer: TableWriter,
+}
+
+impl<S: TableOwner> SnapshotWriter for Writer<S> {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.writer.write(chunk)
+    }
+
+    fn finish(self: Box<Self>, mark: &Mark) -> io::Result<()> {
+        let Self { shard, writer } = *self;
+        shard.replace(mark, || writer.finish(&mark.encode()))
+    }
+}
