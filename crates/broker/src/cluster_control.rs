@@ -8,7 +8,9 @@ use std::num::ParseIntError;
 use std::str::FromStr;
 
 use config::Endpoint;
+pub use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
+use store_state::api::StoreId;
 
 /// The cluster as this node sees and changes it.
 pub trait ClusterControl: fmt::Debug + Send + Sync + 'static {
@@ -51,17 +53,6 @@ pub enum Change {
         /// The node to lead, one of the shard's voters.
         to: NodeId,
     },
-}
-
-/// Why a change was not made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Refusal {
-    /// There is no such node or shard.
-    Unknown(String),
-    /// The state of the cluster does not allow it.
-    Conflict(String),
-    /// Nobody who could decide it can be reached now; it can be tried again.
-    Unavailable(String),
 }
 
 /// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have
@@ -203,13 +194,29 @@ impl From<NodeId> for String {
     }
 }
 
+impl From<StoreId> for StoreName {
+    fn from(store: StoreId) -> Self {
+        match store {
+            StoreId::Session => Self::Session,
+            StoreId::Inbox => Self::Inbox,
+            StoreId::Retain => Self::Retain,
+        }
+    }
+}
+
+impl From<StoreName> for StoreId {
+    fn from(name: StoreName) -> Self {
+        match name {
+            StoreName::Session => Self::Session,
+            StoreName::Inbox => Self::Inbox,
+            StoreName::Retain => Self::Retain,
+        }
+    }
+}
+
 impl fmt::Display for StoreName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Session => "session",
-            Self::Inbox => "inbox",
-            Self::Retain => "retain",
-        })
+        f.write_str(StoreId::from(*self).name())
     }
 }
 
@@ -217,9 +224,10 @@ impl FromStr for StoreName {
     type Err = NoSuchStore;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Session, Self::Inbox, Self::Retain]
+        StoreId::ALL
             .into_iter()
-            .find(|store| store.to_string() == text)
+            .find(|store| store.name() == text)
+            .map(Self::from)
             .ok_or(NoSuchStore)
     }
 }

@@ -18,19 +18,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Channel, Reach, Unreachable};
+use cluster::{Reach, Unreachable};
 use futures_util::future::join_all;
 use net::Clock;
 use parking_lot::Mutex;
+use peer_protocol::{ClockReading, PeerRequest};
 
 use crate::clustered::Clustered;
 use crate::node::Node;
-
-/// The first byte of a question and of its answer.
-pub(crate) const FORMAT: u8 = 35;
-
-/// Bytes of an answer: [`FORMAT`], and three numbers of [`Told`].
-const ANSWER: usize = 25;
 
 /// How often the others are asked.
 pub(crate) const ROUND: Duration = Duration::from_secs(5);
@@ -82,16 +77,6 @@ struct Reading {
     system_ahead_ms: i64,
     round_trip_ms: u64,
     at_ms: u64,
-}
-
-/// What a node tells of its clocks; Unix time in ms.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
-    incarnation: u64,
-    /// Of its process, not corrected.
-    clock_ms: u64,
-    /// Of its system.
-    system_ms: u64,
 }
 
 impl ClusterTime {
@@ -218,48 +203,24 @@ fn difference(a: u64, b: u64) -> i64 {
     i64::try_from(i128::from(a) - i128::from(b)).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
 }
 
-impl Told {
-    fn encode(self) -> Bytes {
-        let mut bytes = vec![FORMAT];
-        for number in [self.incarnation, self.clock_ms, self.system_ms] {
-            bytes.extend_from_slice(&number.to_be_bytes());
-        }
-        bytes.into()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; ANSWER] = bytes.try_into().ok()?;
-        let (FORMAT, rest) = bytes.split_first().map(|(first, rest)| (*first, rest))? else {
-            return None;
-        };
-        let (numbers, _) = rest.as_chunks::<8>();
-        let mut numbers = numbers.iter().map(|number| u64::from_be_bytes(*number));
-        Some(Self {
-            incarnation: numbers.next()?,
-            clock_ms: numbers.next()?,
-            system_ms: numbers.next()?,
-        })
-    }
-
-    /// What it says to a node that has sent the question and got the answer at these times of its clock.
-    fn reading(self, sent_ms: u64, came_ms: u64) -> Reading {
-        let round_trip_ms = came_ms.saturating_sub(sent_ms);
-        let middle_ms = sent_ms + round_trip_ms / 2;
-        Reading {
-            incarnation: self.incarnation,
-            clock_ahead_ms: difference(self.clock_ms, middle_ms),
-            system_ahead_ms: difference(self.system_ms, middle_ms),
-            round_trip_ms,
-            at_ms: came_ms,
-        }
+/// What an answer says to a node that has sent the question and got it at these times of its clock.
+fn compare(told: ClockReading, sent_ms: u64, came_ms: u64) -> Reading {
+    let round_trip_ms = came_ms.saturating_sub(sent_ms);
+    let middle_ms = sent_ms + round_trip_ms / 2;
+    Reading {
+        incarnation: told.incarnation,
+        clock_ahead_ms: difference(told.clock_ms, middle_ms),
+        system_ahead_ms: difference(told.system_ms, middle_ms),
+        round_trip_ms,
+        at_ms: came_ms,
     }
 }
 
 /// Answers another node's question.
 pub(crate) fn answer(node: &Node) -> Bytes {
-    let told = Told {
+    let told = ClockReading {
         incarnation: node.store().incarnation(),
-        clock_ms: node.clock.now_ms(),
+        clock_ms: node.rim.clock.now_ms(),
         system_ms: Clock::system_ms(),
     };
     told.encode()
@@ -270,25 +231,30 @@ pub(crate) async fn agree(node: &Node, clustered: &Clustered) {
     let cluster = clustered.cluster();
     let own = cluster.node();
     let members = cluster.members();
-    let time = &node.cluster_time;
-    let now_ms = node.clock.now_ms();
+    let time = &node.rim.cluster_time;
+    let now_ms = node.rim.clock.now_ms();
     let asked = members.nodes.values().filter(|member| {
         member.node != own
             && member.reach == Reach::Up
             && time.agreement.lock().may_ask(member.node, now_ms)
     });
     let answers = asked.map(|member| {
-        let question = Bytes::from_static(&[FORMAT]);
-        let sent_ms = node.clock.now_ms();
-        let call = cluster.call(member.node, Channel::Data, question, PATIENCE);
-        async move { (member.node, sent_ms, call.await, node.clock.now_ms()) }
+        let sent_ms = node.rim.clock.now_ms();
+        let call = clustered.call(member.node, PeerRequest::Clock, PATIENCE);
+        async move {
+            let answer = match call {
+                Ok(call) => call.await,
+                Err(unreachable) => Err(unreachable),
+            };
+            (member.node, sent_ms, answer, node.rim.clock.now_ms())
+        }
     });
     let answers = join_all(answers).await;
     let mut agreement = time.agreement.lock();
     for (peer, sent_ms, answer, came_ms) in answers {
-        match answer.map(|answer| Told::decode(&answer)) {
-            Ok(Some(told)) => agreement.note(peer, told.reading(sent_ms, came_ms)),
-            Ok(None) | Err(Unreachable::NoAnswer) => agreement.miss(peer, came_ms),
+        match answer.map(|answer| ClockReading::decode(&answer)) {
+            Ok(Ok(told)) => agreement.note(peer, compare(told, sent_ms, came_ms)),
+            Ok(Err(_)) | Err(Unreachable::NoAnswer) => agreement.miss(peer, came_ms),
             Err(_) => {}
         }
     }
@@ -303,8 +269,11 @@ pub(crate) async fn agree(node: &Node, clustered: &Clustered) {
         );
     }
     drop(agreement);
-    let offset_ms = time.own_offset_ms(&node.clock);
-    let remark = time.agreement.lock().remark(offset_ms, node.clock.now_ms());
+    let offset_ms = time.own_offset_ms(&node.rim.clock);
+    let remark = time
+        .agreement
+        .lock()
+        .remark(offset_ms, node.rim.clock.now_ms());
     match remark {
         Some(true) => tracing::warn!(
             offset_ms,
@@ -423,21 +392,16 @@ mod tests {
 
     #[test]
     fn the_middle_of_the_round_trip_is_compared() {
-        let told = Told {
+        let told = ClockReading {
             incarnation: 3,
             clock_ms: 5_000,
             system_ms: 6_000,
         };
-        assert_eq!(Told::decode(&told.encode()), Some(told));
-        assert_eq!(Told::decode(&told.encode()[1..]), None);
-        let mut wrong = told.encode().to_vec();
-        wrong[0] = 33;
-        assert_eq!(Told::decode(&wrong), None);
-        let reading = told.reading(1_000, 1_200);
+        let reading = compare(told, 1_000, 1_200);
         assert_eq!(reading.clock_ahead_ms, 3_900);
         assert_eq!(reading.system_ahead_ms, 4_900);
         assert_eq!(reading.round_trip_ms, 200);
-        assert_eq!(told.reading(9_000, 9_000).clock_ahead_ms, -4_000);
+        assert_eq!(compare(told, 9_000, 9_000).clock_ahead_ms, -4_000);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! A node among others: joining the cluster, and the way of bytes between its parts and those of other
-//! nodes.
+//! A node among others: joining the cluster, and what its parts are made of there.
 //!
-//! One connection carries messages of the stores, of the broker's routes, and of takeovers; the first byte
-//! says whose it is. Raft and snapshots have connections of their own.
+//! One connection carries all messages of `peer-protocol`. Raft and snapshots have connections of their own.
 //!
-//! Deliberately absent: what is sent (`store`, `peers`), connections (`cluster`), and what people ask of a
-//! cluster (`control.rs`).
+//! Deliberately absent: what is sent (`store`, `broker-core/src/peers`), who gets what arrives (`peers/dispatch.rs`), connections
+//! (`cluster`), and what people ask of a cluster (`control.rs`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -14,24 +13,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use cluster::{
-    Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut,
+    Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut, Source,
 };
-use cluster::{State, Timings, TlsFiles};
-use config::{ClusterConfig, Config};
+use cluster::{State, Timings, TlsFiles, Versions};
+use config::{ClusterConfig, Config, Host};
 use consensus::{Network, Unreachable};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use peer_protocol::{Encode, Kind, PeerRequest, ReplicaRequest, VERSIONS, Welcome};
 use store::{Folder, Role};
+use store_state::api::PerStore;
 use tokio::sync::watch;
 
 use crate::cluster_time;
 use crate::control;
 use crate::node::Node;
-use crate::peers::{Links, PeerListener};
-use crate::store_listener::StoreListener;
+use crate::peers::{Carrier, dispatch};
 use crate::{OLD_FOLDER, StartError};
 
 /// What members tell of themselves beside what the cluster does.
@@ -42,12 +42,6 @@ pub(crate) const MQTT: &str = "mqtt";
 
 /// How many clients are connected.
 pub(crate) const CONNECTIONS: &str = "connections";
-
-/// The first bytes of what the stores send each other.
-const STORE_FORMATS: std::ops::RangeInclusive<u8> = 16..=31;
-
-/// Bytes of a group's number before a request to its replica.
-const GROUP: usize = 8;
 
 /// Of a node that was evicted: what any of its starts had connected is closed.
 const LAST_INCARNATION: u64 = u64::MAX - 1;
@@ -66,8 +60,8 @@ pub(crate) struct Clustered {
     cluster: OnceLock<Arc<Cluster>>,
     node: OnceLock<Arc<Node>>,
     /// How many shards each store has: as configured, until the cluster says otherwise.
-    shards: OnceLock<[u16; 3]>,
-    configured_shards: [u16; 3],
+    shards: OnceLock<PerStore<u16>>,
+    configured_shards: PerStore<u16>,
     /// The seed of the hash of names: this node's own, until the cluster says otherwise.
     name_seed: OnceLock<u64>,
     own_name_seed: u64,
@@ -103,11 +97,11 @@ impl Clustered {
             cluster: OnceLock::new(),
             node: OnceLock::new(),
             shards: OnceLock::new(),
-            configured_shards: [
-                config.session_store_shards,
-                config.inbox_store_shards,
-                config.retain_store_shards,
-            ],
+            configured_shards: PerStore {
+                session: config.session_store_shards,
+                inbox: config.inbox_store_shards,
+                retain: config.retain_store_shards,
+            },
             name_seed: OnceLock::new(),
             own_name_seed: folder.name_seed(),
             incarnations: Mutex::default(),
@@ -139,7 +133,7 @@ impl Clustered {
     }
 
     /// How many shards the stores of this cluster have.
-    pub(crate) fn shards(&self) -> [u16; 3] {
+    pub(crate) fn shards(&self) -> PerStore<u16> {
         *self.shards.get().unwrap_or(&self.configured_shards)
     }
 
@@ -162,14 +156,15 @@ impl Clustered {
             let is_linked = |id: &u64| node.store().is_linked(*id);
             let linked: Vec<u64> = others.iter().copied().filter(is_linked).collect();
             // What clients do from the start is to be judged by the cluster's time.
-            if !node.cluster_time.knows(&linked) && asked.is_none_or(|asked| asked.elapsed() >= ASK)
+            if !node.rim.cluster_time.knows(&linked)
+                && asked.is_none_or(|asked| asked.elapsed() >= ASK)
             {
                 asked = Some(Instant::now());
                 // An error: the system gives no runtime; the time is asked for again when this node serves.
                 let _ = control::block_on(cluster_time::agree(node, self));
             }
             let is_connected = !members.nodes.is_empty() && linked.len() == others.len();
-            if is_connected && node.cluster_time.knows(&linked) || Instant::now() >= deadline {
+            if is_connected && node.rim.cluster_time.knows(&linked) || Instant::now() >= deadline {
                 break;
             }
             std::thread::sleep(LOOK);
@@ -206,10 +201,32 @@ impl Clustered {
         }
     }
 
+    /// Asks another node. The request is on its way when this returns; the answer may be awaited anywhere.
+    ///
+    /// # Errors
+    /// There is no connection to the node.
+    pub(crate) fn call(
+        &self,
+        to: u64,
+        request: PeerRequest,
+        patience: Duration,
+    ) -> Result<
+        impl Future<Output = Result<Bytes, cluster::Unreachable>> + use<>,
+        cluster::Unreachable,
+    > {
+        let cluster = self.cluster();
+        let version = cluster.protocol_version(to, Channel::Data);
+        let version = version.ok_or(cluster::Unreachable::NotConnected)?;
+        // A version that lacks the request has nobody who answers it.
+        let request = request.encode(version);
+        let request = request.map_err(|_| cluster::Unreachable::NoAnswer)?;
+        Ok(cluster.call(to, Channel::Data, request, patience))
+    }
+
     /// The members as the store knows them.
     fn store_members(&self, node: &Node, members: &Members) -> Vec<store::Member> {
         let cluster = self.cluster();
-        let now = node.clock.now_ms();
+        let now = node.rim.clock.now_ms();
         let own = node.store().node();
         let silent_ms = |id: u64| {
             let heard = cluster.last_heard_ms(id);
@@ -297,6 +314,27 @@ impl Clustered {
     }
 }
 
+/// The configuration with `clusterConfig.host`, which is found where it is not set. Waits for a route to the seeds; `None`:
+/// `give_up` became true before there was one.
+pub(crate) fn with_host<'a>(config: &'a Config, give_up: &AtomicBool) -> Option<Cow<'a, Config>> {
+    let cluster = &config.cluster_config;
+    if cluster.host.is_some() {
+        return Some(Cow::Borrowed(config));
+    }
+    let seeds = cluster.seed_endpoints.iter().map(ToString::to_string);
+    let domain = cluster.cluster_domain_name.iter();
+    let named = domain.map(|name| format!("{name}:{}", cluster.port));
+    let endpoints: Vec<String> = seeds.chain(named).collect();
+    let host = cluster::own_address(&endpoints, give_up)?.to_string();
+    tracing::info!(
+        host,
+        "clusterConfig.host is not set: other nodes reach this one where its route to the seeds begins"
+    );
+    let mut config = config.clone();
+    config.cluster_config.host = Host::new(&host);
+    Some(Cow::Owned(config))
+}
+
 /// By what other nodes reach this one.
 pub(crate) fn host(config: &Config) -> &str {
     let host = config.cluster_config.host.as_ref();
@@ -327,6 +365,10 @@ fn options(
         folder: config.data_dir.clone(),
         security: security(cluster)?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: Versions {
+            oldest: *VERSIONS.start(),
+            newest: *VERSIONS.end(),
+        },
         info: BTreeMap::new(),
         timings: Timings::default(),
         give_up,
@@ -336,7 +378,8 @@ fn options(
 /// Reads the files that a node needs in its cluster, and starts nothing.
 pub(crate) fn check(config: &Config) -> Result<(), StartError> {
     let security = security(&config.cluster_config)?;
-    Cluster::check(&security, host(config)).map_err(StartError::Cluster)
+    let host = config.cluster_config.host.as_ref();
+    Cluster::check(&security, host.map(Host::as_str)).map_err(StartError::Cluster)
 }
 
 fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
@@ -363,77 +406,38 @@ fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
 }
 
 impl Handler for Clustered {
-    fn message(&self, from: u64, _: Channel, bytes: Bytes) {
-        let Some(node) = self.node.get() else {
-            return;
-        };
-        let outcome = if bytes
-            .first()
-            .is_some_and(|first| STORE_FORMATS.contains(first))
-        {
-            let listener = StoreListener::new(Arc::clone(node));
-            node.store().received(&listener, from, &bytes)
-        } else {
-            let listener = PeerListener::new(Arc::clone(node));
-            listener
-                .message(from, &bytes)
-                .map_err(|error| error.to_string())
-        };
-        if let Err(error) = outcome {
-            tracing::error!(
-                from = format!("{from:016x}"),
-                error,
-                "a message of another node makes no sense"
-            );
+    fn message(&self, from: Source, bytes: Bytes) {
+        if let Some(node) = self.node.get() {
+            dispatch::message(node, from, &bytes);
         }
     }
 
-    fn request(&self, from: u64, channel: Channel, bytes: Bytes, reply: Reply) {
-        let Some(node) = self.node.get().cloned() else {
-            return;
-        };
-        if channel == Channel::Data && *bytes == [cluster_time::FORMAT] {
-            reply.send(cluster_time::answer(&node));
-            return;
+    fn request(&self, from: Source, bytes: Bytes, reply: Reply) {
+        if let Some(node) = self.node.get() {
+            dispatch::request(node, from, bytes, reply);
         }
-        if channel == Channel::Data {
-            // On the cluster's own runtime, which calls this.
-            tokio::spawn(async move { control::answer(&node, from, &bytes, reply).await });
-            return;
-        }
-        let Some(group) = bytes.first_chunk::<GROUP>() else {
-            return;
-        };
-        let group = u64::from_be_bytes(*group);
-        tokio::spawn(async move {
-            if let Some(answer) = node.store().handle(group, bytes.slice(GROUP..)).await {
-                reply.send(answer);
-            }
-        });
     }
 
     fn connected(&self, to: u64, channel: Channel, _: u64) {
         if let (Some(node), Channel::Data) = (self.node.get(), channel) {
-            PeerListener::new(Arc::clone(node)).connected(to);
+            node.with_peers(|peers, node| peers.connected(node, to));
             node.store().linked(to, true);
         }
     }
 
     fn disconnected(&self, to: u64, channel: Channel) {
         if let (Some(node), Channel::Data) = (self.node.get(), channel) {
-            PeerListener::new(Arc::clone(node)).disconnected(to);
+            node.with_peers(|peers, node| peers.disconnected(node, to));
             node.store().linked(to, false);
         }
     }
 
     fn incoming(&self, from: u64, channel: Channel, up: bool) {
         if let (Some(node), Channel::Data) = (self.node.get(), channel) {
-            let listener = PeerListener::new(Arc::clone(node));
-            if up {
-                listener.heard_again(from);
-            } else {
-                listener.lost(from);
-            }
+            node.with_peers(|peers, node| match up {
+                true => peers.heard_again(from),
+                false => peers.lost(node, from),
+            });
             node.store().interrupted(from);
         }
     }
@@ -444,9 +448,8 @@ impl Handler for Clustered {
         };
         let own = node.store().node();
         self.tell_reach(own, members);
-        let listener = PeerListener::new(Arc::clone(node));
         for restarted in self.restarted(members) {
-            listener.restarted(restarted);
+            node.with_peers(|peers, node| peers.restarted(node, restarted));
         }
         let others: Vec<u64> = members
             .nodes
@@ -454,11 +457,11 @@ impl Handler for Clustered {
             .copied()
             .filter(|id| *id != own)
             .collect();
-        listener.members(&others);
+        node.with_peers(|peers, node| peers.members(node, &others));
         let members = self.store_members(node, members);
         let is_down = |member: &&store::Member| !member.is_up;
         let down: Vec<u64> = members.iter().filter(is_down).map(|m| m.node).collect();
-        listener.down(&down);
+        node.with_peers(|peers, node| peers.down(node, &down));
         node.store().members(members);
     }
 
@@ -479,49 +482,18 @@ impl Handler for Clustered {
     }
 
     fn welcome(&self) -> Bytes {
-        encode_welcome(self.shards(), self.name_seed())
+        let welcome = Welcome {
+            shards: self.shards(),
+            name_seed: self.name_seed(),
+        };
+        welcome.encode()
     }
 
     fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {
-        let (shards, name_seed) = decode_welcome(welcome)?;
-        let _ = self.shards.set(shards);
-        let _ = self.name_seed.set(name_seed);
+        let welcome = Welcome::decode(welcome).map_err(|error| error.to_string())?;
+        let _ = self.shards.set(welcome.shards);
+        let _ = self.name_seed.set(welcome.name_seed);
         Ok(())
-    }
-}
-
-/// What a node that joins has to know: how many shards each store has, and the seed of the hash of names. A seed of
-/// 0 is left out: what is left is what nodes said and understood when there was none.
-fn encode_welcome(shards: [u16; 3], name_seed: u64) -> Bytes {
-    let mut out = BytesMut::new();
-    for shards in shards {
-        out.put_u16(shards);
-    }
-    if name_seed != 0 {
-        out.put_u64(name_seed);
-    }
-    out.freeze()
-}
-
-fn decode_welcome(welcome: &[u8]) -> Result<([u16; 3], u64), String> {
-    let not_understood = || format!("a welcome of {} bytes is not understood", welcome.len());
-    let (counts, seed) = welcome
-        .split_first_chunk::<6>()
-        .ok_or_else(not_understood)?;
-    let (pairs, _) = counts.as_chunks::<2>();
-    let mut shards = [0; 3];
-    for (shards, pair) in shards.iter_mut().zip(pairs) {
-        *shards = u16::from_be_bytes(*pair);
-    }
-    if shards.contains(&0) {
-        return Err("a store without shards".to_owned());
-    }
-    match seed {
-        [] => Ok((shards, 0)),
-        seed => {
-            let seed = seed.try_into().map_err(|_| not_understood())?;
-            Ok((shards, u64::from_be_bytes(seed)))
-        }
     }
 }
 
@@ -534,8 +506,21 @@ impl store::Peers for StorePeers {
     }
 
     fn send(&self, to: u64, message: Bytes) {
+        let cluster = self.0.cluster();
         // Not sent: the store hears that the connection is lost.
-        self.0.cluster().send(to, Channel::Data, message);
+        let Some(version) = cluster.protocol_version(to, Channel::Data) else {
+            return;
+        };
+        match Kind::Store.check(message.len(), version) {
+            Ok(()) => {
+                cluster.send(to, Channel::Data, message);
+            }
+            Err(violation) => tracing::error!(
+                to = format!("{to:016x}"),
+                error = %violation,
+                "a message cannot be sent to another node"
+            ),
+        }
     }
 }
 
@@ -549,13 +534,8 @@ impl Network for StorePeers {
         timeout: Duration,
     ) -> BoxFuture<'static, Result<Bytes, Unreachable>> {
         let channel = if bulk { Channel::Bulk } else { Channel::Raft };
-        let mut bytes = BytesMut::with_capacity(GROUP + request.len());
-        bytes.put_u64(group);
-        bytes.extend_from_slice(&request);
-        let answer = self
-            .0
-            .cluster()
-            .call(node, channel, bytes.freeze(), timeout);
+        let request = ReplicaRequest { group, request }.encode();
+        let answer = self.0.cluster().call(node, channel, request, timeout);
         answer
             .map(|answer| answer.map_err(|error| Unreachable(error.to_string())))
             .boxed()
@@ -565,33 +545,16 @@ impl Network for StorePeers {
 /// The way to the brokers of other nodes.
 pub(crate) struct BrokerLinks(pub(crate) Arc<Clustered>);
 
-impl Links for BrokerLinks {
+impl Carrier for BrokerLinks {
+    fn version(&self, to: u64) -> Option<u16> {
+        self.0.cluster().protocol_version(to, Channel::Data)
+    }
+
     fn send(&self, to: u64, bytes: Bytes) -> bool {
         self.0.cluster().send(to, Channel::Data, bytes)
     }
 
     fn queued_bytes(&self, to: u64) -> usize {
         self.0.cluster().queued_bytes(to, Channel::Data)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_welcome_says_the_shards_and_the_seed() {
-        for seed in [0, 1, u64::MAX] {
-            let welcome = encode_welcome([1, 2, 300], seed);
-            assert_eq!(decode_welcome(&welcome), Ok(([1, 2, 300], seed)));
-            for cut in 0..welcome.len() {
-                // Without a seed it is that of a cluster that has none.
-                let decoded = decode_welcome(&welcome[..cut]);
-                assert_eq!(decoded.is_ok(), cut == 6, "{cut} bytes");
-            }
-        }
-        // As nodes said it when there was no seed.
-        assert_eq!(encode_welcome([1, 1, 1], 0).len(), 6);
-        decode_welcome(&encode_welcome([1, 0, 1], 5)).unwrap_err();
     }
 }

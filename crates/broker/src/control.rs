@@ -1,8 +1,7 @@
 //! What people ask of a cluster, answered by those who know: the list of members, the stores, and the nodes
 //! that lead shards.
 //!
-//! Nodes ask each other by requests on the Data connection: one byte for the format, then [`Request`], and a
-//! `Result` of nothing or a [`Refusal`] as the answer, as postcard writes them.
+//! Nodes ask each other by [`NodeRequest`]s.
 //!
 //! Deliberately absent: HTTP (`http/cluster.rs`), and how clients and replicas are sent elsewhere
 //! (`parting.rs`).
@@ -12,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use cluster::{Channel, EvictError, Member, Members, Reply, State};
-use serde::{Deserialize, Serialize};
+use cluster::{EvictError, Member, Members, Reply, State};
+use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest};
 use store::Lead;
+use store_state::api::StoreId;
 
 use crate::cluster_control::{
     Change, ClusterControl, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, Refusal,
@@ -26,28 +25,11 @@ use crate::eviction;
 use crate::node::Node;
 use crate::parting::Parting;
 
-/// The format of requests; the first byte of each.
-const FORMAT: u8 = 33;
-
 /// How long another node is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a shard has no leader until people are told: longer than any election that succeeds.
 const LEADERLESS: Duration = Duration::from_secs(10);
-
-/// The stores, by their numbers.
-const STORES: [StoreName; 3] = [StoreName::Session, StoreName::Inbox, StoreName::Retain];
-
-/// What one node asks another.
-#[derive(Debug, Serialize, Deserialize)]
-enum Request {
-    /// Let another node lead a shard that you lead; as [`Lead`] names it.
-    TransferLeader { store: u8, shard: u16, to: u64 },
-    /// I have left: evict me.
-    Forget,
-}
-
-type Answer = Result<(), Refusal>;
 
 /// A node's cluster, for those who ask and command.
 pub(crate) struct Control {
@@ -98,9 +80,9 @@ impl Control {
     }
 
     fn clock_offset_ms(&self, member: u64) -> Option<i64> {
-        let (node, time) = (&self.node, &self.node.cluster_time);
+        let (node, time) = (&self.node, &self.node.rim.cluster_time);
         if member == node.store().node() {
-            Some(time.own_offset_ms(&node.clock))
+            Some(time.own_offset_ms(&node.rim.clock))
         } else {
             time.offset_ms(member)
         }
@@ -110,38 +92,38 @@ impl Control {
     fn shards(&self) -> Vec<ShardStatus> {
         let store = self.node.store();
         let leads = store.leads();
-        let shard_status = |(number, name): (u8, StoreName), shard: u16| {
+        let shard_status = |id: StoreId, shard: u16| {
             let lead = leads
                 .iter()
                 .map(|(_, lead)| lead)
-                .find(|lead| (lead.store, lead.shard) == (number, shard));
+                .find(|lead| (lead.store, lead.shard) == (id, shard));
             let ids = |pick: fn(&Lead) -> &std::collections::BTreeSet<u64>| {
                 let nodes = lead.into_iter().flat_map(pick);
                 nodes.copied().map(NodeId).collect()
             };
             ShardStatus {
-                store: name,
+                store: id.into(),
                 shard: shard.into(),
-                leader: store.leader(number, shard).map(NodeId),
+                leader: store.leader(id, shard).map(NodeId),
                 voters: ids(|lead| &lead.voters),
                 learners: ids(|lead| &lead.learners),
                 term: lead.map_or(0, |lead| lead.term()),
             }
         };
-        (0..)
-            .zip(STORES)
-            .zip(store.shard_counts())
-            .flat_map(|(name, count)| (0..count).map(move |shard| (name, shard)))
-            .map(|(name, shard)| shard_status(name, shard))
+        store
+            .shard_counts()
+            .iter()
+            .flat_map(|(id, count)| (0..*count).map(move |shard| (id, shard)))
+            .map(|(id, shard)| shard_status(id, shard))
             .collect()
     }
 
-    fn join(&self, seed: &str) -> Answer {
+    fn join(&self, seed: &str) -> NodeAnswer {
         self.clustered.cluster().add_seed(seed);
         Ok(())
     }
 
-    fn evict(&self, node: u64, force: bool) -> Answer {
+    fn evict(&self, node: u64, force: bool) -> NodeAnswer {
         let cluster = self.clustered.cluster();
         let Members { nodes, evicted } = &*cluster.members();
         if !nodes.contains_key(&node) && !evicted.contains(&node) {
@@ -163,38 +145,33 @@ impl Control {
         cluster.evict(node).map_err(refusal)
     }
 
-    fn transfer_leader(&self, name: StoreName, shard: u64, to: u64) -> Answer {
+    fn transfer_leader(&self, name: StoreName, shard: u64, to: u64) -> NodeAnswer {
         if !self.clustered.cluster().members().nodes.contains_key(&to) {
             return Err(no_member(to));
         }
         let store = self.node.store();
-        let found = (0..)
-            .zip(STORES)
-            .zip(store.shard_counts())
-            .find(|((_, known), _)| *known == name);
-        let number = u16::try_from(shard).ok();
-        let (Some(((store_number, _), count)), Some(number)) = (found, number) else {
+        let id = StoreId::from(name);
+        let number = u16::try_from(shard)
+            .ok()
+            .filter(|number| *number < store.shard_counts()[id]);
+        let Some(number) = number else {
             return Err(no_shard(name, shard));
         };
-        if number >= count {
-            return Err(no_shard(name, shard));
-        }
-        match store.leader(store_number, number) {
+        match store.leader(id, number) {
             None => Err(Refusal::Unavailable(format!(
                 "no node that can be reached leads shard {shard} of the {name} store"
             ))),
             Some(leader) if leader == to => Ok(()),
             Some(leader) if leader == store.node() => {
-                block_on(store.transfer_leader(store_number, number, to))?
-                    .map_err(Refusal::Conflict)
+                block_on(store.transfer_leader(id, number, to))?.map_err(Refusal::Conflict)
             }
             Some(leader) => {
-                let request = Request::TransferLeader {
-                    store: store_number,
+                let request = NodeRequest::TransferLeader {
+                    store: id,
                     shard: number,
                     to,
                 };
-                ask(&self.clustered, leader, &request)
+                ask(&self.clustered, leader, request)
             }
         }
     }
@@ -229,14 +206,11 @@ impl ClusterControl for Control {
 }
 
 /// The shards that no node has led for [`LEADERLESS`], as far as this node knows.
-pub(crate) fn without_leader(node: &Node) -> Vec<(StoreName, u16)> {
+pub(crate) fn without_leader(node: &Node) -> Vec<(StoreId, u16)> {
     let Some(store) = node.opened_store() else {
         return Vec::new();
     };
-    let shards = store.without_leader(LEADERLESS).into_iter();
-    shards
-        .filter_map(|(number, shard)| Some((*STORES.get(usize::from(number))?, shard)))
-        .collect()
+    store.without_leader(LEADERLESS)
 }
 
 fn no_member(node: u64) -> Refusal {
@@ -273,51 +247,36 @@ pub(crate) fn reach(reach: cluster::Reach) -> Reach {
 }
 
 /// Asks another node to evict this one, which has left.
-pub(crate) fn ask_to_forget(clustered: &Clustered, member: u64) -> Answer {
-    ask(clustered, member, &Request::Forget)
+pub(crate) fn ask_to_forget(clustered: &Clustered, member: u64) -> NodeAnswer {
+    ask(clustered, member, NodeRequest::Forget)
 }
 
-fn ask(clustered: &Clustered, node: u64, request: &Request) -> Answer {
-    // Writing to memory fails for no value of this type.
-    let bytes = postcard::to_extend(request, vec![FORMAT]).unwrap_or_default();
-    let call = clustered
-        .cluster()
-        .call(node, Channel::Data, bytes.into(), PATIENCE);
+fn ask(clustered: &Clustered, node: u64, request: NodeRequest) -> NodeAnswer {
     let unavailable =
         |why: &dyn fmt::Display| Refusal::Unavailable(format!("node {node:016x}: {why}"));
+    let call = clustered
+        .call(node, PeerRequest::Node(request), PATIENCE)
+        .map_err(|error| unavailable(&error))?;
     let answer = block_on(call)?.map_err(|error| unavailable(&error))?;
-    postcard::from_bytes(&answer)
+    NodeRequest::decode_answer(&answer)
         .unwrap_or_else(|_| Err(unavailable(&"its answer is not understood")))
 }
 
-/// Answers what another node asks. On the cluster's own runtime; without an answer the other node is told so.
-pub(crate) async fn answer(node: &Node, from: u64, request: &Bytes, reply: Reply) {
-    let request = match request.split_first() {
-        Some((&FORMAT, rest)) => postcard::from_bytes(rest),
-        _ => Err(postcard::Error::DeserializeBadEncoding),
-    };
-    let answer: Answer = match request {
-        Ok(Request::TransferLeader { store, shard, to }) => node
+/// Carries out what another node asks.
+pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: Reply) {
+    let answer = match request {
+        NodeRequest::TransferLeader { store, shard, to } => node
             .store()
             .transfer_leader(store, shard, to)
             .await
             .map_err(Refusal::Conflict),
-        Ok(Request::Forget) => forget(node, from).await,
-        Err(_) => {
-            tracing::error!(
-                from = format_args!("{from:016x}"),
-                "a request of another node is not understood"
-            );
-            return;
-        }
+        NodeRequest::Forget => forget(node, from).await,
     };
-    // Writing to memory fails for no value of this type.
-    let bytes = postcard::to_extend(&answer, Vec::new()).unwrap_or_default();
-    reply.send(bytes.into());
+    reply.send(NodeRequest::encode_answer(&answer));
 }
 
-async fn forget(node: &Node, member: u64) -> Answer {
-    let clustered = node.clustered().ok_or_else(|| no_member(member))?;
+async fn forget(node: &Node, member: u64) -> NodeAnswer {
+    let clustered = node.rim.clustered().ok_or_else(|| no_member(member))?;
     let cluster = Arc::clone(clustered.cluster());
     // It waits for the disk.
     let evicted = tokio::task::spawn_blocking(move || cluster.evict(member));

@@ -1,50 +1,36 @@
-//! The broker: event loops, sessions, routes, the durable store, limits and the HTTP port, wired together.
+//! The process around the broker's logic: event loops, the durable store, other nodes, authenticators, metrics and the
+//! HTTP port.
 //!
 //! Purpose: [`Broker::start`] makes a running node of a [`Config`]; [`Broker::shutdown`] ends it in
 //! order.
 //!
-//! Where to read next: `client_loop/mod.rs` for what happens to a packet, `routes.rs` for who gets a
-//! message, `registry.rs` for who owns a client identifier, `store_listener.rs` for what the store tells,
-//! `peers/mod.rs` for what other nodes are told and tell, `control.rs` for what people ask of a cluster.
+//! Where to read next: `node.rs` for what the logic runs on, `store_listener.rs` for what the store tells,
+//! `peers/mod.rs` for the links to other nodes, `control.rs` for what people ask of a cluster.
 //!
-//! Deliberately absent: the protocol (`mqtt-proto`, `mqtt-session`), sockets (`net`), the matching of
-//! topics (`topic-router`).
+//! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
-mod access;
 mod ban_file;
-mod client_loop;
 pub mod cluster_control;
 mod cluster_time;
 mod clustered;
 mod control;
-mod direct;
-mod drops;
 mod eviction;
-mod excerpt;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod grace;
-mod groups;
 mod http;
-mod key;
 mod listeners;
 mod memory;
 mod metrics;
+mod net_stats;
 mod node;
 mod parting;
 mod peers;
-mod registry;
 mod reread;
-mod retained;
-mod routes;
+mod rule_file;
 mod settings;
-mod stalls;
-mod stats;
 mod store_listener;
 mod sys;
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -56,29 +42,28 @@ use std::time::{Duration, Instant};
 
 use authentication::Authentication;
 use axum::Router;
+use broker_core::{Done, Mail, NodeOptions, Place, SessionKey, Settings};
 use config::{Config, HttpConfig};
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops, Remote};
 
-pub use access::{RuleFile, RuleFileError};
-pub use peers::{Links, PeerListener, Place};
 pub use reread::Reread;
-pub use route_exchange::Times;
+pub use rule_file::{RuleFile, RuleFileError};
 
 use ban_file::BanFile;
-use client_loop::{ClientLoop, Mail};
 use cluster_control::ClusterControl;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::Control;
 use http::Token;
-use key::SessionKey;
 use listeners::Listeners;
-use node::{Gate, Node};
+use node::{ClientLoop, Node, Process};
 use parting::Parting;
-use peers::Peers;
-use settings::Settings;
+use peers::PeerLinks;
+use route_exchange::Times;
+use settings::settings;
 use store::{Folder, Store};
 use store_listener::StoreListener;
+use store_state::api::PerStore;
 
 /// Where the HTTP port is looked for if the configuration does not say.
 const HTTP_PORT: u16 = 8091;
@@ -301,11 +286,15 @@ impl Broker {
         let mut folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
         if !config.cluster_config.is_enabled() {
-            return Self::start_node(config, (folder, port), None, left, |_| {});
+            return Self::start_node(config, (folder, port), None, None, left, |_| {});
         }
         if folder.has_founded() && !config.bootstrap && !is_member {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
         }
+        let Some(config) = clustered::with_host(config, &give_up) else {
+            return Err(StartError::Cluster(cluster::StartError::GivenUp));
+        };
+        let config = config.as_ref();
         let clustered = Clustered::join(config, &folder, give_up)?;
         folder
             .adopt_name_seed(clustered.name_seed())
@@ -314,38 +303,33 @@ impl Broker {
             node: folder.node(),
             incarnation: folder.incarnation(),
             times: Times::default(),
-            links: Box::new(BrokerLinks(Arc::clone(&clustered))),
+            links: PeerLinks(Box::new(BrokerLinks(Arc::clone(&clustered)))),
         };
-        Self::start_node(config, (folder, port), Some(clustered), left, |node| {
-            Peers::join(node, place)
-        })
+        let clustered = Some(clustered);
+        Self::start_node(config, (folder, port), Some(place), clustered, left, |_| {})
     }
 
-    /// The same for a node of a cluster. `connect` is called before the store is opened: it has the listener
-    /// told of members and of what comes from them from then on, and of the members that are known before it
-    /// returns.
-    ///
-    /// # Errors
-    /// As [`Broker::start`].
-    pub fn start_among(
+    /// The same for a node of a cluster. `connect` is called before the store is opened: it has the node told of
+    /// members and of what comes from them from then on, and of the members that are known before it returns.
+    #[cfg(test)]
+    pub(crate) fn start_among(
         config: &Config,
-        place: Place,
-        connect: impl FnOnce(PeerListener),
+        place: Place<PeerLinks>,
+        connect: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
-        Self::start_node(config, (folder, port), None, Ends::default().left, |node| {
-            Peers::join(node, place);
-            connect(PeerListener::new(Arc::clone(node)));
-        })
+        let left = Ends::default().left;
+        Self::start_node(config, (folder, port), Some(place), None, left, connect)
     }
 
     fn start_node(
         config: &Config,
         (folder, port): (Folder, HttpPort),
+        place: Option<Place<PeerLinks>>,
         clustered: Option<Arc<Clustered>>,
         left: Box<dyn Fn() + Send + Sync>,
-        join: impl FnOnce(&Arc<Node>),
+        connect: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
         let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
@@ -361,32 +345,39 @@ impl Broker {
         let (ban_file, bans) = ban_file(config)?;
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
-        let gate = Gate {
-            authentication,
+        let process = Process::new(clock, authentication, trusted_peers, loops);
+        let options = NodeOptions {
+            settings: Arc::clone(&settings),
             guard: Arc::new(guard),
-            trusted_peers,
             listener_kinds: listeners::kinds(&config.mqtt_server_config),
+            loops,
+            recent_drops,
+            seed: random_seed(&clock),
         };
-        let node = Node::new(Arc::clone(&settings), gate, loops, recent_drops, clock);
-        *node.http_token.write() = http_token(&config.http)?;
+        let node = Node::new(options, process);
+        let node = match place {
+            Some(place) => node.among(place),
+            None => node,
+        };
+        *node.rim.http_token.write() = http_token(&config.http)?;
         let node = Arc::new(node);
-        join(&node);
+        connect(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let options = store_options(config, clustered.as_ref());
         let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
-        node.set_store(store);
-        PeerListener::new(Arc::clone(&node)).opened();
+        node.rim.set_store(store);
+        node.with_peers(|peers, node| peers.opened(node));
         if let Some(clustered) = &clustered {
-            node.set_clustered(Arc::clone(clustered));
+            node.rim.set_clustered(Arc::clone(clustered));
         }
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
             .collect();
-        let loops =
-            EventLoops::start(services, sockets, clock, &node.net).map_err(StartError::System)?;
+        let loops = EventLoops::start(services, sockets, clock, &node.rim.net)
+            .map_err(StartError::System)?;
         let remote = loops.remote();
-        node.set_loops(loops.remote());
+        node.rim.set_loops(loops.remote());
         node.store().begin(&*listener);
         if let Some(clustered) = &clustered {
             clustered.open(&node);
@@ -409,7 +400,7 @@ impl Broker {
         if let Some(address) = http_address {
             tracing::info!(kind = "http", %address, "listening");
         }
-        node.ready.store(true, Ordering::Relaxed);
+        node.rim.ready.store(true, Ordering::Relaxed);
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             loops = remote.loops(),
@@ -440,7 +431,7 @@ impl Broker {
         let settings = Arc::new(read_settings(config)?);
         let mut reread = Reread::default();
         reread.tell("rules", reread::rules(config), true);
-        let chain = self.node.authentication.reload(&config.authentication);
+        let chain = self.node.rim.authentication.reload(&config.authentication);
         if let Err(error) = &chain {
             tracing::error!(%error, "authentication stays as it was");
         }
@@ -452,7 +443,7 @@ impl Broker {
         let token = http_token(&config.http);
         reread.tell("HTTP token", reread::http_token(config), token.is_ok());
         match token {
-            Ok(token) => *self.node.http_token.write() = token,
+            Ok(token) => *self.node.rim.http_token.write() = token,
             Err(error) => tracing::error!(%error, "the HTTP token stays as it was"),
         }
         reload_loops(&self.loops.remote(), &settings);
@@ -463,10 +454,10 @@ impl Broker {
     /// closed.
     pub fn shutdown(mut self) {
         self.listeners.remove_sockets();
-        self.node.ready.store(false, Ordering::Relaxed);
+        self.node.rim.ready.store(false, Ordering::Relaxed);
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
-        if let Some(clustered) = self.node.clustered() {
+        if let Some(clustered) = self.node.rim.clustered() {
             parting::hand_over(&self.node, clustered);
         }
         let remote = self.loops.remote();
@@ -477,14 +468,20 @@ impl Broker {
         all_loops(&remote, Mail::PublishWills);
         // One loop has published them. What it gave to others comes before their next step.
         all_loops(&remote, Mail::LetNobodyIn);
+        // While those are connected that messages with many receivers are still to be given to.
+        let deadline = Instant::now() + STEP;
+        let waiting = || broker_core::sum(&self.node.stats, |s| &s.deliveries_waiting);
+        while waiting() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         all_loops(&remote, Mail::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.
         let deadline = Instant::now() + STEP;
-        while stats::sum_net(&self.node.net, |s| &s.open) > 0 && Instant::now() < deadline {
+        while net_stats::sum_net(&self.node.rim.net, |s| &s.open) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
         // What the clients' ends brought: its answers may bring more. On a full disk there are none.
-        while stats::sum(&self.node.stats, |s| &s.pending) > 0
+        while broker_core::sum(&self.node.stats, |s| &s.pending) + waiting() > 0
             && !self.node.store().is_full()
             && Instant::now() < deadline
         {
@@ -492,7 +489,7 @@ impl Broker {
         }
         // While the loops still take mail: what the clients' ends brought is carried out.
         self.node.store().shutdown();
-        if let Some(clustered) = self.node.clustered() {
+        if let Some(clustered) = self.node.rim.clustered() {
             clustered.stop();
         }
         self.loops.stop();
@@ -530,8 +527,9 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
 }
 
 /// Sends all loops a step and waits until each has done it.
-fn all_loops(remote: &Remote<ClientLoop>, step: impl Fn(client_loop::Done) -> Mail) {
-    let (done, all_done) = mpsc::sync_channel(0);
+fn all_loops(remote: &Remote<ClientLoop>, step: impl Fn(Done) -> Mail) {
+    let (done, all_done) = mpsc::sync_channel::<()>(0);
+    let done: Done = Arc::new(done);
     for index in 0..remote.loops() {
         remote.send(index, step(done.clone()));
     }
@@ -542,11 +540,16 @@ fn all_loops(remote: &Remote<ClientLoop>, step: impl Fn(client_loop::Done) -> Ma
 
 fn read_settings(config: &Config) -> Result<Settings, RuleFileError> {
     let RuleFile { rules, .. } = RuleFile::configured(&config.authorization)?;
-    Ok(Settings::new(config, rules))
+    Ok(settings(config, rules))
 }
 
 fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {
     all_loops(remote, |done| Mail::Reload(Arc::clone(settings), done));
+}
+
+/// What nobody else knows.
+fn random_seed(clock: &Clock) -> u64 {
+    std::hash::RandomState::new().hash_one(clock.now_ms())
 }
 
 fn cores() -> usize {
@@ -554,23 +557,23 @@ fn cores() -> usize {
 }
 
 fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::Options {
-    let configured = [
-        config.session_store_shards,
-        config.inbox_store_shards,
-        config.retain_store_shards,
-    ];
+    let configured = PerStore {
+        session: config.session_store_shards,
+        inbox: config.inbox_store_shards,
+        retain: config.retain_store_shards,
+    };
     store::Options {
-        folders: [
-            config.session_store_folder.clone(),
-            config.inbox_store_folder.clone(),
-            config.retain_store_folder.clone(),
-        ],
+        folders: PerStore {
+            session: config.session_store_folder.clone(),
+            inbox: config.inbox_store_folder.clone(),
+            retain: config.retain_store_folder.clone(),
+        },
         shards: clustered.map_or(configured, |clustered| clustered.shards()),
-        voters: [
-            config.session_store_voters,
-            config.inbox_store_voters,
-            config.retain_store_voters,
-        ],
+        voters: PerStore {
+            session: config.session_store_voters,
+            inbox: config.inbox_store_voters,
+            retain: config.retain_store_voters,
+        },
         replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
@@ -727,19 +730,18 @@ async fn tick_peers(node: &Arc<Node>) {
     if node.peers().is_none() {
         return std::future::pending().await;
     }
-    let listener = PeerListener::new(Arc::clone(node));
-    let mut interval = tokio::time::interval(Duration::from_millis(peers::TICK_MS));
+    let mut interval = tokio::time::interval(Duration::from_millis(broker_core::TICK_MS));
     // Ticks that were missed while the process was stopped are no time in which others were silent.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        listener.tick();
+        node.with_peers(|peers, node| peers.tick(node));
     }
 }
 
 /// Other nodes are told now and then how many clients this one has.
 async fn tell_connections(node: &Arc<Node>) {
-    let Some(clustered) = node.clustered() else {
+    let Some(clustered) = node.rim.clustered() else {
         return std::future::pending().await;
     };
     let mut interval = tokio::time::interval(TELL_CONNECTIONS);
@@ -752,7 +754,7 @@ async fn tell_connections(node: &Arc<Node>) {
 
 /// The nodes of a cluster agree on the time again and again.
 async fn keep_cluster_time(node: &Arc<Node>) {
-    let Some(clustered) = node.clustered() else {
+    let Some(clustered) = node.rim.clustered() else {
         return std::future::pending().await;
     };
     let mut interval = tokio::time::interval(cluster_time::ROUND);

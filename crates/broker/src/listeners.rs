@@ -12,7 +12,8 @@ use config::{
     ClientAuth, ListenerView, MqttServerConfig, Networks, Place, ProxyConfig, ProxyVersion,
     SslConfig, TlsVersion, WebSocketView,
 };
-use net::{Kind, Listener, Profile};
+use net::{Listener, Profile};
+use net_api::Kind;
 use transport::{
     Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets, TlsFileError,
     WebSocketServer,

@@ -4,7 +4,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use crate::node::{Node, Pressure};
+use broker_core::Pressure;
+
+use crate::node::Node;
 
 /// Shares of the available memory that the marks default to, in percent.
 const HIGH_WATER_PERCENT: u64 = 80;

@@ -8,7 +8,8 @@ use authorization::Action;
 use cluster::{Channel, LinkReading, Members};
 use guard::{Refusal, Remembered};
 use host::Process;
-use net::{Counter, HandshakeFailure, Kind, KindStats, LoopStats};
+use net::{HandshakeFailure, KindStats, LoopStats};
+use net_api::{Counter, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -17,13 +18,15 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use store::{ShardStats, Store, StoreStats};
+use store_state::api::StoreId;
 
 use crate::cluster_control::Reach;
 use crate::control::{reach, without_leader};
-use crate::drops::Reason;
 use crate::node::Node;
-use crate::peers::Peers;
-use crate::stats::{BrokerStats, sum, sum_net};
+use broker_core::Reason;
+use broker_core::{BrokerStats, sum};
+
+use crate::net_stats::sum_net;
 
 /// The registry of a node, for the text format of Prometheus (OpenMetrics).
 pub(crate) fn registry(node: Arc<Node>) -> Registry {
@@ -254,23 +257,23 @@ impl Collector for NodeCollector {
             counter(&mut encoder, name, help, None, sum(&node.stats, pick))?;
         }
         for (name, help, pick) in NET {
-            counter(&mut encoder, name, help, None, sum_net(&node.net, pick))?;
+            counter(&mut encoder, name, help, None, sum_net(&node.rim.net, pick))?;
         }
-        encode_listeners(&mut encoder, &node.net)?;
+        encode_listeners(&mut encoder, &node.rim.net)?;
         let bytes = Some(&Unit::Bytes);
         counter(
             &mut encoder,
             "received",
             "Bytes read from clients",
             bytes,
-            sum_net(&node.net, |s| &s.bytes_in),
+            sum_net(&node.rim.net, |s| &s.bytes_in),
         )?;
         counter(
             &mut encoder,
             "sent",
             "Bytes written to clients",
             bytes,
-            sum_net(&node.net, |s| &s.bytes_out),
+            sum_net(&node.rim.net, |s| &s.bytes_out),
         )?;
         counter(
             &mut encoder,
@@ -332,9 +335,9 @@ impl Collector for NodeCollector {
         encode_store(&mut encoder, &stored)?;
         let sessions = node.sessions();
         let cached = sum(&node.stats, |s| &s.cached_topics);
-        let open = sum_net(&node.net, |s| &s.open);
+        let open = sum_net(&node.rim.net, |s| &s.open);
         let connected = node.connected.load(Ordering::Relaxed) as u64;
-        let uptime = node.clock.uptime_ms() / 1000;
+        let uptime = node.rim.clock.uptime_ms() / 1000;
         let process = Process::own().usage().unwrap_or_default();
         for (name, help, time) in [
             ("cpu_user", "CPU time in user mode", process.cpu_user),
@@ -364,13 +367,13 @@ impl Collector for NodeCollector {
                 "sessions_unreleased",
                 "Sessions that are not connected here, of which this process remembers unreleased messages of QoS 2",
                 None,
-                node.unreleased.len() as u64,
+                node.unreleased.sessions() as u64,
             ),
             (
                 "direct_wills_remembered",
                 "Wills, and messages that ended sessions have left to shared groups, of which this node remembers that connected sessions got them",
                 None,
-                node.direct.len() as u64,
+                node.direct.remembered() as u64,
             ),
             (
                 "subscriptions",
@@ -476,7 +479,7 @@ impl Collector for NodeCollector {
             ),
             (
                 "store_remembered_fences",
-                "Publishers of QoS 2 of which inbox shards know, for a minute, that what earlier connections have sent comes too late",
+                "Publishers of QoS 2 or of retained messages of which shards know, for a minute, that what earlier connections have sent comes too late",
                 None,
                 stored.remembered_fences,
             ),
@@ -585,7 +588,7 @@ fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &
 /// Members of the cluster, the links to them, and shards whose voters are not all there. On a node that runs
 /// alone these are 0.
 fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
-    let clustered = node.clustered();
+    let clustered = node.rim.clustered();
     let members = clustered.map(|clustered| clustered.cluster().members());
     let name = "cluster_members";
     let help = "Members of the cluster, this node included, by whether it reaches them";
@@ -599,7 +602,7 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
     gauge(encoder, "store_voters_missing", help, None, missing)?;
-    let offset_ms = node.cluster_time.own_offset_ms(&node.clock);
+    let offset_ms = node.rim.cluster_time.own_offset_ms(&node.rim.clock);
     let help = "How far the system's clock is ahead of the time that the cluster goes by";
     let unit = Some(&Unit::Seconds);
     let metric = encoder.encode_descriptor("clock_offset", help, unit, MetricType::Gauge)?;
@@ -608,12 +611,10 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let help = "Shards that no node has led for 10 s, as far as this node knows";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     let leaderless = without_leader(node);
-    for store in STORES {
-        let count = leaderless
-            .iter()
-            .filter(|(name, _)| name.to_string() == store);
+    for store in StoreId::ALL {
+        let count = leaderless.iter().filter(|(known, _)| *known == store);
         let value = count.count() as i64;
-        ConstGauge::new(value).encode(family.encode_family(&[("store", store)])?)?;
+        ConstGauge::new(value).encode(family.encode_family(&[("store", store.name())])?)?;
     }
     let links = clustered.map_or_else(Vec::new, |clustered| clustered.cluster().links());
     type Pick = fn(&LinkReading) -> u64;
@@ -709,7 +710,7 @@ fn encode_peers(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         .exports()
         .map_or(0, |exports| exports.lock().len());
     let (nodes, shards) = node.routes.unsure();
-    let [imported, waiting, copied] = node.peers().map_or([0; 3], Peers::figures);
+    let [imported, waiting, copied] = node.peers().map_or([0; 3], |peers| peers.figures());
     for (name, help, unit, value) in [
         (
             "routes_exported",
@@ -785,7 +786,7 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         let labels = [("kind", kind)];
         ConstGauge::new(entries as u64).encode(family.encode_family(&labels)?)?;
     }
-    let bans = guard.bans().iter(node.clock.now_ms()).count() as u64;
+    let bans = guard.bans().iter(node.rim.clock.now_ms()).count() as u64;
     gauge(encoder, "bans", "Bans", None, bans)
 }
 
@@ -841,8 +842,9 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     ];
     for (name, help, unit, pick) in counters {
         let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
-        for (store, shards) in STORES.iter().zip(&stats.stores) {
-            ConstCounter::new(pick(shards)).encode(family.encode_family(&[("store", *store)])?)?;
+        for (store, shards) in stats.stores.iter() {
+            let labels = [("store", store.name())];
+            ConstCounter::new(pick(shards)).encode(family.encode_family(&labels)?)?;
         }
     }
     let gauges: [(&str, &str, Pick); 6] = [
@@ -860,21 +862,19 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         (
             "store_owed",
             "Requests that wait for space on the disk",
-            |s| s.owed,
+            |s| s.deferred,
         ),
     ];
     for (name, help, pick) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (store, shards) in STORES.iter().zip(&stats.stores) {
+        for (store, shards) in stats.stores.iter() {
             let value = i64::try_from(pick(shards)).unwrap_or(i64::MAX);
-            ConstGauge::new(value).encode(family.encode_family(&[("store", *store)])?)?;
+            let labels = [("store", store.name())];
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
     }
     Ok(())
 }
-
-/// The three stores, as labels.
-const STORES: [&str; 3] = ["session", "inbox", "retain"];
 
 fn counter(
     encoder: &mut DescriptorEncoder<'_>,
@@ -906,8 +906,10 @@ mod tests {
     use authentication::Authentication;
 
     use super::*;
-    use crate::node::Gate;
-    use crate::settings::Settings;
+    use broker_core::NodeOptions;
+
+    use crate::node::Process;
+    use crate::settings::settings;
 
     const PAGE: &str = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -916,21 +918,17 @@ mod tests {
 
     fn exposition() -> String {
         let config = config::Config::default();
-        let settings = Arc::new(Settings::new(&config, Default::default()));
         let authentication = Authentication::open(&config.authentication).unwrap();
-        text(&registry(Arc::new(Node::new(
-            settings,
-            Gate {
-                authentication,
-                guard: Arc::new(Guard::new(&config.abuse)),
-                trusted_peers: Box::default(),
-                listener_kinds: Box::default(),
-            },
-            2,
-            0,
-            Clock::start(),
-        ))))
-        .unwrap()
+        let options = NodeOptions {
+            settings: Arc::new(settings(&config, Default::default())),
+            guard: Arc::new(Guard::new(&config.abuse)),
+            listener_kinds: Box::default(),
+            loops: 2,
+            recent_drops: 0,
+            seed: 0,
+        };
+        let process = Process::new(Clock::start(), authentication, Box::default(), 2);
+        text(&registry(Arc::new(Node::new(options, process)))).unwrap()
     }
 
     fn page() -> String {

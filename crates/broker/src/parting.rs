@@ -1,7 +1,7 @@
 //! A node that hands over what it has: its lead of shards, its clients, and, if it leaves for ever, its
 //! replicas.
 //!
-//! Deliberately absent: where replicas go (`store`), and what a client is told (`client_loop/drained.rs`).
+//! Deliberately absent: where replicas go (`store`), and what a client is told (`broker-core/src/drain.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use cluster::{Member, Reach, State};
 use parking_lot::Mutex;
 
 use crate::all_loops;
-use crate::client_loop::Mail;
 use crate::cluster_control::Refusal;
 use crate::clustered::{Clustered, MQTT};
 use crate::control;
 use crate::node::Node;
-use crate::stats;
+use broker_core::Mail;
 
 /// How often clients are sent away, and is looked whether what is waited for is so.
 const STEP: Duration = Duration::from_millis(100);
@@ -179,7 +178,7 @@ impl Parting {
             sleep(STEP);
         }
         let deadline = Instant::now() + LAST_REQUESTS;
-        while stats::sum(&self.node.stats, |s| &s.pending) > 0 && Instant::now() < deadline {
+        while broker_core::sum(&self.node.stats, |s| &s.pending) > 0 && Instant::now() < deadline {
             sleep(STEP);
         }
     }
@@ -188,7 +187,11 @@ impl Parting {
     fn shards_here(&self) -> usize {
         let store = self.node.store();
         let own = store.node();
-        let all: usize = store.shard_counts().iter().map(|n| usize::from(*n)).sum();
+        let all: usize = store
+            .shard_counts()
+            .iter()
+            .map(|(_, count)| usize::from(*count))
+            .sum();
         let leads = store.leads();
         let elsewhere = leads.iter().filter(|(leader, lead)| {
             *leader != own && !lead.voters.contains(&own) && !lead.learners.contains(&own)
@@ -236,7 +239,7 @@ fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
             .collect(),
     );
     let permits = Arc::new(AtomicUsize::new(clients));
-    all_loops(node.loops(), |done| Mail::SendAway {
+    all_loops(node.rim.loops(), |done| Mail::SendAway {
         permits: Arc::clone(&permits),
         elsewhere: elsewhere.clone(),
         done,
@@ -251,7 +254,7 @@ fn await_other_leaders(node: &Node, clustered: &Clustered, patience: Duration) {
             .stats()
             .stores
             .iter()
-            .any(|store| store.led > 0)
+            .any(|(_, store)| store.led > 0)
     };
     while leads() && Instant::now() < deadline && !successors(clustered).is_empty() {
         sleep(STEP);

@@ -3,15 +3,18 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use authorization::Rules;
-use config::{Config, InboxQos0, MaximumQos, QueueFull, SessionOfAnotherUser};
+use authorization::{Effect, Rules};
+use broker_core::{Authorization, Settings};
+use config::{
+    AuthorizationConfig, Config, DenyPublishV3, InboxQos0, MaximumQos, Permission, QueueFull,
+    SessionOfAnotherUser,
+};
 use mqtt_proto::QoS;
 use mqtt_session::{Policy, Qos0Inbox};
 use rustix::process::{Resource, getrlimit};
 use store_state::Limits;
 use store_state::session::OfAnotherUser;
 
-use crate::access::Authorization;
 /// One of so many connections may be one that has sent no CONNECT yet.
 const UNHEARD_SHARE: u64 = 4;
 
@@ -23,144 +26,106 @@ const UNHEARD_LEAST: u64 = 64;
 const NAMES: usize = 4 * 65_536;
 
 /// What a client may send at most, the stores can keep.
-const _: () = assert!(config::LARGEST_PACKET as usize + NAMES <= store::REQUEST_LIMIT);
+const _: () = assert!(config::LARGEST_PACKET as usize + NAMES <= store_state::api::REQUEST_LIMIT);
 
-/// What loops look up while they serve. A reload replaces it as a whole.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) policy: Policy,
-    /// The same without limits of the queue, for what is on its way when a publisher is held back.
-    pub(crate) beyond_limit: Policy,
-    pub(crate) allow_anonymous: Option<bool>,
-    pub(crate) of_another_user: OfAnotherUser,
-    pub(crate) authorization: Authorization,
-    pub(crate) bytes_per_s_in: u64,
-    pub(crate) bytes_per_s_out: u64,
-    pub(crate) publishes_per_s: u64,
-    pub(crate) maximum_connect_size: u32,
-    pub(crate) connect_timeout_ms: u64,
-    pub(crate) handshake_timeout_ms: u64,
-    /// 0: publishers are never held back.
-    pub(crate) hold_publisher_ms: u64,
-    pub(crate) hold_unearned_ms: u64,
-    /// 0: no limit.
-    pub(crate) connections: usize,
-    /// Connections that have sent no CONNECT yet, in all loops.
-    pub(crate) unheard_connections: usize,
-    /// 0: no limit.
-    pub(crate) connections_per_s: u64,
-    pub(crate) sessions: usize,
-    /// Bytes of the topic filters of a session.
-    pub(crate) session_subscription_bytes: u64,
-    /// Bytes of the topic filters of all clients that are connected.
-    pub(crate) node_subscription_bytes: u64,
-    pub(crate) store_limits: Limits,
-    /// 0: no `$SYS` topics.
-    pub(crate) sys_interval_ms: u64,
-    /// 0: by the machine's memory.
-    pub(crate) memory_high_water: u64,
-    pub(crate) memory_refuse: u64,
-}
-
-impl Settings {
-    pub(crate) fn new(config: &Config, rules: Rules) -> Self {
-        let Config { mqtt, limits, .. } = config;
-        let policy = Policy {
-            maximum_qos: match mqtt.maximum_qos {
-                MaximumQos::AtMostOnce => QoS::AtMostOnce,
-                MaximumQos::AtLeastOnce => QoS::AtLeastOnce,
-                MaximumQos::ExactlyOnce => QoS::ExactlyOnce,
-            },
-            retain_available: mqtt.retain_available,
-            wildcard_subscription_available: mqtt.wildcard_subscription_available,
-            shared_subscription_available: mqtt.shared_subscription_available,
-            subscription_identifier_available: mqtt.subscription_identifier_available,
-            topic_alias_maximum: mqtt.topic_alias_maximum,
-            topic_alias_maximum_out: mqtt.topic_alias_maximum_out,
-            keep_alive_maximum: mqtt.keep_alive_maximum_seconds.map_or(0, NonZero::get),
-            session_expiry_maximum: mqtt.session_expiry_maximum_seconds,
-            session_expiry_v3: mqtt.session_expiry_v3_seconds,
-            response_information: mqtt.response_information.as_deref().map(Box::from),
-            server_reference: mqtt.server_reference.as_deref().map(Box::from),
-            check_payload_format: mqtt.check_payload_format,
-            strict_client_id_v3_1: mqtt.strict_client_id_v3_1,
-            receive_maximum: limits.connection.receive_maximum.get(),
-            inflight_maximum: limits.connection.inflight_maximum.get(),
-            maximum_packet_size: limits.connection.maximum_packet_size,
-            topic_levels: limits.topic.levels,
-            topic_length: limits.topic.length,
-            queue_messages: limits.session.queue_messages,
-            queue_bytes: limits.session.queue_bytes,
-            queue_full: match limits.session.queue_full {
-                QueueFull::DropOldest => mqtt_session::QueueFull::DropOldest,
-                QueueFull::DropNewest => mqtt_session::QueueFull::DropNewest,
-                QueueFull::Refuse => mqtt_session::QueueFull::Refuse,
-            },
-            subscriptions: limits.session.subscriptions,
-            wildcard_patterns: limits.session.wildcard_patterns,
-            qos0_inbox: match config.inbox.qos0 {
-                InboxQos0::Offline => Qos0Inbox::Offline,
-                InboxQos0::Always => Qos0Inbox::Always,
-                InboxQos0::Never => Qos0Inbox::Never,
-            },
-        };
-        let store_limits = Limits {
-            queue_messages: policy.queue_messages,
-            queue_bytes: policy.queue_bytes,
-            queue_full: policy.queue_full,
-            qos0: policy.qos0_inbox,
-            retained_messages: config.retain.max_messages,
-            retained_bytes: config.retain.max_bytes,
-        };
-        Self {
-            store_limits,
-            beyond_limit: Policy {
-                queue_messages: u32::MAX,
-                queue_bytes: u64::MAX,
-                ..policy.clone()
-            },
-            policy,
-            allow_anonymous: config.allow_anonymous,
-            of_another_user: match config.authentication.session_of_another_user {
-                SessionOfAnotherUser::Refuse => OfAnotherUser::Refuse,
-                SessionOfAnotherUser::NewSession => OfAnotherUser::Discard,
-            },
-            authorization: Authorization::new(&config.authorization, rules),
-            bytes_per_s_in: limits
-                .connection
-                .bytes_per_second_in
-                .map_or(0, NonZero::get),
-            bytes_per_s_out: limits
-                .connection
-                .bytes_per_second_out
-                .map_or(0, NonZero::get),
-            publishes_per_s: limits
-                .connection
-                .publishes_per_second
-                .map_or(0, NonZero::get)
-                .into(),
-            maximum_connect_size: limits
-                .connection
-                .maximum_connect_size
-                .min(limits.connection.maximum_packet_size),
-            connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
-            handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
-            hold_publisher_ms: millis(limits.connection.hold_publisher),
-            hold_unearned_ms: millis(limits.connection.hold_unearned),
-            connections: limits.node.connections.map_or(0, NonZero::get) as usize,
-            unheard_connections: unheard_connections(limits.node.connections),
-            connections_per_s: limits
-                .node
-                .connections_per_second
-                .map_or(0, NonZero::get)
-                .into(),
-            sessions: limits.node.sessions as usize,
-            session_subscription_bytes: limits.session.subscription_bytes,
-            node_subscription_bytes: limits.node.subscription_bytes,
-            sys_interval_ms: millis(config.sys.interval),
-            memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
-            memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
-        }
+/// What a configuration and its rules come to.
+pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
+    let Config { mqtt, limits, .. } = config;
+    let policy = Policy {
+        maximum_qos: match mqtt.maximum_qos {
+            MaximumQos::AtMostOnce => QoS::AtMostOnce,
+            MaximumQos::AtLeastOnce => QoS::AtLeastOnce,
+            MaximumQos::ExactlyOnce => QoS::ExactlyOnce,
+        },
+        retain_available: mqtt.retain_available,
+        wildcard_subscription_available: mqtt.wildcard_subscription_available,
+        shared_subscription_available: mqtt.shared_subscription_available,
+        subscription_identifier_available: mqtt.subscription_identifier_available,
+        topic_alias_maximum: mqtt.topic_alias_maximum,
+        topic_alias_maximum_out: mqtt.topic_alias_maximum_out,
+        keep_alive_maximum: mqtt.keep_alive_maximum_seconds.map_or(0, NonZero::get),
+        session_expiry_maximum: mqtt.session_expiry_maximum_seconds,
+        session_expiry_v3: mqtt.session_expiry_v3_seconds,
+        response_information: mqtt.response_information.as_deref().map(Box::from),
+        server_reference: mqtt.server_reference.as_deref().map(Box::from),
+        check_payload_format: mqtt.check_payload_format,
+        strict_client_id_v3_1: mqtt.strict_client_id_v3_1,
+        receive_maximum: limits.connection.receive_maximum.get(),
+        inflight_maximum: limits.connection.inflight_maximum.get(),
+        maximum_packet_size: limits.connection.maximum_packet_size,
+        topic_levels: limits.topic.levels,
+        topic_length: limits.topic.length,
+        queue_messages: limits.session.queue_messages,
+        queue_bytes: limits.session.queue_bytes,
+        queue_full: match limits.session.queue_full {
+            QueueFull::DropOldest => mqtt_session::QueueFull::DropOldest,
+            QueueFull::DropNewest => mqtt_session::QueueFull::DropNewest,
+            QueueFull::Refuse => mqtt_session::QueueFull::Refuse,
+        },
+        subscriptions: limits.session.subscriptions,
+        wildcard_patterns: limits.session.wildcard_patterns,
+        qos0_inbox: match config.inbox.qos0 {
+            InboxQos0::Offline => Qos0Inbox::Offline,
+            InboxQos0::Always => Qos0Inbox::Always,
+            InboxQos0::Never => Qos0Inbox::Never,
+        },
+    };
+    let store_limits = Limits {
+        queue_messages: policy.queue_messages,
+        queue_bytes: policy.queue_bytes,
+        queue_full: policy.queue_full,
+        qos0: policy.qos0_inbox,
+        retained_messages: config.retain.max_messages,
+        retained_bytes: config.retain.max_bytes,
+    };
+    Settings {
+        store_limits,
+        beyond_limit: Policy {
+            queue_messages: u32::MAX,
+            queue_bytes: u64::MAX,
+            ..policy.clone()
+        },
+        policy,
+        allow_anonymous: config.allow_anonymous,
+        of_another_user: match config.authentication.session_of_another_user {
+            SessionOfAnotherUser::Refuse => OfAnotherUser::Refuse,
+            SessionOfAnotherUser::NewSession => OfAnotherUser::Discard,
+        },
+        authorization: authorization(&config.authorization, rules),
+        bytes_per_s_in: limits
+            .connection
+            .bytes_per_second_in
+            .map_or(0, NonZero::get),
+        bytes_per_s_out: limits
+            .connection
+            .bytes_per_second_out
+            .map_or(0, NonZero::get),
+        publishes_per_s: limits
+            .connection
+            .publishes_per_second
+            .map_or(0, NonZero::get)
+            .into(),
+        maximum_connect_size: limits
+            .connection
+            .maximum_connect_size
+            .min(limits.connection.maximum_packet_size),
+        connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
+        handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
+        hold_publisher_ms: millis(limits.connection.hold_publisher),
+        hold_unearned_ms: millis(limits.connection.hold_unearned),
+        connections: limits.node.connections.map_or(0, NonZero::get) as usize,
+        unheard_connections: unheard_connections(limits.node.connections),
+        connections_per_s: limits
+            .node
+            .connections_per_second
+            .map_or(0, NonZero::get)
+            .into(),
+        sessions: limits.node.sessions as usize,
+        session_subscription_bytes: limits.session.subscription_bytes,
+        node_subscription_bytes: limits.node.subscription_bytes,
+        sys_interval_ms: millis(config.sys.interval),
+        memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
+        memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
     }
 }
 
@@ -175,4 +140,18 @@ fn unheard_connections(connections: Option<NonZero<u32>>) -> usize {
 
 fn millis(duration: Option<Duration>) -> u64 {
     duration.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn authorization(config: &AuthorizationConfig, rules: Rules) -> Authorization {
+    let no_match = match config.no_match {
+        Permission::Allow => Effect::Allow,
+        Permission::Deny => Effect::Deny,
+    };
+    let disconnects_v3 = config.deny_publish_v3 == DenyPublishV3::Disconnect;
+    Authorization::new(
+        no_match,
+        disconnects_v3,
+        config.cache_entries as usize,
+        rules,
+    )
 }

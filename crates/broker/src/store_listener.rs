@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
-use store::{Event, Listener, ShardNumber};
+use store::Listener;
 use store_state::Limits;
+use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
 
-use crate::client_loop::Mail;
-use crate::drops::Reason;
 use crate::node::Node;
-use crate::peers::PeerListener;
+use broker_core::Mail;
+use broker_core::Reason;
 
 /// The broker, as the store sees it.
 pub(crate) struct StoreListener {
@@ -25,7 +25,7 @@ impl StoreListener {
     fn record(&self, client: &str, message: &ApplicationMessage, reason: Reason) {
         if let Some(drops) = self.node.drops.last() {
             drops.record(
-                self.node.clock.now_ms(),
+                self.node.rim.clock.now_ms(),
                 client,
                 message.body.topic(),
                 reason,
@@ -38,11 +38,11 @@ impl StoreListener {
 
 impl Listener for StoreListener {
     fn mail(&self, loop_index: usize, events: Vec<Event>) {
-        self.node.loops().send(loop_index, Mail::Store(events));
+        self.node.rim.loops().send(loop_index, Mail::Store(events));
     }
 
     fn loops(&self) -> usize {
-        self.node.net.len()
+        self.node.rim.net.len()
     }
 
     fn filter(&self, shard: ShardNumber, filter: &str, any: bool, detached: bool) {
@@ -63,17 +63,18 @@ impl Listener for StoreListener {
     }
 
     fn inbox_leader(&self, shard: ShardNumber, leader: Option<u64>, term: u64) {
-        let listener = PeerListener::new(Arc::clone(&self.node));
-        let own = self.node.peers().map(|peers| peers.own());
-        if leader == own {
-            listener.lead(shard, term);
-        } else {
-            listener.resign(shard);
-        }
+        self.node.with_peers(|peers, node| {
+            if leader == Some(peers.own()) {
+                peers.lead(node, shard, term);
+            } else {
+                peers.resign(node, shard);
+            }
+        });
     }
 
     fn inbox_announced(&self, shard: ShardNumber) {
-        PeerListener::new(Arc::clone(&self.node)).complete(shard);
+        self.node
+            .with_peers(|peers, node| peers.complete(node, shard));
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
@@ -98,7 +99,7 @@ impl Listener for StoreListener {
     }
 
     fn clock_ms(&self) -> u64 {
-        self.node.clock.now_ms()
+        self.node.rim.clock.now_ms()
     }
 
     fn limits(&self) -> Limits {

@@ -5,26 +5,14 @@
 
 use std::sync::atomic::Ordering;
 
-use net::{Counter, LoopStats};
+use net::LoopStats;
+use net_api::Counter;
 use store::Store;
 
 use crate::node::Node;
-use crate::stats::{BrokerStats, sum, sum_net};
+use broker_core::{BrokerStats, sum};
 
-/// The first level of the broker's own topics.
-const ROOT: &[u8] = b"$SYS";
-
-/// Whether a topic name, or a topic filter without `$share/…/`, is of the broker's own topics: `$SYS` and what
-/// is below it. `$SYSTEM` is a client's.
-pub(crate) fn is_own(topic_or_filter: &[u8]) -> bool {
-    match topic_or_filter.strip_prefix(ROOT) {
-        Some(behind) => behind.is_empty() || behind.starts_with(b"/"),
-        None => false,
-    }
-}
-
-/// The broker as the publisher of its own messages.
-pub(crate) const PUBLISHER: u64 = 0;
+use crate::net_stats::sum_net;
 
 /// Moving averages are over this many minutes.
 const MINUTES: [u32; 3] = [1, 5, 15];
@@ -49,7 +37,7 @@ impl SysTopics {
         let mut say =
             |name: &str, value: String| topics.push((format!("$SYS/broker/{name}"), value));
         let broker = |pick: fn(&BrokerStats) -> &Counter| sum(&node.stats, pick);
-        let net = |pick: fn(&LoopStats) -> &Counter| sum_net(&node.net, pick);
+        let net = |pick: fn(&LoopStats) -> &Counter| sum_net(&node.rim.net, pick);
 
         let connected = node.connected.load(Ordering::Relaxed) as u64;
         let sessions = node.sessions();
@@ -73,7 +61,7 @@ impl SysTopics {
         say("version", format!("HeraldMQ {}", env!("CARGO_PKG_VERSION")));
         say(
             "uptime",
-            format!("{} seconds", node.clock.uptime_ms() / 1000),
+            format!("{} seconds", node.rim.clock.uptime_ms() / 1000),
         );
         for (name, value) in [
             ("clients/total", sessions),
@@ -117,7 +105,7 @@ impl SysTopics {
             ("connections", connects),
             ("sockets", sockets),
         ];
-        let now_ms = node.clock.uptime_ms();
+        let now_ms = node.rim.clock.uptime_ms();
         let minutes = (now_ms - self.last_ms) as f64 / 60_000.0;
         self.last_ms = now_ms;
         for ((name, total), load) in totals.into_iter().zip(&mut self.loads) {
@@ -148,25 +136,6 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_whole_levels_are_the_brokers_own() {
-        for own in ["$SYS", "$SYS/", "$SYS/#", "$SYS/broker/uptime"] {
-            assert!(is_own(own.as_bytes()), "{own}");
-        }
-        for other in [
-            "$SYSTEM",
-            "$SYSTEM/x",
-            "$SY",
-            "$",
-            "",
-            "SYS/x",
-            "a/$SYS",
-            "$share/g/$SYS/#",
-        ] {
-            assert!(!is_own(other.as_bytes()), "{other}");
-        }
-    }
 
     #[test]
     fn a_steady_load_is_its_own_average() {

@@ -12,7 +12,7 @@ use guard::{Ban, Bans, Subject, TooMany};
 use serde::Deserialize;
 
 use super::{Api, sentence};
-use crate::client_loop::Mail;
+use broker_core::Mail;
 
 /// The longest reason that is kept, in bytes.
 const LONGEST_REASON: usize = 1_024;
@@ -68,7 +68,7 @@ impl IntoResponse for Unchanged {
 
 pub(super) async fn list(State(api): State<Api>) -> Json<Vec<Ban>> {
     let bans = api.node.guard.bans();
-    Json(bans.iter(api.node.clock.now_ms()).cloned().collect())
+    Json(bans.iter(api.node.rim.clock.now_ms()).cloned().collect())
 }
 
 pub(super) async fn add(
@@ -79,7 +79,7 @@ pub(super) async fn add(
         Ok(wanted) => wanted,
         Err(rejection) => return sentence(rejection.status(), rejection.body_text()),
     };
-    let now_ms = api.node.clock.now_ms();
+    let now_ms = api.node.rim.clock.now_ms();
     let ban = match wanted.check(now_ms) {
         Ok(ban) => ban,
         Err(problem) => return sentence(StatusCode::BAD_REQUEST, problem),
@@ -101,7 +101,7 @@ pub(super) async fn add(
 }
 
 pub(super) async fn remove(State(api): State<Api>, Path(id): Path<u64>) -> Response {
-    let now_ms = api.node.clock.now_ms();
+    let now_ms = api.node.rim.clock.now_ms();
     let removed = change(&api, now_ms, move |bans| {
         bans.remove(id).ok_or(Unchanged::Unknown(id))
     });

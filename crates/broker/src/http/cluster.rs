@@ -47,16 +47,6 @@ struct TransferLeader {
     to: NodeId,
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Unknown(why) => sentence(StatusCode::NOT_FOUND, why),
-            Self::Conflict(why) => sentence(StatusCode::CONFLICT, why),
-            Self::Unavailable(why) => sentence(StatusCode::SERVICE_UNAVAILABLE, why),
-        }
-    }
-}
-
 pub(super) fn reads<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -126,6 +116,14 @@ async fn transfer_leader(
     }
 }
 
+fn refused(refusal: Refusal) -> Response {
+    match refusal {
+        Refusal::Unknown(why) => sentence(StatusCode::NOT_FOUND, why),
+        Refusal::Conflict(why) => sentence(StatusCode::CONFLICT, why),
+        Refusal::Unavailable(why) => sentence(StatusCode::SERVICE_UNAVAILABLE, why),
+    }
+}
+
 fn refuse(rejection: &JsonRejection) -> Response {
     sentence(rejection.status(), rejection.body_text())
 }
@@ -138,7 +136,7 @@ async fn carry_out(control: Control, change: Change) -> Response {
     tracing::info!(?change, "a change of the cluster is asked for");
     match tokio::task::spawn_blocking(move || control.change(change)).await {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Err(refusal)) => refusal.into_response(),
+        Ok(Err(refusal)) => refused(refusal),
         Err(error) => sentence(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }

@@ -23,10 +23,10 @@ use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 
 use crate::ban_file::BanFile;
-use crate::client_loop::ClientLoop;
 use crate::control;
-use crate::drops::{Drops, Reason};
+use crate::node::ClientLoop;
 use crate::node::Node;
+use broker_core::{Drops, Reason};
 
 use cluster::Control;
 
@@ -137,7 +137,7 @@ async fn healthy() -> &'static str {
 /// A node whose shards have no leader is ready: clean sessions need none, and all nodes would say no at once. The
 /// answer names the shards.
 async fn ready(State(api): State<Api>) -> (StatusCode, String) {
-    if !api.node.ready.load(Ordering::Relaxed) {
+    if !api.node.rim.ready.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, NOT_READY.to_owned());
     }
     let mut text = "ready\n".to_owned();

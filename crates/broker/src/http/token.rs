@@ -45,7 +45,7 @@ impl fmt::Debug for Token {
 
 /// Lets a request through that shows the token.
 pub(super) async fn authorize(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let known = match &*api.node.http_token.read() {
+    let known = match &*api.node.rim.http_token.read() {
         None => {
             let help = "http.tokenFile is not set: nothing can be changed by HTTP";
             return sentence(StatusCode::FORBIDDEN, help);

@@ -1,11 +1,11 @@
-//! Three brokers in one process, connected by queues that can be cut, and clients on Unix sockets.
+//! Three brokers in one process, connected by queues that can be cut, and clients on Unix sockets: what takes two whole
+//! nodes. What one node does about others is in the dialogues of `broker-core/tests/scripts/peers.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,20 @@ use bytes::Bytes;
 use config::{Config, TcpListenerConfig, UnixListenerConfig};
 use mqtt_proto::{PacketType, peek_frame};
 use parking_lot::Mutex;
+use peer_protocol::Kind;
 use route_exchange::{NodeId, Times};
 use store::Folder;
 
-use super::frame::{Control, Frame};
-use super::{CROWDED, Links, PeerListener, Place};
+use super::{Carrier, PeerLinks, dispatch};
 use crate::Broker;
-use crate::drops::{Drops, Reason};
-use crate::routes::MatchCache;
-use crate::stats::{BrokerStats, sum};
+use crate::node::Node;
+use broker_core::Place;
+use broker_core::{BrokerStats, sum};
 
 const NODES: usize = 3;
+
+/// What all of them speak.
+const VERSION: u16 = *peer_protocol::VERSIONS.end();
 
 /// For tests that are not about silence, which a busy machine must not bring about.
 const PATIENT: Times = Times {
@@ -41,14 +44,12 @@ struct Wires {
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
     /// What waits in directions that stand still.
     stalled: Mutex<BTreeMap<(NodeId, NodeId), Vec<Bytes>>>,
-    /// A node to which, as all are told, too much is on its way.
-    crowded: Mutex<Option<NodeId>>,
 }
 
 /// What happens between nodes, in the order in which it does.
 enum Event {
     Bytes(NodeId, NodeId, Bytes),
-    Listener(NodeId, PeerListener),
+    Node(NodeId, Arc<Node>),
     Connected(NodeId, NodeId),
     Disconnected(NodeId, NodeId),
 }
@@ -59,7 +60,11 @@ struct End {
     events: Sender<Event>,
 }
 
-impl Links for End {
+impl Carrier for End {
+    fn version(&self, _: NodeId) -> Option<u16> {
+        Some(VERSION)
+    }
+
     fn send(&self, to: NodeId, bytes: Bytes) -> bool {
         if self.wires.cut.lock().contains(&(self.node, to)) {
             return false;
@@ -71,36 +76,36 @@ impl Links for End {
         self.events.send(Event::Bytes(self.node, to, bytes)).is_ok()
     }
 
-    fn queued_bytes(&self, to: NodeId) -> usize {
-        let crowded = *self.wires.crowded.lock() == Some(to);
-        if crowded { CROWDED + 1 } else { 0 }
+    fn queued_bytes(&self, _: NodeId) -> usize {
+        0
     }
 }
 
 /// Carries events until all senders are gone.
 fn carry(events: &Receiver<Event>) {
-    let mut listeners: BTreeMap<NodeId, PeerListener> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeId, Arc<Node>> = BTreeMap::new();
     for event in events {
         match event {
-            Event::Listener(node, listener) => {
-                listeners.insert(node, listener);
+            Event::Node(id, node) => {
+                nodes.insert(id, node);
             }
             Event::Bytes(from, to, bytes) => {
-                let listener = listeners.get(&to);
-                let read = listener.map_or(Ok(()), |listener| listener.message(from, &bytes));
+                let read = nodes.get(&to).map_or(Ok(()), |node| {
+                    dispatch::receive(node, from, VERSION, &bytes)
+                });
                 read.expect("nodes understand each other");
             }
             Event::Connected(from, to) => {
-                if let Some(listener) = listeners.get(&from) {
-                    listener.connected(to);
+                if let Some(node) = nodes.get(&from) {
+                    node.with_peers(|peers, node| peers.connected(node, to));
                 }
             }
             Event::Disconnected(from, to) => {
-                if let Some(listener) = listeners.get(&from) {
-                    listener.disconnected(to);
+                if let Some(node) = nodes.get(&from) {
+                    node.with_peers(|peers, node| peers.disconnected(node, to));
                 }
-                if let Some(listener) = listeners.get(&to) {
-                    listener.lost(from);
+                if let Some(node) = nodes.get(&to) {
+                    node.with_peers(|peers, node| peers.lost(node, from));
                 }
             }
         }
@@ -138,18 +143,18 @@ impl Nodes {
                 node,
                 incarnation: 1,
                 times,
-                links: Box::new(End {
+                links: PeerLinks(Box::new(End {
                     node,
                     wires: Arc::clone(&wires),
                     events: events.clone(),
-                }),
+                })),
             };
             let others: Vec<NodeId> = ids.iter().copied().filter(|other| *other != node).collect();
             let mut config = config(&folder.path().join(number.to_string()));
             configure(&mut config);
-            let connect = |listener: PeerListener| {
-                listener.members(&others);
-                events.send(Event::Listener(node, listener)).unwrap();
+            let connect = |of: &Arc<Node>| {
+                of.with_peers(|peers, node| peers.members(node, &others));
+                events.send(Event::Node(node, Arc::clone(of))).unwrap();
             };
             brokers.push(Broker::start_among(&config, place, connect).unwrap());
         }
@@ -177,8 +182,12 @@ impl Nodes {
         self.events.send(event).unwrap();
     }
 
-    fn broker(&self, node: usize) -> &crate::node::Node {
+    fn broker(&self, node: usize) -> &Node {
         &self.brokers[node].node
+    }
+
+    fn peers(&self, node: usize, f: impl FnOnce(&broker_core::Peers<PeerLinks>, &Node)) {
+        self.broker(node).with_peers(f);
     }
 
     fn client(&self, node: usize, id: &str) -> Client {
@@ -214,7 +223,7 @@ impl Nodes {
         Client::connected(&folder, id, false, answer)
     }
 
-    fn count(&self, node: usize, pick: fn(&BrokerStats) -> &net::Counter) -> u64 {
+    fn count(&self, node: usize, pick: fn(&BrokerStats) -> &net_api::Counter) -> u64 {
         sum(&self.broker(node).stats, pick)
     }
 
@@ -569,25 +578,6 @@ fn what_the_member_of_a_node_that_died_did_not_acknowledge_goes_to_another() {
 }
 
 #[test]
-fn what_a_broken_connection_lost_on_its_way_to_a_member_is_sent_again() {
-    let nodes = Nodes::start();
-    let mut publisher = nodes.client(0, "publisher");
-    let mut member = nodes.client(1, "member");
-    member.subscribe("$share/g/t", 1);
-    nodes.stall(0, 1);
-    publisher.publish("t", "1", 1);
-    nodes.wires.stalled.lock().clear();
-    nodes.event(Event::Disconnected(nodes.ids[0], nodes.ids[1]));
-    nodes.event(Event::Connected(nodes.ids[0], nodes.ids[1]));
-    let (payload, id) = member.message();
-    assert_eq!(payload, "1");
-    member.acknowledge(&id);
-    let peers = nodes.broker(0).peers().unwrap();
-    wait_for("the copy to be settled", || peers.figures()[2] == 0);
-    assert_eq!(nodes.count(1, |s| &s.from_peers), 1);
-}
-
-#[test]
 fn a_group_whose_members_are_not_known_yet_gets_messages() {
     let nodes = Nodes::start();
     let mut member = nodes.client(1, "member");
@@ -609,17 +599,11 @@ fn a_group_whose_members_are_not_known_yet_gets_messages() {
 fn what_waits_for_the_members_of_a_group_is_given_once() {
     let nodes = Nodes::start();
     let node = nodes.broker(0);
-    let listeners = nodes
-        .brokers
-        .iter()
-        .map(|broker| PeerListener::new(Arc::clone(&broker.node)));
-    let listeners: Vec<_> = listeners.collect();
     let shards = || 0..node.store().inbox_shards();
-    for (listener, shard) in listeners
-        .iter()
-        .flat_map(|of| shards().map(move |n| (of, n)))
-    {
-        listener.resign(shard);
+    for broker in 0..NODES {
+        for shard in shards() {
+            nodes.peers(broker, |peers, node| peers.resign(node, shard));
+        }
     }
     wait_for("the shards to be unknown", || node.routes.lacks_shards());
     let mut member = nodes.client(1, "member");
@@ -634,8 +618,10 @@ fn what_waits_for_the_members_of_a_group_is_given_once() {
     nodes.event(Event::Connected(nodes.ids[1], nodes.ids[0]));
     member.next(PacketType::SubAck);
     for shard in shards() {
-        listeners[0].lead(shard, 9);
-        listeners[0].complete(shard);
+        nodes.peers(0, |peers, node| {
+            peers.lead(node, shard, 9);
+            peers.complete(node, shard);
+        });
     }
     publisher.next(PacketType::PubAck);
     publisher.publish("t", "2", 1);
@@ -643,30 +629,6 @@ fn what_waits_for_the_members_of_a_group_is_given_once() {
         let (payload, id) = member.message();
         assert_eq!(payload, expected);
         member.acknowledge(&id);
-    }
-}
-
-#[test]
-fn publishers_to_a_crowded_node_are_not_read() {
-    let nodes = Nodes::start();
-    let mut subscriber = nodes.client(1, "subscriber");
-    subscriber.subscribe("t", 0);
-    *nodes.wires.crowded.lock() = Some(nodes.ids[1]);
-    let mut publisher = nodes.client(0, "publisher");
-    publisher.publish("t", "0", 0);
-    assert_eq!(subscriber.message().0, "0");
-    for n in 1..=10 {
-        publisher.publish("t", &n.to_string(), 0);
-        // In turns of their own, so that the queue is looked at in between.
-        wait_for("the publisher to be paused, or its message", || {
-            nodes.count(0, |s| &s.peer_pauses) > 0 || nodes.count(0, |s| &s.forwarded) == n + 1
-        });
-    }
-    wait_for("a pause", || nodes.count(0, |s| &s.peer_pauses) > 0);
-    assert!(nodes.count(0, |s| &s.forwarded) < 11);
-    *nodes.wires.crowded.lock() = None;
-    for n in 1..=10 {
-        assert_eq!(subscriber.message().0, n.to_string());
     }
 }
 
@@ -718,40 +680,6 @@ fn who_has_acknowledged_nothing_holds_nobody_back_if_so_configured() {
     wait_for("the hold", || nodes.count(0, |s| &s.holds) > 0);
 }
 
-#[test]
-fn who_is_held_back_for_a_node_goes_on_when_its_connection_is_gone() {
-    let nodes = Nodes::start();
-    let mut publisher = nodes.client(0, "publisher");
-    let mut subscriber = nodes.client(0, "subscriber");
-    subscriber.subscribe("t", 0);
-    let key = |found: &crate::routes::Target| found.session;
-    let of_publisher = key(&MatchCache::default()
-        .find(b"t", &nodes.broker(0).routes)
-        .targets[0]);
-    let hold = Frame::control(&Control::Hold {
-        publisher: of_publisher.found_by(),
-    });
-    nodes.event(Event::Bytes(nodes.ids[1], nodes.ids[0], hold));
-    wait_for("the hold", || nodes.count(0, |s| &s.holds) > 0);
-    // It publishes and subscribes: what it publishes waits, the others' does not.
-    subscriber.send_message("t", "held", 0);
-    publisher.publish("t", "free", 0);
-    assert_eq!(subscriber.message().0, "free");
-    nodes.event(Event::Disconnected(nodes.ids[1], nodes.ids[0]));
-    assert_eq!(subscriber.message().0, "held");
-}
-
-#[test]
-fn a_connect_does_not_wait_for_ever_for_a_node_that_does_not_answer() {
-    let nodes = Nodes::start();
-    nodes.have_wait(0, "client");
-    let refused = nodes.durable(0, "client", [0, 3]);
-    assert_eq!(nodes.count(0, |s| &s.takeover_timeouts), 1);
-    drop(refused);
-    nodes.go_on(0, 1);
-    nodes.durable(0, "client", [1, 0]);
-}
-
 /// CONNECTs of one client, more than a loop handles in a turn.
 const ABANDONED: u64 = 400;
 
@@ -761,7 +689,7 @@ fn of_connects_that_wait_only_the_last_goes_on() {
     nodes.have_wait(0, "client");
     let first = nodes.knocks(0, "client");
     wait_for("the first to have its place", || {
-        nodes.broker(0).registry.find("client").is_some()
+        nodes.broker(0).home_of("client").is_some()
     });
     // Each is closed when the next one waits. [MQTT-3.1.4-3]
     let have_waited = || nodes.count(0, |s| &s.connects_waiting) + nodes.count(0, |s| &s.takeovers);
@@ -778,7 +706,7 @@ fn of_connects_that_wait_only_the_last_goes_on() {
     drop(first);
     let open = |of: &Arc<net::LoopStats>| of.open.get();
     wait_for("the others to be closed", || {
-        nodes.broker(0).net.iter().map(open).sum::<u64>() == 1
+        nodes.broker(0).rim.net.iter().map(open).sum::<u64>() == 1
     });
     last.subscribe("t", 0);
     assert_eq!(closed, ABANDONED - 1);
@@ -797,7 +725,7 @@ fn what_is_not_released_is_known_elsewhere_although_an_answer_is_lost() {
     nodes.broker(1).unreleased.keep("client", 1, &ids, 0);
     nodes.stall(1, 0);
     let mut client = nodes.knocks(0, "client");
-    let is_takeover = |bytes: &Bytes| bytes.starts_with(&[super::takeover::FORMAT]);
+    let is_takeover = |bytes: &Bytes| bytes.starts_with(&[Kind::Takeover.tag()]);
     nodes.go_on(0, 1);
     wait_for("node 1 to have answered", || {
         nodes.stalled(1, 0).iter().any(is_takeover)
@@ -872,107 +800,4 @@ fn routes_of_many_subscriptions_outlive_a_short_absence() {
     here.publish("t/7", "nobody", 0);
     here.publish("u", "new", 0);
     assert_eq!(client.message().0, "new");
-}
-
-#[test]
-fn messages_for_a_node_that_cannot_be_reached_are_dropped_with_a_record() {
-    let nodes = Nodes::start();
-    let mut subscriber = nodes.client(1, "subscriber");
-    subscriber.subscribe("t", 0);
-    let mut publisher = nodes.client(0, "publisher");
-    nodes.wires.cut.lock().insert((nodes.ids[0], nodes.ids[1]));
-    publisher.publish("t", "lost", 0);
-    let drops = &nodes.broker(0).drops;
-    wait_for("the drop", || {
-        drops
-            .iter()
-            .map(|d| d.count(Reason::PeerUnreachable))
-            .sum::<u64>()
-            == 1
-    });
-    assert_eq!(Drops::recent(drops, 1)[0].topic, "t");
-}
-
-#[test]
-fn the_leader_of_a_shard_says_when_all_know_its_routes() {
-    let nodes = Nodes::start();
-    let leader = nodes.broker(0);
-    nodes.stall(0, 2);
-    leader.routes.set_shard(0, "a", true, true);
-    let control = Frame::control(&Control::Await { shard: 0, token: 1 });
-    nodes.event(Event::Bytes(nodes.ids[1], nodes.ids[0], control));
-    let waiting = || leader.peers().unwrap().figures()[1];
-    wait_for("the leader to wait for node 2", || waiting() == 1);
-    nodes.go_on(0, 2);
-    wait_for("the answer", || waiting() == 0);
-}
-
-#[test]
-fn after_a_standstill_nothing_is_routed_by_old_routes() {
-    let nodes = Nodes::start();
-    let node = nodes.broker(0);
-    let after = node.clock.now_ms() + 2 * PATIENT.lease_ms;
-    wait_for("all leases to have ended", || {
-        node.peers().unwrap().check_leases(node, after);
-        // A tick in between still has the time before.
-        node.routes.unsure().0 == 2
-    });
-}
-
-#[test]
-fn a_cut_off_node_goes_on_by_what_the_last_leaders_had_told() {
-    let nodes = Nodes::with(Times {
-        lease_ms: 400,
-        silence_ms: 800,
-    });
-    let node = nodes.broker(0);
-    let shard = 0;
-    node.routes.set_shard(shard, "durable", true, true);
-    let find = |topic| {
-        let set = MatchCache::default().find(topic, &node.routes);
-        (set.shards.to_vec(), set.cut_off.to_vec(), set.unsure)
-    };
-    let shards = || 0..node.store().inbox_shards();
-    let of_node = PeerListener::new(Arc::clone(&nodes.brokers[0].node));
-    nodes.cut_off(0);
-    wait_for("the others to be silent", || node.routes.unsure().0 == 2);
-    for shard in shards() {
-        of_node.resign(shard);
-    }
-    wait_for("all shards to be unknown", || {
-        let (all, _, unsure) = find(b"other");
-        unsure && all == shards().collect::<Vec<_>>()
-    });
-    wait_for("the node to be cut off", || find(b"other").0.is_empty());
-    assert_eq!(find(b"other").1, shards().collect::<Vec<_>>());
-    let (matching, others, unsure) = find(b"durable");
-    assert_eq!((matching, unsure), (vec![shard], false));
-    assert!(!others.contains(&shard));
-    // What leads again has told what is there.
-    of_node.lead(shard, 9);
-    of_node.complete(shard);
-    assert_eq!(find(b"durable").0, [0u16; 0]);
-}
-
-#[test]
-fn a_node_that_was_removed_is_forgotten() {
-    let nodes = Nodes::start();
-    let mut subscriber = nodes.client(1, "subscriber");
-    subscriber.subscribe("t", 0);
-    subscriber.subscribe("$share/g/t", 0);
-    let node = Arc::clone(&nodes.brokers[0].node);
-    assert!(
-        !node
-            .routes
-            .members(&node.routes.group_of("$share/g/t").unwrap())
-            .is_empty()
-    );
-    PeerListener::new(Arc::clone(&node)).members(&[nodes.ids[2]]);
-    assert_eq!(node.routes.unsure(), (0, 0));
-    assert!(node.routes.group_of("$share/g/t").is_none());
-    let mut publisher = nodes.client(0, "publisher");
-    publisher.publish("t", "1", 1);
-    assert_eq!(nodes.count(0, |s| &s.forwarded), 0);
-    let connected = node.connected.load(Ordering::Relaxed);
-    assert_eq!(connected, 1);
 }

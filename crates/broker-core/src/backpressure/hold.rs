@@ -1,0 +1,528 @@
+//! Back-pressure from a subscriber's queue to its publishers (P8).
+//!
+//! A connected subscriber whose queue of QoS 1 and 2 messages fills up holds back the publishers that
+//! fill it: their connections are not read, TCP does the rest, and nothing is lost. Lest one stuck
+//! subscriber stop its publishers for good, it may do so only for a set time; then they go on, what
+//! does not fit is dropped by the queue's policy, and it holds nobody back until it has drained.
+//!
+//! What a held publisher sends is read on, as far as acknowledgements and pings go, so that its own
+//! queue can drain; its PUBLISH packets are kept aside, up to a limit, and handled in their order when
+//! it is let go. So sessions that hold each other still make progress.
+//!
+//! A message that was on its way between loops when its publisher was held back is queued beyond the
+//! limit: at most what a publisher may send in a turn and what an inbox between loops holds.
+//!
+//! A publisher on another node is held back there: that node is told, and told again when it may go on. What it has
+//! been told ends with its connection. Messages that are on their way between nodes by then are queued beyond the
+//! limit as well: links are bounded.
+//!
+//! A subscriber earns that by draining. One that held publishers back for the whole time and did not drain has to
+//! drain eight times before it counts as one that does, and a publisher that has waited so in vain is not held
+//! back by such ones, or by new ones, for nine times as long: together they take a tenth of its time. A publisher
+//! whose messages have other receivers too waits for a subscriber that has not yet drained only as long as that one
+//! has earned by acknowledging messages: one that never read holds nobody else up.
+//!
+//! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
+//! connection between their nodes.
+
+use hashbrown::hash_map::Entry;
+use mqtt_proto::{PacketType, peek_frame};
+use net_api::Key;
+use peer_protocol::{Foreign, place_of};
+use route_exchange::NodeId;
+
+use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
+use crate::excerpt::excerpt;
+use crate::key::{Publisher, SessionKey};
+use crate::node::Node;
+use crate::rim::Rim;
+
+/// A session's part in holding back and being held.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    /// How many subscribers hold this session back.
+    by: u32,
+    /// The publishers that this session holds back.
+    of: Vec<Publisher>,
+    /// When they are let go at the latest; 0: nobody is held.
+    until_ms: u64,
+    /// How long the first of them is held at most.
+    length_ms: u64,
+    /// PUBLISH packets that came while it is held.
+    kept: Vec<u8>,
+    /// It held publishers back for the whole time and has not drained since.
+    spent: bool,
+    /// How often it has drained, while it held publishers back, since it last did not in time: above 0, it has
+    /// shown that it drains.
+    drained: i8,
+    /// When the log last said that it holds somebody back.
+    said_ms: u64,
+    /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
+    pressed_since_ms: u64,
+    /// It is held back for them, until the next timer.
+    pressed: bool,
+}
+
+impl Hold {
+    /// Whether its PUBLISH packets have to wait.
+    pub(crate) fn is_held(&self) -> bool {
+        self.by > 0 || !self.kept.is_empty()
+    }
+
+    /// Whether packets wait for the hold to end.
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// What becomes of a packet of this session while it is held, or has packets kept from then.
+    pub(crate) fn wait(&mut self, packet: PacketType, frame: &[u8]) -> Wait {
+        match packet {
+            PacketType::Publish if self.kept.len() + frame.len() <= KEPT_LIMIT => {
+                self.kept.extend_from_slice(frame);
+                Wait::Kept
+            }
+            PacketType::PubAck
+            | PacketType::PubRec
+            | PacketType::PubRel
+            | PacketType::PubComp
+            | PacketType::PingReq => Wait::No,
+            _ => Wait::Pause,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.by == 0
+            && self.kept.is_empty()
+            && self.of.is_empty()
+            && !self.spent
+            && self.drained == 0
+            && self.said_ms == 0
+            && self.pressed_since_ms == 0
+    }
+}
+
+/// What to do with a packet that has come.
+pub(crate) enum Wait {
+    /// Handle it.
+    No,
+    /// It is kept aside; go on to the next.
+    Kept,
+    /// Leave it, and read no more for now.
+    Pause,
+}
+
+/// So many publishers that are held back for other nodes are not worth being looked through.
+const FEW: usize = 1024;
+
+/// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
+const KEPT_LIMIT: usize = 64 * 1024;
+
+/// How long a publisher is held back each time for durable sessions.
+const PRESS_MS: u64 = 20;
+
+/// So often a subscriber that did not drain in time has to drain before it counts as one that does.
+const PROBATION: i8 = 8;
+
+/// So many messages that it has acknowledged earn a subscriber that has not shown that it drains the longest hold;
+/// fewer, their part of it.
+const EARNED: u64 = 1_250;
+
+/// For so many times as long as it was held, a publisher that has waited in vain does not wait for subscribers that have
+/// not shown that they drain.
+const SPARED: u64 = 9;
+
+/// How often the log says of one subscriber that it holds publishers back, in ms.
+const SAY_MS: u64 = 60_000;
+
+/// Publishers that one subscriber holds back at most; further ones are not.
+const PUBLISHERS: usize = 1024;
+
+impl<R: Rim> ClientLoop<R> {
+    /// A message of QoS 1 or 2 is about to be queued: when the queue of a connected session is three
+    /// quarters full, the publisher is held back. True: it is, and the message is to be kept.
+    ///
+    /// `has_others`: other sessions get the message too. They wait as well, as long as the session has earned.
+    pub(crate) fn hold_back(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        publisher: u64,
+        has_others: bool,
+    ) -> bool {
+        let mut hold_ms = self.settings.hold_publisher_ms;
+        let policy = &self.settings.policy;
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        let session = &client.session;
+        let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
+            || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
+        if !full || hold_ms == 0 || !session.is_online() {
+            return false;
+        }
+        let name = publisher;
+        let Some(publisher) = Publisher::from_bits(publisher) else {
+            return false;
+        };
+        if publisher == Publisher::Here(SessionKey::new(self.index, key)) {
+            // Who floods itself reads its own messages only if its connection is read.
+            return false;
+        }
+        let hold = client.hold.get_or_insert_default();
+        if hold.of.contains(&publisher) {
+            return true;
+        }
+        if hold.spent || hold.of.len() >= PUBLISHERS {
+            return false;
+        }
+        let now = io.now_ms();
+        if hold.drained <= 0 {
+            let earned_ms =
+                self.settings.hold_unearned_ms + hold_ms * u64::from(client.acknowledged) / EARNED;
+            if has_others && earned_ms < hold_ms {
+                hold_ms = earned_ms;
+                if hold_ms == 0 || hold.until_ms > now + hold_ms {
+                    self.stats.holds_spared.add(1);
+                    return false;
+                }
+            }
+            if self.node.stalls.spares(name, now) {
+                self.stats.holds_spared.add(1);
+                return false;
+            }
+        }
+        if let Publisher::Elsewhere(publisher) = publisher
+            && !tell_node(&self.node, publisher, true)
+        {
+            return false;
+        }
+        hold.of.push(publisher);
+        self.stats.holding.add(1);
+        if hold.until_ms == 0 {
+            hold.until_ms = now + hold_ms;
+            hold.length_ms = hold_ms;
+            io.arm(hold.until_ms, Timer::Hold(key).to_bits());
+        }
+        let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
+        let left_out = is_due.then(|| self.node.hold_lines.take(now)).flatten();
+        let line = left_out.map(|left_out| {
+            hold.said_ms = now;
+            let subscriber = excerpt(client.session.client_id()).into();
+            Box::new(HoldLine {
+                subscriber,
+                left_out,
+            })
+        });
+        match publisher {
+            Publisher::Here(publisher) if publisher.loop_index() == self.index => {
+                self.held(publisher.key(), line);
+            }
+            Publisher::Here(publisher) => {
+                io.send(
+                    publisher.loop_index(),
+                    BetweenLoops::Hold(publisher, line).into(),
+                );
+            }
+            Publisher::Elsewhere(publisher) => {
+                if let Some(line) = line {
+                    line.write(&format!("{publisher:?}, on another node"));
+                }
+            }
+        }
+        true
+    }
+
+    /// A publication was stored. `pressing`: it went to durable sessions that are connected and whose
+    /// queues are three quarters full. These cannot say when they have drained, so the publisher is held
+    /// back for a moment each time, as long as the settings allow in all.
+    pub(crate) fn press(&mut self, io: &mut impl LoopIo, key: Key, pressing: bool) {
+        let hold_ms = self.settings.hold_publisher_ms;
+        let now = io.now_ms();
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if !pressing {
+            if let Some(hold) = &mut client.hold {
+                hold.pressed_since_ms = 0;
+                if hold.is_idle() {
+                    client.hold = None;
+                }
+            }
+            return;
+        }
+        if hold_ms == 0 {
+            return;
+        }
+        let hold = client.hold.get_or_insert_default();
+        if hold.pressed_since_ms == 0 {
+            hold.pressed_since_ms = now;
+            self.stats.holds.add(1);
+        }
+        if hold.pressed || now >= hold.pressed_since_ms + hold_ms {
+            return;
+        }
+        hold.pressed = true;
+        hold.by += 1;
+        io.arm(now + PRESS_MS, Timer::Pressed(key).to_bits());
+    }
+
+    /// A moment has passed for which a publisher was held back.
+    pub(crate) fn end_press(&mut self, io: &mut impl LoopIo, key: Key) {
+        let hold = self.clients.get_mut(key).and_then(|c| c.hold.as_mut());
+        if let Some(hold) = hold
+            && std::mem::take(&mut hold.pressed)
+        {
+            self.released(io, key);
+        }
+    }
+
+    /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
+    pub(crate) fn held(&mut self, key: Key, line: Option<Box<HoldLine>>) {
+        if let Some(client) = self.clients.get_mut(key) {
+            if let Some(line) = line {
+                line.write(&excerpt(client.session.client_id()));
+            }
+            self.stats.holds.add(1);
+            client.hold.get_or_insert_default().by += 1;
+        }
+    }
+
+    /// One subscriber less holds this publisher back.
+    pub(crate) fn released(&mut self, io: &mut impl LoopIo, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &mut client.hold {
+            hold.by = hold.by.saturating_sub(1);
+            if hold.by > 0 {
+                return;
+            }
+        }
+        self.take_kept(io, key, false);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &client.hold {
+            if hold.is_held() {
+                return;
+            }
+            if hold.is_idle() {
+                client.hold = None;
+            }
+        }
+        if let Some(connection) = client.connection {
+            io.resume(connection);
+        }
+    }
+
+    /// Handles the packets that were kept, until the session is held again; if `all`, in any case.
+    pub(crate) fn take_kept(&mut self, io: &mut impl LoopIo, key: Key, all: bool) {
+        let Some(hold) = self
+            .clients
+            .get_mut(key)
+            .and_then(|client| client.hold.as_mut())
+        else {
+            return;
+        };
+        let kept = std::mem::take(&mut hold.kept);
+        let mut rest = kept.as_slice();
+        while let Ok(Some(frame)) = peek_frame(rest, None) {
+            let Some((packet, after)) = rest.split_at_checked(frame.len()) else {
+                break;
+            };
+            if let Err(violated) = self.handle_frame(io, key, packet) {
+                if let Some(connection) = self.clients.get(key).and_then(|c| c.connection) {
+                    self.close_violator(io, connection, &violated);
+                }
+                return;
+            }
+            rest = after;
+            let Some(client) = self.clients.get_mut(key) else {
+                return;
+            };
+            if let Some(hold) = &mut client.hold
+                && hold.by > 0
+                && !all
+            {
+                hold.kept = rest.to_vec();
+                return;
+            }
+        }
+    }
+
+    /// After transmitting: a queue that is less than half full holds nobody back.
+    pub(crate) fn relax_hold(&mut self, io: &mut impl LoopIo, key: Key) {
+        let policy = &self.settings.policy;
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(hold) = &client.hold else { return };
+        let session = &client.session;
+        let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
+            && session.queue_bytes() * 2 < policy.queue_bytes;
+        if drained && (hold.spent || !hold.of.is_empty()) {
+            if let Some(hold) = &mut client.hold
+                && !hold.of.is_empty()
+            {
+                hold.drained = hold.drained.saturating_add(1).min(1);
+            }
+            self.let_go(io, key, false);
+        }
+    }
+
+    /// The time for holding back is over.
+    pub(crate) fn end_hold(&mut self, io: &mut impl LoopIo, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(hold) = &client.hold
+            && hold.until_ms != 0
+            && hold.until_ms <= io.now_ms()
+        {
+            if let Some(left_out) = self.node.hold_lines.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*excerpt(client.session.client_id()),
+                    publishers = hold.of.len(),
+                    left_out,
+                    "a subscriber does not keep up; its publishers are held back no longer"
+                );
+            }
+            self.stats.holds_expired.add(1);
+            let until = io.now_ms() + SPARED * hold.length_ms;
+            let names = hold.of.iter().map(|publisher| publisher.to_bits());
+            self.node.stalls.note(names, until, io.now_ms());
+            self.let_go(io, key, true);
+        }
+    }
+
+    /// Releases all publishers that a session holds back.
+    pub(crate) fn let_go(&mut self, io: &mut impl LoopIo, key: Key, spent: bool) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(hold) = &mut client.hold else { return };
+        let publishers = std::mem::take(&mut hold.of);
+        self.stats.holding.sub(publishers.len() as u64);
+        hold.until_ms = 0;
+        hold.spent = spent;
+        if spent {
+            hold.drained = 1 - PROBATION;
+            client.acknowledged = 0;
+        }
+        if hold.is_idle() {
+            client.hold = None;
+        }
+        // By mail also within this loop: a released publisher handles what was kept of it, which may end
+        // its session and release others in turn. A chain of those must not become a deep recursion.
+        for publisher in publishers {
+            match publisher {
+                Publisher::Here(publisher) => {
+                    io.send(
+                        publisher.loop_index(),
+                        BetweenLoops::Release(publisher).into(),
+                    );
+                }
+                Publisher::Elsewhere(publisher) => {
+                    // If that is lost, so is what the node knows of the hold.
+                    tell_node(&self.node, publisher, false);
+                }
+            }
+        }
+    }
+
+    /// A subscriber of another node holds a publisher back.
+    pub(crate) fn held_for(&mut self, node: NodeId, publisher: u64) {
+        let Some(key) = self.find_publisher(publisher) else {
+            return;
+        };
+        if self.held_for.len() > self.held_for_most {
+            // Some may be of sessions that have ended.
+            let clients = &self.clients;
+            self.held_for
+                .retain(|(_, key), _| clients.get(*key).is_some());
+            self.held_for_most = FEW.max(2 * self.held_for.len());
+        }
+        *self.held_for.entry((node, key)).or_default() += 1;
+        self.held(key, None);
+    }
+
+    /// A subscriber of another node holds a publisher back no longer.
+    pub(crate) fn released_for(&mut self, io: &mut impl LoopIo, node: NodeId, publisher: u64) {
+        let Some(key) = self.find_publisher(publisher) else {
+            return;
+        };
+        if let Entry::Occupied(mut holds) = self.held_for.entry((node, key)) {
+            *holds.get_mut() -= 1;
+            if *holds.get() == 0 {
+                holds.remove();
+            }
+            self.released(io, key);
+        }
+    }
+
+    /// A connection with a node is gone: those whom it holds back go on, and it is told again whom to hold back.
+    pub(crate) fn holds_lost(&mut self, io: &mut impl LoopIo, node: NodeId) {
+        let lost = self.held_for.extract_if(|(by, _), _| *by == node);
+        let lost: Vec<(Key, u32)> = lost.map(|((_, key), holds)| (key, holds)).collect();
+        for (key, holds) in lost {
+            for _ in 0..holds {
+                self.released(io, key);
+            }
+        }
+        let routes = &self.node.routes;
+        let is_lost = |publisher: &mut Publisher| matches!(publisher, Publisher::Elsewhere(p) if routes.node_in(p.node()) == Some(node));
+        let subscribers: Vec<Key> = self.clients.keys().collect();
+        let mut publishers = Vec::new();
+        for key in subscribers {
+            if let Some(hold) = self.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
+                let before = publishers.len();
+                publishers.extend(hold.of.extract_if(.., is_lost));
+                self.stats.holding.sub((publishers.len() - before) as u64);
+            }
+        }
+        // In case that it knows of them.
+        for publisher in publishers {
+            if let Publisher::Elsewhere(publisher) = publisher {
+                tell_node(&self.node, publisher, false);
+            }
+        }
+    }
+
+    fn find_publisher(&self, found_by: u64) -> Option<Key> {
+        let (_, slot) = place_of(found_by)?;
+        let key = self.clients.key_in(slot)?;
+        let session = SessionKey::new(self.index, key);
+        (session.found_by() == found_by).then_some(key)
+    }
+}
+
+/// A line of the log: who holds whom back; of the publishers, the first.
+#[derive(Debug)]
+pub(crate) struct HoldLine {
+    subscriber: Box<str>,
+    /// Lines before it.
+    left_out: u64,
+}
+
+impl HoldLine {
+    fn write(&self, publisher: &str) {
+        let Self {
+            subscriber,
+            left_out,
+        } = self;
+        tracing::info!(
+            client_id = &**subscriber,
+            publisher,
+            left_out,
+            "a subscriber does not keep up; publishers to it are held back"
+        );
+    }
+}
+
+/// Asks the node of a publisher to hold it back, or to let it go. False: it cannot be reached.
+pub(crate) fn tell_node<R: Rim>(node: &Node<R>, publisher: Foreign, hold: bool) -> bool {
+    node.peers().is_some_and(|peers| {
+        let to = node.routes.node_in(publisher.node());
+        to.is_some_and(|to| peers.hold(to, publisher.found_by(), hold))
+    })
+}

@@ -1,0 +1,72 @@
+//! A client of a loop.
+
+use std::sync::Arc;
+
+use mqtt_session::Session;
+use net_api::{ConnectionId, RateBucket};
+
+use crate::backpressure::hold::Hold;
+use crate::connect::claim::{Inbox, Joining, Stored};
+use crate::connect::login::LoggedIn;
+use crate::retained::replay::Replay;
+use crate::rights::access::Access;
+use crate::session::linger::Kept;
+use crate::shared::groups::Gauge;
+use crate::subscribe::parts::Parts;
+
+/// A session in its loop.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) session: Session,
+    pub(crate) connection: Option<ConnectionId>,
+    /// When its CONNECT came to this node, in µs of the node's clock.
+    pub(crate) came_us: u64,
+    /// The deadline that the loop is armed for; 0: none.
+    pub(crate) armed_ms: u64,
+    pub(crate) publish_rate: RateBucket,
+    /// Shows shared groups the session's room; only with shared subscriptions.
+    pub(crate) gauge: Option<Arc<Gauge>>,
+    /// What rules know of it. `None`: it is anonymous, and nobody has asked yet.
+    pub(crate) access: Option<Box<Access>>,
+    /// Retained messages still to be sent.
+    pub(crate) replay: Option<Box<Replay>>,
+    pub(crate) hold: Option<Box<Hold>>,
+    /// Messages that it has acknowledged, since it last held publishers back in vain.
+    pub(crate) acknowledged: u32,
+    /// What the store knows it by.
+    pub(crate) stored: Option<Box<Stored>>,
+    /// What the client has authenticated as; anonymous clients have none.
+    pub(crate) login: Option<Box<LoggedIn>>,
+    /// The CONNECT still waits for the store.
+    pub(crate) joining: Option<Box<Joining>>,
+    /// A SUBSCRIBE or UNSUBSCRIBE waits for the store or for other nodes: nothing more is read meanwhile.
+    pub(crate) waits: bool,
+    /// Changes of its subscriptions that the inbox has not answered, or has not made as far as is known: it may
+    /// have other subscriptions than the session.
+    pub(crate) unanswered: u32,
+    /// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
+    pub(crate) parts: Option<Box<Parts>>,
+    /// It publishes to a node to which too much is on its way.
+    pub(crate) crowds: bool,
+    /// It is among the loop's sessions; the others are counted by the store.
+    pub(crate) counted: bool,
+    /// Routes that outlive connections.
+    pub(crate) kept: Option<Box<Kept>>,
+    /// Of the connection, among those of the cluster; 0: it is not registered.
+    pub(crate) number: u64,
+    /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`] counts them.
+    pub(crate) judged: u32,
+}
+
+impl Client {
+    /// Whether filters of its last packet are in no part yet: the packet is to be offered again.
+    pub(crate) fn has_parts_left(&self) -> bool {
+        let parts = self.parts.as_ref();
+        parts.is_some_and(|parts| parts.bytes_left > 0)
+    }
+
+    /// A durable session's inbox.
+    pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
+        self.stored.as_mut()?.inbox.as_mut()
+    }
+}

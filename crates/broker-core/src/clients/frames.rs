@@ -1,0 +1,362 @@
+//! Frames of a connection: which of them are handled now, and what packets ask for.
+
+use mqtt_proto::{DecodeError, Packet, PacketType, ReasonCode, peek_frame};
+use mqtt_session::{Action, Timestamp};
+use net_api::{ConnectionId, Key, Next, Received, Spoken};
+use store_state::api::Store as _;
+
+use super::{Client, ClientLoop, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer};
+use crate::backpressure::hold::Wait;
+use crate::excerpt::excerpt;
+use crate::node::Pressure;
+use crate::rim::Rim;
+use crate::share::Share;
+
+/// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
+/// longer read: it sends requests, and does not read the answers.
+pub(crate) const CONTROL_LIMIT: usize = 64 * 1024;
+
+impl<R: Rim> ClientLoop<R> {
+    /// One frame of a client that has a session. `Err`: what the connection is closed for.
+    pub(crate) fn handle_frame(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        frame: &[u8],
+    ) -> Result<Next, Violated> {
+        let now = Timestamp(io.now_ms());
+        let session_key = self.session_key(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return Ok(Next::Close);
+        };
+        let packet =
+            Packet::decode(frame, client.session.version()).map_err(Violated::by_decoding)?;
+        self.stats.packets_in.add(1);
+        let action = client
+            .session
+            .handle_packet(&packet, session_key.to_bits(), &self.settings.policy, now)
+            .map_err(|v| Violated {
+                reason: v.reason_code(),
+                statement: v.statement(),
+                what: v.to_string(),
+            })?;
+        if let Packet::Publish(publish) = &packet {
+            if let Some(count) = self.stats.publishes_in.get(publish.qos as usize) {
+                count.add(1);
+            }
+            self.stats
+                .publish_bytes_in
+                .add(publish.payload.len() as u64);
+        }
+        let mut next = Next::Read;
+        match action {
+            Action::None => {}
+            Action::Publish {
+                mut message,
+                packet_id,
+            } => {
+                let time = &self.node.rim;
+                message.expires_at = message
+                    .expires_at
+                    .map(|at| Timestamp(time.cluster_time_ms(at.0)));
+                let done = self.publish_if_allowed(io, message, key, packet_id);
+                if let (Some(packet_id), Some(reason), Some(client)) =
+                    (packet_id, done, self.clients.get_mut(key))
+                {
+                    client.session.complete_publish(packet_id, reason);
+                }
+            }
+            Action::Subscribe(subscribe) => next = self.subscribe(io, key, &subscribe),
+            Action::Unsubscribe(unsubscribe) => next = self.unsubscribe(io, key, &unsubscribe),
+            Action::Receipt { sequence } => self.record_receipt(key, sequence),
+            Action::Release { packet_id } => self.record_release(key, packet_id),
+            Action::Acknowledged => {
+                if let Some(client) = self.clients.get_mut(key) {
+                    client.acknowledged = client.acknowledged.saturating_add(1);
+                }
+                self.show_room(key);
+                self.relax_hold(io, key);
+            }
+            Action::Refused(dropped) => self.dropped.push(dropped),
+            Action::Authenticate => {
+                if let Packet::Auth(auth) = &packet {
+                    self.authenticate_again(io, key, auth)?;
+                }
+            }
+            Action::Disconnect => {
+                if let Packet::Disconnect(disconnect) = &packet {
+                    self.log_disconnected(io, key, disconnect.reason);
+                }
+                return Ok(self.leave(io, key));
+            }
+        }
+        self.report_dropped(io, key);
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(connection) = client.connection
+            && client.session.wants_transmit()
+        {
+            io.touch(connection);
+        }
+        Ok(next)
+    }
+
+    /// The frames among bytes that came.
+    pub(crate) fn frames(
+        &mut self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
+        let mut consumed = 0;
+        self.share = Share::default();
+        loop {
+            if io.tag(connection) == Some(DONE) {
+                // Refused or kicked: whatever else came with the same bytes is not heard.
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let rest = bytes.get(consumed..).unwrap_or_default();
+            let key = Self::key_of(io, connection);
+            if key.is_none()
+                && let Some(spoken) = rest.first().copied().and_then(Spoken::by)
+                && spoken != Spoken::Mqtt
+            {
+                self.log_other_protocol(io, connection, spoken);
+                Self::dismiss(io, connection, Vec::new());
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let client = key.and_then(|key| self.clients.get(key));
+            if client.is_some_and(|client| client.waits || client.joining.is_some()) {
+                return Received {
+                    consumed,
+                    next: Next::Pause,
+                };
+            }
+            let goes_on = client.is_some_and(Client::has_parts_left);
+            let version = client.map(|client| client.session.version());
+            let limit = match version {
+                Some(_) => self.settings.policy.maximum_packet_size,
+                None => self.settings.maximum_connect_size,
+            };
+            let frame = match peek_frame(rest, version) {
+                Ok(None) => {
+                    return Received {
+                        consumed,
+                        next: Next::Read,
+                    };
+                }
+                Ok(Some(frame)) => frame,
+                Err(error) => {
+                    self.close_violator(io, connection, &Violated::by_decoding(error));
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            };
+            if frame.len() > limit as usize {
+                // [MQTT-3.1.2-24] the limit that CONNACK announced; judged by what is announced, so
+                // that nobody makes us wait for, or keep, what will be refused anyway
+                let violated = Violated {
+                    reason: ReasonCode::PacketTooLarge,
+                    statement: Some("MQTT-3.2.2-15"),
+                    what: format!(
+                        "a packet of {} bytes is larger than the limit of {limit}",
+                        frame.len()
+                    ),
+                };
+                self.close_violator(io, connection, &violated);
+                return Received {
+                    consumed: bytes.len(),
+                    next: Next::Read,
+                };
+            }
+            let Some(whole) = rest.get(..frame.len()) else {
+                return Received {
+                    consumed,
+                    next: Next::Read,
+                };
+            };
+            let result = match key {
+                None => {
+                    io.charge(crate::share::CONNECT);
+                    let Some(next) = self.connect(io, connection, frame.packet_type, whole) else {
+                        return Received {
+                            consumed,
+                            next: Next::Pause,
+                        };
+                    };
+                    if let Next::HandOver(_) = next {
+                        return Received { consumed, next };
+                    }
+                    Ok(next)
+                }
+                Some(key) if goes_on => {
+                    Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
+                }
+                Some(key) => {
+                    self.share.charge(crate::share::cost_to_client(&frame));
+                    io.charge(crate::share::cost_to_loop(&frame));
+                    match self.must_wait(io, connection, key, frame.packet_type, whole) {
+                        Wait::No => {}
+                        Wait::Kept => {
+                            consumed += frame.len();
+                            continue;
+                        }
+                        Wait::Pause => {
+                            return Received {
+                                consumed,
+                                next: Next::Pause,
+                            };
+                        }
+                    }
+                    self.handle_frame(io, key, whole)
+                }
+            };
+            let has_filters = matches!(
+                frame.packet_type,
+                PacketType::Subscribe | PacketType::Unsubscribe
+            );
+            if !(has_filters && key.is_some_and(|key| self.has_parts_left(key))) {
+                consumed += frame.len();
+            }
+            match result {
+                Ok(Next::Read) if self.share.is_spent() || io.has_done_enough() => {
+                    return Received {
+                        consumed,
+                        next: Next::Yield,
+                    };
+                }
+                Ok(Next::Read) => {}
+                Ok(next) => return Received { consumed, next },
+                Err(violated) => {
+                    self.close_violator(io, connection, &violated);
+                    return Received {
+                        consumed: bytes.len(),
+                        next: Next::Read,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Whether the next frame must wait although it has come: the publisher is held back, over its
+    /// rate, or memory is scarce; or the client does not read what it is answered.
+    pub(crate) fn must_wait(
+        &mut self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        key: Key,
+        packet: PacketType,
+        frame: &[u8],
+    ) -> Wait {
+        let Some(client) = self.clients.get_mut(key) else {
+            return Wait::No;
+        };
+        if client.session.control_len() > CONTROL_LIMIT {
+            // Transmitting, which becomes possible when the client reads, resumes the connection.
+            io.touch(connection);
+            return Wait::Pause;
+        }
+        if let Some(hold) = &mut client.hold
+            && hold.is_held()
+        {
+            return hold.wait(packet, frame);
+        }
+        if packet != PacketType::Publish {
+            return Wait::No;
+        }
+        if self.node.pressure() != Pressure::None {
+            self.stats.pressure_pauses.add(1);
+            if self.waiting_for_memory.is_empty() {
+                io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
+            }
+            self.waiting_for_memory.push(connection);
+            return Wait::Pause;
+        }
+        if self.node.store().is_over_limit() {
+            if self.waiting_for_store.is_empty() {
+                io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
+            }
+            self.stats.store_pauses.add(1);
+            self.waiting_for_store.push(connection);
+            return Wait::Pause;
+        }
+        if client.crowds {
+            client.crowds = self.forwarding.wait(io, &self.node, connection);
+            if client.crowds {
+                self.stats.peer_pauses.add(1);
+                return Wait::Pause;
+            }
+        }
+        let rate = self.settings.publishes_per_s;
+        if rate != 0 {
+            if client.publish_rate.available(rate, io.now_ms()) == 0 {
+                self.stats.throttled_publishes.add(1);
+                io.arm(
+                    client.publish_rate.resumes_at(io.now_ms()),
+                    Timer::Resume(connection).to_bits(),
+                );
+                return Wait::Pause;
+            }
+            client.publish_rate.take(1, rate, io.now_ms());
+        }
+        Wait::No
+    }
+
+    /// Closes a connection for what its client did.
+    pub(crate) fn close_violator(
+        &mut self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        violated: &Violated,
+    ) {
+        self.stats.violations.add(1);
+        let peer = io.peer(connection).map(tracing::field::display);
+        let Some(key) = Self::key_of(io, connection) else {
+            tracing::debug!(
+                peer,
+                reason = violated.what,
+                statement = violated.statement,
+                "closed before CONNECT"
+            );
+            Self::dismiss(io, connection, Vec::new());
+            return;
+        };
+        if let Some(client) = self.clients.get(key)
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                peer,
+                reason = violated.what,
+                statement = violated.statement,
+                left_out,
+                "a client broke the protocol and is disconnected"
+            );
+        }
+        self.kick(io, key, violated.reason);
+    }
+}
+
+/// What a connection is closed for.
+pub(crate) struct Violated {
+    pub(crate) reason: ReasonCode,
+    pub(crate) statement: Option<&'static str>,
+    pub(crate) what: String,
+}
+
+impl Violated {
+    pub(crate) fn by_decoding(error: DecodeError) -> Self {
+        Self {
+            reason: error.reason_code(),
+            statement: error.statement(),
+            what: error.to_string(),
+        }
+    }
+}

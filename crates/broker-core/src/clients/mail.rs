@@ -1,0 +1,92 @@
+//! What a loop is sent, by the process and by other loops.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use authentication_api::Verdict;
+use mqtt_session::{ApplicationMessage, Delivery};
+use net_api::ConnectionId;
+
+use crate::backpressure::hold::HoldLine;
+use crate::connect::login::Login;
+use crate::key::SessionKey;
+use crate::peers::PeerEvent;
+use crate::retained::grace::UnderWay;
+use crate::routes::MatchSet;
+use crate::settings::Settings;
+
+/// What the other loops, and other threads, send a loop.
+#[derive(Debug)]
+pub enum Mail {
+    /// From another loop, or itself.
+    Loop(LoopMail),
+    /// Because of another node.
+    Peer(PeerEvent),
+    /// The chain of authenticators has judged the client of a connection.
+    Verdict(ConnectionId, Verdict),
+    /// Events of the store.
+    Store(Vec<store_state::api::Event>),
+    /// There are new bans: clients that they concern are to be disconnected.
+    Bans,
+    /// The configuration has been read again.
+    Reload(Arc<Settings>, Done),
+    /// The node is drained, or stops: nobody is let in any more, and for each permit one client is
+    /// disconnected.
+    SendAway {
+        /// How many clients all loops together may disconnect.
+        permits: Arc<AtomicUsize>,
+        /// Host and port of another node's TCP listener.
+        elsewhere: Option<String>,
+        /// Dropped when it is done.
+        done: Done,
+    },
+    /// Shutdown, first step: nobody is let in any more.
+    LetNobodyIn(Done),
+    /// Shutdown, second step: the wills of all connected clients are due.
+    PublishWills(Done),
+    /// Shutdown, third step: all connections are closed.
+    Disconnect(Done),
+}
+
+/// What loops send each other.
+#[derive(Debug)]
+pub struct LoopMail(pub(crate) BetweenLoops);
+
+/// What is in [`LoopMail`].
+#[derive(Debug)]
+pub(crate) enum BetweenLoops {
+    /// A message for some of the targets of a match, all of this loop.
+    Deliver {
+        message: Arc<ApplicationMessage>,
+        set: Arc<MatchSet>,
+        range: Range<usize>,
+        /// Of a RETAIN message.
+        retaining: Option<UnderWay>,
+    },
+    /// A delivery for one session, chosen by a shared group.
+    DeliverTo(SessionKey, Delivery),
+    /// A queue of a subscriber is full: do not read this publisher / go on.
+    Hold(SessionKey, Option<Box<HoldLine>>),
+    Release(SessionKey),
+    /// Comes with a connection that another loop handed over: who its client is, and when its CONNECT came.
+    Entering(Login),
+    /// At the end of a turn: what is for other nodes is to be sent.
+    FlushPeers,
+}
+
+impl From<BetweenLoops> for Mail {
+    fn from(mail: BetweenLoops) -> Self {
+        Self::Loop(LoopMail(mail))
+    }
+}
+
+impl From<PeerEvent> for Mail {
+    fn from(event: PeerEvent) -> Self {
+        Self::Peer(event)
+    }
+}
+
+/// Tells that a step is done by being dropped, with all its clones.
+pub type Done = Arc<dyn Any + Send + Sync>;

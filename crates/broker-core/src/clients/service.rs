@@ -1,0 +1,305 @@
+//! A loop as the service of its connections: what they bring, timers, mail.
+
+use mqtt_proto::{PacketType, peek_frame};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, PeerAddress, Received, Service, Transmit,
+};
+use store_state::api::Store as _;
+
+use super::frames::CONTROL_LIMIT;
+use super::{
+    BetweenLoops, ClientLoop, LoopIo, LoopMail, Mail, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
+};
+use crate::node::Pressure;
+use crate::peers::PeerEvent;
+use crate::pending::Answer;
+use crate::rim::Rim;
+
+impl<R: Rim> Service for ClientLoop<R> {
+    type Mail = Mail;
+
+    fn accept_budget(&mut self, io: &mut impl Connections<Mail>) -> usize {
+        if self.closing {
+            return 0;
+        }
+        let available = self
+            .node
+            .connection_rate
+            .lock()
+            .available(self.settings.connections_per_s, io.now_ms());
+        usize::try_from(available).unwrap_or(usize::MAX)
+    }
+
+    fn admits(
+        &mut self,
+        io: &mut impl Connections<Mail>,
+        listener: u16,
+        peer: PeerAddress,
+    ) -> bool {
+        let admitted = self.node.rim.trusts(listener, peer);
+        if !admitted && let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(%peer, left_out, "closed: only trusted peers may connect to this listener");
+        }
+        admitted
+    }
+
+    fn arrived(
+        &mut self,
+        io: &mut impl Connections<Mail>,
+        connection: ConnectionId,
+        peer: PeerAddress,
+        how: Arrival,
+    ) {
+        if how == Arrival::Accepted {
+            if self.settings.connections_per_s != 0 {
+                self.node.connection_rate.lock().take(
+                    1,
+                    self.settings.connections_per_s,
+                    io.now_ms(),
+                );
+            }
+            // Whom a proxy connects for is known when its header has come.
+            let is_let_in = self.is_proxied(io, connection) || self.is_let_in(io, connection, peer);
+            if self.closing || !is_let_in {
+                io.close(connection);
+                return;
+            }
+        }
+        io.set_tag(connection, 0);
+        self.await_connect(io, connection);
+        io.arm(
+            io.now_ms() + self.settings.connect_timeout_ms,
+            Timer::Connect(connection).to_bits(),
+        );
+    }
+
+    fn received(
+        &mut self,
+        io: &mut impl Connections<Mail>,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> Received {
+        let received = self.frames(io, connection, bytes);
+        if let Some(key) = Self::key_of(io, connection) {
+            self.settle(key);
+        }
+        received
+    }
+
+    fn transmit(
+        &mut self,
+        io: &mut impl Connections<Mail>,
+        connection: ConnectionId,
+        out: &mut Vec<u8>,
+        budget: usize,
+    ) -> Transmit {
+        let now = self.expiry_now(io);
+        let Some(key) = Self::key_of(io, connection) else {
+            return Transmit::Idle;
+        };
+        self.judge_queued(io, key);
+        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_none()) else {
+            return Transmit::Idle;
+        };
+        let congested = client.session.control_len() > CONTROL_LIMIT;
+        let mut result = client.session.poll_transmit(
+            out,
+            budget,
+            &mut self.dropped,
+            &self.settings.policy,
+            now,
+        );
+        let (packets, publishes) = count_packets(out);
+        self.stats.packets_out.add(packets);
+        self.stats.publishes_out.add(publishes);
+        if congested {
+            io.resume(connection);
+        }
+        if result == mqtt_session::Transmit::Idle
+            && client.replay.is_some()
+            && self.replay_page(io, key)
+        {
+            result = mqtt_session::Transmit::More;
+        }
+        self.report_dropped(io, key);
+        self.settle(key);
+        self.relax_hold(io, key);
+        self.show_room(key);
+        match result {
+            mqtt_session::Transmit::Idle => Transmit::Idle,
+            mqtt_session::Transmit::More => Transmit::More,
+            mqtt_session::Transmit::Close => {
+                self.detach(io, key);
+                Transmit::Close
+            }
+        }
+    }
+
+    fn closed(&mut self, io: &mut impl Connections<Mail>, connection: ConnectionId, cause: Closed) {
+        if let Some(key) = Self::key_of(io, connection) {
+            self.log_lost(io, key, &cause);
+            self.take_kept(io, key, true);
+            self.detach(io, key);
+        } else {
+            self.log_failed_handshake(io, connection, &cause);
+            self.logins.remove(&connection);
+        }
+    }
+
+    fn accompanied(
+        &mut self,
+        _: &mut impl Connections<Mail>,
+        connection: ConnectionId,
+        mail: Mail,
+    ) {
+        if let Mail::Loop(LoopMail(BetweenLoops::Entering(login))) = mail {
+            self.logins.insert(connection, login);
+        }
+    }
+
+    fn timer(&mut self, io: &mut impl Connections<Mail>, timer: u64) {
+        match Timer::from_bits(timer) {
+            Some(Timer::Session(key)) => self.session_deadline(io, key),
+            Some(Timer::Connect(connection)) if io.tag(connection) == Some(0) => {
+                tracing::debug!(
+                    peer = io.peer(connection).map(tracing::field::display),
+                    "no CONNECT in time"
+                );
+                self.logins.remove(&connection);
+                io.close(connection);
+            }
+            Some(Timer::Resume(connection)) => io.resume(connection),
+            Some(Timer::Hold(key)) => self.end_hold(io, key),
+            Some(Timer::Pressed(key)) => self.end_press(io, key),
+            Some(Timer::Pressure) => {
+                if self.node.pressure() == Pressure::None {
+                    for connection in std::mem::take(&mut self.waiting_for_memory) {
+                        io.resume(connection);
+                    }
+                } else {
+                    io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
+                }
+            }
+            Some(Timer::Store) => {
+                if self.node.store().is_over_limit() {
+                    io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
+                } else {
+                    for connection in std::mem::take(&mut self.waiting_for_store) {
+                        io.resume(connection);
+                    }
+                }
+            }
+            Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
+            Some(Timer::Login) => self.log_in_later(io),
+            Some(Timer::LoginExpiry) => self.end_logins(io),
+            Some(Timer::Rules) => self.go_on_judging(io),
+            Some(Timer::Bans) => self.go_on_checking_bans(io),
+            Some(Timer::Legacies) => self.retry_handovers(),
+            Some(Timer::Wills) => self.retry_wills(),
+            Some(Timer::Superseded) => self.close_superseded(io),
+            Some(Timer::Sys) => self.publish_sys(io),
+            Some(Timer::Replay(key)) => self.replay_resumes(io, key),
+            Some(Timer::Deliveries) => self.go_on_delivering(io),
+            Some(Timer::Members) => self.look_for_members(io),
+            Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
+            Some(Timer::Leaving(id)) => self.end_leaving(io, id),
+            Some(Timer::Linger(key)) => self.linger_timer(io, key),
+            Some(Timer::Connect(_)) | None => {}
+        }
+    }
+
+    fn mail(&mut self, io: &mut impl Connections<Mail>, mail: Mail) {
+        match mail {
+            Mail::Loop(LoopMail(mail)) => self.loop_mail(io, mail),
+            Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),
+            Mail::Store(events) => self.store_events(io, events),
+            Mail::Peer(event) => self.peer_event(io, event),
+            Mail::Bans => self.check_bans(io),
+            Mail::Reload(settings, done) => {
+                io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
+                io.set_handshake_limit(settings.handshake_timeout_ms);
+                self.settings = settings;
+                self.rules_changed(io);
+                self.start_sys(io);
+                drop(done);
+            }
+            Mail::SendAway {
+                permits,
+                elsewhere,
+                done,
+            } => {
+                self.send_away(io, &permits, elsewhere.as_deref());
+                drop(done);
+            }
+            Mail::LetNobodyIn(done) => {
+                self.closing = true;
+                drop(done);
+            }
+            Mail::PublishWills(done) => {
+                self.publish_all_wills(&done);
+                drop(done);
+            }
+            Mail::Disconnect(done) => {
+                self.disconnect_all(io);
+                drop(done);
+            }
+        }
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    fn peer_event(&mut self, io: &mut impl LoopIo, event: PeerEvent) {
+        match event {
+            PeerEvent::Publications {
+                from,
+                messages,
+                bytes,
+            } => self.receive_from_peer(io, from, messages, bytes),
+            PeerEvent::Undelivered { gone, copies } => self.give_to_others(io, gone, copies),
+            PeerEvent::RoutesKnown(token) => self.answered(io, token, Answer::Passed),
+            PeerEvent::CutOff => self.cut_off(io),
+            PeerEvent::Registered(answers) => self.registered(io, answers),
+            PeerEvent::RegisterAgain(shards) => self.register_again(&shards),
+            PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
+            PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
+            PeerEvent::HoldFor(node, publisher) => self.held_for(node, publisher),
+            PeerEvent::ReleaseFor(node, publisher) => self.released_for(io, node, publisher),
+            PeerEvent::HoldsLost(node) => self.holds_lost(io, node),
+        }
+    }
+
+    /// What another loop has sent, or this one to itself.
+    pub(crate) fn loop_mail(&mut self, io: &mut impl LoopIo, mail: BetweenLoops) {
+        match mail {
+            BetweenLoops::Deliver {
+                message,
+                set,
+                range,
+                retaining,
+            } => {
+                self.deliver_range(io, &message, &set, range);
+                // Until here a session of this loop could be given an older message than it has.
+                drop(retaining);
+            }
+            BetweenLoops::DeliverTo(session, delivery) => {
+                self.deliver_to(io, session.key(), delivery)
+            }
+            BetweenLoops::Hold(publisher, line) => self.held(publisher.key(), line),
+            BetweenLoops::Release(publisher) => self.released(io, publisher.key()),
+            // Comes with its connection only.
+            BetweenLoops::Entering(_) => {}
+            BetweenLoops::FlushPeers => self.flush_peers(io),
+        }
+    }
+}
+
+/// Whole packets, and how many of them are PUBLISH.
+pub(crate) fn count_packets(mut bytes: &[u8]) -> (u64, u64) {
+    let (mut packets, mut publishes) = (0, 0);
+    while let Ok(Some(frame)) = peek_frame(bytes, None) {
+        packets += 1;
+        publishes += u64::from(frame.packet_type == PacketType::Publish);
+        bytes = bytes.get(frame.len()..).unwrap_or_default();
+    }
+    (packets, publishes)
+}

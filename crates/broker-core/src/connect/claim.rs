@@ -1,0 +1,849 @@
+//! Clients whose CONNECT waits for the store: durable sessions, wills, and client identifiers that the
+//! store has a record of.
+//!
+//! A session is in the store's hands from the claim of its identifier to the answer of its inbox; its
+//! connection is not read meanwhile. CONNACK follows when both are recorded.
+//!
+//! Invariants: at most one connection of a client identifier joins or is connected in this node; of those whose
+//! CONNECTs wait meanwhile, the one whose CONNECT came last goes on, in whatever order they are resumed; a
+//! connection that goes away while it joins is disconnected in the store as well, when the answer comes.
+
+use std::sync::Arc;
+
+use hashing::HashMap;
+use mqtt_proto::{
+    Connect, LastWill, MessageBody, Packet, PacketId, ProtocolVersion, ReasonCode,
+    SubscriptionFilter,
+};
+use mqtt_session::{
+    Accepted, ApplicationMessage, NEVER_EXPIRES, PacketIdSet, Restored, Session, Subscription,
+    Timestamp, Wanted, session_expiry,
+};
+use net_api::{ConnectionId, Key};
+use peer_protocol::{Asker, Older};
+use route_exchange::NodeId;
+use store_state::api::{Failure, Read, Store as _};
+use store_state::inbox::{Attached, InboxOp, InboxReply, Origin, StoredSubscription};
+use store_state::session::{
+    ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
+};
+
+use crate::clients::{ClientLoop, LoopIo};
+use crate::excerpt::excerpt;
+use crate::key::SessionKey;
+use crate::pending::{Answer, Pending};
+use crate::publish::once::Once;
+use crate::retained::replay::Replay;
+use crate::rim::Rim;
+use crate::routes::Routes;
+
+/// Queued messages that a session is given beyond what it has taken out of its memory.
+pub(crate) const CREDIT: u32 = 256;
+
+/// What the store knows a connected client by.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Of this connection.
+    pub(crate) epoch: u64,
+    /// `None`: the session ends with the connection; only the client identifier and the will are
+    /// recorded.
+    pub(crate) inbox: Option<Inbox>,
+}
+
+/// A durable session's inbox.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) shard: u16,
+    /// Its number in the shard.
+    pub(crate) number: u64,
+    /// The epoch that the session began with.
+    pub(crate) incarnation: u64,
+    /// What is queued below this may have been sent before.
+    pub(crate) sent: u64,
+    /// The first sequence that it has not been given.
+    pub(crate) next: u64,
+    /// Messages that the shard may still give.
+    pub(crate) credit: u32,
+    /// Which of its publications other shards than the session's own know of.
+    pub(crate) elsewhere: Elsewhere,
+    /// Publications that came on an earlier connection, to this process or to a node that has told of it:
+    /// everybody who is connected has them.
+    pub(crate) repeated: PacketIdSet,
+    /// The client has released a publication on this connection.
+    pub(crate) has_released: bool,
+}
+
+/// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
+///
+/// Invariant: no identifier is in both.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// The shards.
+    known: HashMap<PacketId, Box<[u16]>>,
+    /// All shards may.
+    unknown: PacketIdSet,
+}
+
+/// A CONNECT that waits.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    /// The packet.
+    frame: Box<[u8]>,
+    /// The server chose the client identifier.
+    assigned: bool,
+    /// Authentication data for CONNACK.
+    data: Option<Box<[u8]>>,
+    /// The store has a say in it.
+    pub(crate) is_stored: bool,
+    /// How far the session store is with it.
+    pub(crate) claim: ClaimStage,
+    /// Other nodes that want this connection closed, each with its latest question. They are answered when the
+    /// directory or the store has answered this CONNECT.
+    deferred_closes: Vec<(Asker, Older)>,
+    /// Publications that came on older connections, as far as these are known of, and are not released.
+    pub(crate) unreleased: PacketIdSet,
+    /// The nodes that have told of them, and remember them until the client is connected.
+    pub(crate) told_by: Vec<NodeId>,
+    /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+/// How far the session store is with a CONNECT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ClaimStage {
+    /// It has not been asked.
+    Unasked,
+    /// It has not answered.
+    Asked,
+    /// It has given the connection this epoch.
+    Given(u64),
+}
+
+/// A connection whose CONNECT waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) connection: ConnectionId,
+    /// What it is sent if a later one takes the client identifier over meanwhile.
+    pub(crate) takeover_answer: Box<[u8]>,
+}
+
+impl Inbox {
+    /// Takes note of the shards that are asked to keep a publication of this client.
+    pub(crate) fn remember(&mut self, packet_id: PacketId, shards: impl Iterator<Item = u16>) {
+        let mut others: Vec<u16> = shards.filter(|shard| *shard != self.shard).collect();
+        others.sort_unstable();
+        others.dedup();
+        let Elsewhere { known, unknown } = &mut self.elsewhere;
+        if known.remove(&packet_id).is_some() {
+            // It came before, and nobody knows where to.
+            unknown.insert(packet_id);
+        } else if !others.is_empty() && !unknown.contains(packet_id) {
+            known.insert(packet_id, others.into());
+        }
+    }
+
+    /// What a publication of this client is known by that came by the connection with this epoch.
+    pub(crate) fn once(&self, client_id: &str, epoch: u64, packet_id: PacketId) -> Once {
+        let origin = Origin {
+            client: client_id.into(),
+            incarnation: self.incarnation,
+            packet_id: packet_id.get(),
+        };
+        Once::Client { origin, epoch }
+    }
+
+    /// Those of `all` shards that are to hear that a publication of this client is released: those that may know of
+    /// it; and of the first release all, since earlier connections may have sent any of them something that is still
+    /// on its way.
+    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId, all: u16) -> Vec<u16> {
+        if !std::mem::replace(&mut self.has_released, true)
+            || self.elsewhere.unknown.contains(packet_id)
+        {
+            return (0..all).collect();
+        }
+        match self.elsewhere.known.get(&packet_id) {
+            None => vec![self.shard],
+            Some(others) => [&[self.shard], &**others].concat(),
+        }
+    }
+
+    /// A publication is over: its packet identifier is free for another one.
+    pub(crate) fn forget(&mut self, packet_id: PacketId) {
+        self.elsewhere.known.remove(&packet_id);
+        self.elsewhere.unknown.remove(packet_id);
+        self.repeated.remove(packet_id);
+    }
+}
+
+impl Joining {
+    pub(crate) fn new(frame: &[u8], accepted: Accepted<'_>, is_stored: bool) -> Self {
+        Self {
+            frame: frame.into(),
+            assigned: accepted.assigned,
+            data: accepted.authentication_data.map(Box::from),
+            is_stored,
+            claim: ClaimStage::Unasked,
+            deferred_closes: Vec::new(),
+            unreleased: PacketIdSet::new(),
+            told_by: Vec::new(),
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Another node wants this connection closed if it is the older one.
+    pub(crate) fn defer_close(&mut self, asker: Asker, older: Older) {
+        self.deferred_closes
+            .retain(|(waiting, _)| waiting.node != asker.node);
+        self.deferred_closes.push((asker, older));
+    }
+
+    pub(crate) fn frame(&self) -> &[u8] {
+        &self.frame
+    }
+
+    fn accepted(&self) -> Accepted<'_> {
+        Accepted {
+            assigned: self.assigned,
+            authentication_data: self.data.as_deref(),
+        }
+    }
+
+    fn connect(&self) -> Option<Connect<'_>> {
+        match Packet::decode(&self.frame, ProtocolVersion::V5) {
+            Ok(Packet::Connect(connect)) => Some(connect),
+            _ => None,
+        }
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Whether a CONNECT concerns the store.
+    pub(crate) fn concerns_store(&self, connect: &Connect<'_>, client_id: &str) -> bool {
+        self.expiry(connect) != 0 || connect.will.is_some() || self.node.store().knows(client_id)
+    }
+
+    /// The session expiry interval that a client gets.
+    fn expiry(&self, connect: &Connect<'_>) -> u32 {
+        session_expiry(connect, &self.settings.policy)
+    }
+
+    /// Asks the store for the identifier of a client that has its place in the loop.
+    pub(crate) fn join(&mut self, key: Key, connect: &Connect<'_>, client_id: &str) {
+        let will = connect.will.as_ref().map(stored_will);
+        let request = ClaimRequest {
+            client: client_id.into(),
+            node: self.node.store().node(),
+            node_incarnation: self.node.store().incarnation(),
+            clean_start: connect.clean_start,
+            expiry: self.expiry(connect),
+            will,
+            // Not now: another node may have the client since then.
+            asked_ms: self.came_at_us(key) / 1_000,
+        };
+        let op = SessionOp::claim(request, self.user_of(key), self.settings.of_another_user);
+        let client = self.clients.get_mut(key);
+        if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+            joining.claim = ClaimStage::Asked;
+        }
+        let ticket = self.ask(Pending::Claim(key));
+        self.node.store().session(client_id, ticket, op);
+    }
+
+    /// When the CONNECT of a client came, in µs of the cluster's time.
+    pub(crate) fn came_at_us(&self, key: Key) -> u64 {
+        let came_us = self.clients.get(key).map_or(0, |client| client.came_us);
+        self.node.rim.cluster_time_us(came_us)
+    }
+
+    /// The connection of a client that joins is gone, or given up. Its place stays until the store has
+    /// answered. False: the client does not join.
+    pub(crate) fn abandon(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_some()) else {
+            return false;
+        };
+        if let Some(connection) = client.connection.take() {
+            Self::dismiss(io, connection, Vec::new());
+            self.node.count_disconnected();
+        }
+        true
+    }
+
+    /// Refuses a CONNECT that the store has recorded for a process of this node that the others have taken for dead.
+    /// What it still waits for is answered as if the client had gone.
+    pub(crate) fn refuse_claimed(&mut self, io: &mut impl LoopIo, key: Key) {
+        let is_claimed = |joining: &Joining| matches!(joining.claim, ClaimStage::Given(_));
+        if let Some(client) = self.clients.get_mut(key)
+            && client.joining.as_deref().is_some_and(is_claimed)
+            && let Some(connection) = client.connection.take()
+        {
+            let version = client.session.version();
+            self.node.count_disconnected();
+            let refusal = Some((version, ReasonCode::ServerUnavailable));
+            self.refuse(io, connection, refusal);
+        }
+    }
+
+    pub(crate) fn claim_answered(&mut self, io: &mut impl LoopIo, key: Key, answer: Answer) {
+        let deferred = self.take_deferred_closes(key);
+        self.judge_claim(io, key, answer);
+        for (asker, older) in deferred {
+            self.close_older(io, asker, older, false);
+        }
+    }
+
+    /// Those who are to hear whether this connection is the older one.
+    pub(crate) fn take_deferred_closes(&mut self, key: Key) -> Vec<(Asker, Older)> {
+        let client = self.clients.get_mut(key);
+        client
+            .and_then(|client| client.joining.as_mut())
+            .map_or_else(Vec::new, |joining| {
+                std::mem::take(&mut joining.deferred_closes)
+            })
+    }
+
+    fn judge_claim(&mut self, io: &mut impl LoopIo, key: Key, answer: Answer) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let durable = client.session.session_expiry() != 0;
+        let here = client.connection.is_some();
+        let claimed = match answer {
+            Answer::Session(SessionReply::Claimed(claimed)) => claimed,
+            Answer::Failed(_) if here && !durable && !self.node.store().knows(&client_id) => {
+                // Only a will to record: it is kept in memory, like the rest of the session.
+                self.joined_transient(io, key, None);
+                return;
+            }
+            Answer::Session(SessionReply::NotOwner) => return self.refuse_another_user(io, key),
+            Answer::Failed(failure) => return self.refuse_joining(io, key, failure),
+            _ => return self.refuse_joining(io, key, Failure::Stopped),
+        };
+        if let Some(joining) = &mut client.joining {
+            joining.claim = ClaimStage::Given(claimed.epoch);
+        }
+        self.take_from_others(io, key, claimed);
+    }
+
+    /// The identifier is the client's, and no other node has a connection of it.
+    pub(crate) fn claimed(&mut self, io: &mut impl LoopIo, key: Key, claimed: Claimed) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let durable = client.session.session_expiry() != 0;
+        let here = client.connection.is_some();
+        let Claimed {
+            epoch,
+            resumed,
+            had_inbox,
+            ..
+        } = claimed;
+        // A session that goes on is a durable one, even if it is to end with this connection.
+        let durable = durable || resumed;
+        if !here {
+            self.leave_unjoined(io, key, &client_id, epoch);
+            return;
+        }
+        if durable {
+            let node = self.node.store().node();
+            let node_incarnation = self.node.store().incarnation();
+            let op = match self.left_by(key).filter(|_| resumed) {
+                Some((last, knows_owed)) => InboxOp::AttachAgain {
+                    client: client_id.clone(),
+                    epoch,
+                    node,
+                    node_incarnation,
+                    last,
+                    knows_owed,
+                },
+                None => InboxOp::Attach {
+                    client: client_id.clone(),
+                    epoch,
+                    node,
+                    node_incarnation,
+                    resume: resumed,
+                },
+            };
+            self.ask_inbox(&client_id, Pending::Attach { key, epoch }, op);
+        } else if had_inbox {
+            let op = InboxOp::Remove {
+                client: client_id.clone(),
+                epoch,
+            };
+            self.ask_inbox(&client_id, Pending::Discard { key, epoch }, op);
+        } else {
+            self.joined_transient(io, key, Some(epoch));
+        }
+    }
+
+    pub(crate) fn discard_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        answer: &Answer,
+    ) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        if client.connection.is_none() {
+            self.leave_unjoined(io, key, &client_id, epoch);
+        } else if let Answer::Failed(failure) = answer {
+            let failure = *failure;
+            self.disconnect_stored(&client_id, epoch, 0, false);
+            self.refuse_joining(io, key, failure);
+        } else {
+            self.joined_transient(io, key, Some(epoch));
+        }
+    }
+
+    pub(crate) fn attach_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        answer: Answer,
+    ) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let expiry = client.session.session_expiry();
+        let is_here = client.connection.is_some();
+        if let Answer::Inbox(InboxReply::Attached(_)) = answer {
+            // Routes that the last connection left may be for other subscriptions than it has now.
+            self.drop_lingering(io, key);
+        }
+        match answer {
+            Answer::Inbox(InboxReply::Attached(attached) | InboxReply::AttachedAgain(attached)) => {
+                if is_here {
+                    self.has_attached(io, key, epoch, attached);
+                } else {
+                    self.leave_attached(io, key, epoch, Some(*attached));
+                }
+            }
+            _ if !is_here => self.leave_attached(io, key, epoch, None),
+            Answer::Failed(failure) => {
+                self.disconnect_stored(&client_id, epoch, expiry, false);
+                self.refuse_joining(io, key, failure);
+            }
+            // A later connection has the session, and this one was not told in time.
+            _ => {
+                self.refuse_joining(io, key, Failure::Stopped);
+            }
+        }
+    }
+
+    fn has_attached(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Box<Attached>,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let client_id = client.session.client_id();
+        let unreleased = self.node.unreleased.before(client_id, epoch);
+        // Those of a session that has ended say nothing about a new one.
+        if let Some(joining) = client.joining.as_mut().filter(|_| attached.present) {
+            joining.unreleased.extend(unreleased.iter());
+        }
+        self.attached(io, key, epoch, attached);
+    }
+
+    /// The store has attached a client to its inbox that is not there any more; `None`: it may have.
+    fn leave_attached(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Option<Attached>,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let expiry = client.session.session_expiry();
+        let joining = client.joining.take();
+        self.disconnect_stored(&client_id, epoch, expiry, false);
+        self.unregister(io, key);
+        if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
+            let op = InboxOp::Detach {
+                client: client_id.clone(),
+                epoch,
+                sent: 0,
+            };
+            self.tell_inbox(&client_id, op);
+            self.forget_client(io, key);
+        }
+        self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
+    }
+
+    /// The store has recorded a client that is not there any more.
+    fn leave_unjoined(&mut self, io: &mut impl LoopIo, key: Key, client_id: &str, epoch: u64) {
+        let expiry = self
+            .clients
+            .get(key)
+            .map_or(NEVER_EXPIRES, |client| client.session.session_expiry());
+        self.disconnect_stored(client_id, epoch, expiry, false);
+        self.forget_joining(io, key);
+    }
+
+    /// A client that joined is gone. Later connections of it go on, here and on other nodes.
+    pub(crate) fn forget_joining(&mut self, io: &mut impl LoopIo, key: Key) {
+        self.unregister(io, key);
+        let deferred = self.take_deferred_closes(key);
+        let joining = self.clients.get_mut(key).and_then(|c| c.joining.take());
+        self.forget_client(io, key);
+        for (asker, older) in deferred {
+            self.close_older(io, asker, older, false);
+        }
+        self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
+    }
+
+    /// Tells the session store that a connection is over; gives back the number of the question.
+    pub(crate) fn disconnect_stored(
+        &mut self,
+        client_id: &str,
+        epoch: u64,
+        expiry: u32,
+        keep_will: bool,
+    ) -> Key {
+        let op = SessionOp::Disconnect {
+            client: client_id.into(),
+            epoch,
+            expiry,
+            will: if keep_will {
+                WillAtClose::Keep
+            } else {
+                WillAtClose::Discard
+            },
+        };
+        let ticket = self.ask(Pending::Disconnect { closes: None });
+        self.node.store().session(client_id, ticket, op);
+        Key::from_bits(ticket.token)
+    }
+
+    /// The store cannot record a client: it is refused.
+    fn refuse_joining(&mut self, io: &mut impl LoopIo, key: Key, failure: Failure) {
+        if let Some(client) = self.clients.get(key)
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                ?failure,
+                left_out,
+                "a client is refused: the store cannot record it"
+            );
+        }
+        let reason = match failure {
+            Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
+            Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
+        };
+        self.turn_away(io, key, reason);
+    }
+
+    /// The client has connected to another node since: this connection of it is closed.
+    pub(crate) fn refuse_given_up(&mut self, io: &mut impl LoopIo, key: Key) {
+        self.abandon(io, key);
+        self.forget_joining(io, key);
+    }
+
+    /// The client identifier has a session of another user: the client is refused.
+    pub(crate) fn refuse_another_user(&mut self, io: &mut impl LoopIo, key: Key) {
+        if let Some(client) = self.clients.get(key) {
+            self.report_another_user(io, client.session.client_id(), self.user_of(key).as_deref());
+        }
+        self.turn_away(io, key, ReasonCode::NotAuthorized);
+    }
+
+    /// Counts a client that is refused because its identifier has a session of another user.
+    pub(crate) fn report_another_user(
+        &self,
+        io: &impl LoopIo,
+        client_id: &str,
+        user: Option<&str>,
+    ) {
+        self.stats.not_owner.add(1);
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                user = user.map(excerpt).as_deref(),
+                left_out,
+                "a client is refused: its identifier has a session of another user"
+            );
+        }
+    }
+
+    /// A client that joins is answered with a refusal.
+    fn turn_away(&mut self, io: &mut impl LoopIo, key: Key, reason: ReasonCode) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let version = client.session.version();
+        let connection = client.connection.take();
+        self.forget_joining(io, key);
+        if let Some(connection) = connection {
+            self.node.count_disconnected();
+            self.refuse(io, connection, Some((version, reason)));
+        }
+    }
+
+    /// A client whose session ends with its connection. `epoch`: what the store recorded it under.
+    pub(crate) fn joined_transient(&mut self, io: &mut impl LoopIo, key: Key, epoch: Option<u64>) {
+        let now = Timestamp(io.now_ms());
+        self.drop_lingering(io, key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(joining) = client.joining.take() else {
+            return;
+        };
+        let Some(connect) = joining.connect() else {
+            return;
+        };
+        let client_id = client.session.client_id().into();
+        client.session = Session::open(
+            &connect,
+            client_id,
+            joining.accepted(),
+            &self.settings.policy,
+            now,
+        );
+        if let Some(epoch) = epoch {
+            self.node
+                .unreleased
+                .forget(client.session.client_id(), epoch);
+        }
+        client.stored = epoch.map(|epoch| Box::new(Stored { epoch, inbox: None }));
+        if client.stored.is_none() {
+            self.count_session(key);
+        }
+        self.has_joined(io, key);
+        self.resume_waiters(io, joining.waiters);
+    }
+
+    /// A client with a durable session.
+    pub(crate) fn joined_durable(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Attached,
+    ) {
+        if self
+            .clients
+            .get(key)
+            .is_some_and(|client| client.connection.is_none())
+        {
+            return self.leave_attached(io, key, epoch, Some(attached));
+        }
+        let now = Timestamp(io.now_ms());
+        let session_key = self.session_key(key);
+        let taken = self.take_lingering(key);
+        if taken.is_none() {
+            self.route_all(io, key, &attached);
+        }
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(mut joining) = client.joining.take() else {
+            return;
+        };
+        let Some(connect) = joining.connect() else {
+            return;
+        };
+        let Attached {
+            present,
+            inbox,
+            incarnation,
+            subscriptions,
+            received,
+            first,
+            sent,
+            owed,
+        } = attached;
+        let client_id = Box::<str>::from(client.session.client_id());
+        client.gauge = self.node.routes.durable_gauge(&client_id);
+        if let Some(gauge) = &client.gauge {
+            gauge.set_home(Some(session_key));
+        }
+        if taken.is_none() {
+            client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
+        }
+        let shard = self.node.store().inbox_shard(&client_id);
+        let restored = Restored {
+            subscriptions: subscriptions.into_iter().map(subscription).collect(),
+            received: received.clone(),
+        };
+        client.session = Session::open_durable(
+            &connect,
+            client_id.clone(),
+            joining.accepted(),
+            present,
+            restored,
+            &self.settings.policy,
+            now,
+        );
+        match taken {
+            // Their bytes are counted all the time.
+            Some(taken) => client.session.restore_subscriptions(taken),
+            None => {
+                let filters = client.session.subscription_bytes();
+                self.stats.subscription_bytes.add(filters);
+            }
+        }
+        let inbox = Inbox {
+            shard,
+            number: inbox,
+            incarnation,
+            sent,
+            next: first,
+            credit: CREDIT,
+            elsewhere: Elsewhere {
+                known: HashMap::default(),
+                unknown: received,
+            },
+            repeated: std::mem::take(&mut joining.unreleased),
+            has_released: false,
+        };
+        let open = Read::Open {
+            loop_index: self.index as u16,
+            home: key.to_bits(),
+            inbox: inbox.number,
+            epoch,
+            from: first,
+            credit: CREDIT,
+        };
+        client.stored = Some(Box::new(Stored {
+            epoch,
+            inbox: Some(inbox),
+        }));
+        self.node.store().read(shard, open);
+        self.forget_unreleased(&client_id, epoch, key, &joining.told_by);
+        self.has_joined(io, key);
+        self.resume_waiters(io, joining.waiters);
+    }
+
+    /// CONNACK can go.
+    pub(crate) fn has_joined(&mut self, io: &mut impl LoopIo, key: Key) {
+        if !self.may_stay(io, key) {
+            return;
+        }
+        let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
+            return;
+        };
+        if self
+            .clients
+            .get(key)
+            .is_some_and(|client| client.stored.is_some())
+        {
+            self.unregister(io, key);
+        }
+        self.stats.connects.add(1);
+        self.judge_joined(io, key);
+        self.show_room(key);
+        self.arm_deadline(io, key);
+        io.touch(connection);
+        io.resume(connection);
+        self.log_connected(io, key);
+    }
+
+    /// Connections whose CONNECTs waited are read again. In which order does not matter: each knows when its CONNECT
+    /// came.
+    fn resume_waiters(&self, io: &mut impl LoopIo, waiters: Vec<Waiter>) {
+        self.stats.connects_waiting.sub(waiters.len() as u64);
+        for waiter in waiters {
+            io.resume(waiter.connection);
+        }
+    }
+}
+
+/// A subscription of a durable session, for what goes to its connection directly.
+pub(crate) fn route_connection(routes: &Routes, session: SessionKey, stored: &StoredSubscription) {
+    if let Ok(filter) = SubscriptionFilter::parse(&stored.filter)
+        && filter.shared.is_none()
+    {
+        let wanted = Wanted::new(stored.options, stored.id).of_durable();
+        routes.subscribe(session, filter, wanted, Default::default);
+    }
+}
+
+/// A subscription as the session knows it.
+pub(crate) fn subscription(stored: StoredSubscription) -> Subscription {
+    Subscription {
+        filter: stored.filter,
+        options: stored.options,
+        id: Some(stored.id).filter(|id| *id != 0),
+        group: None,
+    }
+}
+
+/// A will as the store keeps it.
+fn stored_will(will: &LastWill<'_>) -> StoredWill {
+    StoredWill {
+        message: Arc::new(ApplicationMessage {
+            body: MessageBody::from_will(will),
+            qos: will.qos,
+            retain: will.retain,
+            publisher: 0,
+            publisher_hash: 0,
+            expires_at: None,
+        }),
+        message_expiry: will.properties.message_expiry_interval,
+        delay: will.properties.will_delay_interval.unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox(unknown: &[u16]) -> Inbox {
+        Inbox {
+            shard: 2,
+            number: 1,
+            incarnation: 1,
+            sent: 1,
+            next: 1,
+            credit: CREDIT,
+            elsewhere: Elsewhere {
+                known: HashMap::default(),
+                unknown: unknown.iter().map(|n| id(*n)).collect(),
+            },
+            repeated: unknown.iter().map(|n| id(*n)).collect(),
+            has_released: true,
+        }
+    }
+
+    fn id(n: u16) -> PacketId {
+        PacketId::new(n).unwrap()
+    }
+
+    #[test]
+    fn the_shards_that_may_know_of_a_publication_are_asked_to_forget_it() {
+        let mut inbox = inbox(&[7]);
+        inbox.remember(id(1), [2].into_iter());
+        inbox.remember(id(3), [4, 2, 1, 4].into_iter());
+        assert_eq!(inbox.shards_to_release(id(1), 6), [2]);
+        assert_eq!(inbox.shards_to_release(id(3), 6), [2, 1, 4]);
+        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
+        inbox.remember(id(3), [2].into_iter());
+        assert_eq!(
+            inbox.shards_to_release(id(3), 3),
+            [0, 1, 2],
+            "it came twice"
+        );
+        inbox.remember(id(7), [5].into_iter());
+        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
+        for n in [3, 7] {
+            inbox.forget(id(n));
+            assert_eq!(inbox.shards_to_release(id(n), 3), [2]);
+            assert!(!inbox.repeated.contains(id(n)));
+        }
+    }
+}

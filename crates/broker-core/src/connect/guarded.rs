@@ -1,0 +1,190 @@
+//! Who is not let in, and who may not stay: what the guard says, carried out.
+
+use std::net::IpAddr;
+
+use guard::{Refusal, Source};
+use mqtt_proto::{Connect, ReasonCode};
+use net_api::{ConnectionId, Key, PeerAddress};
+
+use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::excerpt::excerpt;
+use crate::rim::Rim;
+
+/// Clients that are looked at in one turn after a ban was added.
+const CHECKED_PER_TURN: usize = 4_096;
+
+impl<R: Rim> ClientLoop<R> {
+    /// Whether a connection came by a proxy that says for whom.
+    pub(crate) fn is_proxied(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
+        let listener = io.listener(connection);
+        listener.is_some_and(|listener| self.node.rim.is_proxied(listener))
+    }
+
+    /// Where a connection comes from, as limits see it. `None`: a Unix domain socket.
+    pub(crate) fn source_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Source> {
+        let ip = io.peer(connection)?.ip()?;
+        let is_proxied = self.is_proxied(io, connection);
+        Some(Source { ip, is_proxied })
+    }
+
+    /// The address that rules and authenticators judge a client by. What came through a proxy has none if it is
+    /// a loopback one: it would stand for processes of this machine, and the proxy may be on another or may not
+    /// have said whom it connects for.
+    pub(crate) fn judged_address(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+    ) -> Option<IpAddr> {
+        let source = self.source_of(io, connection)?;
+        let is_doubtful = source.is_proxied && source.ip.to_canonical().is_loopback();
+        (!is_doubtful).then_some(source.ip)
+    }
+
+    /// Whether the client is a process of this machine, as far as one can tell.
+    pub(crate) fn is_local(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
+        match io.peer(connection) {
+            Some(PeerAddress::Unix) => true,
+            Some(PeerAddress::Ip(_)) => self
+                .source_of(io, connection)
+                .is_some_and(|source| source.is_this_machine()),
+            None => false,
+        }
+    }
+
+    /// Whether a CONNECT is looked at that has just come.
+    pub(crate) fn pass_guard(
+        &self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+    ) -> Result<(), ReasonCode> {
+        if self.is_proxied(io, connection)
+            && let Some(peer) = io.peer(connection)
+            && !self.is_let_in(io, connection, peer)
+        {
+            return Err(ReasonCode::ConnectionRateExceeded);
+        }
+        let source = self.source_of(io, connection);
+        self.node
+            .guard
+            .admit_login(source, connect.username, connect.client_id, io.now_ms())
+            .map_err(refusal_code)
+    }
+
+    /// Whether a connection may be kept, by where it comes from.
+    pub(crate) fn is_let_in(
+        &self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        peer: PeerAddress,
+    ) -> bool {
+        let now_ms = io.now_ms();
+        // A Unix domain socket has no address.
+        let Some(ip) = peer.ip() else {
+            return true;
+        };
+        let is_proxied = self.is_proxied(io, connection);
+        let source = Source { ip, is_proxied };
+        match self.node.guard.admit_connection(source, now_ms) {
+            Ok(ticket) => {
+                if let Some(ticket) = ticket {
+                    io.attach(connection, Box::new(ticket));
+                }
+                true
+            }
+            Err(refusal) => {
+                if let Some(left_out) = self.node.refusal_lines.take(now_ms) {
+                    let reason = refusal.as_str();
+                    tracing::info!(%peer, reason, left_out, "a connection is refused");
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether a client whose CONNECT has succeeded may stay; if not, it is disconnected. It has connected
+    /// too often, or was banned meanwhile.
+    pub(crate) fn may_stay(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get(key) else {
+            return false;
+        };
+        let source = client.connection.and_then(|id| self.source_of(io, id));
+        let client_id = client.session.client_id();
+        if self.is_banned(io, key) {
+            self.kick(io, key, ReasonCode::AdministrativeAction);
+            return false;
+        }
+        if self
+            .node
+            .guard
+            .connected(source, client_id, io.now_ms())
+            .is_err()
+        {
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                let client_id = excerpt(client_id);
+                tracing::info!(
+                    client_id = &*client_id,
+                    left_out,
+                    "a client connects too often and is banned"
+                );
+            }
+            self.kick(io, key, ReasonCode::AdministrativeAction);
+            return false;
+        }
+        true
+    }
+
+    /// Bans were added: all clients are looked at, a part of them in each turn.
+    pub(crate) fn check_bans(&mut self, io: &mut impl LoopIo) {
+        if self.unchecked.is_empty() {
+            io.arm(io.now_ms(), Timer::Bans.to_bits());
+        }
+        self.unchecked = self.online();
+    }
+
+    pub(crate) fn go_on_checking_bans(&mut self, io: &mut impl LoopIo) {
+        let rest = self.unchecked.len().saturating_sub(CHECKED_PER_TURN);
+        for key in self.unchecked.split_off(rest) {
+            if self.is_banned(io, key) {
+                if let Some(client) = self.clients.get(key)
+                    && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+                {
+                    let client_id = excerpt(client.session.client_id());
+                    tracing::info!(
+                        client_id = &*client_id,
+                        left_out,
+                        "a client is banned and disconnected"
+                    );
+                }
+                self.kick(io, key, ReasonCode::AdministrativeAction);
+            }
+        }
+        if !self.unchecked.is_empty() {
+            io.arm(io.now_ms(), Timer::Bans.to_bits());
+        }
+    }
+
+    fn is_banned(&self, io: &impl LoopIo, key: Key) -> bool {
+        self.clients.get(key).is_some_and(|client| {
+            let ip = client.connection.and_then(|id| io.peer(id)?.ip());
+            let session = &client.session;
+            // What it has confirmed, or else what it says.
+            let confirmed = client.login.as_ref().and_then(|login| login.username());
+            let (username, client_id) = (confirmed.or(session.username()), session.client_id());
+            self.node
+                .guard
+                .is_banned(ip, username, client_id, io.now_ms())
+        })
+    }
+}
+
+/// What a client is told that the guard does not let in. Who must wait may come back, who is banned need
+/// not; for clients before 5.0 that is "server unavailable" and "not authorized".
+pub(crate) fn refusal_code(refusal: Refusal) -> ReasonCode {
+    match refusal {
+        Refusal::Banned | Refusal::Flapping => ReasonCode::Banned,
+        Refusal::Connections | Refusal::ConnectionRate | Refusal::FailedLogins => {
+            ReasonCode::QuotaExceeded
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What the log says of clients: who has come, who has gone and why, who was not let in.
+//!
+//! Invariant: lines are limited per second and node, each says how many before it were left out, and what
+//! clients choose is cut.
+
+use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
+use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
+
+use crate::clients::{Client, ClientLoop, LoopIo};
+use crate::excerpt::excerpt;
+use crate::rim::Rim;
+
+impl Client {
+    /// The user that it has authenticated as, or else the one that it named.
+    fn user(&self) -> Option<&str> {
+        let confirmed = self.login.as_ref().and_then(|login| login.username());
+        confirmed.or(self.session.username())
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// A client has a session and a connection.
+    pub(crate) fn log_connected(&self, io: &impl LoopIo, key: Key) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(left_out) = self.node.connect_lines.take(io.now_ms()) else {
+            return;
+        };
+        let peer = client.connection.and_then(|id| io.peer(id));
+        tracing::info!(
+            client_id = &*excerpt(client.session.client_id()),
+            user = client.user().map(excerpt).as_deref(),
+            peer = peer.map(tracing::field::display),
+            version = version_name(client.session.version()),
+            left_out,
+            "a client is connected"
+        );
+    }
+
+    /// A client has sent DISCONNECT.
+    pub(crate) fn log_disconnected(&self, io: &impl LoopIo, key: Key, reason: ReasonCode) {
+        let reason = match reason {
+            ReasonCode::Success => "DISCONNECT",
+            reason => reason.name(),
+        };
+        self.log_gone(io, key, reason, None, "a client has disconnected");
+    }
+
+    /// A client's connection has ended without DISCONNECT.
+    pub(crate) fn log_lost(&self, io: &impl LoopIo, key: Key, cause: &Closed) {
+        let error = cause.error().map(ToString::to_string);
+        let reason = match cause {
+            Closed::ByPeer => "the connection was closed without DISCONNECT",
+            _ => "the connection broke",
+        };
+        let text = "the connection of a client has ended";
+        self.log_gone(io, key, reason, error.as_deref(), text);
+    }
+
+    /// The broker disconnects a client.
+    pub(crate) fn log_kicked(&self, io: &impl LoopIo, key: Key, reason: ReasonCode) {
+        self.log_gone(io, key, reason.name(), None, "a client is disconnected");
+    }
+
+    fn log_gone(
+        &self,
+        io: &impl LoopIo,
+        key: Key,
+        reason: &str,
+        error: Option<&str>,
+        text: &'static str,
+    ) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(left_out) = self.node.disconnect_lines.take(io.now_ms()) else {
+            return;
+        };
+        let peer = client.connection.and_then(|id| io.peer(id));
+        tracing::info!(
+            client_id = &*excerpt(client.session.client_id()),
+            user = client.user().map(excerpt).as_deref(),
+            peer = peer.map(tracing::field::display),
+            version = version_name(client.session.version()),
+            reason,
+            error,
+            left_out,
+            "{text}"
+        );
+    }
+
+    /// A client is not let in.
+    pub(crate) fn log_refused(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        reason: ReasonCode,
+    ) {
+        let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) else {
+            return;
+        };
+        tracing::info!(
+            client_id = &*excerpt(connect.client_id),
+            user = connect.username.map(excerpt).as_deref(),
+            peer = io.peer(connection).map(tracing::field::display),
+            version = version_name(connect.version),
+            reason = reason.name(),
+            left_out,
+            "a client is refused"
+        );
+    }
+
+    /// A client does not answer a challenge as it should. `kept`: its CONNECT packet.
+    pub(crate) fn log_failed_challenge(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        kept: Option<&[u8]>,
+        reason: ReasonCode,
+    ) {
+        let packet = kept.map(|frame| Packet::decode(frame, ProtocolVersion::V5));
+        if let Some(Ok(Packet::Connect(connect))) = packet {
+            self.log_refused(io, connection, &connect, reason);
+        }
+    }
+
+    /// The layers of a connection let nothing of MQTT through.
+    pub(crate) fn log_failed_handshake(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        cause: &Closed,
+    ) {
+        if let Closed::Transport(error) = cause
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                peer = io.peer(connection).map(tracing::field::display),
+                listener = self.kind_of(io, connection).map(Kind::name),
+                %error,
+                left_out,
+                "a connection is given up before CONNECT"
+            );
+        }
+    }
+
+    /// A connection to a listener for MQTT without TLS or WebSocket begins with something else.
+    pub(crate) fn log_other_protocol(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        spoken: Spoken,
+    ) {
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                peer = io.peer(connection).map(tracing::field::display),
+                listener = self.kind_of(io, connection).map(Kind::name),
+                error = %format_args!("the peer speaks {spoken} where plain MQTT is spoken"),
+                left_out,
+                "a connection is given up before CONNECT"
+            );
+        }
+    }
+
+    fn kind_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Kind> {
+        let number = usize::from(io.listener(connection)?);
+        self.node.listener_kinds.get(number).copied()
+    }
+}
+
+/// As people write it.
+fn version_name(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::V3_1 => "3.1",
+        ProtocolVersion::V3_1_1 => "3.1.1",
+        ProtocolVersion::V5 => "5.0",
+    }
+}

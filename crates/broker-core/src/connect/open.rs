@@ -1,0 +1,592 @@
+//! From CONNECT to a session.
+
+use std::sync::atomic::Ordering;
+
+use mqtt_proto::{
+    ConnAck, ConnAckProperties, Connect, Disconnect, DisconnectProperties, Packet, PacketType,
+    ProtocolVersion, ReasonCode,
+};
+use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
+use net_api::{ConnectionId, Key, Next, RateBucket};
+use store_state::api::Store as _;
+use store_state::session::OfAnotherUser;
+
+use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo, STORED_NAME};
+use crate::connect::claim::{Joining, Waiter};
+use crate::connect::login::{Admission, Login, Progress, Stage};
+use crate::connect::registry::Claim;
+use crate::drain::last_policy;
+use crate::excerpt::excerpt;
+use crate::key::SessionKey;
+use crate::node::Pressure;
+use crate::rim::Rim;
+
+/// A client that is let in.
+struct Entry<'a> {
+    connection: ConnectionId,
+    connect: &'a Connect<'a>,
+    /// The same as it came.
+    frame: &'a [u8],
+    /// When it came, in µs of the node's clock.
+    came_us: u64,
+    /// The server chose its client identifier.
+    assigned: bool,
+    /// What it has authenticated as; taken when it has a place in this loop.
+    admission: &'a mut Option<Box<Admission>>,
+}
+
+impl Entry<'_> {
+    /// The user that authentication has confirmed the client to be.
+    fn user(&self) -> Option<&str> {
+        let admission = self.admission.as_ref()?;
+        admission.identity().username.as_deref()
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// A packet of a connection that has no session: CONNECT, or an AUTH that goes on with it. `None`: it
+    /// is to be offered again, when the connection is resumed.
+    pub(crate) fn connect(
+        &mut self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        packet_type: PacketType,
+        frame: &[u8],
+    ) -> Option<Next> {
+        let known = self.logins.remove(&connection);
+        let is_first = known.is_none();
+        let login = known.unwrap_or_else(|| Login {
+            came_us: self.node.rim.now_us(),
+            stage: Stage::New,
+        });
+        let came_us = login.came_us;
+        let peer = io.peer(connection).map(tracing::field::display);
+        match packet_type {
+            PacketType::Connect => {}
+            PacketType::Auth if !is_first => {
+                let kept = login.kept_connect().map(Box::from);
+                let progress = self.challenge_answered(io, connection, frame, login);
+                if let Progress::Refused(reason) = progress {
+                    self.log_failed_challenge(io, connection, kept.as_deref(), reason);
+                }
+                let version = ProtocolVersion::V5;
+                return self.proceed(io, (connection, came_us), version, frame, progress);
+            }
+            _ => {
+                // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
+                tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
+                Self::dismiss(io, connection, Vec::new());
+                return Some(Next::Read);
+            }
+        }
+        let connect = match Packet::decode(frame, ProtocolVersion::V5) {
+            Ok(Packet::Connect(connect)) => connect,
+            Ok(_) => return Some(Next::Close),
+            Err(error) => {
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    let statement = error.statement();
+                    tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
+                }
+                self.refuse(io, connection, answer_to(frame, error.reason_code()));
+                return Some(Next::Read);
+            }
+        };
+        let progress = match self.admit(io, connection, &connect, is_first) {
+            Ok(()) => self.login(io, connection, &connect, frame, login),
+            Err(reason) => Progress::Refused(reason),
+        };
+        if let Progress::Refused(reason) = progress {
+            self.log_refused(io, connection, &connect, reason);
+        }
+        self.proceed(io, (connection, came_us), connect.version, frame, progress)
+    }
+
+    /// Does what a login has come to.
+    fn proceed(
+        &mut self,
+        io: &mut impl LoopIo,
+        (connection, came_us): (ConnectionId, u64),
+        version: ProtocolVersion,
+        frame: &[u8],
+        progress: Progress,
+    ) -> Option<Next> {
+        match progress {
+            Progress::Admitted(mut admission) => {
+                let kept = admission.as_mut().and_then(|a| a.connect.take());
+                let next = self.enter(
+                    io,
+                    (connection, came_us),
+                    kept.as_deref().unwrap_or(frame),
+                    &mut admission,
+                );
+                if let Some(admission) = &mut admission {
+                    admission.connect = kept;
+                }
+                let stage = Stage::Admitted(admission);
+                match next {
+                    Some(Next::HandOver(_)) => {
+                        io.accompany(BetweenLoops::Entering(Login { came_us, stage }).into());
+                    }
+                    None => {
+                        self.logins.insert(connection, Login { came_us, stage });
+                    }
+                    Some(_) => {}
+                }
+                next
+            }
+            Progress::Waits => None,
+            Progress::Challenged => Some(Next::Read),
+            Progress::Refused(reason) => {
+                self.refuse(io, connection, Some((version, reason)));
+                Some(Next::Read)
+            }
+        }
+    }
+
+    /// A client that is let in is given its client identifier. `admission` is taken when it has a place in
+    /// this loop.
+    fn enter(
+        &mut self,
+        io: &mut impl LoopIo,
+        (connection, came_us): (ConnectionId, u64),
+        frame: &[u8],
+        admission: &mut Option<Box<Admission>>,
+    ) -> Option<Next> {
+        let Ok(Packet::Connect(connect)) = Packet::decode(frame, ProtocolVersion::V5) else {
+            return Some(Next::Close);
+        };
+        let assigned = connect.client_id.is_empty();
+        let client_id = if assigned {
+            self.new_client_id(io)
+        } else {
+            connect.client_id.into()
+        };
+        if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
+            self.log_refused(io, connection, &connect, ReasonCode::NotAuthorized);
+            self.refuse(
+                io,
+                connection,
+                Some((connect.version, ReasonCode::NotAuthorized)),
+            );
+            return Some(Next::Read);
+        }
+        let mut entry = Entry {
+            connection,
+            connect: &connect,
+            frame,
+            came_us,
+            assigned,
+            admission,
+        };
+        let key = self.clients.next_key();
+        let session_key = self.session_key(key);
+        match self.node.registry.claim(&client_id, session_key) {
+            Claim::Taken(home) if home.loop_index() != self.index => {
+                Some(Next::HandOver(home.loop_index()))
+            }
+            Claim::Taken(home) => self.take_over(io, &mut entry, client_id, home.key()),
+            Claim::New => {
+                let full = self.settings.sessions != 0
+                    && self.session_count() >= self.settings.sessions
+                    && !self.node.store().knows(&client_id);
+                if full || !self.has_room() {
+                    self.node.registry.release(&client_id, session_key);
+                    self.log_refused(io, connection, &connect, self.full());
+                    self.refuse(io, connection, Some((connect.version, self.full())));
+                    return Some(Next::Read);
+                }
+                let stored = self.concerns_store(&connect, &client_id);
+                Some(self.begin(io, &mut entry, client_id, stored))
+            }
+        }
+    }
+
+    /// Whether a CONNECT is looked at. `is_first`: it has not been offered before.
+    fn admit(
+        &self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        connect: &Connect<'_>,
+        is_first: bool,
+    ) -> Result<(), ReasonCode> {
+        check_connect(connect, &self.settings.policy)?;
+        if connect.client_id.len() > STORED_NAME {
+            return Err(ReasonCode::ClientIdentifierNotValid);
+        }
+        if self.closing {
+            return Err(ReasonCode::ServerShuttingDown);
+        }
+        if self.drained.is_some() {
+            return Err(ReasonCode::UseAnotherServer);
+        }
+        if self.node.pressure() == Pressure::Refuse {
+            return Err(self.full());
+        }
+        if is_first {
+            self.pass_guard(io, connection, connect)?;
+        }
+        Ok(())
+    }
+
+    /// The reason code for a client too many.
+    fn full(&self) -> ReasonCode {
+        if self.settings.policy.server_reference.is_some() {
+            ReasonCode::UseAnotherServer
+        } else {
+            ReasonCode::QuotaExceeded
+        }
+    }
+
+    /// Whether one client more may be connected. One that takes its own connection over is none.
+    fn has_room(&self) -> bool {
+        let limit = self.settings.connections;
+        limit == 0 || self.node.connected.load(Ordering::Relaxed) < limit
+    }
+
+    /// Answers with a CONNACK, if there is a version to answer in, and closes.
+    pub(crate) fn refuse(
+        &mut self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        answer: Option<(ProtocolVersion, ReasonCode)>,
+    ) {
+        self.stats.refused.add(1);
+        let mut bytes = Vec::new();
+        if let Some((version, reason)) = answer {
+            let is_plain = self.is_plain(io, connection);
+            let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+            encode_refusal(version, reason, policy, &mut bytes);
+        }
+        // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
+        Self::dismiss(io, connection, bytes);
+    }
+
+    /// A client that has the identifier to itself in this node. `stored`: the store has a say in it.
+    fn begin(
+        &mut self,
+        io: &mut impl LoopIo,
+        entry: &mut Entry<'_>,
+        client_id: Box<str>,
+        stored: bool,
+    ) -> Next {
+        let admission = entry.admission.take();
+        let data = admission
+            .as_ref()
+            .and_then(|admission| admission.data.as_deref());
+        let accepted = Accepted {
+            assigned: entry.assigned,
+            authentication_data: data,
+        };
+        let now = Timestamp(io.now_ms());
+        let policy = &self.settings.policy;
+        let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
+        // A session that others have a say in stands in until they have answered; nothing of it is ever
+        // sent.
+        // Nobody else has an identifier that this node made up.
+        let is_registered = self.node.peers().is_some() && (stored || !entry.assigned);
+        let waits = stored || is_registered;
+        let joining = waits.then(|| Box::new(Joining::new(entry.frame, accepted, stored)));
+        let key = self.add_client(session, entry.connection, entry.came_us, joining);
+        io.set_tag(entry.connection, HAS_SESSION | key.to_bits());
+        if let Some(admission) = admission {
+            let method = entry.connect.properties.authentication_method;
+            self.logged_in(io, key, method, admission.into_identity());
+        }
+        if is_registered {
+            self.register(io, key);
+        } else if stored {
+            self.join(key, entry.connect, &client_id);
+        }
+        if waits {
+            return Next::Pause;
+        }
+        self.count_session(key);
+        self.has_joined(io, key);
+        Next::Read
+    }
+
+    /// Gives a session its place in the loop.
+    pub(crate) fn add_client(
+        &mut self,
+        session: Session,
+        connection: ConnectionId,
+        came_us: u64,
+        joining: Option<Box<Joining>>,
+    ) -> Key {
+        self.node.count_connected();
+        self.clients.insert(Client {
+            session,
+            connection: Some(connection),
+            came_us,
+            armed_ms: 0,
+            publish_rate: RateBucket::default(),
+            gauge: None,
+            access: None,
+            replay: None,
+            hold: None,
+            acknowledged: 0,
+            stored: None,
+            login: None,
+            joining,
+            waits: false,
+            unanswered: 0,
+            parts: None,
+            crowds: false,
+            kept: None,
+            counted: false,
+            number: 0,
+            judged: self.rules,
+        })
+    }
+
+    /// Counts a session that the store does not count.
+    pub(crate) fn count_session(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.counted = true;
+            self.stats.sessions.add(1);
+        }
+    }
+
+    /// A client identifier that is connected to this loop, or about to be: the connection whose CONNECT came
+    /// earlier is closed, unless it is another user's, and the later one begins anew. What the session is to keep,
+    /// the store keeps. A client that is about to be connected gets its CONNACK first.
+    fn take_over(
+        &mut self,
+        io: &mut impl LoopIo,
+        entry: &mut Entry<'_>,
+        client_id: Box<str>,
+        key: Key,
+    ) -> Option<Next> {
+        if self.is_lingering(key) {
+            return self.follow(io, entry, client_id, key);
+        }
+        let mut stored = self.concerns_store(entry.connect, &client_id);
+        if let Some(client) = self.clients.get(key) {
+            let user = entry.user();
+            let holder = client.login.as_ref().and_then(|login| login.username());
+            if entry.came_us < client.came_us && self.may_take(user, holder) {
+                let takeover_answer = self.takeover_answer(entry.connect, &client_id);
+                self.give_up(io, &client_id, entry.connection, takeover_answer);
+                return Some(Next::Read);
+            }
+            if client.joining.is_some() {
+                return self.wait_for_joining(io, entry, &client_id, key);
+            }
+            stored |= client.stored.is_some();
+            if !self.may_take(holder, user) {
+                self.report_another_user(io, &client_id, user);
+                let answer = (entry.connect.version, ReasonCode::NotAuthorized);
+                self.refuse(io, entry.connection, Some(answer));
+                return Some(Next::Read);
+            }
+            // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
+            self.count_takeover(io, &client_id);
+            // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
+            self.kick(io, key, ReasonCode::SessionTakenOver);
+        }
+        if let Some(home) = self.node.registry.find(&client_id)
+            && home.loop_index() == self.index
+            && self.is_lingering(home.key())
+        {
+            return self.follow(io, entry, client_id, home.key());
+        }
+        let session_key = self.session_key(key);
+        self.node.registry.release(&client_id, session_key);
+        let key = SessionKey::new(self.index, self.clients.next_key());
+        match self.node.registry.claim(&client_id, key) {
+            Claim::New => Some(self.begin(io, entry, client_id, stored)),
+            // Another loop was quicker to claim what has just become free.
+            Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
+        }
+    }
+
+    /// Whether a user may take the client identifier over that another connection has. `holder`: the user of that.
+    fn may_take(&self, holder: Option<&str>, user: Option<&str>) -> bool {
+        holder.is_none()
+            || holder == user
+            || self.settings.of_another_user == OfAnotherUser::Discard
+    }
+
+    /// A CONNECT waits until that of the client's connection is answered. Of those that wait and may take each other
+    /// over, only the one that came last goes on; so there is at most one of each user.
+    fn wait_for_joining(
+        &mut self,
+        io: &mut impl LoopIo,
+        entry: &Entry<'_>,
+        client_id: &str,
+        key: Key,
+    ) -> Option<Next> {
+        let user = entry.user();
+        let joining = self.clients.get_mut(key)?.joining.as_mut()?;
+        let waiters = std::mem::take(&mut joining.waiters);
+        self.stats.connects_waiting.sub(waiters.len() as u64);
+        let mut superseded = Vec::new();
+        let mut is_superseded = false;
+        let mut still = Vec::new();
+        for waiter in waiters {
+            // Without a login, its connection is gone.
+            let Some(login) = self.logins.get(&waiter.connection) else {
+                continue;
+            };
+            let is_later = login.came_us > entry.came_us;
+            if !is_later && self.may_take(login.user(), user) {
+                superseded.push(waiter);
+                continue;
+            }
+            is_superseded |= is_later && self.may_take(user, login.user());
+            still.push(waiter);
+        }
+        let own = Waiter {
+            connection: entry.connection,
+            takeover_answer: self.takeover_answer(entry.connect, client_id).into(),
+        };
+        if is_superseded {
+            superseded.push(own);
+        } else {
+            still.push(own);
+        }
+        self.stats.connects_waiting.add(still.len() as u64);
+        if let Some(joining) = self.clients.get_mut(key).and_then(|c| c.joining.as_mut()) {
+            joining.waiters = still;
+        }
+        for waiter in superseded {
+            self.give_up(
+                io,
+                client_id,
+                waiter.connection,
+                waiter.takeover_answer.into(),
+            );
+        }
+        is_superseded.then_some(Next::Read)
+    }
+
+    /// A connection without a session is closed: a later one of the client has connected, or is about to.
+    fn give_up(
+        &mut self,
+        io: &mut impl LoopIo,
+        client_id: &str,
+        connection: ConnectionId,
+        takeover_answer: Vec<u8>,
+    ) {
+        self.count_takeover(io, client_id);
+        self.logins.remove(&connection);
+        Self::dismiss(io, connection, takeover_answer);
+    }
+
+    /// What a connection is sent that is taken over before it has its place: as if it had been connected for a moment.
+    /// Nothing, if an authentication exchange would have to end first.
+    fn takeover_answer(&self, connect: &Connect<'_>, client_id: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let version = connect.version;
+        if connect.properties.authentication_method.is_some() {
+            return out;
+        }
+        let can_say = version != ProtocolVersion::V3_1;
+        let accepted = Packet::ConnAck(ConnAck {
+            session_present: can_say && !connect.clean_start && self.node.store().knows(client_id),
+            reason: ReasonCode::Success,
+            properties: ConnAckProperties::default(),
+        });
+        let mut encoded = accepted.encode(version, &mut out);
+        if version.is_v5() {
+            // [MQTT-3.1.4-3]
+            let taken_over = Packet::Disconnect(Disconnect {
+                reason: ReasonCode::SessionTakenOver,
+                properties: DisconnectProperties::default(),
+            });
+            encoded = encoded.and_then(|()| taken_over.encode(version, &mut out));
+        }
+        debug_assert_eq!(encoded, Ok(()), "nothing in them can be too long");
+        out
+    }
+
+    fn count_takeover(&self, io: &impl LoopIo, client_id: &str) {
+        self.stats.takeovers.add(1);
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                left_out,
+                "a new connection takes the session over"
+            );
+        }
+    }
+
+    /// A client whose last connection left its routes to an entry is connected again.
+    fn follow(
+        &mut self,
+        io: &mut impl LoopIo,
+        entry: &mut Entry<'_>,
+        client_id: Box<str>,
+        holder: Key,
+    ) -> Option<Next> {
+        if !self.has_room() {
+            let answer = Some((entry.connect.version, self.full()));
+            self.refuse(io, entry.connection, answer);
+            return Some(Next::Read);
+        }
+        let key = self.clients.next_key();
+        let (from, to) = (self.session_key(holder), self.session_key(key));
+        self.node.registry.hand_on(&client_id, from, to);
+        let next = self.begin(io, entry, client_id, true);
+        self.succeed(holder, key);
+        Some(next)
+    }
+
+    /// An identifier for a client that asked for one: unique in this node and hard to guess.
+    fn new_client_id(&self, io: &impl LoopIo) -> Box<str> {
+        use std::hash::BuildHasher;
+        loop {
+            // RandomState is keyed from the system's randomness at each start.
+            let high =
+                self.identifiers
+                    .hash_one((self.index, io.now_ms(), self.stats.connects.get()));
+            let low = self
+                .identifiers
+                .hash_one((high, self.stats.packets_in.get()));
+            let id = format!("auto-{high:016x}{low:016x}");
+            if self.node.registry.find(&id).is_none() {
+                return id.into();
+            }
+        }
+    }
+
+    fn session_count(&self) -> usize {
+        usize::try_from(self.node.sessions()).unwrap_or(usize::MAX)
+    }
+}
+
+/// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
+/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]; a level that is not served is refused in the words of 3.1.1, which
+/// every client understands [MQTT3-3.1.2-2].
+fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, ReasonCode)> {
+    if reason == ReasonCode::UnsupportedProtocolVersion {
+        return Some((ProtocolVersion::V3_1_1, reason));
+    }
+    let header = mqtt_proto::peek_frame(frame, None).ok()??.header_len;
+    frame
+        .get(header..)?
+        .starts_with(b"\0\x04MQTT\x05")
+        .then_some((ProtocolVersion::V5, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_broken_connect_of_5_0_is_answered() {
+        let broken = ReasonCode::MalformedPacket;
+        assert_eq!(
+            answer_to(b"\x10\x0a\0\x04MQTT\x05xyz", broken),
+            Some((ProtocolVersion::V5, broken))
+        );
+        assert_eq!(answer_to(b"\x10\x0a\0\x04MQTT\x04xyz", broken), None);
+        assert_eq!(answer_to(b"\x10\x0a\0\x04HTTP\x05xyz", broken), None);
+        assert_eq!(answer_to(b"\x10", broken), None);
+        let unknown = ReasonCode::UnsupportedProtocolVersion;
+        assert_eq!(
+            answer_to(b"\x10\x0a\0\x04MQTT\x06xyz", unknown),
+            Some((ProtocolVersion::V3_1_1, unknown))
+        );
+    }
+}

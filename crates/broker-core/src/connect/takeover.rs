@@ -1,0 +1,479 @@
+//! Connections of one client on several nodes: the older one is closed before the later one is answered.
+//!
+//! Invariant: a node is told that a connection is closed when everything that came on it has been applied, or
+//! never will be; so nothing of it comes after what comes on the later connection.
+
+use std::sync::Arc;
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::PacketIdSet;
+use net_api::{ConnectionId, Key};
+use peer_protocol::{Asker, Older};
+use route_exchange::NodeId;
+use store_state::api::Store as _;
+use store_state::inbox::Attached;
+use store_state::session::{Claimed, TakenFrom};
+
+use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::connect::claim::ClaimStage;
+use crate::excerpt::excerpt;
+use crate::peers::PeerEvent;
+use crate::pending::Pending;
+use crate::rim::Rim;
+
+/// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
+/// cannot be reached is not waited for at all.
+const TAKEOVER_MS: u64 = 5_000;
+
+/// How long a connection that another node takes over may take to be read to its end, in ms: a node's share of
+/// [`TAKEOVER_MS`].
+const READ_MS: u64 = 500;
+
+/// Connections of a loop that are read to their end at the same time. Beyond that they are closed at once.
+const READ_AT_ONCE: usize = 4_096;
+
+/// A client whose older connections other nodes are to close.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    key: Key,
+    then: Then,
+    /// Nodes that have not answered.
+    left: usize,
+    /// What they were asked.
+    questions: Vec<u64>,
+    /// Publications that came on the older connections, and are not released.
+    unreleased: PacketIdSet,
+    /// The nodes that have told of them.
+    told_by: Vec<NodeId>,
+}
+
+/// What was answered last, and is gone on with.
+#[derive(Debug)]
+pub(crate) enum Then {
+    /// By the directory.
+    Registered,
+    /// By the session store.
+    Claimed(Claimed),
+    /// By the inbox store.
+    Attached { epoch: u64, attached: Box<Attached> },
+}
+
+/// A connection that another node is to hear is closed.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    asker: Asker,
+    client: Box<str>,
+    /// Of the later connection.
+    epoch: u64,
+    /// Shards that have not applied everything yet.
+    left: u16,
+}
+
+/// A connection that another node takes over: what the client has sent on it before it connected there is read
+/// first, because it may be DISCONNECT.
+#[derive(Debug)]
+pub(crate) struct Superseded {
+    connection: ConnectionId,
+    asker: Asker,
+    older: Older,
+    until_ms: u64,
+}
+
+/// What is known of the connection that has an identifier here.
+enum Holder {
+    /// It is not known yet whether it is the older one.
+    Unsure,
+    Older,
+    Later,
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// A claim has found out where the client was. Its connection there is closed before CONNACK.
+    pub(crate) fn take_from_others(&mut self, io: &mut impl LoopIo, key: Key, claimed: Claimed) {
+        let Claimed {
+            epoch,
+            resumed,
+            taken_from,
+            ..
+        } = claimed;
+        self.close_elsewhere(
+            io,
+            key,
+            (epoch, resumed),
+            taken_from,
+            Then::Claimed(claimed),
+        );
+    }
+
+    /// A session goes on that has unreleased publications of QoS 2. Where they came, it is known that all who
+    /// are connected have them; so if that is not known here, everybody is asked.
+    pub(crate) fn attached(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        attached: Box<Attached>,
+    ) {
+        let client = self.clients.get_mut(key);
+        let Some(joining) = client.and_then(|client| client.joining.as_mut()) else {
+            return;
+        };
+        let from = if joining.unreleased.contains_all(&attached.received) {
+            TakenFrom::Nobody
+        } else {
+            TakenFrom::Unknown
+        };
+        let then = Then::Attached { epoch, attached };
+        self.close_elsewhere(io, key, (epoch, true), from, then);
+    }
+
+    /// Has others close what they have of a client, and goes on then.
+    pub(crate) fn close_elsewhere(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        (epoch, resumes): (u64, bool),
+        from: TakenFrom,
+        then: Then,
+    ) {
+        let node = Arc::clone(&self.node);
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(peers) = node.peers().filter(|_| from != TakenFrom::Nobody) else {
+            return self.go_on_joining(io, key, then);
+        };
+        let older = Older {
+            client: client.session.client_id().into(),
+            epoch,
+            number: client.number,
+            resumes,
+        };
+        let ticket = self.ask(Pending::TakeOver(Box::new(Taking {
+            key,
+            then,
+            left: 0,
+            questions: Vec::new(),
+            unreleased: PacketIdSet::new(),
+            told_by: Vec::new(),
+        })));
+        // No answer is worked off before this turn is over.
+        let questions = peers.close_elsewhere(&*node, from, &older, (self.index, ticket.token));
+        let id = Key::from_bits(ticket.token);
+        if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
+            taking.left = questions.len();
+            taking.questions = questions;
+            if taking.left > 0 {
+                io.arm(io.now_ms() + TAKEOVER_MS, Timer::TakeOver(id).to_bits());
+            }
+        }
+        self.take_if_closed(io, id);
+    }
+
+    /// A node has closed what it had of a client, and tells of publications that are not released; `None`: it is not
+    /// waited for.
+    pub(crate) fn closed_elsewhere(
+        &mut self,
+        io: &mut impl LoopIo,
+        token: u64,
+        told: Option<(NodeId, PacketIdSet)>,
+    ) {
+        let id = Key::from_bits(token);
+        let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
+            return;
+        };
+        if let Some((node, unreleased)) = told.filter(|(_, unreleased)| !unreleased.is_empty()) {
+            taking.unreleased.extend(unreleased.iter());
+            taking.told_by.push(node);
+        }
+        taking.left -= 1;
+        self.take_if_closed(io, id);
+    }
+
+    /// A connection has waited long enough for nodes that are reached and do not answer. It is refused: were it
+    /// let in, there would be two connections of one client (P5). The older ones are closed all the same, when
+    /// their nodes get to it.
+    pub(crate) fn end_take_over(&mut self, io: &mut impl LoopIo, id: Key) {
+        let Some(Pending::TakeOver(taking)) = self.pending.remove(id) else {
+            return;
+        };
+        if let Some(peers) = self.node.peers() {
+            peers.stop_awaiting(&taking.questions);
+        }
+        let Taking { key, then, .. } = *taking;
+        self.stats.takeover_timeouts.add(1);
+        if let Some(client) = self.clients.get_mut(key) {
+            let version = client.session.version();
+            if let Some(connection) = client.connection.take() {
+                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                    tracing::info!(
+                        client_id = client.session.client_id(),
+                        left_out,
+                        "a client is refused: a node that has a connection of it does not answer"
+                    );
+                }
+                self.node.count_disconnected();
+                let answer = Some((version, ReasonCode::ServerUnavailable));
+                self.refuse(io, connection, answer);
+            }
+        }
+        self.go_on_joining(io, key, then);
+    }
+
+    fn take_if_closed(&mut self, io: &mut impl LoopIo, id: Key) {
+        match self.pending.get(id) {
+            Some(Pending::TakeOver(taking)) if taking.left == 0 => {}
+            _ => return,
+        }
+        if let Some(Pending::TakeOver(taking)) = self.pending.remove(id) {
+            let Taking {
+                key,
+                then,
+                unreleased,
+                told_by,
+                ..
+            } = *taking;
+            let client = self.clients.get_mut(key);
+            if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+                joining.unreleased.extend(unreleased.iter());
+                joining.told_by.extend(told_by);
+            }
+            self.go_on_joining(io, key, then);
+        }
+    }
+
+    fn go_on_joining(&mut self, io: &mut impl LoopIo, key: Key, then: Then) {
+        match then {
+            Then::Registered => self.join_registered(io, key),
+            Then::Claimed(claimed) => self.claimed(io, key, claimed),
+            Then::Attached { epoch, attached } => self.joined_durable(io, key, epoch, *attached),
+        }
+    }
+
+    /// A node has claimed a client, and wants older connections of it closed.
+    /// `is_read`: the connection was read since that is known.
+    pub(crate) fn close_older(
+        &mut self,
+        io: &mut impl LoopIo,
+        asker: Asker,
+        older: Older,
+        is_read: bool,
+    ) {
+        if !older.resumes {
+            // The later connection has what it needs of the session, or another one.
+            self.node.unreleased.forget(&older.client, older.epoch);
+        }
+        let home = self.node.registry.find(&older.client);
+        match home {
+            Some(home) if home.loop_index() != self.index => {
+                io.send(
+                    home.loop_index(),
+                    PeerEvent::CloseOlder(asker, older).into(),
+                );
+            }
+            None => self.settle_for(asker, older),
+            Some(home) => self.close_if_older(io, home.key(), asker, older, is_read),
+        }
+    }
+
+    fn close_if_older(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        asker: Asker,
+        older: Older,
+        is_read: bool,
+    ) {
+        if self.is_lingering(key) {
+            self.end_lingering_of(io, &older.client);
+            return self.settle_for(asker, older);
+        }
+        let holder = self.holder(key, &older);
+        let is_older = matches!(holder, Holder::Older);
+        if is_older && !is_read && self.reads_first(io, key, asker, &older) {
+            return;
+        }
+        match holder {
+            Holder::Unsure => self.defer_close(key, asker, older),
+            Holder::Later => self.tell_closed(asker, &PacketIdSet::new()),
+            Holder::Older => {
+                let client = self.clients.get(key);
+                if client.is_some_and(|client| client.connection.is_some()) {
+                    self.end_older(io, key, &older.client, asker.node);
+                }
+                self.end_lingering_of(io, &older.client);
+                if self.may_supersede(key) {
+                    self.defer_close(key, asker, older);
+                } else {
+                    self.settle_for(asker, older);
+                }
+            }
+        }
+    }
+
+    /// A node hears later what becomes of the connection that it wants closed: when the directory or the session store
+    /// has answered that one.
+    fn defer_close(&mut self, key: Key, asker: Asker, older: Older) {
+        let client = self.clients.get_mut(key);
+        if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+            joining.defer_close(asker, older);
+        }
+    }
+
+    /// Whether the store may yet take a connection for the later one, though it is the older one: its claim is on its way,
+    /// or an even older one is waited for whose claim may be. Such a claim would supersede the claim of the later
+    /// connection, and close that one, unless the later connection claims afterwards.
+    fn may_supersede(&self, key: Key) -> bool {
+        let joining = self.clients.get(key).and_then(|c| c.joining.as_ref());
+        joining.is_some_and(|joining| !matches!(joining.claim, ClaimStage::Given(_)))
+    }
+
+    /// A connection ends because its client has a later one on another node.
+    fn end_older(&mut self, io: &mut impl LoopIo, key: Key, client_id: &str, node: NodeId) {
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                node = format!("{node:016x}"),
+                left_out,
+                "a new connection on another node takes the session over"
+            );
+        }
+        self.stats.takeovers.add(1);
+        // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
+        self.kick(io, key, ReasonCode::SessionTakenOver);
+    }
+
+    /// Has a connection read before it is closed. False: it is not being read, or too many are.
+    fn reads_first(&mut self, io: &mut impl LoopIo, key: Key, asker: Asker, older: &Older) -> bool {
+        let connection = self.clients.get(key).and_then(|client| client.connection);
+        let Some(connection) = connection.filter(|_| self.superseded.len() < READ_AT_ONCE) else {
+            return false;
+        };
+        if !io.read_soon(connection) {
+            return false;
+        }
+        let now_ms = io.now_ms();
+        if self.superseded.is_empty() {
+            io.arm(now_ms + 1, Timer::Superseded.to_bits());
+        }
+        self.superseded.push(Superseded {
+            connection,
+            asker,
+            older: older.clone(),
+            until_ms: now_ms + READ_MS,
+        });
+        self.stats.superseded.set(self.superseded.len() as u64);
+        true
+    }
+
+    /// Connections that other nodes take over are closed when they have been read.
+    pub(crate) fn close_superseded(&mut self, io: &mut impl LoopIo) {
+        let now_ms = io.now_ms();
+        for superseded in std::mem::take(&mut self.superseded) {
+            if io.is_read_soon(superseded.connection) && now_ms < superseded.until_ms {
+                self.superseded.push(superseded);
+            } else {
+                let Superseded { asker, older, .. } = superseded;
+                self.close_older(io, asker, older, true);
+            }
+        }
+        if !self.superseded.is_empty() {
+            io.arm(now_ms + 1, Timer::Superseded.to_bits());
+        }
+        self.stats.superseded.set(self.superseded.len() as u64);
+    }
+
+    fn holder(&self, key: Key, older: &Older) -> Holder {
+        let Some(client) = self.clients.get(key) else {
+            return Holder::Older;
+        };
+        let stored = client.stored.as_ref().map(|stored| stored.epoch);
+        let epoch = match &client.joining {
+            Some(_) if client.number == 0 => return Holder::Unsure,
+            Some(joining) if joining.is_stored && older.epoch != 0 => match joining.claim {
+                ClaimStage::Given(epoch) => epoch,
+                ClaimStage::Unasked | ClaimStage::Asked => return Holder::Unsure,
+            },
+            Some(_) => 0,
+            None => stored.unwrap_or(0),
+        };
+        let is_older = if epoch != 0 && older.epoch != 0 {
+            epoch < older.epoch
+        } else {
+            client.number < older.number
+        };
+        if is_older {
+            Holder::Older
+        } else {
+            Holder::Later
+        }
+    }
+
+    /// Tells a node that a client has no older connection here, when all of its work is done.
+    fn settle_for(&mut self, asker: Asker, older: Older) {
+        if !older.resumes {
+            // Whatever is still on its way is of another session.
+            return self.tell_closed(asker, &PacketIdSet::new());
+        }
+        let left = self.node.store().inbox_shards();
+        let ticket = self.ask(Pending::Close(Closing {
+            asker,
+            client: older.client,
+            epoch: older.epoch,
+            left,
+        }));
+        self.node.store().inbox_barrier(ticket);
+    }
+
+    /// An inbox shard has applied all of a connection, or cannot.
+    pub(crate) fn settled(&mut self, id: Key) {
+        let Some(Pending::Close(closing)) = self.pending.get_mut(id) else {
+            return;
+        };
+        closing.left -= 1;
+        if closing.left > 0 {
+            return;
+        }
+        if let Some(Pending::Close(closing)) = self.pending.remove(id) {
+            let Closing {
+                asker,
+                client,
+                epoch,
+                ..
+            } = closing;
+            let now_ms = self.node.rim.now_ms();
+            let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
+            self.tell_closed(asker, &unreleased);
+        }
+    }
+
+    /// A client is connected, and it is known here which of its publications are not released: it need not be
+    /// remembered anywhere else. `told_by`: the other nodes that have told of them.
+    pub(crate) fn forget_unreleased(
+        &self,
+        client_id: &str,
+        epoch: u64,
+        key: Key,
+        told_by: &[NodeId],
+    ) {
+        self.node.unreleased.forget(client_id, epoch);
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        for node in told_by {
+            let older = Older {
+                client: client_id.into(),
+                epoch,
+                number: self.clients.get(key).map_or(0, |client| client.number),
+                resumes: false,
+            };
+            peers.have_closed(&*self.node, *node, older);
+        }
+    }
+
+    fn tell_closed(&self, asker: Asker, unreleased: &PacketIdSet) {
+        if let Some(peers) = self.node.peers() {
+            peers.tell_closed(asker, unreleased);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A node that is drained, or stops: its clients are sent to other nodes.
+//!
+//! Wills are published as whenever the server closes a connection [MQTT-3.1.2-8]: those of sessions that stay
+//! wait for their delay, and are not published if the client connects elsewhere in time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::Policy;
+use net_api::{ConnectionId, Key, Kind};
+
+use crate::clients::{ClientLoop, LoopIo};
+use crate::rim::Rim;
+
+/// What clients of a node that is drained are told.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    /// The settings' policy, with a node that clients without TLS and WebSocket can go to. `None`: none is
+    /// known, or the settings name one.
+    elsewhere: Option<Box<Policy>>,
+    /// When clients were first disconnected.
+    since_ms: Option<u64>,
+}
+
+/// For so long after the first, clients are not disconnected whose sessions would end while messages are queued or
+/// in flight. Later, others still go before them.
+const BUSY_MS: u64 = 5_000;
+
+impl Drained {
+    fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
+        let reference = elsewhere.filter(|_| policy.server_reference.is_none());
+        let elsewhere = reference.map(|reference| {
+            Box::new(Policy {
+                server_reference: Some(reference.into()),
+                ..policy.clone()
+            })
+        });
+        Self {
+            elsewhere,
+            since_ms,
+        }
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Lets nobody in any more, and disconnects clients, each for one permit: first those that lose nothing, for a
+    /// while only them. `elsewhere`: host and port of another node's TCP listener.
+    pub(crate) fn send_away(
+        &mut self,
+        io: &mut impl LoopIo,
+        permits: &AtomicUsize,
+        elsewhere: Option<&str>,
+    ) {
+        let begins = permits.load(Ordering::Relaxed) > 0;
+        let since_ms = self.drained.as_ref().and_then(|drained| drained.since_ms);
+        let since_ms = since_ms.or(begins.then(|| io.now_ms()));
+        let is_late = since_ms.is_some_and(|since| io.now_ms() >= since + BUSY_MS);
+        let policy = &self.settings.policy;
+        self.drained = Some(Drained::new(policy, elsewhere, since_ms));
+        if !begins {
+            return;
+        }
+        let (busy, free): (Vec<_>, Vec<_>) = self
+            .online()
+            .into_iter()
+            .partition(|key| self.is_busy(*key));
+        let busy = if is_late { busy } else { Vec::new() };
+        let take = |permits: usize| permits.checked_sub(1);
+        for key in free.into_iter().chain(busy) {
+            let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+            if taken.is_err() {
+                break;
+            }
+            self.kick(io, key, ReasonCode::UseAnotherServer);
+        }
+    }
+
+    /// Whether messages would be lost with a client's connection, or it would send some again.
+    fn is_busy(&self, key: Key) -> bool {
+        self.clients
+            .get(key)
+            .is_some_and(|client| client.session.expires_at_close() && !client.session.is_quiet())
+    }
+
+    /// Whether a connection has neither TLS nor WebSocket, and so another node's TCP listener is as good.
+    pub(crate) fn is_plain(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
+        let listener = io.listener(connection).map(usize::from);
+        let kind = listener.and_then(|number| self.node.listener_kinds.get(number));
+        kind == Some(&Kind::Tcp)
+    }
+}
+
+/// The policy for the last packet on a connection.
+pub(crate) fn last_policy<'a>(
+    drained: Option<&'a Drained>,
+    usual: &'a Policy,
+    is_plain: bool,
+) -> &'a Policy {
+    let elsewhere = drained.and_then(|drained| drained.elsewhere.as_deref());
+    elsewhere.filter(|_| is_plain).unwrap_or(usual)
+}

@@ -1,0 +1,262 @@
+//! Every message that is dropped: a reason, a count, and a place in the list of recent drops (P7).
+//! Subscriptions that rules deny stand in the list as well, with their filter for a topic.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use authorization::Action;
+use mqtt_proto::QoS;
+use mqtt_session::DropReason;
+use net_api::Counter;
+use parking_lot::Mutex;
+
+/// Longest part of a topic or client identifier that a record keeps, in bytes.
+const KEPT: usize = 256;
+
+/// Why a message was dropped, or why it never got in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Decided by a session.
+    Session(DropReason),
+    /// The retained store has as many messages or bytes as it may; the message was delivered, not kept.
+    RetainedLimit,
+    /// A client published under `$SYS/`, which belongs to the broker.
+    ReservedTopic,
+    /// A shared group had no member left that could take the message.
+    NoGroupMember,
+    /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
+    StoreFailed,
+    /// A node with subscribers could not be reached, or not by a message of this size.
+    PeerUnreachable,
+    /// Rules deny its publisher to publish it or to have it retained, or its receiver to get it.
+    Denied(Action),
+}
+
+impl Reason {
+    const OWN: [Self; 8] = [
+        Self::RetainedLimit,
+        Self::ReservedTopic,
+        Self::NoGroupMember,
+        Self::StoreFailed,
+        Self::PeerUnreachable,
+        Self::Denied(Action::Publish),
+        Self::Denied(Action::Retain),
+        Self::Denied(Action::Receive),
+    ];
+
+    /// All reasons.
+    pub fn all() -> impl Iterator<Item = Self> {
+        DropReason::ALL
+            .into_iter()
+            .map(Self::Session)
+            .chain(Self::OWN)
+    }
+
+    /// The reason's name in metrics and in the list.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session(reason) => reason.as_str(),
+            Self::RetainedLimit => "retained_limit",
+            Self::ReservedTopic => "reserved_topic",
+            Self::NoGroupMember => "no_group_member",
+            Self::StoreFailed => "store_failed",
+            Self::PeerUnreachable => "peer_unreachable",
+            Self::Denied(Action::Publish) => "publish_denied",
+            Self::Denied(Action::Retain) => "retain_denied",
+            Self::Denied(Action::Receive) => "receive_denied",
+            Self::Denied(Action::Subscribe) => "subscribe_denied",
+        }
+    }
+
+    /// Its counter. `None`: no message was dropped.
+    fn index(self) -> Option<usize> {
+        let own = match self {
+            Self::Session(reason) => return Some(reason as usize),
+            Self::RetainedLimit => 0,
+            Self::ReservedTopic => 1,
+            Self::NoGroupMember => 2,
+            Self::StoreFailed => 3,
+            Self::PeerUnreachable => 4,
+            Self::Denied(Action::Publish) => 5,
+            Self::Denied(Action::Retain) => 6,
+            Self::Denied(Action::Receive) => 7,
+            Self::Denied(Action::Subscribe) => return None,
+        };
+        Some(DropReason::ALL.len() + own)
+    }
+
+    fn counter(self, counts: &[Counter]) -> Option<&Counter> {
+        self.index().and_then(|index| counts.get(index))
+    }
+}
+
+/// One dropped message.
+#[derive(Clone, Debug)]
+pub struct Drop {
+    /// Unix time in ms.
+    pub at_ms: u64,
+    /// The session that did not get it, or whose publication it was.
+    pub client_id: String,
+    /// Its topic name.
+    pub topic: String,
+    /// As in logs and metrics.
+    pub reason: &'static str,
+    /// Quality of Service.
+    pub qos: u8,
+    /// Length of the payload.
+    pub bytes: u64,
+}
+
+/// The drops of one loop, whose turns have nobody to wait for here, or of the store, whose threads share
+/// them.
+#[derive(Debug)]
+pub struct Drops {
+    /// Read by anybody, added to under the lock of `recent`: a [`Counter`] has one writer at a time.
+    counts: [Counter; DropReason::ALL.len() + Reason::OWN.len()],
+    recent: Mutex<VecDeque<Drop>>,
+    limit: usize,
+}
+
+impl Drops {
+    /// Remembers at most `limit` drops in its list.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            counts: Default::default(),
+            recent: Mutex::new(VecDeque::new()),
+            limit,
+        })
+    }
+
+    /// Records a drop.
+    pub fn record(
+        &self,
+        at_ms: u64,
+        client_id: &str,
+        topic: &str,
+        reason: Reason,
+        qos: QoS,
+        bytes: usize,
+    ) {
+        let mut recent = self.recent.lock();
+        if let Some(count) = reason.counter(&self.counts) {
+            count.add(1);
+        }
+        if self.limit == 0 {
+            return;
+        }
+        // A flood of drops must not cost allocations: the oldest record's strings are used again.
+        let mut record = if recent.len() >= self.limit {
+            recent.pop_front()
+        } else {
+            None
+        }
+        .unwrap_or_else(|| Drop {
+            at_ms: 0,
+            client_id: String::new(),
+            topic: String::new(),
+            reason: "",
+            qos: 0,
+            bytes: 0,
+        });
+        record.at_ms = at_ms;
+        replace(&mut record.client_id, client_id);
+        replace(&mut record.topic, topic);
+        record.reason = reason.as_str();
+        record.qos = qos as u8;
+        record.bytes = bytes as u64;
+        recent.push_back(record);
+    }
+
+    /// All drops since the start.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(Counter::get).sum()
+    }
+
+    /// Drops for one reason since the start.
+    pub fn count(&self, reason: Reason) -> u64 {
+        reason.counter(&self.counts).map_or(0, Counter::get)
+    }
+
+    /// The recent drops of several, newest first.
+    pub fn recent(of: &[Arc<Self>], limit: usize) -> Vec<Drop> {
+        let mut all: Vec<Drop> = of
+            .iter()
+            .flat_map(|drops| {
+                drops
+                    .recent
+                    .lock()
+                    .iter()
+                    .rev()
+                    .cloned()
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        // Stable: of each the order is known even where the time is the same.
+        all.sort_by_key(|drop| std::cmp::Reverse(drop.at_ms));
+        all.truncate(limit);
+        all
+    }
+}
+
+fn replace(kept: &mut String, text: &str) {
+    kept.clear();
+    let end = text.floor_char_boundary(KEPT);
+    kept.push_str(text.get(..end).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_where_the_list_forgets() {
+        let drops = Drops::new(2);
+        let reason = Reason::Session(DropReason::Expired);
+        for n in 0..5u64 {
+            drops.record(n, "client", &"ä".repeat(200), reason, QoS::AtLeastOnce, 3);
+        }
+        assert_eq!(drops.count(reason), 5);
+        assert_eq!(drops.count(Reason::RetainedLimit), 0);
+        let recent = Drops::recent(&[drops], 10);
+        assert_eq!(recent.iter().map(|d| d.at_ms).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(recent[0].topic.len(), 256);
+    }
+
+    #[test]
+    fn drops_of_several_threads_are_all_counted() {
+        const EACH: u64 = 20_000;
+        let drops = Drops::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..EACH {
+                        drops.record(
+                            n,
+                            "client",
+                            "topic",
+                            Reason::StoreFailed,
+                            QoS::AtLeastOnce,
+                            3,
+                        );
+                    }
+                });
+            }
+        });
+        assert_eq!(drops.total(), 4 * EACH);
+    }
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        let indices: Vec<_> = Reason::all().map(Reason::index).collect();
+        assert_eq!(indices, (0..indices.len()).map(Some).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_denied_subscription_is_listed_and_is_no_dropped_message() {
+        let drops = Drops::new(2);
+        let reason = Reason::Denied(Action::Subscribe);
+        drops.record(1, "client", "a/#", reason, QoS::AtLeastOnce, 0);
+        assert_eq!(drops.total(), 0);
+        assert_eq!(Drops::recent(&[drops], 10)[0].reason, "subscribe_denied");
+    }
+}

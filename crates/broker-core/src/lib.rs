@@ -1,0 +1,49 @@
+//! What a node decides about MQTT: connections and logins, takeover, the way of a publication and its
+//! acknowledgement, subscriptions, shared groups, retained messages, wills, back-pressure, drops.
+//!
+//! A [`ClientLoop`] has the clients of one event loop, a [`Node`] what the loops of a node share. Events come by the
+//! methods of [`net_api::Service`], with the loop's [`net_api::Connections`]; what the logic needs beside that is
+//! behind the traits of `rim.rs`.
+//!
+//! Deliberately absent: sockets, threads, files and clocks (`broker`), packets' bytes (`mqtt-proto`), the rules of a
+//! session (`mqtt-session`), where shards are (`store`).
+
+mod backpressure;
+mod clients;
+mod connect;
+mod drain;
+mod drops;
+mod excerpt;
+mod key;
+mod node;
+mod peers;
+mod pending;
+mod publish;
+mod retained;
+mod rights;
+mod rim;
+mod routes;
+mod session;
+mod settings;
+mod share;
+mod shared;
+mod stats;
+mod subscribe;
+mod sys;
+mod will;
+
+pub use clients::{ClientLoop, Done, LoopMail, Mail};
+pub use drops::{Drop, Drops, Reason};
+pub use excerpt::excerpt;
+pub use key::SessionKey;
+pub use node::{Node, NodeOptions, Pressure};
+pub use peers::{CROWDED, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
+pub use publish::direct::Direct;
+pub use rights::access::Authorization;
+pub use rim::Rim;
+pub use routes::{MatchCache, MatchSet, NodeTarget, Routes, Target, Unsure};
+pub use session::unreleased::Unreleased;
+pub use settings::Settings;
+pub use shared::groups::{Group, Member};
+pub use stats::{BrokerStats, sum};
+pub use sys::is_own;

@@ -1,0 +1,426 @@
+//! Messages to other nodes, and from them.
+//!
+//! A message goes once to each node with sessions that match, encoded once; a turn's messages for a node go
+//! in one frame. The node that gets it matches it for its own connected sessions only: inboxes, retained
+//! messages, and shared groups are the business of the node of the publisher.
+//!
+//! Invariant: messages of one publisher reach the sessions of a node in their order: a loop's frames are
+//! sent in their order, and handled by one loop there.
+
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::{ApplicationMessage, Qos0Inbox};
+use net_api::ConnectionId;
+use peer_protocol::{ForGroup, Forwarded, LARGEST, PublicationsFrame, Whom, with_hash};
+use route_exchange::NodeId;
+use store_state::inbox::{Item, Origin};
+
+use crate::clients::{
+    BetweenLoops, ClientLoop, LoopIo, PEERS_RETRY_MS, Timer, effective, record_drop,
+};
+use crate::drops::Reason;
+use crate::key::SessionKey;
+use crate::node::Node;
+use crate::publish::once::Once;
+use crate::publish::rest::{ToGroups, Which};
+use crate::rim::Rim;
+use crate::routes::{MatchSet, NodeTarget};
+use crate::share::units;
+use crate::shared::groups::{Group, Member, Who};
+
+/// How many nodes a message for a shared group is sent to, one after the other, before it is dropped.
+const HOPS: u8 = 2;
+
+/// What a loop sends to other nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Forwarding {
+    frames: Vec<Outgoing>,
+    /// A message that is being encoded; empty between calls.
+    encoded: Vec<u8>,
+    /// The mail that ends the turn is on its way.
+    flushes: bool,
+    /// Nodes that too much is on its way to.
+    crowded: Vec<NodeId>,
+    /// Connections that are not read because of that.
+    waiting: Vec<ConnectionId>,
+}
+
+/// A frame for a node.
+#[derive(Debug)]
+struct Outgoing {
+    to: NodeId,
+    messages: PublicationsFrame,
+    /// Messages in it that the node wants, and that nobody keeps a copy of.
+    lost_with_it: Vec<Arc<ApplicationMessage>>,
+}
+
+impl Forwarding {
+    fn frame(&mut self, to: NodeId, from_loop: usize) -> &mut Outgoing {
+        let at = self.frames.iter().position(|frame| frame.to == to);
+        let at = at.unwrap_or_else(|| {
+            self.frames.push(Outgoing {
+                to,
+                messages: PublicationsFrame::new(from_loop),
+                lost_with_it: Vec::new(),
+            });
+            self.frames.len() - 1
+        });
+        &mut self.frames[at]
+    }
+
+    /// Whether a node is crowded still.
+    fn is_crowded<R: Rim>(&mut self, node: &Node<R>) -> bool {
+        self.crowded
+            .retain(|to| node.peers().is_some_and(|peers| peers.is_crowded(*to)));
+        !self.crowded.is_empty()
+    }
+
+    /// Whether a connection has to wait for other nodes; it is resumed when it need not any more.
+    pub(crate) fn wait<R: Rim>(
+        &mut self,
+        io: &mut impl LoopIo,
+        node: &Node<R>,
+        connection: ConnectionId,
+    ) -> bool {
+        if !self.is_crowded(node) {
+            return false;
+        }
+        if self.waiting.is_empty() {
+            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
+        }
+        self.waiting.push(connection);
+        true
+    }
+
+    /// Connections that waited go on, if other nodes can take more.
+    pub(crate) fn resume<R: Rim>(&mut self, io: &mut impl LoopIo, node: &Node<R>) {
+        if self.is_crowded(node) {
+            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
+            return;
+        }
+        for connection in std::mem::take(&mut self.waiting) {
+            io.resume(connection);
+        }
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Sends a message to the other nodes of a match. `awaits`: it waits here until all members of shared groups are
+    /// known, and is given to them then.
+    pub(crate) fn forward(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &MatchSet,
+        publisher: u64,
+        once: Option<&Origin>,
+        awaits: bool,
+    ) {
+        if set.nodes.is_empty() {
+            return;
+        }
+        let (known, unknown): (Vec<NodeTarget>, Vec<NodeTarget>) = set
+            .nodes
+            .iter()
+            .filter(|target| self.wants(target, message))
+            .partition(|target| target.known);
+        self.forward_to(io, message, &known, publisher, || Whom::Sessions, once);
+        let served = || set.groups.iter().map(|(group, _)| group.filter().into());
+        let whom = || match awaits {
+            true => Whom::Sessions,
+            false => Whom::Anybody {
+                served: served().collect(),
+            },
+        };
+        self.forward_to(io, message, &unknown, publisher, whom, once);
+    }
+
+    fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
+        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        !target.qos0_only || (message.qos == QoS::AtMostOnce && !always)
+    }
+
+    fn forward_to(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        targets: &[NodeTarget],
+        publisher: u64,
+        whom: impl FnOnce() -> Whom,
+        once: Option<&Origin>,
+    ) {
+        if targets.is_empty() {
+            return;
+        }
+        let forwarded = Forwarded {
+            message: Arc::clone(message),
+            publisher: named(publisher, message),
+            whom: whom(),
+            origin: once.cloned(),
+        };
+        let encoded = forwarded.append(std::mem::take(&mut self.forwarding.encoded));
+        for target in targets {
+            let lost = target.known.then_some(message);
+            self.put(io, target.node, &encoded, lost);
+            self.mark_crowding(target.node, publisher);
+        }
+        self.forwarding.encoded = encoded;
+        self.forwarding.encoded.clear();
+    }
+
+    /// Sends a message to a node, for one member of a group there. `hops`: nodes that it was sent to before.
+    pub(crate) fn forward_to_group(
+        &mut self,
+        io: &mut impl LoopIo,
+        node: NodeId,
+        group: &Group,
+        message: &Arc<ApplicationMessage>,
+        hops: u8,
+        once: Option<&Origin>,
+    ) {
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        let mut forwarded = Forwarded {
+            message: Arc::clone(message),
+            publisher: named(message.publisher, message),
+            whom: Whom::Group(ForGroup {
+                filter: group.filter().into(),
+                hops: hops + 1,
+                copy: 0,
+            }),
+            origin: once.cloned(),
+        };
+        if message.qos > QoS::AtMostOnce {
+            peers.keep_copy(node, &mut forwarded);
+        }
+        let lost = forwarded.copy().is_none().then_some(message);
+        let encoded = forwarded.append(Vec::new());
+        self.put(io, node, &encoded, lost);
+        self.mark_crowding(node, message.publisher);
+    }
+
+    /// Adds a message to the frame of a node. `lost`: what is dropped if it does not get there.
+    fn put(
+        &mut self,
+        io: &mut impl LoopIo,
+        to: NodeId,
+        encoded: &[u8],
+        lost: Option<&Arc<ApplicationMessage>>,
+    ) {
+        if encoded.len() > LARGEST {
+            if let Some(message) = lost {
+                record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+            }
+            return;
+        }
+        self.stats.forwarded.add(1);
+        self.stats.forwarded_bytes.add(encoded.len() as u64);
+        let frame = self.forwarding.frame(to, self.index);
+        frame.messages.push_encoded(encoded);
+        frame.lost_with_it.extend(lost.cloned());
+        if frame.messages.is_full() {
+            self.send_frames(io);
+        } else {
+            self.flush_peers_soon(io);
+        }
+    }
+
+    /// Who publishes to a crowded node is not read before that can take more.
+    fn mark_crowding(&mut self, node: NodeId, publisher: u64) {
+        if self.forwarding.crowded.contains(&node)
+            && let Some(publisher) = SessionKey::from_bits(publisher)
+            && publisher.loop_index() == self.index
+            && let Some(client) = self.clients.get_mut(publisher.key())
+        {
+            client.crowds = true;
+        }
+    }
+
+    /// At the end of the turn, what is for other nodes is sent.
+    pub(crate) fn flush_peers_soon(&mut self, io: &mut impl LoopIo) {
+        if !self.forwarding.flushes {
+            self.forwarding.flushes = true;
+            io.send(self.index, BetweenLoops::FlushPeers.into());
+        }
+    }
+
+    pub(crate) fn flush_peers(&mut self, io: &mut impl LoopIo) {
+        self.forwarding.flushes = false;
+        self.send_frames(io);
+        self.flush_registrations(io);
+        if let Some(peers) = self.node.peers() {
+            peers.tell_routes(&*self.node);
+        }
+    }
+
+    fn send_frames(&mut self, io: &impl LoopIo) {
+        let Some(peers) = self.node.peers() else {
+            return;
+        };
+        for Outgoing {
+            to,
+            messages,
+            lost_with_it,
+        } in self.forwarding.frames.drain(..)
+        {
+            if !peers.forward(to, messages) {
+                for message in &lost_with_it {
+                    record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+                }
+            } else if peers.is_crowded(to) && !self.forwarding.crowded.contains(&to) {
+                self.forwarding.crowded.push(to);
+            }
+        }
+    }
+
+    /// Messages of clients of another node.
+    pub(crate) fn receive_from_peer(
+        &mut self,
+        io: &mut impl LoopIo,
+        from: NodeId,
+        messages: Vec<Forwarded>,
+        bytes: usize,
+    ) {
+        self.stats.from_peers.add(messages.len() as u64);
+        self.stats.from_peers_bytes.add(bytes as u64);
+        for forwarded in messages {
+            let Forwarded {
+                message,
+                whom,
+                origin,
+                ..
+            } = forwarded;
+            let once = origin.as_ref();
+            match whom {
+                Whom::Group(group) => self.receive_for_group(io, from, &message, &group, once),
+                Whom::Sessions => {
+                    let set = self.find(io, &message);
+                    self.deliver_to_sessions(io, &message, &set, once);
+                }
+                Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served, once),
+            }
+        }
+    }
+
+    fn receive_for_anybody(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        served: &[Box<str>],
+        once: Option<&Origin>,
+    ) {
+        let set = self.find(io, message);
+        self.deliver_to_sessions(io, message, &set, once);
+        if set.groups.is_empty() {
+            return;
+        }
+        let routes = &self.node.routes;
+        let known = served.iter().filter_map(|filter| routes.group_of(filter));
+        let mut but: Vec<u32> = known.map(|group| group.number().get()).collect();
+        but.sort_unstable();
+        io.charge(units(served.len()));
+        let to = ToGroups {
+            which: Which::Own,
+            but: but.into(),
+            once: once.cloned().map(Once::Broker),
+            publication: None,
+            served: None,
+        };
+        self.deliver_to_groups(io, message, set, to);
+    }
+
+    /// A message for one member of a group here; if there are none any more, for one elsewhere.
+    fn receive_for_group(
+        &mut self,
+        io: &mut impl LoopIo,
+        from: NodeId,
+        message: &Arc<ApplicationMessage>,
+        to: &ForGroup,
+        once: Option<&Origin>,
+    ) {
+        let Some(group) = self.node.routes.group_of(&to.filter) else {
+            self.nobody_is_known(io, &to.filter, message, None, once);
+            return;
+        };
+        let members = self.node.routes.members(&group);
+        let choose = |admits: &dyn Fn(&Member) -> bool| {
+            group.choose(&members, message.publisher_hash, admits)
+        };
+        let here = |m: &Member| m.who.is_session();
+        let elsewhere =
+            |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
+        match choose(&here).or_else(|| choose(&elsewhere)) {
+            Some(member) => self.give_to_member(io, &group, member, message, to.hops, once),
+            None => self.nobody_is_known(io, &to.filter, message, None, once),
+        }
+    }
+
+    /// Gives messages that were on their way to members on a node that is gone to others.
+    pub(crate) fn give_to_others(
+        &mut self,
+        io: &mut impl LoopIo,
+        gone: NodeId,
+        copies: Vec<Forwarded>,
+    ) {
+        for forwarded in copies {
+            let Forwarded {
+                message,
+                whom,
+                origin,
+                ..
+            } = forwarded;
+            let Whom::Group(to) = whom else { continue };
+            let once = origin.as_ref();
+            let group = self.node.routes.group_of(&to.filter);
+            let members = group.as_ref().map(|group| self.node.routes.members(group));
+            let (Some(group), Some(members)) = (group, members) else {
+                self.nobody_is_known(io, &to.filter, &message, None, once);
+                continue;
+            };
+            let others = |m: &Member| m.who != Who::Node(gone);
+            match group.choose(&members, message.publisher_hash, others) {
+                Some(member) => self.give_to_member(io, &group, member, &message, 0, once),
+                None => self.nobody_is_known(io, &to.filter, &message, None, once),
+            }
+        }
+    }
+
+    /// Gives a message whose publisher does not wait for it to a member of a group.
+    fn give_to_member(
+        &mut self,
+        io: &mut impl LoopIo,
+        group: &Group,
+        member: &Member,
+        message: &Arc<ApplicationMessage>,
+        hops: u8,
+        once: Option<&Origin>,
+    ) {
+        if let Who::Node(node) = member.who {
+            self.forward_to_group(io, node, group, message, hops, once);
+            return;
+        }
+        let item = item_for(group, member, message);
+        if let Some((client, item)) = self.give_directly(io, group, member, item, once) {
+            self.give_to_inbox(&client, item, None, once.cloned().map(Once::Broker));
+        }
+    }
+}
+
+/// What another node is to name a publisher by. Who is not connected to this node is found by nobody.
+fn named(publisher: u64, message: &ApplicationMessage) -> u64 {
+    let found_by = SessionKey::from_bits(publisher).map_or(0, SessionKey::found_by);
+    with_hash(found_by, message.publisher_hash)
+}
+
+/// A message as a member of a group gets it.
+pub(crate) fn item_for(group: &Group, member: &Member, message: &Arc<ApplicationMessage>) -> Item {
+    Item {
+        message: Arc::clone(message),
+        qos: effective(message.qos, member.wanted.qos),
+        retain: message.retain && member.wanted.retain_as_published,
+        subscription_ids: member.wanted.ids(),
+        group: Some(group.filter().into()),
+    }
+}

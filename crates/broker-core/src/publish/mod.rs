@@ -1,0 +1,10 @@
+//! The way of a publication to its receivers, and its acknowledgement.
+
+pub(crate) mod calls;
+pub(crate) mod direct;
+pub(crate) mod distribute;
+pub(crate) mod forward;
+pub(crate) mod once;
+pub(crate) mod rest;
+pub(crate) mod route;
+pub(crate) mod to_groups;

@@ -1,0 +1,746 @@
+//! A message's way to its receivers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
+use mqtt_session::{
+    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
+};
+use net_api::Key;
+use peer_protocol::HASH_BITS;
+use store_state::CorrelationId;
+use store_state::api::Store as _;
+use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
+use store_state::retain::{ConnectionNumber, Writer};
+
+use crate::clients::{
+    BetweenLoops, Client, ClientLoop, LoopIo, STORED_NAME, Timer, effective, record, record_drop,
+};
+use crate::drops::Reason;
+use crate::key::SessionKey;
+use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
+use crate::publish::calls::needs_call;
+use crate::publish::forward::item_for;
+use crate::publish::once;
+use crate::publish::once::Once;
+use crate::publish::rest::{ForInboxes, Rest, ToGroups, Which};
+use crate::rim::Rim;
+use crate::routes::{MatchSet, Target};
+use crate::share::units;
+use crate::shared::groups::{Group, Member, Who};
+use crate::sys;
+
+/// Messages in the queue of a client that reads at which the queue is flushed within the turn.
+const FLUSH_AT: usize = 256;
+
+/// Receivers of a message that are worth a unit of its publisher's share of the turn.
+const TARGETS_PER_UNIT: usize = 8;
+
+/// Receivers, and members of a group, that are worth a unit when they are looked up.
+pub(crate) const MATCHES_PER_UNIT: usize = 16;
+
+/// Where a message comes from.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    /// The publishing session's key; 0: the broker.
+    pub(crate) key: u64,
+    /// Makes it happen once.
+    pub(crate) once: Option<Once>,
+    /// Who waits for it to be stored.
+    pub(crate) awaiting: Option<Awaiting>,
+    /// It has come before, in this process: only the store may not have it.
+    pub(crate) repeated: bool,
+    /// A client's that has no durable session: it goes on where there is no majority (P10).
+    pub(crate) transient: bool,
+}
+
+impl Source {
+    /// The origin of what the broker publishes: another node may do so as well.
+    fn of_broker(&self) -> Option<&Origin> {
+        self.once.as_ref().and_then(Once::of_broker)
+    }
+}
+
+/// Who is to store a message.
+#[derive(Debug, Default)]
+struct Keepers {
+    /// Inbox shards, for their sessions that match.
+    shards: Vec<u16>,
+    /// Members of shared groups.
+    members: ForInboxes,
+    /// Groups that have not got it, or that may have members which are not known.
+    rest: Option<Rest>,
+    /// Nobody is known to have sessions that match, and the publisher does not wait for that if this node is
+    /// cut off.
+    unsure: bool,
+}
+
+impl Keepers {
+    fn len(&self) -> usize {
+        self.shards.len() + self.members.len() + usize::from(self.rest.is_some())
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Routes a client's message. The answer is the reason code of its acknowledgement, if everything
+    /// that has to be kept before it (P1) is kept when this returns; else it comes when that is.
+    pub(crate) fn publish(
+        &mut self,
+        io: &mut impl LoopIo,
+        mut message: ApplicationMessage,
+        from: Key,
+        packet_id: Option<PacketId>,
+    ) -> Option<ReasonCode> {
+        if let Some(client) = self.clients.get(from) {
+            message.publisher_hash = ordering_hash(client.session.client_id());
+        }
+        let message = Arc::new(message);
+        if sys::is_own(message.body.topic_bytes()) {
+            // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
+            self.drop_inbound(io, from, &message, Reason::ReservedTopic);
+            return Some(ReasonCode::NotAuthorized);
+        }
+        let source = self.source(&message, from, packet_id);
+        self.distribute(io, &message, source)
+    }
+
+    fn source(
+        &self,
+        message: &ApplicationMessage,
+        from: Key,
+        packet_id: Option<PacketId>,
+    ) -> Source {
+        let client = self.clients.get(from);
+        let stored = client.and_then(|client| client.stored.as_ref());
+        let inbox = stored.and_then(|stored| stored.inbox.as_ref());
+        let mut source = Source {
+            key: self.session_key(from).to_bits(),
+            transient: inbox.is_none(),
+            awaiting: match packet_id {
+                Some(id) => Some(Awaiting::Client(from, id)),
+                None => message.retain.then_some(Awaiting::Nobody(from)),
+            },
+            ..Source::default()
+        };
+        if message.qos == QoS::ExactlyOnce
+            && let Some(packet_id) = packet_id
+            && let (Some(client), Some(stored), Some(inbox)) = (client, stored, inbox)
+        {
+            source.repeated = inbox.repeated.contains(packet_id);
+            let client_id = client.session.client_id();
+            source.once = Some(inbox.once(client_id, stored.epoch, packet_id));
+        }
+        source
+    }
+
+    /// What durable sessions know the publisher by, for No Local; 0: the broker.
+    fn hash_of(&self, source: &Source) -> u64 {
+        if let Some(Awaiting::Will { client, .. }) = &source.awaiting {
+            return publisher_hash(client);
+        }
+        SessionKey::from_bits(source.key)
+            .and_then(|publisher| self.clients.get(publisher.key()))
+            .map_or(0, |client| publisher_hash(client.session.client_id()))
+    }
+
+    /// Records a client's message that is not accepted.
+    pub(crate) fn drop_inbound(
+        &self,
+        io: &impl LoopIo,
+        from: Key,
+        message: &ApplicationMessage,
+        reason: Reason,
+    ) {
+        let id = self
+            .clients
+            .get(from)
+            .map_or("", |client| client.session.client_id());
+        let (topic, length) = (message.body.topic(), message.body.payload().len());
+        self.drops
+            .record(io.now_ms(), id, topic, reason, message.qos, length);
+    }
+
+    /// Gives a message to all whose subscriptions match, and to the retain store. `None`: it is on its
+    /// way to those who keep it.
+    pub(crate) fn distribute(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+    ) -> Option<ReasonCode> {
+        if !message.retain {
+            return self.distribute_now(io, message, source);
+        }
+        // Sessions of other loops may have it before the retain store is asked to keep it, or after that.
+        let _retaining = self.node.retaining.begin();
+        self.distribute_now(io, message, source)
+    }
+
+    fn distribute_now(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+    ) -> Option<ReasonCode> {
+        let set = self.find(io, message);
+        if !set.lacks_shards {
+            // What waits for members goes before what comes later.
+            self.members_may_be_known(io);
+        }
+        let mut keepers = Keepers {
+            shards: self.matching_shards(&set, message).to_vec(),
+            unsure: set.unsure && source.transient,
+            ..Keepers::default()
+        };
+        if !source.transient && message.qos > QoS::AtMostOnce {
+            keepers.shards.extend_from_slice(&set.cut_off);
+        }
+        let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
+        if awaits || !set.groups.is_empty() {
+            let to = ToGroups {
+                // In case the store could not keep it when it came before. A group with members that got it directly
+                // is done with.
+                which: match source.repeated {
+                    true => Which::Durable,
+                    false => Which::All,
+                },
+                but: Box::default(),
+                once: source.once.clone(),
+                publication: None,
+                served: awaits.then(Vec::new),
+            };
+            let (rest, members) = self.deliver_to_first_groups(io, message, Arc::clone(&set), to);
+            keepers.members = members;
+            keepers.rest = (awaits || !rest.range.is_empty()).then_some(rest);
+        }
+        if !source.repeated {
+            self.deliver_to_sessions(io, message, &set, source.of_broker());
+            self.forward(io, message, &set, source.key, source.of_broker(), awaits);
+        }
+        self.remember_keepers(&source, &mut keepers);
+        let reason = if set.is_empty() {
+            self.stats.unmatched.add(1);
+            ReasonCode::NoMatchingSubscribers
+        } else {
+            ReasonCode::Success
+        };
+        let retain = message.retain && self.can_retain(io, message, &source);
+        if keepers.len() == 0 && !retain {
+            return Some(reason);
+        }
+        let is_put_off = keepers
+            .rest
+            .as_ref()
+            .is_some_and(|rest| !rest.range.is_empty());
+        keepers.unsure &= keepers.members.is_empty() && !is_put_off && !retain;
+        self.keep(io, message, source, keepers, reason, retain);
+        None
+    }
+
+    /// Who gets a message, as of now.
+    pub(crate) fn find(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &ApplicationMessage,
+    ) -> Arc<MatchSet> {
+        if let Some(peers) = self.node.peers() {
+            peers.check_leases(&*self.node, io.now_ms());
+        }
+        let topic = message.body.topic_bytes();
+        let misses = self.cache.misses();
+        let set = self.cache.find(topic, &self.node.routes);
+        if self.cache.misses() != misses {
+            self.charge(io, 1 + units(set.len() / MATCHES_PER_UNIT));
+        }
+        self.stats.cached_topics.set(self.cache.len() as u64);
+        self.stats.cache_misses.set(self.cache.misses());
+        set
+    }
+
+    /// Gives a message to the sessions of a match that are connected to this node. `once`: unless they have got it,
+    /// from whichever node.
+    pub(crate) fn deliver_to_sessions(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &Arc<MatchSet>,
+        once: Option<&Origin>,
+    ) {
+        if once.is_some_and(|origin| !self.node.direct.begin(origin, None)) {
+            return;
+        }
+        self.share
+            .charge(units(set.targets.len() / TARGETS_PER_UNIT));
+        for (loop_index, range) in &set.loops {
+            if *loop_index == self.index {
+                self.deliver_range(io, message, set, range.clone());
+            } else {
+                let (message, set, range) = (Arc::clone(message), Arc::clone(set), range.clone());
+                let retaining = message.retain.then(|| self.node.retaining.begin());
+                io.send(
+                    *loop_index,
+                    BetweenLoops::Deliver {
+                        message,
+                        set,
+                        range,
+                        retaining,
+                    }
+                    .into(),
+                );
+            }
+        }
+    }
+
+    /// The shards with sessions that match.
+    fn matching_shards<'m>(&self, set: &'m MatchSet, message: &ApplicationMessage) -> &'m [u16] {
+        match (message.qos, self.settings.policy.qos0_inbox) {
+            (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
+            (QoS::AtMostOnce, Qos0Inbox::Offline) => &set.detached,
+            _ => &set.shards,
+        }
+    }
+
+    /// Takes note of who is asked to keep a QoS 2 publication of a durable session: they forget it at
+    /// PUBREL. The publisher's own shard remembers it, whoever gets it.
+    fn remember_keepers(&mut self, source: &Source, keepers: &mut Keepers) {
+        if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
+            && source.once.is_some()
+            && let Some(inbox) = self.clients.get_mut(from).and_then(Client::inbox)
+        {
+            let store = self.node.store();
+            let members = keepers.members.iter();
+            let of_members = members.map(|(client, _)| store.inbox_shard(client));
+            inbox.remember(packet_id, keepers.shards.iter().copied().chain(of_members));
+            if !keepers.shards.contains(&inbox.shard) {
+                keepers.shards.push(inbox.shard);
+            }
+        }
+    }
+
+    /// Whether the retain store can name a message's topic; if not, that is recorded.
+    fn can_retain(&self, io: &impl LoopIo, message: &ApplicationMessage, source: &Source) -> bool {
+        let fits = message.body.topic_bytes().len() <= STORED_NAME;
+        if !fits && let Some(publisher) = SessionKey::from_bits(source.key) {
+            self.drop_inbound(io, publisher.key(), message, Reason::RetainedLimit);
+        }
+        fits
+    }
+
+    /// Asks those who keep a message to do so.
+    fn keep(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        source: Source,
+        keepers: Keepers,
+        reason: ReasonCode,
+        retain: bool,
+    ) {
+        let publisher = if keepers.shards.is_empty() {
+            0
+        } else {
+            self.hash_of(&source)
+        };
+        let Source {
+            key: source_key,
+            once,
+            awaiting,
+            ..
+        } = source;
+        let is_numbered = needs_call(message.qos, once.as_ref());
+        let call = (is_numbered && awaiting.is_some()).then(|| self.calls.begin());
+        let publication = awaiting.map(|from| {
+            self.pending.insert(Pending::Publish(Box::new(Publication {
+                from,
+                left: keepers.len() + usize::from(retain),
+                reason,
+                storing: Storing::Done,
+                not_retained: false,
+                pressing: false,
+                unsure: keepers.unsure,
+                message: Arc::clone(message),
+                once: once.clone(),
+                call,
+            })))
+        });
+        self.stats.pending.set(self.pending.len() as u64);
+        let ticket = publication.map_or(CorrelationId::NONE, |id| self.ticket(id.to_bits()));
+        let store = self.node.store();
+        if retain {
+            let writer = self.writer(source_key, once.as_ref());
+            store.retain(ticket, Arc::clone(message), writer);
+        }
+        for shard in keepers.shards {
+            let op = once::publish(Arc::clone(message), publisher, once.clone());
+            let op = if is_numbered { self.calls.once(op) } else { op };
+            store.inbox(shard, ticket, op);
+        }
+        for (client, item) in keepers.members {
+            self.give_to_inbox(&client, item, publication, once.clone());
+        }
+        if let Some(mut rest) = keepers.rest {
+            rest.to.publication = publication;
+            self.put_off_groups(io, message, rest);
+        }
+    }
+
+    /// Who has a message retained. Alone, a node applies what its clients send in order, and no fence is needed.
+    fn writer(&self, source: u64, once: Option<&Once>) -> Writer<'_> {
+        if let Some(origin) = once.and_then(Once::of_broker) {
+            return Writer::Will(origin.clone());
+        }
+        let publisher = SessionKey::from_bits(source);
+        let client = publisher.and_then(|publisher| self.clients.get(publisher.key()));
+        match client.filter(|client| client.number != 0) {
+            Some(client) => Writer::Client {
+                publisher: client.session.client_id(),
+                connection: ConnectionNumber(client.number),
+            },
+            None => Writer::Anybody,
+        }
+    }
+
+    /// Gives a message to the inbox of a member of a shared group. `publication`: whose acknowledgement
+    /// waits for it.
+    pub(crate) fn give_to_inbox(
+        &mut self,
+        client: &str,
+        item: Item,
+        publication: Option<Key>,
+        once: Option<Once>,
+    ) {
+        let is_numbered = needs_call(item.qos, once.as_ref());
+        let call = (is_numbered && publication.is_none()).then(|| self.calls.begin());
+        let to_member = ToMember {
+            item: item.clone(),
+            publication,
+            call,
+            origin: once.as_ref().and_then(Once::of_broker).cloned(),
+        };
+        let op = once::deliver(client, item, once);
+        let op = if is_numbered { self.calls.once(op) } else { op };
+        self.ask_to_take(client, op, Pending::Member(Box::new(to_member)));
+    }
+
+    /// Asks the inbox of a member of a shared group to take a message.
+    pub(crate) fn ask_to_take(&mut self, client: &str, op: InboxOp, pending: Pending) {
+        let ticket = self.ask(pending);
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), ticket, op);
+    }
+
+    /// Gives a message to targets of this loop, all at once.
+    pub(crate) fn deliver_targets(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        set: &MatchSet,
+        range: Range<usize>,
+    ) {
+        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        let has_others = set.len() > 1;
+        for target in set.targets.get(range).unwrap_or_default() {
+            let stored =
+                target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
+            if !stored
+                && target.wants(|| self.behind_route(target.session).to_bits() == message.publisher)
+            {
+                let key = target.session.key();
+                let shards = self.matching_shards(set, message);
+                if let Some((key, delivery)) =
+                    self.led_to(io, key, delivery(message, target), Some(shards))
+                {
+                    self.deliver_to_client(io, key, delivery, has_others);
+                }
+            }
+        }
+    }
+
+    /// Gives a delivery to a session of this loop.
+    pub(crate) fn deliver_to(&mut self, io: &mut impl LoopIo, key: Key, delivery: Delivery) {
+        if let Some((key, delivery)) = self.led_to(io, key, delivery, None) {
+            self.deliver_to_client(io, key, delivery, false);
+        }
+    }
+
+    /// `has_others`: other sessions get the message too.
+    fn deliver_to_client(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        delivery: Delivery,
+        has_others: bool,
+    ) {
+        if !self.may_receive(io, key, &delivery.message) {
+            return;
+        }
+        let (now, now_ms) = (self.expiry_now(io), io.now_ms());
+        let qos = delivery.qos;
+        let held = qos != QoS::AtMostOnce
+            && self.hold_back(io, key, delivery.message.publisher, has_others);
+        let Some(client) = self.clients.get_mut(key) else {
+            // The session ended while the message was on its way to it.
+            self.redispatch(io, vec![delivery], None);
+            return;
+        };
+        // What was on its way when its publisher was held back is kept, beyond the limit.
+        let policy = if held {
+            &self.settings.beyond_limit
+        } else {
+            &self.settings.policy
+        };
+        let replay = client.replay.as_ref();
+        let passing = replay.and_then(|replay| replay.topic_of(&delivery.message));
+        let delivered = client.session.deliver(delivery, policy, now);
+        // One that is dropped may come when the retained messages do.
+        if let (Some(replay), Some(topic)) = (&mut client.replay, passing)
+            && !matches!(delivered, Delivered::Dropped(_))
+        {
+            replay.passed_by(topic);
+        }
+        match delivered {
+            Delivered::Queued => {}
+            Delivered::QueuedDropping(older) => {
+                for dropped in older {
+                    record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                }
+            }
+            Delivered::Dropped(dropped) => {
+                record(&self.drops, now_ms, client.session.client_id(), &dropped);
+            }
+        }
+        if let Some(connection) = client.connection {
+            io.touch(connection);
+            if client.session.queue_len() >= FLUSH_AT && !io.is_write_blocked(connection) {
+                io.flush_soon();
+            }
+        }
+    }
+
+    /// Chooses a member of a group among those that are admitted. A message that several nodes may publish goes
+    /// to the same one from all of them, as far as they see the same members.
+    pub(crate) fn choose<'m>(
+        &self,
+        group: &Group,
+        members: &'m [Member],
+        message: &ApplicationMessage,
+        once: Option<&Origin>,
+        admits: impl Fn(&Member) -> bool,
+    ) -> Option<&'m Member> {
+        match once {
+            Some(origin) => {
+                let own = self.node.peers().map_or(0, |_| self.node.store().node());
+                group.choose_for_all_nodes(members, own, origin, admits)
+            }
+            None => group.choose(members, message.publisher_hash, admits),
+        }
+    }
+
+    /// Gives a message to a member's connection, unless its inbox has to store it: then it is handed
+    /// back. `once`: unless a member that is connected here has got it, from whichever node.
+    pub(crate) fn give_directly(
+        &mut self,
+        io: &mut impl LoopIo,
+        group: &Group,
+        member: &Member,
+        item: Item,
+        once: Option<&Origin>,
+    ) -> Option<(Arc<str>, Item)> {
+        let session = match &member.who {
+            Who::Session(session) => *session,
+            Who::Node(node) => {
+                self.forward_to_group(io, *node, group, &item.message, 0, once);
+                return None;
+            }
+            Who::Durable(client) => {
+                let qos0 = self.settings.policy.qos0_inbox;
+                let stored = item.qos > QoS::AtMostOnce || qos0 == Qos0Inbox::Always;
+                match member.gauge.home() {
+                    Some(home) if !stored => home,
+                    None if !stored && qos0 == Qos0Inbox::Never => {
+                        self.drop_for(io, client, &item.message, DropReason::OfflineQos0);
+                        return None;
+                    }
+                    _ => return Some((Arc::clone(client), item)),
+                }
+            }
+        };
+        if once.is_some_and(|origin| !self.node.direct.begin(origin, Some(group.filter()))) {
+            return None;
+        }
+        let delivery = Delivery {
+            message: item.message,
+            qos: item.qos,
+            retain: item.retain,
+            subscription_ids: item.subscription_ids,
+            group: Some(group.number()),
+        };
+        let to = session.loop_index();
+        if to == self.index {
+            self.deliver_to(io, session.key(), delivery);
+        } else {
+            io.send(to, BetweenLoops::DeliverTo(session, delivery).into());
+        }
+        None
+    }
+
+    fn drop_for(
+        &self,
+        io: &impl LoopIo,
+        client_id: &str,
+        message: &Arc<ApplicationMessage>,
+        reason: DropReason,
+    ) {
+        let message = Arc::clone(message);
+        record(
+            &self.drops,
+            io.now_ms(),
+            client_id,
+            &Dropped { message, reason },
+        );
+    }
+
+    pub(crate) fn nobody_in_group(&self, io: &impl LoopIo, message: &ApplicationMessage) {
+        record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
+    }
+
+    /// Gives what one member of a shared group did not acknowledge to others.
+    pub(crate) fn redispatch(
+        &mut self,
+        io: &mut impl LoopIo,
+        deliveries: Vec<Delivery>,
+        except: Option<SessionKey>,
+    ) {
+        io.charge(units(deliveries.len()));
+        let except = except.map(Who::Session);
+        for delivery in deliveries {
+            let Some(number) = delivery.group else {
+                continue;
+            };
+            let Some(group) = self.node.routes.group(number.get()) else {
+                self.nobody_in_group(io, &delivery.message);
+                continue;
+            };
+            let (message, except) = (&delivery.message, except.as_ref());
+            let given = self.give_to_other(io, &group, message, except, None, None);
+            if let Some((client, item)) = given {
+                self.give_to_inbox(&client, item, None, None);
+            }
+        }
+    }
+
+    /// Gives a message of a shared group, which a member's inbox never had, to another member.
+    /// `publication`: whose acknowledgement waits for it. `once`: of a message that several nodes may publish.
+    pub(crate) fn redispatch_stored(
+        &mut self,
+        io: &mut impl LoopIo,
+        item: &Item,
+        publication: Option<Key>,
+        once: Option<Origin>,
+    ) {
+        let filter = item.group.as_deref().unwrap_or_default();
+        let given = self.give_to_group(io, filter, &item.message, publication, once.as_ref());
+        let Some((client, item)) = given else {
+            return;
+        };
+        if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
+        {
+            waiting.left += 1;
+        }
+        self.give_to_inbox(&client, item, publication, once.map(Once::Broker));
+    }
+
+    /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
+    /// it is handed back. `publication`: whose acknowledgement waits for it.
+    pub(crate) fn give_to_group(
+        &mut self,
+        io: &mut impl LoopIo,
+        filter: &str,
+        message: &Arc<ApplicationMessage>,
+        publication: Option<Key>,
+        once: Option<&Origin>,
+    ) -> Option<(Arc<str>, Item)> {
+        let Some(group) = self.node.routes.group_of(filter) else {
+            self.nobody_is_known(io, filter, message, publication, once);
+            return None;
+        };
+        self.give_to_other(io, &group, message, None, publication, once)
+    }
+
+    /// The same with a group, of which one member is not to have it.
+    fn give_to_other(
+        &mut self,
+        io: &mut impl LoopIo,
+        group: &Arc<Group>,
+        message: &Arc<ApplicationMessage>,
+        except: Option<&Who>,
+        publication: Option<Key>,
+        once: Option<&Origin>,
+    ) -> Option<(Arc<str>, Item)> {
+        let members = self.node.routes.members(group);
+        let others = |member: &Member| Some(&member.who) != except;
+        let Some(member) = self.choose(group, &members, message, once, others) else {
+            self.nobody_is_known(io, group.filter(), message, publication, once);
+            return None;
+        };
+        let item = item_for(group, member, message);
+        self.give_directly(io, group, member, item, once)
+    }
+
+    /// Arms the loop that publishes `$SYS`.
+    pub(crate) fn start_sys(&mut self, io: &mut impl LoopIo) {
+        if self.index == 0 && self.settings.sys_interval_ms != 0 && !self.sys_armed {
+            self.sys_armed = true;
+            io.arm(io.now_ms(), Timer::Sys.to_bits());
+        }
+    }
+
+    pub(crate) fn publish_sys(&mut self, io: &mut impl LoopIo) {
+        self.sys_armed = false;
+        if self.settings.sys_interval_ms == 0 || self.closing {
+            return;
+        }
+        for (topic, value) in self.node.rim.sys_topics(&self.node) {
+            let message = Arc::new(ApplicationMessage {
+                body: MessageBody::new(&topic, value.as_bytes()),
+                qos: QoS::AtMostOnce,
+                retain: true,
+                publisher: sys::PUBLISHER,
+                publisher_hash: 0,
+                expires_at: None,
+            });
+            self.node.retained.set(&message);
+            let message = Arc::new(ApplicationMessage {
+                retain: false,
+                ..(*message).clone()
+            });
+            self.distribute(io, &message, Source::default());
+        }
+        self.sys_armed = true;
+        io.arm(
+            io.now_ms() + self.settings.sys_interval_ms,
+            Timer::Sys.to_bits(),
+        );
+    }
+}
+
+/// What groups that keep a publisher's messages with one member know a client by: unlike its session's key,
+/// it is the same after a reconnect.
+pub(crate) fn ordering_hash(client_id: &str) -> u32 {
+    (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
+}
+
+fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {
+    Delivery {
+        message: Arc::clone(message),
+        qos: effective(message.qos, target.qos),
+        // [MQTT-3.3.1-12] [MQTT-3.3.1-13] as published if asked for, else 0 for those who subscribed before
+        retain: message.retain && target.retain_as_published,
+        subscription_ids: match &target.ids {
+            SubscriptionIdSet::None => SubscriptionIdSet::None,
+            ids => ids.clone(),
+        },
+        group: None,
+    }
+}

@@ -1,0 +1,5 @@
+//! Retained messages that subscriptions bring.
+
+pub(crate) mod grace;
+pub(crate) mod own;
+pub(crate) mod replay;

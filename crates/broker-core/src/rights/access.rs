@@ -1,0 +1,286 @@
+//! What clients may do: the rules of the node, those of each client, and the decisions that a loop
+//! remembers.
+//!
+//! Invariants: deciding waits for nobody. A client for whom nothing is restricted costs one look, and no
+//! memory.
+//!
+//! Deliberately absent: what rules say (`authorization`), and what becomes of what is denied
+//! (`authorize.rs`).
+
+use std::net::IpAddr;
+
+use authentication_api::Identity;
+use authorization::{Action, Client, Effect, Rules};
+use hashbrown::Equivalent;
+use hashing::HashMap;
+
+/// Decisions about longer topics are not remembered.
+const REMEMBERED_TOPIC: usize = 256;
+
+/// What the configuration says about rights.
+#[derive(Debug)]
+pub struct Authorization {
+    rules: Rules,
+    no_match: Effect,
+    /// Clients before 5.0 are disconnected for a publication that is denied.
+    pub(crate) disconnects_v3: bool,
+    /// Decisions that a loop remembers.
+    pub(crate) remembered: usize,
+    /// Whether anything but receiving could be denied to a client without rules of its own, …
+    restricts: bool,
+    /// … and whether receiving could.
+    restricts_receive: bool,
+}
+
+impl Authorization {
+    /// `no_match`: what happens when no rule says anything.
+    pub fn new(no_match: Effect, disconnects_v3: bool, remembered: usize, rules: Rules) -> Self {
+        let closed = no_match == Effect::Deny;
+        Self {
+            no_match,
+            disconnects_v3,
+            remembered,
+            restricts: closed || !rules.is_empty(),
+            restricts_receive: closed || rules.concern_receive(),
+            rules,
+        }
+    }
+
+    /// Whether an action could be denied to a client without rules of its own.
+    pub(crate) fn restricts(&self, action: Action) -> bool {
+        match action {
+            Action::Receive => self.restricts_receive,
+            Action::Publish | Action::Retain | Action::Subscribe => self.restricts,
+        }
+    }
+}
+
+/// What decides about a client, beside the node's rules and its client identifier.
+#[derive(Debug)]
+pub(crate) struct Access {
+    identity: Identity,
+    address: Option<IpAddr>,
+    /// What decisions about it are remembered by; 0: they are not.
+    number: u64,
+}
+
+impl Access {
+    pub(crate) fn new(identity: Identity, address: Option<IpAddr>) -> Self {
+        Self {
+            identity,
+            address,
+            number: 0,
+        }
+    }
+
+    /// Whether an action could be denied.
+    pub(crate) fn is_restricted(&self, node: &Authorization, action: Action) -> bool {
+        let own = self.identity.rules.as_ref();
+        let by_own = own.is_some_and(|own| action != Action::Receive || own.concern_receive());
+        !self.identity.is_superuser && (by_own || node.restricts(action))
+    }
+
+    /// Whether a client may do something. For [`Action::Subscribe`] `topic` is a filter, without
+    /// `$share/…/`.
+    pub(crate) fn allows(
+        &self,
+        client_id: &str,
+        node: &Authorization,
+        action: Action,
+        topic: &str,
+    ) -> bool {
+        if self.identity.is_superuser {
+            return true;
+        }
+        let client = Client {
+            client_id,
+            username: self.identity.username.as_deref(),
+            address: self.address,
+        };
+        let own = self.identity.rules.as_ref();
+        let decision = own
+            .and_then(|rules| rules.decide(&client, action, topic))
+            .or_else(|| node.rules.decide(&client, action, topic));
+        decision.map_or(node.no_match, |decision| decision.effect) == Effect::Allow
+    }
+}
+
+/// The decisions that a loop remembers, in two halves: what is found in the old half moves to the young one;
+/// when the young half is full, it becomes the old one, and what was in that is forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    young: HashMap<Decided, bool>,
+    old: HashMap<Decided, bool>,
+    /// The number of the last access: none is used again.
+    last: u64,
+}
+
+/// What was decided.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Decided {
+    access: u64,
+    action: Action,
+    topic: Box<str>,
+}
+
+/// What is to be decided. Its hash is that of [`Decided`].
+#[derive(Clone, Copy, Hash)]
+struct Question<'a> {
+    access: u64,
+    action: Action,
+    topic: &'a str,
+}
+
+impl Equivalent<Decided> for Question<'_> {
+    fn equivalent(&self, decided: &Decided) -> bool {
+        self.access == decided.access
+            && self.action == decided.action
+            && *self.topic == *decided.topic
+    }
+}
+
+impl Decisions {
+    /// An access whose decisions are to be remembered.
+    pub(crate) fn access(&mut self, identity: Identity, address: Option<IpAddr>) -> Box<Access> {
+        self.last += 1;
+        Box::new(Access {
+            number: self.last,
+            ..Access::new(identity, address)
+        })
+    }
+
+    /// As [`Access::allows`]. An access always asks with the same `client_id` and `node`, until
+    /// [`Self::forget`].
+    pub(crate) fn allows(
+        &mut self,
+        access: &Access,
+        client_id: &str,
+        node: &Authorization,
+        action: Action,
+        topic: &str,
+    ) -> bool {
+        let decide = || access.allows(client_id, node, action, topic);
+        if access.number == 0 || topic.len() > REMEMBERED_TOPIC {
+            return decide();
+        }
+        let question = Question {
+            access: access.number,
+            action,
+            topic,
+        };
+        if let Some(allowed) = self.young.get(&question) {
+            return *allowed;
+        }
+        let allowed = self.old.remove(&question).unwrap_or_else(decide);
+        if self.young.len() >= node.remembered.div_ceil(2) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let decided = Decided {
+            access: access.number,
+            action,
+            topic: topic.into(),
+        };
+        self.young.insert(decided, allowed);
+        allowed
+    }
+
+    /// The rules have changed.
+    pub(crate) fn forget(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use authorization::LoginRule;
+
+    use super::*;
+
+    fn node(no_match: Effect, rules: &str) -> Authorization {
+        Authorization::new(no_match, false, 8, Rules::parse(rules).unwrap())
+    }
+
+    fn with_rules(rules: &[(&str, &str, &str)]) -> Identity {
+        let rules = rules
+            .iter()
+            .map(|(effect, action, filter)| LoginRule::parse(effect, action, filter).unwrap());
+        Identity {
+            rules: Some(Arc::new(Rules::from_login(rules).unwrap())),
+            ..Identity::default()
+        }
+    }
+
+    #[test]
+    fn own_rules_come_first_then_the_file_then_no_match() {
+        let node = node(Effect::Deny, "allow all publish a\nallow all publish b");
+        let own = with_rules(&[("deny", "publish", "a"), ("allow", "publish", "c")]);
+        let superuser = Identity {
+            is_superuser: true,
+            ..own.clone()
+        };
+        let nobody = Identity::default();
+        for (identity, allowed) in [(nobody, "ab"), (own, "bc"), (superuser, "abcd")] {
+            let access = Access::new(identity, None);
+            for topic in ["a", "b", "c", "d"] {
+                let allows = access.allows("x", &node, Action::Publish, topic);
+                assert_eq!(allows, allowed.contains(topic), "{access:?} {topic}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_could_be_denied_is_restricted() {
+        let restricted = |no_match, rules: &str, identity: &Identity| {
+            let node = node(no_match, rules);
+            let access = Access::new(identity.clone(), None);
+            Action::ALL.map(|action| access.is_restricted(&node, action))
+        };
+        let nobody = Identity::default();
+        let own = with_rules(&[("deny", "publish", "a")]);
+        let superuser = Identity {
+            is_superuser: true,
+            ..own.clone()
+        };
+        let publish = "deny all publish a";
+        let but_receive = [true, true, true, false];
+        use Effect::{Allow, Deny};
+        assert_eq!(restricted(Allow, "", &nobody), [false; 4]);
+        assert_eq!(restricted(Allow, publish, &nobody), but_receive);
+        assert_eq!(
+            restricted(Allow, "deny all subscribe a", &nobody),
+            [true; 4]
+        );
+        assert_eq!(restricted(Deny, "", &nobody), [true; 4]);
+        assert_eq!(restricted(Allow, "", &own), but_receive);
+        assert_eq!(restricted(Deny, publish, &superuser), [false; 4]);
+    }
+
+    #[test]
+    fn decisions_are_remembered_for_one_access_and_never_too_many() {
+        let before = node(Effect::Deny, "allow client c publish #");
+        let after = node(Effect::Deny, "");
+        let mut decisions = Decisions::default();
+        let first = decisions.access(Identity::default(), None);
+        let second = decisions.access(Identity::default(), None);
+        let long = "t".repeat(REMEMBERED_TOPIC + 1);
+        for topic in ["t", &long] {
+            assert!(decisions.allows(&first, "c", &before, Action::Publish, topic));
+            assert!(!decisions.allows(&second, "d", &before, Action::Publish, topic));
+            assert!(!decisions.allows(&first, "c", &before, Action::Subscribe, topic));
+        }
+        assert!(decisions.allows(&first, "c", &after, Action::Publish, "t"));
+        assert!(!decisions.allows(&first, "c", &after, Action::Publish, &long));
+        for number in 0..100 {
+            let topic = format!("t/{number}");
+            decisions.allows(&first, "c", &before, Action::Publish, &topic);
+            // In use all the time, it is not forgotten.
+            assert!(decisions.allows(&first, "c", &after, Action::Publish, "t"));
+            assert!(decisions.young.len() + decisions.old.len() <= 8);
+        }
+        decisions.forget();
+        assert!(!decisions.allows(&first, "c", &after, Action::Publish, "t"));
+    }
+}

@@ -1,0 +1,5 @@
+//! What clients may do, and what becomes of what they may not do.
+
+pub(crate) mod access;
+pub(crate) mod authorize;
+pub(crate) mod rules;

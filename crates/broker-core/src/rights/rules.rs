@@ -1,0 +1,281 @@
+//! Rules that have changed: what clients may not do any more ends.
+//!
+//! Decisions are forgotten at once, so whatever a client does from then on is judged by the new rules, and so is
+//! what is queued for it, before the next byte is sent to it. Its will and its subscriptions are looked through
+//! afterwards, a part in each turn. A session that was resumed is looked through as well: the rules may have
+//! changed while its client was away.
+//!
+//! Rules that came with a login stay those of the login.
+//!
+//! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their users have
+//! changed: an operator bans them.
+
+use std::collections::BTreeSet;
+
+use authentication_api::Identity;
+use authorization::Action;
+use mqtt_proto::SubscriptionFilter;
+use net_api::Key;
+use store_state::api::Store as _;
+use store_state::inbox::{InboxOp, InboxReply};
+use store_state::session::SessionOp;
+
+use crate::clients::{Client, ClientLoop, LoopIo, Timer};
+use crate::drops::Reason;
+use crate::excerpt::excerpt;
+use crate::pending::{Answer, Pending};
+use crate::rim::Rim;
+
+/// Subscriptions that are judged in one turn; a client counts as one, and so does a queued message.
+const PER_TURN: usize = 256;
+
+/// Between two turns if only sessions that were resumed are looked through, in ms: what one client can have judged
+/// by connecting again and again is a small part of the loop's time.
+const PAUSE_MS: u64 = 20;
+
+/// Whom the loop has yet to look through.
+#[derive(Debug, Default)]
+pub(crate) struct Unjudged {
+    /// At most the loop's clients.
+    clients: BTreeSet<Key>,
+    /// Clients that wait for the answer to a SUBSCRIBE, which was judged before.
+    later: BTreeSet<Key>,
+    /// The client whose subscriptions are looked through, and those that are left.
+    current: Option<(Key, Vec<Box<str>>)>,
+    /// Rules have changed since all were looked through.
+    hurries: bool,
+    is_armed: bool,
+}
+
+impl Unjudged {
+    /// A client is gone.
+    pub(crate) fn forget(&mut self, key: Key) {
+        self.clients.remove(&key);
+        self.later.remove(&key);
+        self.current.take_if(|(of, _)| *of == key);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.later.is_empty() && self.current.is_none()
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// The rules have been read again.
+    pub(crate) fn rules_changed(&mut self, io: &mut impl LoopIo) {
+        self.decisions.forget();
+        self.rules = self.rules.wrapping_add(1);
+        self.unjudged.clients.extend(self.clients.keys());
+        self.unjudged.current = None;
+        self.unjudged.hurries = true;
+        self.go_on_soon(io);
+    }
+
+    /// A client has joined: what was decided about it before, in this process or another, is decided anew.
+    pub(crate) fn judge_joined(&mut self, io: &mut impl LoopIo, key: Key) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let is_new = client.session.subscriptions().is_empty();
+        if client.judged != self.rules || (!is_new && self.is_restricted(key, Action::Subscribe)) {
+            self.unjudged.clients.insert(key);
+            self.go_on_soon(io);
+        }
+    }
+
+    fn go_on_soon(&mut self, io: &mut impl LoopIo) {
+        if !self.unjudged.is_empty() && !std::mem::replace(&mut self.unjudged.is_armed, true) {
+            let pause = if self.unjudged.hurries { 0 } else { PAUSE_MS };
+            io.arm(io.now_ms() + pause, Timer::Rules.to_bits());
+        }
+    }
+
+    /// Looks through a part of what is to be judged anew.
+    pub(crate) fn go_on_judging(&mut self, io: &mut impl LoopIo) {
+        self.unjudged.is_armed = false;
+        let mut left = PER_TURN;
+        while left > 0 {
+            if let Some((key, mut filters)) = self.unjudged.current.take() {
+                let rest = filters.len().saturating_sub(left);
+                let part = filters.split_off(rest);
+                left = left.saturating_sub(part.len());
+                if rest > 0 {
+                    self.unjudged.current = Some((key, filters));
+                }
+                self.judge_subscriptions(io, key, part);
+            } else if let Some(key) = self.unjudged.clients.pop_first() {
+                left = left.saturating_sub(1 + self.judge_client(io, key));
+            } else {
+                self.unjudged.hurries = false;
+                self.unjudged.clients = std::mem::take(&mut self.unjudged.later);
+                break;
+            }
+        }
+        self.go_on_soon(io);
+    }
+
+    /// Judges what is queued for a client, and its will; its subscriptions are next. Returns how much there was
+    /// to judge.
+    fn judge_client(&mut self, io: &mut impl LoopIo, key: Key) -> usize {
+        let Some(client) = self.clients.get(key) else {
+            return 0;
+        };
+        if client.joining.is_some() || client.connection.is_none() {
+            // It is looked at when it has joined.
+            return 0;
+        }
+        if client.waits {
+            self.unjudged.later.insert(key);
+            return 0;
+        }
+        let queued = self.judge_queued(io, key);
+        self.judge_will(io, key);
+        if self.is_restricted(key, Action::Subscribe)
+            && let Some(client) = self.clients.get(key)
+        {
+            let filters = client.session.subscriptions().iter();
+            let filters: Vec<_> = filters.map(|of| of.filter.clone()).collect();
+            if !filters.is_empty() {
+                self.unjudged.current = Some((key, filters));
+            }
+        }
+        queued
+    }
+
+    /// Drops what is queued for a client and may not reach it any more. Returns how much was looked at.
+    pub(crate) fn judge_queued(&mut self, io: &impl LoopIo, key: Key) -> usize {
+        let rules = self.rules;
+        match self.clients.get_mut(key) {
+            // This is so nearly always.
+            Some(client) if client.judged == rules || client.joining.is_some() => return 0,
+            Some(client) => client.judged = rules,
+            None => return 0,
+        }
+        if !self.is_restricted(key, Action::Receive) {
+            return 0;
+        }
+        let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
+        let address = is_unknown.then(|| self.address_of(io, key)).flatten();
+        let node = &self.settings.authorization;
+        let Some(client) = self.clients.get_mut(key) else {
+            return 0;
+        };
+        let Client {
+            session, access, ..
+        } = client;
+        let decisions = &mut self.decisions;
+        let access = access.get_or_insert_with(|| decisions.access(Identity::default(), address));
+        let client_id = Box::<str>::from(session.client_id());
+        let queued = session.queue_len();
+        let dropped = session.drop_waiting(|message| {
+            let topic = message.body.topic();
+            decisions.allows(access, &client_id, node, Action::Receive, topic)
+        });
+        for message in dropped {
+            self.count_denied(Action::Receive);
+            self.drop_inbound(io, key, &message, Reason::Denied(Action::Receive));
+        }
+        queued
+    }
+
+    /// Takes a will back that the client could not leave any more.
+    fn judge_will(&mut self, io: &impl LoopIo, key: Key) {
+        let will = |client: &Client| {
+            let (topic, retain) = client.session.will()?;
+            Some((Box::<str>::from(topic), retain))
+        };
+        let Some((topic, retain)) = self.clients.get(key).and_then(will) else {
+            return;
+        };
+        let mut is_denied =
+            |action| self.is_restricted(key, action) && !self.decide(io, key, action, &topic);
+        let denied = if is_denied(Action::Publish) {
+            Action::Publish
+        } else if retain && is_denied(Action::Retain) {
+            Action::Retain
+        } else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        client.session.discard_will();
+        let client_id = Box::<str>::from(client.session.client_id());
+        let epoch = client.stored.as_ref().map(|stored| stored.epoch);
+        let reason = Reason::Denied(denied);
+        let qos = mqtt_proto::QoS::AtMostOnce;
+        self.drops
+            .record(io.now_ms(), &client_id, &topic, reason, qos, 0);
+        if let Some(epoch) = epoch {
+            let op = SessionOp::DiscardWill {
+                client: client_id.clone(),
+                epoch,
+            };
+            let store = self.node.store();
+            store.session(&client_id, store_state::CorrelationId::NONE, op);
+        }
+    }
+
+    /// Unsubscribes a client from what it may not subscribe to any more.
+    fn judge_subscriptions(&mut self, io: &mut impl LoopIo, key: Key, mut filters: Vec<Box<str>>) {
+        filters.retain(|text| {
+            let Some(client) = self.clients.get(key) else {
+                return false;
+            };
+            let Some(subscription) = client.session.subscription(text) else {
+                return false;
+            };
+            let qos = subscription.options.qos;
+            SubscriptionFilter::parse(text)
+                .is_ok_and(|parsed| !self.may_subscribe(io, key, parsed.filter, qos))
+        });
+        if filters.is_empty() {
+            return;
+        }
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        self.stats.revoked.add(filters.len() as u64);
+        let client_id = Box::<str>::from(client.session.client_id());
+        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            tracing::info!(
+                client_id = &*excerpt(&client_id),
+                filters = filters.len(),
+                left_out,
+                "a client is unsubscribed from what it may not subscribe to any more"
+            );
+        }
+        let stored = client.stored.as_ref().filter(|s| s.inbox.is_some());
+        let Some(epoch) = stored.map(|stored| stored.epoch) else {
+            self.remove_subscriptions(io, key, &filters, None);
+            return self.show_room(key);
+        };
+        let op = InboxOp::Unsubscribe {
+            client: client_id.clone(),
+            epoch,
+            filters: filters.clone(),
+        };
+        if let Some(client) = self.clients.get_mut(key) {
+            client.unanswered += 1;
+        }
+        self.hold_replay(key);
+        self.ask_inbox(&client_id, Pending::Revoke { key, filters }, op);
+    }
+
+    /// The store has unsubscribed a client. If it cannot, the subscription stays, and brings nothing that the
+    /// client may not receive, until the session is resumed and judged again.
+    pub(crate) fn revoke_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        filters: &[Box<str>],
+        answer: Answer,
+    ) {
+        self.replay_goes_on(io, key);
+        if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
+            self.has_changed(key);
+            self.remove_subscriptions(io, key, filters, Some(&existed));
+            self.show_room(key);
+        }
+    }
+}

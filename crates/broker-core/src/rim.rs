@@ -1,0 +1,77 @@
+//! What the broker's logic needs of the process that it runs in: clocks, the store, event loops, links to other nodes,
+//! authenticators. `broker` implements this trait with threads and sockets; a test or a simulation implements it without.
+//!
+//! All calls return at once. Answers of the store and of authenticators come to the asking loop as [`Mail`]; what comes
+//! from other nodes is handed to [`Peers`](crate::Peers).
+
+use std::fmt::Debug;
+
+use authentication_api::{Credentials, Step, Verdict};
+use net_api::PeerAddress;
+use store_state::api::Store;
+
+use crate::clients::Mail;
+use crate::node::Node;
+use crate::peers::Links;
+
+/// The process that a node runs in.
+pub trait Rim: Debug + Send + Sync + Sized + 'static {
+    /// The way to the stores.
+    type Store: Store;
+    /// The way to the other nodes.
+    type Links: Links;
+
+    /// The store, if it has been opened.
+    fn store(&self) -> Option<&Self::Store>;
+
+    /// Whether the event loops run.
+    fn loops_run(&self) -> bool;
+
+    /// Sends an event loop something. Before the loops run, it is dropped. The loop may handle it on the spot, in the
+    /// calling thread: no lock may be held that a loop takes.
+    fn send(&self, loop_index: usize, mail: Mail);
+
+    /// Now, in ms of Unix time when the process started and of a clock that nothing sets back since then.
+    fn now_ms(&self) -> u64;
+
+    /// The same in µs.
+    fn now_us(&self) -> u64;
+
+    /// Now by the system's clock, in s of Unix time.
+    fn system_s(&self) -> u64;
+
+    /// The cluster's time at a time of [`Self::now_ms`], in ms of Unix time. It may be set back.
+    fn cluster_time_ms(&self, now_ms: u64) -> u64;
+
+    /// The same in µs.
+    fn cluster_time_us(&self, now_us: u64) -> u64;
+
+    /// Whether a listener, by its number, takes connections of proxies only.
+    fn is_proxied(&self, listener: u16) -> bool;
+
+    /// Whether a listener of proxies trusts a peer.
+    fn trusts(&self, listener: u16, peer: PeerAddress) -> bool;
+
+    /// Whether there is anybody who judges credentials.
+    fn has_authenticators(&self) -> bool;
+
+    /// Whether too many logins are under way for another one to begin.
+    fn has_too_many_logins(&self) -> bool;
+
+    /// Begins an exchange of enhanced authentication. `None`: there is no such method.
+    fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step>;
+
+    /// Has credentials judged; what `answered` makes of the verdict, at a time of [`Self::now_ms`], is mail for a loop.
+    fn authenticate(
+        &self,
+        loop_index: usize,
+        credentials: Credentials,
+        answered: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+    );
+
+    /// Tells the other nodes that this process is the one that runs.
+    fn tell_incarnation(&self);
+
+    /// The topics below `$SYS` and their values now.
+    fn sys_topics(&self, node: &Node<Self>) -> Vec<(String, String)>;
+}

@@ -1,0 +1,258 @@
+//! The end of connections and of sessions.
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::{Deadline, Detached, Ended, Timestamp};
+use net_api::{ConnectionId, Key, Next};
+use store_state::session::SessionReply;
+
+use crate::clients::{ClientLoop, DONE, LoopIo, Timer};
+use crate::drain::last_policy;
+use crate::excerpt::excerpt;
+use crate::pending::{Answer, Pending};
+use crate::rim::Rim;
+
+/// When a keep alive seems to have passed only because the connection is not being read: look again.
+const HELD_BACK_RETRY_MS: u64 = 1_000;
+
+/// Bytes of a last transmission that come before a DISCONNECT.
+const LAST_BUDGET: usize = 64 * 1024;
+
+impl<R: Rim> ClientLoop<R> {
+    /// Disconnects a client: a DISCONNECT with the reason (5.0), then the close.
+    pub(crate) fn kick(&mut self, io: &mut impl LoopIo, key: Key, reason: ReasonCode) {
+        if self.abandon(io, key) {
+            return;
+        }
+        let now = self.expiry_now(io);
+        self.take_kept(io, key, true);
+        let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
+            return;
+        };
+        self.log_kicked(io, key, reason);
+        let is_plain = self.is_plain(io, connection);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+        client.session.disconnect(reason, policy);
+        let mut bytes = Vec::new();
+        // Whatever it asks for, this connection is closed after these bytes.
+        let _ = client.session.poll_transmit(
+            &mut bytes,
+            LAST_BUDGET,
+            &mut self.dropped,
+            &self.settings.policy,
+            now,
+        );
+        self.report_dropped(io, key);
+        io.send_last(connection, bytes);
+        self.detach(io, key);
+    }
+
+    /// A client has sent DISCONNECT. If the store knows it, the connection is closed in order when the end is
+    /// recorded, as an acknowledgement would be sent: a client that sees it closed can rely on it that its will
+    /// is discarded and that its session lasts as long as it has said.
+    pub(crate) fn leave(&mut self, io: &mut impl LoopIo, key: Key) -> Next {
+        let client = self.clients.get(key);
+        let closes = client.filter(|client| client.stored.is_some());
+        let closes = closes.and_then(|client| client.connection);
+        self.detach_and_close(io, key, closes);
+        match closes {
+            // What still comes on it is not heard.
+            Some(_) => Next::Read,
+            None => Next::Close,
+        }
+    }
+
+    /// The end of a connection is recorded, or cannot be; `closes`: the connection, if it is to be closed now.
+    pub(crate) fn end_answered(
+        io: &mut impl LoopIo,
+        closes: Option<ConnectionId>,
+        answer: &Answer,
+    ) {
+        match (closes, answer) {
+            (None, _) => {}
+            (Some(connection), Answer::Session(SessionReply::Done)) => {
+                io.close_in_order(connection);
+            }
+            (Some(connection), _) => io.abort(connection),
+        }
+    }
+
+    /// A client that has disconnected has waited long enough for the record of it. It is recorded when the store
+    /// can, but the client does not hear so.
+    pub(crate) fn end_leaving(&mut self, io: &mut impl LoopIo, id: Key) {
+        if let Some(Pending::Disconnect { closes }) = self.pending.get_mut(id)
+            && let Some(connection) = closes.take()
+        {
+            self.stats.disconnect_timeouts.add(1);
+            io.abort(connection);
+        }
+    }
+
+    /// A client's connection is gone, or given up. What of its session is to stay is in the store.
+    pub(crate) fn detach(&mut self, io: &mut impl LoopIo, key: Key) {
+        self.detach_and_close(io, key, None);
+    }
+
+    /// As [`Self::detach`]. `closes`: the connection, if it is to be closed when the store has recorded its end.
+    fn detach_and_close(&mut self, io: &mut impl LoopIo, key: Key, closes: Option<ConnectionId>) {
+        if self.abandon(io, key) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = client.connection.take() else {
+            return;
+        };
+        io.set_tag(connection, DONE);
+        self.node.count_disconnected();
+        let durable = client.session.is_durable();
+        let is_stored = client.stored.is_some();
+        let epoch = client.stored.as_ref().map_or(0, |stored| stored.epoch);
+        let lingers = self.lingers(key);
+        self.detach_stored(io, key, closes, lingers.is_some());
+        let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if lingers.is_none() {
+            client.replay = None;
+        }
+        let client_id = (!is_stored).then(|| Box::<str>::from(client.session.client_id()));
+        let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
+        self.dropped.extend(dropped);
+        self.report_dropped(io, key);
+        self.let_go(io, key, false);
+        if let Some(ms) = lingers {
+            self.linger(io, key, epoch, ms);
+        } else if durable {
+            self.remove_routes(io, key);
+            self.forget_client(io, key);
+        } else {
+            self.end(io, key);
+        }
+        // Otherwise it is the store's to publish.
+        if let (Some(client_id), Some(will)) = (client_id, will) {
+            self.publish_unrecorded_will(io, &client_id, will);
+        }
+    }
+
+    /// A session ends with its connection: nothing of it remains.
+    fn end(&mut self, io: &mut impl LoopIo, key: Key) {
+        let session_key = self.session_key(key);
+        self.remove_routes(io, key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Ended {
+            redispatch,
+            dropped,
+            ..
+        } = client.session.end(Timestamp(io.now_ms()));
+        let client_id = Box::<str>::from(client.session.client_id());
+        self.forget_client(io, key);
+        for dropped in dropped {
+            crate::clients::record(&self.drops, io.now_ms(), &client_id, &dropped);
+        }
+        self.redispatch(io, redispatch, Some(session_key));
+    }
+
+    /// Takes a client out of the loop; its identifier is free.
+    pub(crate) fn forget_client(&mut self, io: &mut impl LoopIo, key: Key) {
+        if self.clients.get(key).is_some_and(|client| client.counted) {
+            self.unregister(io, key);
+        }
+        self.leave_lingering(io, key);
+        let session_key = self.session_key(key);
+        let expires_at = self
+            .clients
+            .get(key)
+            .and_then(|client| client.login.as_ref()?.expires_at());
+        self.watch_expiry(io, key, expires_at, None);
+        self.unjudged.forget(key);
+        if let Some(client) = self.clients.remove(key) {
+            if client.counted {
+                self.stats.sessions.sub(1);
+            }
+            let filters = client.session.subscription_bytes();
+            self.stats.subscription_bytes.sub(filters);
+            self.node
+                .registry
+                .release(client.session.client_id(), session_key);
+        }
+    }
+
+    /// A session's deadline may have come.
+    pub(crate) fn session_deadline(&mut self, io: &mut impl LoopIo, key: Key) {
+        let now = Timestamp(io.now_ms());
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if client.armed_ms > now.0 {
+            // A timer from before; the one that counts is still to come.
+            return;
+        }
+        client.armed_ms = 0;
+        if client.connection.is_none() {
+            // It only holds routes. What is due of a session without a connection, the store knows.
+            return;
+        }
+        if client.session.poll_deadline().is_some_and(|at| at <= now) {
+            let kept = client.hold.as_ref().is_some_and(|hold| hold.has_kept());
+            if client
+                .connection
+                .is_some_and(|connection| kept || io.is_held_back(connection))
+            {
+                client.armed_ms = now.0 + HELD_BACK_RETRY_MS;
+                io.arm(client.armed_ms, Timer::Session(key).to_bits());
+                return;
+            }
+            match client.session.handle_deadline(now) {
+                Deadline::None => {}
+                Deadline::KeepAliveTimeout => {
+                    self.stats.keep_alive_timeouts.add(1);
+                    if let Some(left_out) = self.node.refusal_lines.take(now.0) {
+                        tracing::info!(
+                            client_id = &*excerpt(client.session.client_id()),
+                            left_out,
+                            "the keep alive passed without a packet"
+                        );
+                    }
+                    // [MQTT-3.1.2-22] [MQTT3-3.1.2-24]
+                    self.kick(io, key, ReasonCode::KeepAliveTimeout);
+                }
+                // Those of sessions without a connection, which only the store has.
+                Deadline::WillDue(_) | Deadline::Expired { .. } => {}
+            }
+        }
+        self.arm_deadline(io, key);
+    }
+
+    /// At shutdown everybody is told, and disconnected.
+    pub(crate) fn disconnect_all(&mut self, io: &mut impl LoopIo) {
+        let elsewhere = self.drained.is_some() || self.settings.policy.server_reference.is_some();
+        let reason = if elsewhere {
+            ReasonCode::UseAnotherServer
+        } else {
+            ReasonCode::ServerShuttingDown
+        };
+        for key in self.online() {
+            self.kick(io, key, reason);
+        }
+        self.detach_all_lingering();
+        io.close_untagged();
+    }
+
+    pub(crate) fn online(&self) -> Vec<Key> {
+        self.clients
+            .keys()
+            .filter(|key| {
+                self.clients
+                    .get(*key)
+                    .is_some_and(|c| c.connection.is_some())
+            })
+            .collect()
+    }
+}

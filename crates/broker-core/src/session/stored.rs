@@ -1,0 +1,530 @@
+//! Sessions that the store keeps, while their clients are connected: what the store's events do to them,
+//! and what they tell the store.
+//!
+//! Invariants: an acknowledgement to a client follows the record of what it acknowledges; what a loop
+//! tells a shard about one session arrives in the order in which it was told.
+
+use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
+use mqtt_session::{Delivery, Session, StoredState};
+use net_api::{ConnectionId, Key};
+use store_state::CorrelationId;
+use store_state::api::{Event, Failure, Read, Store as _};
+use store_state::inbox::{Done, InboxOp, InboxReply, Item, Queued};
+use store_state::retain::RetainReply;
+use store_state::session::SessionOp;
+
+use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
+use crate::connect::claim::CREDIT;
+use crate::drops::Reason;
+use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
+use crate::publish::once::Once;
+use crate::rim::Rim;
+
+/// How long a client that has sent DISCONNECT waits for the record of it, in ms.
+const LEAVING_MS: u64 = 5_000;
+
+impl<R: Rim> ClientLoop<R> {
+    /// Events of the store.
+    pub(crate) fn store_events(&mut self, io: &mut impl LoopIo, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Session { token, reply } => {
+                    self.answered(io, token, Answer::Session(reply));
+                }
+                Event::Inbox { token, reply } => self.answered(io, token, Answer::Inbox(reply)),
+                Event::Retain { token, reply } => self.answered(io, token, Answer::Retain(reply)),
+                Event::Failed { token, failure } => {
+                    self.answered(io, token, Answer::Failed(failure));
+                }
+                Event::Passed { token } => self.answered(io, token, Answer::Passed),
+                Event::Retained { token, pages } => {
+                    self.answered(io, token, Answer::Retained(pages));
+                }
+                Event::Reopen { shard } => self.reopen(shard),
+                Event::Fenced => self.fence(io),
+                Event::Page {
+                    home,
+                    epoch,
+                    from,
+                    items,
+                } => self.page(io, Key::from_bits(home), epoch, from, items),
+                Event::Fire {
+                    client,
+                    epoch,
+                    will,
+                } => self.fire(io, client, epoch, &will),
+                Event::Ended { client, epoch } => self.remove_inbox(client, epoch),
+                Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
+            }
+        }
+    }
+
+    /// Queued messages of a session.
+    fn page(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        epoch: u64,
+        from: u64,
+        items: Vec<(u64, Queued)>,
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = client.stored.as_mut().filter(|s| s.epoch == epoch) else {
+            return;
+        };
+        let Some(inbox) = stored.inbox.as_mut().filter(|inbox| from <= inbox.next) else {
+            return;
+        };
+        inbox.credit = inbox.credit.saturating_sub(items.len() as u32);
+        let sent = inbox.sent;
+        // A shard that is served elsewhere since may give again what was on its way.
+        let next = inbox.next;
+        inbox.next = items.last().map_or(next, |(last, _)| next.max(last + 1));
+        let new = items.into_iter().filter(|(sequence, _)| *sequence >= next);
+        for (sequence, queued) in new {
+            match queued {
+                Queued::Message(item) => {
+                    let state = if sequence < sent {
+                        StoredState::Sent
+                    } else {
+                        StoredState::New
+                    };
+                    self.hand_over(io, key, item, sequence, state);
+                }
+                Queued::Released => {
+                    if let Some(client) = self.clients.get_mut(key) {
+                        client.session.owe_pubrel(sequence);
+                    }
+                }
+            }
+        }
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
+            io.touch(connection);
+        }
+        self.show_room(key);
+    }
+
+    /// Another node serves an inbox shard: sessions read their inboxes there.
+    fn reopen(&mut self, shard: u16) {
+        for key in self.online() {
+            let Some(client) = self.clients.get(key) else {
+                continue;
+            };
+            let Some(stored) = &client.stored else {
+                continue;
+            };
+            if let Some(inbox) = stored.inbox.as_ref().filter(|inbox| inbox.shard == shard) {
+                let open = Read::Open {
+                    loop_index: self.index as u16,
+                    home: key.to_bits(),
+                    inbox: inbox.number,
+                    epoch: stored.epoch,
+                    from: inbox.next,
+                    credit: inbox.credit,
+                };
+                self.node.store().read(shard, open);
+            }
+        }
+    }
+
+    /// The other nodes have taken this one for dead, and with it the connections that the store knows of.
+    fn fence(&mut self, io: &mut impl LoopIo) {
+        if self.index == 0 {
+            self.node.rim.tell_incarnation();
+        }
+        self.end_all_lingering(io);
+        for key in self.online() {
+            self.refuse_claimed(io, key);
+            if self
+                .clients
+                .get(key)
+                .is_some_and(|client| client.stored.is_some())
+            {
+                self.kick(io, key, ReasonCode::ServerBusy);
+            }
+        }
+    }
+
+    /// Gives a session a message of its inbox, if the client may receive it.
+    fn hand_over(
+        &mut self,
+        io: &impl LoopIo,
+        key: Key,
+        item: Item,
+        sequence: u64,
+        state: StoredState,
+    ) {
+        let allowed = self.may_receive(io, key, &item.message);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if !allowed {
+            client.session.skip_stored(item.qos, sequence, state);
+            return;
+        }
+        if let Some(replay) = &mut client.replay
+            && let Some(topic) = replay.topic_of(&item.message)
+        {
+            replay.passed_by(topic);
+        }
+        let delivery = Delivery {
+            message: item.message,
+            qos: item.qos,
+            retain: item.retain,
+            subscription_ids: item.subscription_ids,
+            group: None,
+        };
+        client.session.deliver_stored(delivery, sequence, state);
+    }
+
+    /// Tells the store what a session is done with, and how much more it can take.
+    pub(crate) fn settle(&mut self, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = &mut client.stored else {
+            return;
+        };
+        let epoch = stored.epoch;
+        let Some(inbox) = &mut stored.inbox else {
+            return;
+        };
+        let mut done = Vec::new();
+        client.session.take_acknowledged(&mut done);
+        let waiting = u32::try_from(client.session.queue_len()).unwrap_or(u32::MAX);
+        let held = inbox.credit.saturating_add(waiting);
+        if held <= CREDIT / 2 {
+            let more = CREDIT - held;
+            inbox.credit += more;
+            let read = Read::Credit {
+                inbox: inbox.number,
+                epoch,
+                more,
+            };
+            self.node.store().read(inbox.shard, read);
+        }
+        if done.is_empty() {
+            return;
+        }
+        let shard = inbox.shard;
+        let op = InboxOp::Acknowledge {
+            client: client.session.client_id().into(),
+            epoch,
+            sent: client.session.sent_sequence(),
+            done: Done(done),
+        };
+        self.node.store().acknowledge(shard, op);
+    }
+
+    /// The connection of a client is over: the store is told, if it knows the client. `closes`: the connection, if
+    /// it is closed when that is recorded.
+    /// `lingers`: the inbox stays attached for a while, and routes stay.
+    pub(crate) fn detach_stored(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        closes: Option<ConnectionId>,
+        lingers: bool,
+    ) {
+        self.settle(key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = client.stored.take() else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let keep_will = client.session.has_will();
+        let mut expiry = 0;
+        if let Some(inbox) = stored.inbox {
+            expiry = client.session.session_expiry();
+            let (epoch, received) = (stored.epoch, client.session.received());
+            self.node
+                .unreleased
+                .keep(&client_id, epoch, received, io.now_ms());
+            let sent = client.session.sent_sequence();
+            if let Some(gauge) = client.gauge.take() {
+                gauge.set_home(None);
+            }
+            let close = Read::Close {
+                inbox: inbox.number,
+                epoch: stored.epoch,
+            };
+            self.node.store().read(inbox.shard, close);
+            let op = if lingers {
+                InboxOp::Linger {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    sent,
+                }
+            } else {
+                InboxOp::Detach {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    sent,
+                }
+            };
+            self.node
+                .store()
+                .inbox(inbox.shard, CorrelationId::NONE, op);
+            // At once, so that messages of QoS 0 that come from now on are stored, behind that.
+            let gone = client.session.subscriptions().iter();
+            for subscription in gone.filter(|_| !lingers) {
+                if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter)
+                    && filter.shared.is_none()
+                {
+                    let routes = &self.node.routes;
+                    routes.set_shard(inbox.shard, filter.filter, true, true);
+                }
+            }
+        }
+        let id = self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
+        if closes.is_some()
+            && let Some(Pending::Disconnect { closes: waits }) = self.pending.get_mut(id)
+        {
+            // No answer is worked off before this turn is over.
+            *waits = closes;
+            io.arm(io.now_ms() + LEAVING_MS, Timer::Leaving(id).to_bits());
+        }
+    }
+
+    /// A shard has answered for a publication.
+    pub(crate) fn publication_answered(&mut self, io: &mut impl LoopIo, id: Key, answer: Answer) {
+        if let Some(Pending::Publish(publication)) = self.pending.get_mut(id) {
+            publication.left -= 1;
+            match answer {
+                Answer::Inbox(InboxReply::Published {
+                    matched,
+                    refused,
+                    pressing,
+                }) => {
+                    publication.matched(matched > 0, refused > 0);
+                    publication.pressing |= pressing > 0;
+                }
+                Answer::Retain(RetainReply::Full) => {
+                    publication.matched(true, true);
+                    publication.not_retained = true;
+                }
+                Answer::Failed(Failure::Full | Failure::TooLong) => {
+                    publication.matched(true, true);
+                    publication.stored(Storing::Refused);
+                }
+                Answer::Inbox(InboxReply::Fenced) | Answer::Retain(RetainReply::Fenced) => {
+                    publication.stored(Storing::Stale);
+                }
+                Answer::Failed(_) => {
+                    publication.stored(Storing::Unknown);
+                    publication.reason = ReasonCode::ImplementationSpecificError;
+                }
+                _ => publication.matched(false, false),
+            }
+        }
+        let finished = matches!(self.pending.get(id), Some(Pending::Publish(p)) if p.left == 0);
+        if finished && let Some(Pending::Publish(publication)) = self.pending.remove(id) {
+            self.publication_done(io, *publication);
+            self.stats.pending.set(self.pending.len() as u64);
+        }
+    }
+
+    /// All who must have a message have it, or one of them could not.
+    pub(crate) fn publication_done(&mut self, io: &mut impl LoopIo, publication: Publication) {
+        let Publication {
+            from,
+            reason,
+            storing,
+            message,
+            once,
+            pressing,
+            not_retained,
+            call,
+            ..
+        } = publication;
+        if let Some(call) = call {
+            self.calls.end(call);
+        }
+        let failed = storing != Storing::Done;
+        if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
+            if failed {
+                self.drop_inbound(io, key, &message, Reason::StoreFailed);
+            } else if not_retained {
+                self.drop_inbound(io, key, &message, Reason::RetainedLimit);
+            }
+        }
+        match from {
+            Awaiting::Nobody(_) => {}
+            Awaiting::Client(key, packet_id) => {
+                // Who is not told sends the message again, and those that have it know it by its origin.
+                let Some(client) = self.clients.get_mut(key) else {
+                    return;
+                };
+                if storing == Storing::Stale {
+                    self.kick(io, key, ReasonCode::SessionTakenOver);
+                    return;
+                }
+                if failed && !client.session.version().is_v5() {
+                    // Before 5.0 an acknowledgement cannot say no: none is sent, and the client sends
+                    // the message again on its next connection.
+                    self.kick(io, key, reason);
+                    return;
+                }
+                if storing == Storing::Unknown && once.is_some() {
+                    // A PUBREC that refuses has its identifier forgotten. If it is lost, the client sends the
+                    // message again, and a shard that keeps it would take it for another one.
+                    self.kick(io, key, ReasonCode::ServerBusy);
+                    return;
+                }
+                client.session.complete_publish(packet_id, reason);
+                if let Some(connection) = client.connection {
+                    io.touch(connection);
+                }
+                if pressing || client.hold.is_some() {
+                    self.press(io, key, pressing);
+                }
+                if let Some(once) = once.filter(|_| reason.is_error()) {
+                    // [MQTT-4.3.3-9] the identifier is free for another message.
+                    self.release_everywhere(&once);
+                    if let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox) {
+                        inbox.forget(packet_id);
+                    }
+                }
+            }
+            Awaiting::Will { client, epoch } => {
+                if failed {
+                    self.will_is_unpublished(io, client, epoch);
+                    return;
+                }
+                if not_retained {
+                    record_drop(&self.drops, io.now_ms(), &message, Reason::RetainedLimit);
+                }
+                self.will_is_published(&client, epoch);
+            }
+        }
+    }
+
+    /// All shards forget what was published under this name, up to this incarnation.
+    pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
+        let store = self.node.store();
+        for shard in 0..store.inbox_shards() {
+            let op = InboxOp::Forget {
+                client: publisher.into(),
+                incarnation,
+            };
+            store.inbox(shard, CorrelationId::NONE, op);
+        }
+    }
+
+    pub(crate) fn release_everywhere(&self, once: &Once) {
+        let store = self.node.store();
+        for shard in 0..store.inbox_shards() {
+            store.inbox(shard, CorrelationId::NONE, once.release());
+        }
+    }
+
+    /// A session has ended.
+    fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
+        self.node.unreleased.forget(&client, epoch);
+        let op = InboxOp::Remove {
+            client: client.clone(),
+            epoch,
+        };
+        let pending = Pending::Removal {
+            client: client.clone(),
+            epoch,
+        };
+        self.ask_inbox(&client, pending, op);
+    }
+
+    pub(crate) fn removal_answered(&mut self, client: Box<str>, epoch: u64, answer: &Answer) {
+        if let Answer::Failed(_) = answer {
+            // The node ends: whoever leads next is told.
+            return;
+        }
+        self.forget_everywhere(&client, epoch);
+        let op = SessionOp::Gone {
+            client: client.clone(),
+            epoch,
+        };
+        self.node.store().session(&client, CorrelationId::NONE, op);
+    }
+
+    /// A PUBREC of a client is to be recorded.
+    pub(crate) fn record_receipt(&mut self, key: Key, sequence: u64) {
+        let Some(client) = self.clients.get(key) else {
+            return;
+        };
+        let Some(stored) = &client.stored else {
+            return;
+        };
+        let client_id = Box::<str>::from(client.session.client_id());
+        let op = InboxOp::Receipt {
+            client: client_id.clone(),
+            epoch: stored.epoch,
+            sequence,
+        };
+        self.ask_inbox(&client_id, Pending::Receipt { key, sequence }, op);
+    }
+
+    /// A PUBREL of a client: its publication is to be forgotten wherever it is known.
+    pub(crate) fn record_release(&mut self, key: Key, packet_id: PacketId) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let Some(stored) = &mut client.stored else {
+            return;
+        };
+        let epoch = stored.epoch;
+        let Some(inbox) = &mut stored.inbox else {
+            return;
+        };
+        let once = inbox.once(client.session.client_id(), epoch, packet_id);
+        let shards = inbox.shards_to_release(packet_id, self.node.store().inbox_shards());
+        inbox.forget(packet_id);
+        let ticket = self.ask(Pending::Release {
+            key,
+            packet_id,
+            left: shards.len(),
+        });
+        for shard in shards {
+            self.node.store().inbox(shard, ticket, once.release());
+        }
+    }
+
+    /// A PUBREC or PUBREL of a client is recorded: `complete` has the session answer it.
+    pub(crate) fn recorded(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        answer: &Answer,
+        complete: impl FnOnce(&mut Session),
+    ) {
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if matches!(answer, Answer::Failed(_)) {
+            // The client sends the packet again on its next connection.
+            self.kick(io, key, ReasonCode::QuotaExceeded);
+            return;
+        }
+        complete(&mut client.session);
+        if let Some(connection) = client.connection {
+            io.touch(connection);
+        }
+    }
+}
+
+impl Publication {
+    fn stored(&mut self, storing: Storing) {
+        self.storing = self.storing.max(storing);
+    }
+
+    /// A shard has said whether anybody there matched, and whether anybody refused.
+    pub(crate) fn matched(&mut self, matched: bool, refused: bool) {
+        if refused {
+            self.reason = ReasonCode::QuotaExceeded;
+        } else if matched && self.reason == ReasonCode::NoMatchingSubscribers {
+            self.reason = ReasonCode::Success;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The configuration in the form that the event loops use.
+
+use mqtt_session::Policy;
+use store_state::Limits;
+use store_state::session::OfAnotherUser;
+
+use crate::rights::access::Authorization;
+
+/// What loops look up while they serve. A reload replaces it as a whole.
+#[derive(Debug)]
+pub struct Settings {
+    /// The rules of sessions.
+    pub policy: Policy,
+    /// The same without limits of the queue, for what is on its way when a publisher is held back.
+    pub beyond_limit: Policy,
+    /// Whether clients without credentials are let in; `None`: those of this machine are.
+    pub allow_anonymous: Option<bool>,
+    /// What happens to a client whose identifier has a session of another user.
+    pub of_another_user: OfAnotherUser,
+    /// What clients may do.
+    pub authorization: Authorization,
+    /// Bytes per second that a connection may send; 0: no limit.
+    pub bytes_per_s_in: u64,
+    /// Bytes per second that a connection is sent; 0: no limit.
+    pub bytes_per_s_out: u64,
+    /// PUBLISH packets per second of a connection; 0: no limit.
+    pub publishes_per_s: u64,
+    /// Bytes of a CONNECT packet.
+    pub maximum_connect_size: u32,
+    /// How long a connection may take for its CONNECT.
+    pub connect_timeout_ms: u64,
+    /// How long the handshakes of a connection may take together.
+    pub handshake_timeout_ms: u64,
+    /// How long a full subscriber holds back its publishers; 0: never.
+    pub hold_publisher_ms: u64,
+    /// How long a subscriber that has acknowledged nothing may hold back publishers whose messages have other receivers.
+    pub hold_unearned_ms: u64,
+    /// Connections of the node; 0: no limit.
+    pub connections: usize,
+    /// Connections that have sent no CONNECT yet, in all loops.
+    pub unheard_connections: usize,
+    /// New connections of the node per second; 0: no limit.
+    pub connections_per_s: u64,
+    /// Sessions of the node, connected and not.
+    pub sessions: usize,
+    /// Bytes of the topic filters of a session.
+    pub session_subscription_bytes: u64,
+    /// Bytes of the topic filters of all clients that are connected.
+    pub node_subscription_bytes: u64,
+    /// What the stores obey.
+    pub store_limits: Limits,
+    /// How often `$SYS` topics are published; 0: never.
+    pub sys_interval_ms: u64,
+    /// Bytes of memory at which publishers are not read; 0: by the machine's memory.
+    pub memory_high_water: u64,
+    /// Bytes of memory at which clients are refused; 0: by the machine's memory.
+    pub memory_refuse: u64,
+}

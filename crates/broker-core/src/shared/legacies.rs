@@ -1,0 +1,241 @@
+//! What sessions that have ended leave to their shared groups: this node hands over what the inbox shards that
+//! it leads have.
+//!
+//! Invariant: the shard keeps a message until a member of the group has it, or nobody is in the group. Until
+//! then it tells whoever leads it; by their origin, messages that two nodes hand over reach an inbox shard once.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use net_api::Key;
+use store_state::api::Store as _;
+use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin};
+
+use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::pending::{Answer, Pending};
+use crate::publish::once;
+use crate::publish::once::Once;
+use crate::rim::Rim;
+
+/// Legacies that a loop hands over at the same time: of each, a page is in memory.
+const AT_ONCE: usize = 64;
+
+/// How long a legacy waits of which something could not be handed over.
+const RETRY_MS: u64 = 1_000;
+
+/// A legacy, by whose session it was and the number that the inbox had.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Legacy {
+    client: Box<str>,
+    inbox: u64,
+}
+
+impl Legacy {
+    /// What makes a message of it happen once; as with wills, no client publishes under this name.
+    fn origin(&self, sequence: u64) -> Origin {
+        let Self { client, inbox } = self;
+        Origin {
+            client: format!("\0left {inbox}/{client}").into(),
+            incarnation: sequence,
+            packet_id: 0,
+        }
+    }
+
+    /// Others have these messages of it, and the next ones are asked for.
+    fn hand_over(&self, done: Vec<u64>) -> InboxOp {
+        InboxOp::HandOver {
+            client: self.client.clone(),
+            inbox: self.inbox,
+            done: Done(done),
+        }
+    }
+}
+
+/// The legacies that a loop hands over.
+#[derive(Debug, Default)]
+pub(crate) struct Legacies {
+    /// All of them.
+    known: BTreeSet<Legacy>,
+    /// Those that wait for others to be done.
+    waiting: VecDeque<Legacy>,
+    /// Those of which something could not be handed over.
+    stuck: Vec<Legacy>,
+}
+
+impl Legacies {
+    fn under_way(&self) -> usize {
+        self.known.len() - self.waiting.len() - self.stuck.len()
+    }
+}
+
+/// A page of a legacy that is handed over.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    legacy: Legacy,
+    /// Messages on the page; 0: it has not come.
+    messages: usize,
+    /// The sequences of those that others have.
+    done: Vec<u64>,
+    /// Inboxes that were asked to take one and have not answered.
+    asked: usize,
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// A session has ended and left something.
+    pub(crate) fn left_behind(&mut self, client: Box<str>, inbox: u64) {
+        let legacy = Legacy { client, inbox };
+        if self.legacies.known.insert(legacy.clone()) {
+            self.legacies.waiting.push_back(legacy);
+            self.begin_handovers();
+        }
+    }
+
+    fn begin_handovers(&mut self) {
+        self.stats.legacies.set(self.legacies.known.len() as u64);
+        while self.legacies.under_way() < AT_ONCE
+            && let Some(legacy) = self.legacies.waiting.pop_front()
+        {
+            self.ask_for_page(legacy, Vec::new());
+        }
+    }
+
+    /// Tells the shard what others have, and asks for what they are to have next.
+    fn ask_for_page(&mut self, legacy: Legacy, done: Vec<u64>) {
+        let op = legacy.hand_over(done);
+        let client = legacy.client.clone();
+        let handover = Handover {
+            legacy,
+            messages: 0,
+            done: Vec::new(),
+            asked: 0,
+        };
+        self.ask_inbox(&client, Pending::Handover(Box::new(handover)), op);
+    }
+
+    /// The shard has said what others are to have next.
+    pub(crate) fn page_answered(&mut self, io: &mut impl LoopIo, id: Key, answer: Answer) {
+        let Some(Pending::Handover(handover)) = self.pending.get_mut(id) else {
+            return;
+        };
+        match answer {
+            Answer::Inbox(InboxReply::LeftBehind(items)) if items.is_empty() => {
+                let legacy = handover.legacy.clone();
+                self.pending.remove(id);
+                self.handed_over(&legacy);
+            }
+            Answer::Inbox(InboxReply::LeftBehind(items)) => {
+                handover.messages = items.len();
+                let legacy = handover.legacy.clone();
+                for (sequence, item) in items {
+                    self.give_to_heir(io, id, legacy.origin(sequence), item);
+                }
+                self.go_on_handing_over(io, id);
+            }
+            _ => self.go_on_handing_over(io, id),
+        }
+    }
+
+    /// Gives a message of a legacy to a member of its group. It stays, if it is not known whether there is one.
+    fn give_to_heir(&mut self, io: &mut impl LoopIo, id: Key, origin: Origin, item: Item) {
+        let filter = item.group.unwrap_or_default();
+        if self.may_have_unknown_members(io, &filter) {
+            return;
+        }
+        let sequence = origin.incarnation;
+        let given = self.give_to_group(io, &filter, &item.message, None, Some(&origin));
+        if let Some(Pending::Handover(handover)) = self.pending.get_mut(id) {
+            match given {
+                None => handover.done.push(sequence),
+                Some(_) => handover.asked += 1,
+            }
+        }
+        if let Some((client, item)) = given {
+            let pending = Pending::Heir {
+                handover: id,
+                sequence,
+            };
+            self.ask_to_take(
+                &client,
+                once::deliver(&client, item, Some(Once::Broker(origin))),
+                pending,
+            );
+        }
+    }
+
+    /// Whether a group has no members, as far as this node knows, which does not know all.
+    fn may_have_unknown_members(&self, io: &impl LoopIo, filter: &str) -> bool {
+        if let Some(peers) = self.node.peers() {
+            peers.check_leases(&*self.node, io.now_ms());
+        }
+        let routes = &self.node.routes;
+        let group = routes.group_of(filter);
+        group.is_none_or(|group| routes.members(&group).is_empty()) && routes.unsure() != (0, 0)
+    }
+
+    /// A member's inbox has answered.
+    pub(crate) fn heir_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        id: Key,
+        sequence: u64,
+        answer: &Answer,
+    ) {
+        let Some(Pending::Handover(handover)) = self.pending.get_mut(id) else {
+            return;
+        };
+        handover.asked -= 1;
+        if let Answer::Inbox(InboxReply::Published { .. }) = answer {
+            handover.done.push(sequence);
+        }
+        self.go_on_handing_over(io, id);
+    }
+
+    /// Goes on with the next page when nobody is to answer for this one any more.
+    fn go_on_handing_over(&mut self, io: &mut impl LoopIo, id: Key) {
+        if !matches!(self.pending.get(id), Some(Pending::Handover(h)) if h.asked == 0) {
+            return;
+        }
+        let Some(Pending::Handover(handover)) = self.pending.remove(id) else {
+            return;
+        };
+        let Handover {
+            legacy,
+            messages,
+            done,
+            ..
+        } = *handover;
+        if messages > 0 && done.len() == messages {
+            self.ask_for_page(legacy, done);
+            return;
+        }
+        if !done.is_empty() {
+            let op = legacy.hand_over(done);
+            self.tell_inbox(&legacy.client, op);
+        }
+        if self.legacies.stuck.is_empty() {
+            io.arm(io.now_ms() + RETRY_MS, Timer::Legacies.to_bits());
+        }
+        self.legacies.stuck.push(legacy);
+        self.begin_handovers();
+    }
+
+    /// Tries again with what could not be handed over. What another node leads by now is its business.
+    pub(crate) fn retry_handovers(&mut self) {
+        for legacy in std::mem::take(&mut self.legacies.stuck) {
+            let shard = self.node.store().inbox_shard(&legacy.client);
+            let peers = self.node.peers();
+            if peers.is_some_and(|peers| peers.is_led_elsewhere(&*self.node, shard)) {
+                self.legacies.known.remove(&legacy);
+            } else {
+                self.legacies.waiting.push_back(legacy);
+            }
+        }
+        self.begin_handovers();
+    }
+
+    /// Nothing is left of a legacy: all shards are to forget its messages, in a while.
+    fn handed_over(&mut self, legacy: &Legacy) {
+        self.legacies.known.remove(legacy);
+        self.forget_everywhere(&legacy.origin(0).client, u64::MAX);
+        self.begin_handovers();
+    }
+}

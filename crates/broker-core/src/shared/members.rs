@@ -1,0 +1,306 @@
+//! Messages for shared groups while not all members are known.
+//!
+//! The leader of an inbox shard tells all nodes which of its sessions are in shared groups. When another node
+//! leads the shard, there is a moment in which this node lacks that: a group then has fewer members than it has,
+//! or none. A plain subscription does not suffer, since the shard itself matches what it is given; a member of a
+//! group has to be chosen here.
+//!
+//! So a message of QoS 1 or 2 waits for the groups that have got it to nobody, and its publisher's acknowledgement
+//! waits with it (P1), until all shards are known.
+//!
+//! Invariants: what waits is given out in the order in which it came, before anything that comes later; at most
+//! [`LIMIT`] messages of a loop wait, or [`LIMIT_BYTES`], for [`PATIENCE_MS`] at most. Beyond that a publication is
+//! refused: it is never acknowledged while a member may lack it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mqtt_proto::QoS;
+use mqtt_session::ApplicationMessage;
+use net_api::Key;
+use store_state::api::Failure;
+use store_state::inbox::Origin;
+
+use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::pending::{Answer, Pending};
+use crate::publish::once::Once;
+use crate::publish::rest::{ToGroups, Which};
+use crate::rim::Rim;
+use crate::shared::groups::{Member, Who};
+
+/// Messages of a loop that wait at the same time.
+const LIMIT: usize = 16_384;
+
+/// Bytes of these, and of the lists of groups that have been served.
+const LIMIT_BYTES: usize = 64 << 20;
+
+/// How soon it is looked whether all shards are known, in ms.
+const LOOK_MS: u64 = 5;
+
+/// How long a message waits, in ms: as long as what is asked of a shard that nobody leads.
+const PATIENCE_MS: u64 = 8_000;
+
+/// What waits in a loop.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    is_armed: bool,
+}
+
+/// A message that waits.
+#[derive(Debug)]
+struct Waiting {
+    message: Arc<ApplicationMessage>,
+    groups: Groups,
+    /// What is pending for its publisher; `None`: it is acknowledged, or its publisher is not here.
+    publication: Option<Key>,
+    once: Option<Once>,
+    until_ms: u64,
+}
+
+/// The groups that a message waits for.
+#[derive(Debug)]
+pub(crate) enum Groups {
+    /// One, by the filter of its SUBSCRIBE.
+    One(Box<str>),
+    /// All that match but these, by their numbers, which ascend.
+    AllBut(Box<[u32]>),
+    /// Those of them without members that have got it directly: it has come before.
+    DurableBut(Box<[u32]>),
+}
+
+impl Groups {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One(filter) => filter.len(),
+            Self::AllBut(served) | Self::DurableBut(served) => size_of_val(&**served),
+        }
+    }
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.message.body.heap_len() + self.groups.bytes()
+    }
+}
+
+impl Members {
+    /// False, and nothing is changed: there is no room.
+    fn push(&mut self, waiting: Waiting) -> bool {
+        let bytes = self.bytes + waiting.bytes();
+        if self.waiting.len() >= LIMIT || bytes > LIMIT_BYTES {
+            return false;
+        }
+        self.bytes = bytes;
+        self.waiting.push_back(waiting);
+        true
+    }
+
+    fn pop_if(&mut self, is_wanted: impl FnOnce(&Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.waiting.pop_front_if(|first| is_wanted(first))?;
+        self.bytes -= waiting.bytes();
+        Some(waiting)
+    }
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Has a message wait, or refuses it if too many do. `publication`: it counts the wait as one of the answers that
+    /// it needs.
+    pub(crate) fn await_members(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &Arc<ApplicationMessage>,
+        groups: Groups,
+        publication: Option<Key>,
+        once: Option<Once>,
+    ) {
+        let waits = self.members.push(Waiting {
+            message: Arc::clone(message),
+            groups,
+            publication,
+            once,
+            until_ms: io.now_ms() + PATIENCE_MS,
+        });
+        if waits {
+            self.stats
+                .members_awaited
+                .set(self.members.waiting.len() as u64);
+            self.look_for_members_again(io);
+        } else {
+            self.give_up_on(io, message, publication, Failure::Full);
+        }
+    }
+
+    /// No member of a group is known: a message waits if there may be some, else it is dropped. `publication`:
+    /// whose acknowledgement waits for it.
+    pub(crate) fn nobody_is_known(
+        &mut self,
+        io: &mut impl LoopIo,
+        filter: &str,
+        message: &Arc<ApplicationMessage>,
+        publication: Option<Key>,
+        once: Option<&Origin>,
+    ) {
+        if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
+            self.nobody_in_group(io, message);
+            return;
+        }
+        if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
+        {
+            waiting.left += 1;
+        }
+        let group = Groups::One(filter.into());
+        let once = once.cloned().map(Once::Broker);
+        self.await_members(io, message, group, publication, once);
+    }
+
+    fn look_for_members_again(&mut self, io: &mut impl LoopIo) {
+        if !self.members.is_armed {
+            self.members.is_armed = true;
+            io.arm(io.now_ms() + LOOK_MS, Timer::Members.to_bits());
+        }
+    }
+
+    /// The timer has fired.
+    pub(crate) fn look_for_members(&mut self, io: &mut impl LoopIo) {
+        self.members.is_armed = false;
+        self.members_may_be_known(io);
+        self.give_up_on_members(io);
+        if !self.members.waiting.is_empty() {
+            self.look_for_members_again(io);
+        }
+    }
+
+    /// If all shards are known, what waits is given to members.
+    pub(crate) fn members_may_be_known(&mut self, io: &mut impl LoopIo) {
+        if self.members.waiting.is_empty() {
+            return;
+        }
+        if let Some(peers) = self.node.peers() {
+            peers.check_leases(&*self.node, io.now_ms());
+        }
+        // What has to wait again is put behind the others, and is not met a second time.
+        for _ in 0..self.members.waiting.len() {
+            if self.node.routes.lacks_shards() {
+                break;
+            }
+            if let Some(waiting) = self.members.pop_if(|_| true) {
+                self.give_to_members(io, waiting);
+            }
+        }
+        self.stats
+            .members_awaited
+            .set(self.members.waiting.len() as u64);
+    }
+
+    fn give_to_members(&mut self, io: &mut impl LoopIo, waiting: Waiting) {
+        let Waiting {
+            message,
+            groups,
+            publication,
+            once: named,
+            ..
+        } = waiting;
+        let is_gone = |id| !matches!(self.pending.get(id), Some(Pending::Publish(_)));
+        if publication.is_some_and(is_gone) {
+            // Its publisher was answered, by what was known.
+            return;
+        }
+        let (which, but) = match groups {
+            Groups::One(filter) => {
+                let once = named.as_ref().and_then(Once::of_broker);
+                let given = self.give_to_group(io, &filter, &message, publication, once);
+                let members = given.into_iter().collect();
+                self.give_to_inboxes(members, publication, named.as_ref());
+                if let Some(publication) = publication {
+                    self.publication_answered(io, publication, Answer::Passed);
+                }
+                return;
+            }
+            Groups::AllBut(served) => (Which::All, served),
+            Groups::DurableBut(served) => (Which::Durable, served),
+        };
+        let set = self.find(io, &message);
+        let to = ToGroups {
+            which,
+            but,
+            once: named,
+            publication,
+            served: None,
+        };
+        self.deliver_to_groups(io, &message, set, to);
+    }
+
+    /// What has waited for too long is refused, or dropped if it is acknowledged.
+    fn give_up_on_members(&mut self, io: &mut impl LoopIo) {
+        let now_ms = io.now_ms();
+        while let Some(waiting) = self.members.pop_if(|waiting| waiting.until_ms <= now_ms) {
+            let Waiting {
+                message,
+                publication,
+                ..
+            } = waiting;
+            self.give_up_on(io, &message, publication, Failure::Stopped);
+        }
+        self.stats
+            .members_awaited
+            .set(self.members.waiting.len() as u64);
+    }
+
+    fn give_up_on(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: &ApplicationMessage,
+        publication: Option<Key>,
+        failure: Failure,
+    ) {
+        match publication {
+            Some(id) => self.publication_answered(io, id, Answer::Failed(failure)),
+            None => self.nobody_in_group(io, message),
+        }
+    }
+}
+
+/// Whether all members have inboxes.
+pub(crate) fn all_durable(members: &[Member]) -> bool {
+    members.iter().all(|m| matches!(m.who, Who::Durable(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::MessageBody;
+
+    use super::*;
+
+    fn waiting(payload: usize, served: usize) -> Waiting {
+        Waiting {
+            message: Arc::new(ApplicationMessage {
+                body: MessageBody::new("t", &vec![0; payload]),
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                publisher: 0,
+                publisher_hash: 0,
+                expires_at: None,
+            }),
+            groups: Groups::AllBut(vec![0; served].into()),
+            publication: None,
+            once: None,
+            until_ms: 0,
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_number_and_in_bytes() {
+        for (payload, served) in [(0, 0), (1 << 20, 0), (0, 1 << 20)] {
+            let mut members = Members::default();
+            while members.push(waiting(payload, served)) {}
+            assert!(members.waiting.len() <= LIMIT && members.bytes <= LIMIT_BYTES);
+            let held = members.waiting.len();
+            members.pop_if(|_| true).unwrap();
+            assert!(members.push(waiting(payload, served)));
+            while members.pop_if(|_| true).is_some() {}
+            assert_eq!((members.bytes, members.waiting.len()), (0, 0), "{held}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Shared subscriptions: groups, their members, and what ended sessions have left to them.
+
+pub(crate) mod groups;
+pub(crate) mod legacies;
+pub(crate) mod members;

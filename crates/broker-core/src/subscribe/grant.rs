@@ -1,0 +1,721 @@
+//! Subscriptions, and the retained messages that they bring.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashing::HashSet;
+use mqtt_proto::{
+    PacketId, PacketType, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscribeFiltersIter,
+    SubscriptionFilter, SubscriptionOptions, Unsubscribe, UnsubscribeFiltersIter,
+};
+use mqtt_session::{Subscription, Wanted};
+use net_api::{Key, Next};
+use store_state::api::{Failure, Store as _};
+use store_state::inbox::{InboxOp, InboxReply, StoredSubscription};
+
+use crate::clients::{Client, ClientLoop, LoopIo};
+use crate::connect::claim;
+use crate::connect::claim::route_connection;
+use crate::excerpt::excerpt;
+use crate::key::SessionKey;
+use crate::node::Pressure;
+use crate::pending::{Answer, Pending};
+use crate::retained::replay::Owed;
+use crate::rim::Rim;
+use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
+use crate::shared::groups::Gauge;
+use crate::subscribe::parts;
+use crate::subscribe::parts::Parts;
+
+/// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
+type Part = Vec<Result<StoredSubscription, ReasonCode>>;
+
+/// Who tells other nodes of a subscription.
+#[derive(Clone, Copy, Debug)]
+enum RouteOwner {
+    /// This node: of its connected sessions.
+    ThisNode,
+    /// The leader of an inbox shard: of durable sessions.
+    LeaderOf(u16),
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// Carries a SUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
+    pub(crate) fn subscribe(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        subscribe: &Subscribe<'_>,
+    ) -> Next {
+        let filters = subscribe.filters.iter();
+        let id = subscribe.properties.subscription_id.unwrap_or(0);
+        if let Some(client) = self.clients.get_mut(key) {
+            let parts = Parts::new(subscribe.packet_id, id, filters.bytes_left());
+            client.parts = Some(Box::new(parts));
+        }
+        self.subscribe_parts(io, key, filters)
+    }
+
+    /// Whether filters of the client's last packet are in no part yet: the packet is to be offered again.
+    pub(crate) fn has_parts_left(&self, key: Key) -> bool {
+        self.clients.get(key).is_some_and(Client::has_parts_left)
+    }
+
+    /// Goes on with a SUBSCRIBE or UNSUBSCRIBE that has parts left. It is done with if none are left then. The
+    /// client yields when its share of the turn is spent, and pauses while it waits for an answer.
+    pub(crate) fn go_on_with_parts(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        packet_type: PacketType,
+        packet: &[u8],
+    ) -> Next {
+        let parts = self.clients.get(key).and_then(|c| c.parts.as_ref());
+        let left = parts.map_or(0, |parts| parts.bytes_left);
+        if packet_type == PacketType::Subscribe {
+            self.subscribe_parts(io, key, SubscribeFiltersIter::resume(packet, left))
+        } else {
+            self.unsubscribe_parts(io, key, UnsubscribeFiltersIter::resume(packet, left))
+        }
+    }
+
+    fn subscribe_parts(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        mut filters: SubscribeFiltersIter<'_>,
+    ) -> Next {
+        loop {
+            if self.share.is_spent() || io.has_done_enough() {
+                return Next::Yield;
+            }
+            let part = self.next_part(io, key, &mut filters);
+            let Some(client) = self.clients.get_mut(key) else {
+                return Next::Read;
+            };
+            let Some(parts) = &mut client.parts else {
+                return Next::Read;
+            };
+            parts.bytes_left = filters.bytes_left();
+            let admitted: Vec<_> = part.iter().flatten().cloned().collect();
+            let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
+            if let Some(stored) = durable
+                && !admitted.is_empty()
+            {
+                let client_id = Box::<str>::from(client.session.client_id());
+                let op = InboxOp::Subscribe {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    subscriptions: admitted,
+                };
+                client.waits = true;
+                client.unanswered += 1;
+                self.hold_replay(key);
+                let pending = Pending::Subscribe { key, part };
+                self.ask_inbox(&client_id, pending, op);
+                return Next::Pause;
+            }
+            self.take_part(key, part, None);
+            if !self.has_parts_left(key) {
+                return if self.all_subscribed(io, key) {
+                    Next::Pause
+                } else {
+                    Next::Read
+                };
+            }
+        }
+    }
+
+    /// The next filters of a SUBSCRIBE, at most as many as make a part.
+    fn next_part(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        filters: &mut SubscribeFiltersIter<'_>,
+    ) -> Part {
+        let mut part = Part::new();
+        let mut room = self.room_for_filters(key);
+        // Filters of this part that the session does not have yet.
+        let mut fresh: HashSet<&str> = HashSet::default();
+        let mut patterns = Vec::new();
+        let mut bytes = 0;
+        while !parts::is_full(part.len(), bytes)
+            && let Some((text, options)) = filters.next()
+        {
+            bytes += text.len();
+            let admitted = self.admit_filter(io, key, text, options);
+            let Some(client) = self.clients.get_mut(key) else {
+                break;
+            };
+            let admitted = admitted.and_then(|options| {
+                if client.session.subscription(text).is_none() && !fresh.contains(text) {
+                    let held = client.session.subscriptions().len() + fresh.len();
+                    let full = held >= self.settings.policy.subscriptions as usize;
+                    let policy = &self.settings.policy;
+                    if full
+                        || !client.session.admits_pattern(text, &mut patterns, policy)
+                        || !room.take(text)
+                    {
+                        return Err(ReasonCode::QuotaExceeded);
+                    }
+                    fresh.insert(text);
+                }
+                Ok(options)
+            });
+            let Some(parts) = &mut client.parts else {
+                break;
+            };
+            if let Err(reason) = admitted {
+                parts.refused.add(text, reason);
+            }
+            part.push(admitted.map(|options| StoredSubscription {
+                filter: text.into(),
+                options,
+                id: parts.subscription_id,
+            }));
+        }
+        self.charge(io, part_cost(part.len(), bytes));
+        part
+    }
+
+    /// How much more a session may subscribe to. While memory is scarce, nothing.
+    fn room_for_filters(&self, key: Key) -> Room {
+        let held = self
+            .clients
+            .get(key)
+            .map_or(0, |client| client.session.subscription_bytes());
+        let session = self.settings.session_subscription_bytes;
+        let node = self.settings.node_subscription_bytes;
+        Room(if self.node.pressure() == Pressure::None {
+            let left = node.saturating_sub(self.node.subscription_bytes());
+            session.saturating_sub(held).min(left)
+        } else {
+            0
+        })
+    }
+
+    /// The options to grant a subscription with, or why it is refused.
+    fn admit_filter(
+        &mut self,
+        io: &impl LoopIo,
+        key: Key,
+        text: &str,
+        options: SubscriptionOptions,
+    ) -> Result<SubscriptionOptions, ReasonCode> {
+        let client = self.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
+        let checked = client
+            .session
+            .check_filter(text, options, &self.settings.policy);
+        match checked {
+            Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
+                Err(ReasonCode::NotAuthorized)
+            }
+            Ok((_, options)) => Ok(options),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    pub(crate) fn subscribe_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        mut part: Part,
+        answer: Answer,
+    ) {
+        self.replay_goes_on(io, key);
+        let new = match answer {
+            Answer::Inbox(InboxReply::Subscribed(new)) => {
+                self.has_changed(key);
+                new
+            }
+            Answer::Failed(_) if self.version(key) == Some(ProtocolVersion::V3_1) => {
+                // 3.1 has no code for a refusal.
+                self.kick(io, key, ReasonCode::ImplementationSpecificError);
+                return;
+            }
+            Answer::Failed(failure) => {
+                let reason = match failure {
+                    Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
+                    Failure::Stopped | Failure::Moved => ReasonCode::ImplementationSpecificError,
+                };
+                for filter in part.iter_mut().filter(|f| f.is_ok()) {
+                    *filter = Err(reason);
+                }
+                Vec::new()
+            }
+            // A later connection has the session.
+            _ => return,
+        };
+        self.take_part(key, part, Some(&new));
+        if self.has_parts_left(key) || !self.all_subscribed(io, key) {
+            self.stop_waiting(io, key);
+        }
+    }
+
+    /// The inbox has changed the subscriptions of a client as it was asked to.
+    pub(crate) fn has_changed(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.unanswered = client.unanswered.saturating_sub(1);
+        }
+    }
+
+    fn version(&self, key: Key) -> Option<ProtocolVersion> {
+        self.clients.get(key).map(|client| client.session.version())
+    }
+
+    /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
+    fn stop_waiting(&mut self, io: &mut impl LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.waits = false;
+            if let Some(connection) = client.connection {
+                io.resume(connection);
+            }
+        }
+    }
+
+    /// Makes the subscriptions of a part effective. `stored`: what the store said to those admitted, for each
+    /// whether it is new.
+    fn take_part(&mut self, key: Key, part: Part, stored: Option<&[bool]>) {
+        let mut reasons = Vec::with_capacity(part.len());
+        let mut subscriptions = Vec::with_capacity(part.len());
+        let mut owed = VecDeque::new();
+        let mut answers = stored.unwrap_or_default().iter().copied();
+        for filter in part {
+            reasons.push(match filter {
+                Err(reason) => reason,
+                Ok(subscription) => {
+                    let options = subscription.options;
+                    let was_new = stored.map(|_| answers.next().unwrap_or(false));
+                    if let Some(added) = self.route_subscription(key, subscription, was_new) {
+                        owed.extend(added.owes);
+                        subscriptions.push(added.subscription);
+                    }
+                    granted_code(options.qos)
+                }
+            });
+        }
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        let before = client.session.subscription_bytes();
+        client.session.add_subscriptions(subscriptions);
+        let added = client.session.subscription_bytes() - before;
+        self.stats.subscription_bytes.add(added);
+        let Some(parts) = &mut client.parts else {
+            return;
+        };
+        parts.reasons.append(&mut reasons);
+        if !owed.is_empty() {
+            let replay = client.replay.get_or_insert_default();
+            replay.owe(owed);
+            // No page goes before the answer.
+            replay.hold(!parts.holds_replay);
+            parts.holds_replay = true;
+        }
+    }
+
+    /// All subscriptions of a SUBSCRIBE are effective: it is answered. True: the answer waits for retained messages
+    /// on their way to the store, or for other nodes.
+    fn all_subscribed(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        let Some(parts) = client.parts.take() else {
+            return false;
+        };
+        let Parts {
+            packet_id,
+            reasons,
+            refused,
+            holds_replay,
+            ..
+        } = *parts;
+        self.stats.subscriptions_refused.add(refused.count as u64);
+        if refused.count > 0
+            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+        {
+            tracing::info!(
+                client_id = &*excerpt(client.session.client_id()),
+                refused = refused.count,
+                of = reasons.len(),
+                filters = refused.names(),
+                left_out,
+                "subscriptions are refused"
+            );
+        }
+        let store = self.node.store();
+        // A question to other nodes goes behind what is on its way.
+        let asks_retained = holds_replay && !store.has_peers() && !store.is_retain_idle();
+        let routes = self.awaited_routes(io, key);
+        let Some(client) = self.clients.get_mut(key) else {
+            return false;
+        };
+        if asks_retained || !routes.is_empty() {
+            client.waits = true;
+            let shards = if asks_retained {
+                self.node.store().retain_shards()
+            } else {
+                0
+            };
+            let ticket = self.ask(Pending::Barrier {
+                key,
+                packet_id,
+                reasons,
+                left: usize::from(shards) + routes.len(),
+                replays: holds_replay,
+            });
+            if asks_retained {
+                self.node.store().retain_barrier(ticket);
+            }
+            self.await_routes(io, &routes, ticket.token);
+            return true;
+        }
+        client.session.complete_subscribe(packet_id, &reasons);
+        if holds_replay {
+            self.replay_goes_on(io, key);
+        }
+        // At once, so that nothing that is published from now on goes before the first page.
+        self.replay_page(io, key);
+        self.show_room(key);
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
+            io.touch(connection);
+        }
+        false
+    }
+
+    /// Whose routes other nodes may lack that a SUBSCRIBE of a client has changed.
+    fn awaited_routes(&self, io: &impl LoopIo, key: Key) -> Vec<RouteOwner> {
+        let Some(peers) = self.node.peers() else {
+            return Vec::new();
+        };
+        let mut owners = Vec::new();
+        if peers.lacks_routes(&*self.node, io.now_ms()) {
+            owners.push(RouteOwner::ThisNode);
+        }
+        let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
+        if let Some(inbox) = stored.and_then(|stored| stored.inbox.as_ref())
+            && peers.is_led_elsewhere(&*self.node, inbox.shard)
+        {
+            owners.push(RouteOwner::LeaderOf(inbox.shard));
+        }
+        owners
+    }
+
+    /// A question is answered once for each owner, when all live nodes know its routes.
+    fn await_routes(&mut self, io: &mut impl LoopIo, owners: &[RouteOwner], token: u64) {
+        let node = Arc::clone(&self.node);
+        let Some(peers) = node.peers().filter(|_| !owners.is_empty()) else {
+            return;
+        };
+        self.stats.route_waits.add(1);
+        for owner in owners {
+            match owner {
+                RouteOwner::ThisNode => peers.await_routes(&*node, self.index, token),
+                RouteOwner::LeaderOf(shard) => {
+                    peers.await_shard(&*node, *shard, self.index, token);
+                }
+            }
+        }
+        self.flush_peers_soon(io);
+    }
+
+    /// Other nodes know the routes of a subscription, and retained messages that were on their way when the
+    /// client subscribed are in the store: they come with the first page, which follows SUBACK.
+    pub(crate) fn barrier_passed(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        packet_id: PacketId,
+        reasons: &[ReasonCode],
+        replays: bool,
+    ) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.session.complete_subscribe(packet_id, reasons);
+        }
+        if replays {
+            self.replay_goes_on(io, key);
+        }
+        self.replay_page(io, key);
+        self.show_room(key);
+        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
+            io.touch(connection);
+        }
+        self.stop_waiting(io, key);
+    }
+
+    /// Routes a subscription. `stored`: the store has it, and says whether it is new.
+    fn route_subscription(
+        &mut self,
+        key: Key,
+        subscription: StoredSubscription,
+        stored: Option<bool>,
+    ) -> Option<Added> {
+        let (session_key, routes) = (self.session_key(key), self.route_key(key));
+        let client = self.clients.get_mut(key)?;
+        let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
+        let wanted = Wanted::new(subscription.options, subscription.id);
+        let (new, group) = match stored {
+            Some(new) => {
+                route_connection(&self.node.routes, routes, &subscription);
+                if client.gauge.is_none() {
+                    client.gauge = self.node.routes.durable_gauge(client.session.client_id());
+                    if let Some(gauge) = &client.gauge {
+                        gauge.set_home(Some(session_key));
+                    }
+                }
+                (new, None)
+            }
+            None => {
+                let gauge = &mut client.gauge;
+                let share = || Arc::clone(gauge.get_or_insert_with(|| Arc::new(Gauge::default())));
+                let subscribed = self
+                    .node
+                    .routes
+                    .subscribe(session_key, filter, wanted, share);
+                let group = subscribed.group.and_then(std::num::NonZeroU32::new);
+                (subscribed.new, group)
+            }
+        };
+        let owes = subscription.wants_retained(new);
+        Some(Added {
+            owes: owes.then(|| Owed::new(filter.filter, wanted)),
+            subscription: Subscription {
+                group,
+                ..claim::subscription(subscription)
+            },
+        })
+    }
+
+    /// Carries an UNSUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
+    pub(crate) fn unsubscribe(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        unsubscribe: &Unsubscribe<'_>,
+    ) -> Next {
+        let filters = unsubscribe.filters.iter();
+        if let Some(client) = self.clients.get_mut(key) {
+            let parts = Parts::new(unsubscribe.packet_id, 0, filters.bytes_left());
+            client.parts = Some(Box::new(parts));
+        }
+        self.unsubscribe_parts(io, key, filters)
+    }
+
+    fn unsubscribe_parts(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        mut filters: UnsubscribeFiltersIter<'_>,
+    ) -> Next {
+        loop {
+            if self.share.is_spent() || io.has_done_enough() {
+                return Next::Yield;
+            }
+            let mut part: Vec<Box<str>> = Vec::new();
+            let mut bytes = 0;
+            while !parts::is_full(part.len(), bytes)
+                && let Some(text) = filters.next()
+            {
+                bytes += text.len();
+                part.push(text.into());
+            }
+            self.charge(io, part_cost(part.len(), bytes));
+            let Some(client) = self.clients.get_mut(key) else {
+                return Next::Read;
+            };
+            let Some(parts) = &mut client.parts else {
+                return Next::Read;
+            };
+            parts.bytes_left = filters.bytes_left();
+            if let Some(stored) = client.stored.as_ref().filter(|s| s.inbox.is_some()) {
+                let client_id = Box::<str>::from(client.session.client_id());
+                let op = InboxOp::Unsubscribe {
+                    client: client_id.clone(),
+                    epoch: stored.epoch,
+                    filters: part.clone(),
+                };
+                client.waits = true;
+                client.unanswered += 1;
+                self.hold_replay(key);
+                let pending = Pending::Unsubscribe { key, part };
+                self.ask_inbox(&client_id, pending, op);
+                return Next::Pause;
+            }
+            self.remove_part(io, key, &part, None);
+            if !self.has_parts_left(key) {
+                self.all_unsubscribed(io, key);
+                return Next::Read;
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe_answered(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        part: &[Box<str>],
+        answer: Answer,
+    ) {
+        self.replay_goes_on(io, key);
+        match answer {
+            Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
+                self.has_changed(key);
+                self.remove_part(io, key, part, Some(&existed));
+            }
+            Answer::Failed(_) if self.version(key) != Some(ProtocolVersion::V5) => {
+                // Before 5.0 an answer cannot say no: none is sent.
+                self.kick(io, key, ReasonCode::ImplementationSpecificError);
+                return;
+            }
+            Answer::Failed(_) => {
+                if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+                    let failed = ReasonCode::ImplementationSpecificError;
+                    parts
+                        .reasons
+                        .resize(parts.reasons.len() + part.len(), failed);
+                }
+            }
+            // A later connection has the session.
+            _ => return,
+        }
+        if !self.has_parts_left(key) {
+            self.all_unsubscribed(io, key);
+        }
+        self.stop_waiting(io, key);
+    }
+
+    /// All subscriptions of an UNSUBSCRIBE are gone: it is answered.
+    fn all_unsubscribed(&mut self, io: &mut impl LoopIo, key: Key) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(parts) = client.parts.take()
+        {
+            client
+                .session
+                .complete_unsubscribe(parts.packet_id, &parts.reasons);
+            if let Some(connection) = client.connection {
+                io.touch(connection);
+            }
+        }
+        self.show_room(key);
+    }
+
+    /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
+    fn remove_part(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        part: &[Box<str>],
+        stored: Option<&[bool]>,
+    ) {
+        let mut reasons = self.remove_subscriptions(io, key, part, stored);
+        if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+            parts.reasons.append(&mut reasons);
+        }
+    }
+
+    /// Takes subscriptions out of the routes and the session. `stored`: for each filter, whether the store had
+    /// one. Returns for each filter what UNSUBACK says of it.
+    pub(crate) fn remove_subscriptions(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        part: &[Box<str>],
+        stored: Option<&[bool]>,
+    ) -> Vec<ReasonCode> {
+        let (session_key, routes) = (self.session_key(key), self.route_key(key));
+        let mut reasons = Vec::with_capacity(part.len());
+        let mut removed = Vec::with_capacity(part.len());
+        for (at, text) in part.iter().enumerate() {
+            let Ok(filter) = SubscriptionFilter::parse(text) else {
+                reasons.push(ReasonCode::TopicFilterInvalid);
+                continue;
+            };
+            let routed = self.node.routes.unsubscribe(routes, filter);
+            let existed = stored.map_or(routed, |stored| stored.get(at) == Some(&true));
+            reasons.push(if existed {
+                ReasonCode::Success
+            } else {
+                ReasonCode::NoSubscriptionExisted
+            });
+            removed.push(&**text);
+            if filter.shared.is_none()
+                && let Some(client) = self.clients.get_mut(key)
+                && let Some(replay) = &mut client.replay
+            {
+                replay.cancel(filter.filter);
+            }
+        }
+        let Some(client) = self.clients.get_mut(key) else {
+            return reasons;
+        };
+        let before = client.session.subscription_bytes();
+        let removed = client.session.remove_subscriptions(&removed);
+        let left = client.session.subscription_bytes();
+        self.stats.subscription_bytes.sub(before - left);
+        for group in removed.into_iter().filter_map(|s| s.group) {
+            let deliveries = self
+                .clients
+                .get_mut(key)
+                .map_or_else(Vec::new, |client| client.session.take_group(group));
+            self.redispatch(io, deliveries, Some(session_key));
+        }
+        reasons
+    }
+
+    /// Takes a session's subscriptions out of the routes.
+    pub(crate) fn remove_routes(&mut self, io: &mut impl LoopIo, key: Key) {
+        let session_key = self.route_key(key);
+        if let Some(client) = self.clients.get(key) {
+            self.take_out_routes(io, session_key, client.session.subscriptions());
+        }
+    }
+
+    /// Takes the routes of subscriptions out that are under a key.
+    pub(crate) fn take_out_routes(
+        &self,
+        io: &mut impl LoopIo,
+        routes: SessionKey,
+        subscriptions: &[Subscription],
+    ) {
+        // Many clients with many of them go in several turns.
+        io.charge(units(subscriptions.len()).saturating_mul(FILTER));
+        for subscription in subscriptions {
+            if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter) {
+                self.node.routes.unsubscribe(routes, filter);
+            }
+        }
+    }
+}
+
+/// Bytes of filters that a session may still subscribe to.
+struct Room(u64);
+
+impl Room {
+    /// Whether there is room for one more filter; then it is taken.
+    fn take(&mut self, filter: &str) -> bool {
+        let left = self.0.checked_sub(filter.len() as u64);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// A subscription that is routed, and the retained messages that it brings.
+struct Added {
+    subscription: Subscription,
+    owes: Option<Owed>,
+}
+
+/// Units of work for a part.
+fn part_cost(filters: usize, bytes: usize) -> u32 {
+    units(filters)
+        .saturating_mul(FILTER)
+        .saturating_add(units(bytes / FILTER_BYTES_PER_UNIT))
+}
+
+fn granted_code(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}

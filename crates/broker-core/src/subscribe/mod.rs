@@ -1,0 +1,4 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+pub(crate) mod grant;
+pub(crate) mod parts;

@@ -1,0 +1,96 @@
+//! A SUBSCRIBE or UNSUBSCRIBE is worked off in parts: a packet of 2 MiB may name half a million filters.
+//!
+//! The packet stays with its connection, unconsumed, until its last part is taken out of it; what this loop keeps
+//! is where the next part begins, and a reason code for each filter so far. A part of a durable session is one
+//! question to the store. The next part follows when that is answered and the client has a share of a turn left.
+//!
+//! Invariant: the packet is answered once, when all its parts are done with, in the order of its filters.
+
+use mqtt_proto::{PacketId, ReasonCode};
+
+use crate::excerpt::excerpt;
+
+/// Filters of a part.
+const FILTERS: usize = 256;
+
+/// Bytes of filters at which a part ends.
+const BYTES: usize = 64 * 1024;
+
+/// Refused filters that a line of the log names.
+const NAMED: usize = 3;
+
+/// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) packet_id: PacketId,
+    /// Subscription Identifier; 0: none.
+    pub(crate) subscription_id: u32,
+    /// Bytes at the end of the packet whose filters are in no part yet.
+    pub(crate) bytes_left: usize,
+    /// Of the filters that are done with.
+    pub(crate) reasons: Vec<ReasonCode>,
+    pub(crate) refused: Refused,
+    /// The replay of retained messages waits for the answer.
+    pub(crate) holds_replay: bool,
+}
+
+impl Parts {
+    pub(crate) fn new(packet_id: PacketId, subscription_id: u32, bytes_left: usize) -> Self {
+        Self {
+            packet_id,
+            subscription_id,
+            bytes_left,
+            reasons: Vec::new(),
+            refused: Refused::default(),
+            holds_replay: false,
+        }
+    }
+}
+
+/// Whether a part is full.
+pub(crate) fn is_full(filters: usize, bytes: usize) -> bool {
+    filters >= FILTERS || bytes >= BYTES
+}
+
+/// The filters of a SUBSCRIBE that are refused, for one line of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    pub(crate) count: usize,
+    first: Vec<(Box<str>, ReasonCode)>,
+}
+
+impl Refused {
+    pub(crate) fn add(&mut self, filter: &str, reason: ReasonCode) {
+        self.count += 1;
+        if self.first.len() < NAMED {
+            self.first.push((excerpt(filter).into(), reason));
+        }
+    }
+
+    /// The first of them, with the reasons.
+    pub(crate) fn names(&self) -> String {
+        let name = |(filter, reason): &(Box<str>, ReasonCode)| {
+            let reason = reason.name();
+            format!("{filter} ({reason})")
+        };
+        let names: Vec<String> = self.first.iter().map(name).collect();
+        let more = if self.count > NAMED { ", …" } else { "" };
+        names.join(", ") + more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_short_however_many_and_long_the_filters_are() {
+        let mut refused = Refused::default();
+        for _ in 0..100_000 {
+            refused.add(&"x".repeat(1_000), ReasonCode::QuotaExceeded);
+        }
+        assert_eq!(refused.count, 100_000);
+        assert!(refused.names().len() < 400, "{}", refused.names());
+        assert!(refused.names().ends_with("(Quota exceeded), …"));
+    }
+}

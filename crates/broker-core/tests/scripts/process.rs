@@ -1,0 +1,104 @@
+//! The process that a node of the scripts runs in: a clock that stands still, a store that is asked, and mail.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use authentication_api::{Credentials, Step, Verdict};
+use broker_core::{Mail, Node, Rim};
+use net_api::PeerAddress;
+
+use crate::others::Wires;
+use crate::store::AskedStore;
+
+/// When scripts begin, in ms of Unix time.
+pub(crate) const START_MS: u64 = 1_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) now_ms: AtomicU64,
+    pub(crate) store: AskedStore,
+    /// What threads that are no loops have sent to loops.
+    pub(crate) mail: Mutex<Vec<(usize, Mail)>>,
+}
+
+impl Process {
+    pub(crate) fn new() -> Self {
+        Self {
+            now_ms: AtomicU64::new(START_MS),
+            store: AskedStore::default(),
+            mail: Mutex::default(),
+        }
+    }
+}
+
+impl Rim for Process {
+    type Store = AskedStore;
+    type Links = Wires;
+
+    fn store(&self) -> Option<&AskedStore> {
+        Some(&self.store)
+    }
+
+    fn loops_run(&self) -> bool {
+        true
+    }
+
+    fn send(&self, loop_index: usize, mail: Mail) {
+        self.mail.lock().unwrap().push((loop_index, mail));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::Relaxed)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.now_ms() * 1_000
+    }
+
+    fn system_s(&self) -> u64 {
+        self.now_ms() / 1_000
+    }
+
+    fn cluster_time_ms(&self, now_ms: u64) -> u64 {
+        now_ms
+    }
+
+    fn cluster_time_us(&self, now_us: u64) -> u64 {
+        now_us
+    }
+
+    fn is_proxied(&self, _: u16) -> bool {
+        false
+    }
+
+    fn trusts(&self, _: u16, _: PeerAddress) -> bool {
+        true
+    }
+
+    fn has_authenticators(&self) -> bool {
+        false
+    }
+
+    fn has_too_many_logins(&self) -> bool {
+        false
+    }
+
+    fn begin_exchange(&self, _: &str, _: &[u8]) -> Option<Step> {
+        None
+    }
+
+    fn authenticate(
+        &self,
+        _: usize,
+        _: Credentials,
+        _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+    ) {
+        unreachable!("there are no authenticators");
+    }
+
+    fn tell_incarnation(&self) {}
+
+    fn sys_topics(&self, _: &Node<Self>) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
