@@ -1,0 +1,30 @@
+//! What must hold, whatever happens (DESIGN, promises): each in a file of its own.
+
+mod p01_acknowledged_is_kept;
+mod p04_in_order;
+mod p04_once;
+mod p06_wills;
+pub(crate) mod quiet;
+mod replicas;
+mod retained;
+
+use crate::world::World;
+
+/// What is checked now and then while things go wrong.
+pub(crate) fn check(world: &World) -> Result<(), String> {
+    if let Some(wrong) = world.history.wrong.first() {
+        return Err(wrong.clone());
+    }
+    p04_once::check(&world.history)?;
+    p04_in_order::check(&world.history)?;
+    retained::check_looks(&world.history)?;
+    replicas::check(world)
+}
+
+/// What is checked when all is quiet.
+pub(crate) fn check_all(world: &World) -> Result<(), String> {
+    check(world)?;
+    p01_acknowledged_is_kept::check(&world.history)?;
+    p06_wills::check(&world.history)?;
+    retained::check(&world.history)
+}

@@ -1,0 +1,27 @@
+//! Replicas of a shard that have applied as much hold the same.
+
+use std::collections::BTreeMap;
+
+use crate::world::World;
+
+pub(super) fn check(world: &World) -> Result<(), String> {
+    let mut seen = BTreeMap::new();
+    for node in world.nodes.values() {
+        let Some(life) = &node.life else {
+            continue;
+        };
+        for replica in life.store().replicas() {
+            let place = (replica.store, replica.shard, replica.applied);
+            let other = seen
+                .entry(place)
+                .or_insert_with(|| (node.id, replica.content.clone()));
+            if other.1 != replica.content {
+                return Err(format!(
+                    "replicas {place:?} differ: node {} has {}; node {} has {}",
+                    other.0, other.1, node.id, replica.content
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! What a broker runs on in a simulation: a clock that goes in steps, mail, links of the simulated network; and what its
+//! store tells it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use authentication_api::{Credentials, Step, Verdict};
+use broker_core::{Links, Mail, Node as Broker, Rim};
+use bytes::Bytes;
+use consensus::{Network, Unreachable};
+use futures_util::future::BoxFuture;
+use mqtt_proto::QoS;
+use mqtt_session::{ApplicationMessage, DropReason};
+use net_api::PeerAddress;
+use parking_lot::Mutex;
+use peer_protocol::{Encode, PeerMessage, PublicationsFrame};
+use store::{Listener, Peers, Store};
+use store_state::Limits;
+use store_state::api::{Event, ShardNumber};
+use store_state::inbox::{InboxDrop, StoredSubscription};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::node::LOOPS;
+
+/// What a node sends.
+pub(crate) enum Out {
+    Message {
+        to: u64,
+        message: Bytes,
+    },
+    Call {
+        to: u64,
+        group: u64,
+        request: Bytes,
+        answer: oneshot::Sender<Bytes>,
+    },
+    Answer {
+        call: u64,
+        answer: Option<Bytes>,
+    },
+}
+
+/// The network as one life of a node has it.
+#[derive(Clone, Default)]
+pub(crate) struct Plug(Arc<Mutex<Plugged>>);
+
+#[derive(Default)]
+struct Plugged {
+    out: Vec<Out>,
+    linked: BTreeSet<u64>,
+}
+
+impl std::fmt::Debug for Plug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Plug")
+    }
+}
+
+impl Plug {
+    pub(crate) fn push(&self, out: Out) {
+        self.0.lock().out.push(out);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Out> {
+        std::mem::take(&mut self.0.lock().out)
+    }
+
+    pub(crate) fn linked(&self, to: u64, is_linked: bool) {
+        let linked = &mut self.0.lock().linked;
+        if is_linked {
+            linked.insert(to);
+        } else {
+            linked.remove(&to);
+        }
+    }
+
+    fn encode_and_send(&self, to: u64, message: impl Encode) -> bool {
+        if !self.0.lock().linked.contains(&to) {
+            return false;
+        }
+        let message = message.encode(*peer_protocol::VERSIONS.end());
+        let message = message.expect("it can be sent");
+        self.push(Out::Message { to, message });
+        true
+    }
+}
+
+impl Links for Plug {
+    fn send(&self, to: u64, message: PeerMessage<'_>) -> bool {
+        self.encode_and_send(to, message)
+    }
+
+    fn forward(&self, to: u64, frame: PublicationsFrame) -> bool {
+        self.encode_and_send(to, frame)
+    }
+
+    fn queued_bytes(&self, _: u64) -> usize {
+        0
+    }
+}
+
+impl Peers for Plug {
+    fn send(&self, to: u64, message: Bytes) {
+        self.push(Out::Message { to, message });
+    }
+}
+
+impl Network for Plug {
+    fn call(
+        &self,
+        to: u64,
+        group: u64,
+        _bulk: bool,
+        request: Bytes,
+        limit: Duration,
+    ) -> BoxFuture<'static, Result<Bytes, Unreachable>> {
+        let (answer, answered) = oneshot::channel();
+        self.push(Out::Call {
+            to,
+            group,
+            request,
+            answer,
+        });
+        Box::pin(async move {
+            match tokio::time::timeout(limit, answered).await {
+                Ok(Ok(answer)) => Ok(answer),
+                _ => Err(Unreachable("lost".to_owned())),
+            }
+        })
+    }
+}
+
+/// A life's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) origin: Instant,
+    /// Unix time in ms at the origin.
+    pub(crate) origin_ms: u64,
+}
+
+impl Clock {
+    /// Within the life's runtime.
+    pub(crate) fn now_ms(self) -> u64 {
+        self.origin_ms + self.origin.elapsed().as_millis() as u64
+    }
+}
+
+/// The process that a broker runs in.
+#[derive(Debug)]
+pub(crate) struct SimulatedProcess {
+    clock: Clock,
+    store: OnceLock<Store>,
+    /// From threads that are no loops.
+    mail: Mutex<Vec<(usize, Mail)>>,
+    /// Calls of the clock in µs: each is later than the one before, as it is on a machine.
+    ticks: Mutex<(u64, u64)>,
+}
+
+impl SimulatedProcess {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            store: OnceLock::new(),
+            mail: Mutex::default(),
+            ticks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set_store(&self, store: Store) {
+        assert!(self.store.set(store).is_ok(), "a node has one store");
+    }
+
+    pub(crate) fn take_mail(&self) -> Vec<(usize, Mail)> {
+        std::mem::take(&mut self.mail.lock())
+    }
+}
+
+impl Rim for SimulatedProcess {
+    type Store = Store;
+    type Links = Plug;
+
+    fn store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    fn loops_run(&self) -> bool {
+        true
+    }
+
+    fn send(&self, loop_index: usize, mail: Mail) {
+        self.mail.lock().push((loop_index, mail));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    fn now_us(&self) -> u64 {
+        let now_us = self.clock.now_ms() * 1_000;
+        let (at, calls) = &mut *self.ticks.lock();
+        if *at != now_us {
+            (*at, *calls) = (now_us, 0);
+        }
+        *calls += 1;
+        now_us + (*calls).min(999)
+    }
+
+    fn system_s(&self) -> u64 {
+        self.now_ms() / 1_000
+    }
+
+    fn cluster_time_ms(&self, now_ms: u64) -> u64 {
+        now_ms
+    }
+
+    fn cluster_time_us(&self, now_us: u64) -> u64 {
+        now_us
+    }
+
+    fn is_proxied(&self, _: u16) -> bool {
+        false
+    }
+
+    fn trusts(&self, _: u16, _: PeerAddress) -> bool {
+        true
+    }
+
+    fn has_authenticators(&self) -> bool {
+        false
+    }
+
+    fn has_too_many_logins(&self) -> bool {
+        false
+    }
+
+    fn begin_exchange(&self, _: &str, _: &[u8]) -> Option<Step> {
+        None
+    }
+
+    fn authenticate(
+        &self,
+        _: usize,
+        _: Credentials,
+        _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+    ) {
+        unreachable!("there are no authenticators");
+    }
+
+    fn tell_incarnation(&self) {}
+
+    fn sys_topics(&self, _: &Broker<Self>) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+/// What the store tells the broker of its node.
+pub(crate) struct Ears {
+    /// `None`: the life is over.
+    broker: Mutex<Option<Arc<Broker<SimulatedProcess>>>>,
+    failure: Mutex<Option<String>>,
+    /// A digest of all that it was told.
+    told: Mutex<u64>,
+}
+
+impl Ears {
+    pub(crate) fn new(broker: Arc<Broker<SimulatedProcess>>) -> Self {
+        Self {
+            broker: Mutex::new(Some(broker)),
+            failure: Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// A digest of all that the store has told the broker, in its order.
+    pub(crate) fn told(&self) -> u64 {
+        *self.told.lock()
+    }
+
+    fn is_told(&self, what: std::fmt::Arguments<'_>) {
+        let mut told = self.told.lock();
+        *told = xxh3_64_with_seed(what.to_string().as_bytes(), *told);
+    }
+
+    pub(crate) fn forget(&self) {
+        *self.broker.lock() = None;
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        self.failure.lock().take()
+    }
+
+    fn broker(&self) -> Option<Arc<Broker<SimulatedProcess>>> {
+        self.broker.lock().clone()
+    }
+
+    fn fails(&self, what: String) {
+        *self.failure.lock() = Some(what);
+    }
+}
+
+impl Listener for Ears {
+    fn mail(&self, loop_index: usize, events: Vec<Event>) {
+        self.is_told(format_args!("{loop_index} {events:?}"));
+        if let Some(broker) = self.broker() {
+            broker.rim.send(loop_index, Mail::Store(events));
+        }
+    }
+
+    fn loops(&self) -> usize {
+        LOOPS
+    }
+
+    fn filter(&self, shard: ShardNumber, filter: &str, any: bool, detached: bool) {
+        self.is_told(format_args!("{shard:?} {filter} {any} {detached}"));
+        if let Some(broker) = self.broker() {
+            broker.routes.set_shard(shard, filter, any, detached);
+        }
+    }
+
+    fn member(
+        &self,
+        shard: ShardNumber,
+        client: &str,
+        filter: &str,
+        subscription: Option<&StoredSubscription>,
+    ) {
+        self.is_told(format_args!("{shard:?} {client} {filter} {subscription:?}"));
+        if let Some(broker) = self.broker() {
+            let subscription = subscription.map(|s| (s.options, s.id));
+            broker
+                .routes
+                .set_member(shard, client, filter, subscription);
+        }
+    }
+
+    fn inbox_leader(&self, shard: ShardNumber, leader: Option<u64>, term: u64) {
+        self.is_told(format_args!("{shard:?} {leader:?} {term}"));
+        if let Some(broker) = self.broker() {
+            broker.with_peers(|peers, node| {
+                if leader == Some(peers.own()) {
+                    peers.lead(node, shard, term);
+                } else {
+                    peers.resign(node, shard);
+                }
+            });
+        }
+    }
+
+    fn inbox_announced(&self, shard: ShardNumber) {
+        self.is_told(format_args!("{shard:?}"));
+        if let Some(broker) = self.broker() {
+            broker.with_peers(|peers, node| peers.complete(node, shard));
+        }
+    }
+
+    fn dropped(&self, drop: &InboxDrop<'_>) {
+        // Of QoS 2, and its client may have received it.
+        let is_bound = drop.message.qos == QoS::ExactlyOnce;
+        if drop.reason != DropReason::SessionEnded || !is_bound {
+            self.fails(format!("dropped: {drop:?}"));
+        }
+    }
+
+    fn lost(&self, _: &str, _: &ApplicationMessage) {}
+
+    fn failed(&self, what: &str) {
+        self.fails(what.to_owned());
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.broker().map_or(0, |broker| broker.cluster_now_ms())
+    }
+
+    fn limits(&self) -> Limits {
+        crate::settings::settings().store_limits
+    }
+}
