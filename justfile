@@ -17,9 +17,25 @@ test *arguments:
 
 # Black-box tests with other people's clients; arguments go to pytest.
 blackbox *arguments:
-    cargo build --release -p heraldmq
+    cargo build --profile quick -p heraldmq
     tests/blackbox/run.sh {{arguments}}
 
 # Benchmarks; arguments go to cargo.
 bench *arguments:
     cargo bench --workspace --bench '*' {{arguments}}
+
+# Counts of the code base: lines, circles of modules, silent returns, assertions; of another checkout with --root PATH.
+counts *arguments:
+    @cargo run --quiet -p xtask -- counts {{arguments}}
+
+# The rules of the code base; --update lowers the numbers of what is known to break them, and --list RULE shows it.
+check *arguments:
+    @cargo run --quiet -p xtask -- check {{arguments}}
+
+# A simulated cluster of whole brokers in one thread, under faults that a seed decides on.
+sim seed *arguments:
+    cargo run --quiet -p herald-sim -- run {{seed}} {{arguments}}
+
+# So many seeds; `--first` is the first one.
+sim-many count *arguments:
+    cargo run --quiet -p herald-sim -- many {{count}} {{arguments}}

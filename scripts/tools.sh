@@ -139,7 +139,115 @@ need_postgresql() {
     install postgresql
 }
 
-# Where cargo builds to.
+# Where cargo builds to; a configuration of cargo may say so too.
 target_dir() {
-    echo "${CARGO_TARGET_DIR:-$root/target}"
+    if [ -n "${CARGO_TARGET_DIR:-}" ]; then
+        echo "$CARGO_TARGET_DIR"
+        return
+    fi
+    said=$(cd "$root" && cargo metadata --no-deps --offline --format-version 1 2>/dev/null |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p') || said=''
+    echo "${said:-$root/target}"
+}
+
+# The version that Cargo.toml gives all crates.
+source_version() {
+    sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml"
+}
+
+# is_current BINARY: whether it is a broker of this version, and nothing that it is made of is newer.
+is_current() {
+    [ -x "$1" ] || return 1
+    [ "$("$1" -V 2>/dev/null)" = "heraldmq $(source_version)" ] || return 1
+    [ -z "$(sources_of "$1" | while read -r source; do
+        # One that is not there any more counts as well.
+        [ -e "$source" ] && ! [ "$source" -nt "$1" ] || echo "$source"
+    done)" ]
+}
+
+# What a broker is made of, one file a line: as Cargo has written it down beside it, or else all crates.
+sources_of() {
+    for source in "$root/Cargo.toml" "$root/Cargo.lock" "$root"/crates/*/Cargo.toml; do
+        [ ! -e "$source" ] || echo "$source"
+    done
+    if [ -e "$1.d" ]; then
+        # Folders and the log of commits are there for the build script; a commit alone changes no source.
+        sed 's/^[^:]*: //; s/\\ /\t/g' "$1.d" | tr ' \t' '\n ' | grep '/crates/.*\.[a-z]*$'
+    else
+        find "$root"/crates/*/src "$root"/crates/*/build.rs -type f 2>/dev/null
+    fi
+}
+
+# is_same BINARY: whether a broker that was built elsewhere is one of these sources, as it says itself. Where there is no
+# git checkout, the version has to do.
+is_same() {
+    said=$("$1" --version 2>/dev/null) || return 1
+    [ "$(printf '%s\n' "$said" | head -n 1)" = "heraldmq $(source_version)" ] || return 1
+    [ -e "$root/.git" ] || return 0
+    commit=$(cd "$root" && git log -1 --format='%h of %cs' 2>/dev/null) || return 1
+    [ -z "$(cd "$root" && git status --porcelain -- crates Cargo.toml Cargo.lock)" ] || return 1
+    printf '%s\n' "$said" | grep -qxF "commit: $commit"
+}
+
+# A broker that is there and fits the sources, in `broker`; fails if there is none.
+find_broker() {
+    target=$(target_dir)
+    for candidate in "$target/release/heraldmq" "$target/quick/heraldmq"; do
+        if is_current "$candidate"; then
+            broker=$candidate
+            return 0
+        fi
+    done
+    candidate=$(command -v heraldmq 2>/dev/null) && is_same "$candidate" && broker=$candidate
+}
+
+# The broker for the tests, in HERALDMQ_BIN: the one that this names already, or one that fits the sources, which is built
+# if there is none.
+need_broker() {
+    if [ -z "${HERALDMQ_BIN:-}" ]; then
+        if ! find_broker; then
+            build_broker quick
+            broker="$(target_dir)/quick/heraldmq"
+        fi
+        HERALDMQ_BIN=$broker
+    fi
+    [ -x "$HERALDMQ_BIN" ] || fail "there is no broker at $HERALDMQ_BIN"
+    export HERALDMQ_BIN
+}
+
+# build_broker PROFILE: builds it, and says how far that is: on a terminal Cargo does.
+build_broker() {
+    profile=$1
+    set -- build --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1"
+    # What Cargo leaves as it is, because only times have changed, is up to date from now on.
+    if [ -t 2 ]; then
+        cargo "$@" && touch "$(target_dir)/$profile/heraldmq"
+        return
+    fi
+    # Also fetches them, in silence.
+    crates=$(cargo tree --locked --manifest-path "$root/Cargo.toml" -p heraldmq -e normal,build --prefix none |
+        sed 's/ (\*)$//' | sort -u | wc -l)
+    outcome=$(mktemp)
+    # cargo's own lines go into a pipe, in which its exit code would be lost.
+    { cargo "$@" 2>&1 && echo built >"$outcome"; } | {
+        begun=$(date +%s)
+        done=0
+        told=0
+        while IFS= read -r line; do
+            case $line in
+                *' Compiling '*)
+                    done=$((done + 1))
+                    if [ "$told" -lt 9 ] && [ $((done * 10)) -ge $(((told + 1) * crates)) ]; then
+                        told=$((done * 10 / crates))
+                        echo "== $done of $crates crates, $(($(date +%s) - begun)) s"
+                    fi
+                    ;;
+                *' Downloading '* | *' Downloaded '* | *' Blocking '* | *' Locking '*) ;;
+                *) printf '%s\n' "$line" ;;
+            esac
+        done
+    } >&2
+    built=$(cat "$outcome")
+    rm -f "$outcome"
+    [ "$built" = built ] && touch "$(target_dir)/$profile/heraldmq"
 }

@@ -1,5 +1,6 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its bans, its cluster, two small clients for a first try, and the load test.
+//! data folder, its file of passwords, its bans, its cluster, two small clients for a first try, the load test, and
+//! its own manual.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
 //! codes in `failure.rs`; standard output carries only what was asked for.
@@ -18,22 +19,24 @@ mod client;
 mod cluster;
 mod failure;
 mod http_port;
+mod manual;
 mod passwd;
 mod publish;
 mod serve;
 mod store;
 mod subscribe;
 mod transport_options;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
 
 /// A message broker for MQTT 3.1, 3.1.1 and 5.0.
 #[derive(Parser)]
-#[command(name = "heraldmq", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "heraldmq", version, long_version = version::LONG, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -69,6 +72,10 @@ enum Command {
     Pub(publish::Arguments),
     /// Subscribe and print messages, in the manner of mosquitto_sub.
     Sub(subscribe::Arguments),
+    /// Print a script by which a shell completes commands and options.
+    Completions(manual::CompletionsArguments),
+    /// Write manual pages into a folder.
+    Man(manual::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +92,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments, Cli::command()),
+        Command::Man(arguments) => manual::pages(&arguments, Cli::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

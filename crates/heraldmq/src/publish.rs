@@ -1,7 +1,6 @@
 //! `heraldmq pub`: publishes a message, or each line of standard input.
 
 use std::{
-    collections::BTreeSet,
     fs,
     io::{self, BufRead, Read},
     path::{Path, PathBuf},
@@ -10,12 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mqtt_proto::{Packet, PacketId, PubRel, Publish, QoS, ReasonCode, validate_topic_name};
+use mqtt_client::Event as PacketEvent;
+use mqtt_proto::{PacketType, Publish, QoS, validate_topic_name};
 
 use crate::{
     client::{
-        Connection, ConnectionOptions, Event, Properties, explain, parse_qos, unencodable,
-        unexpected,
+        Connection, ConnectionOptions, Event, Properties, explain, farewell, parse_qos,
+        unencodable, unexpected,
     },
     failure::{Failure, be_quiet},
 };
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         } => Some(read_stdin()?),
         Payload { .. } => Some(Vec::new()),
     };
-    let connection = Connection::open(&arguments.connection, &properties, "pub", None)?;
+    let connection = Connection::open(&arguments.connection, &properties, "pub", None, None)?;
     connection.check_publish(arguments.qos, arguments.retain)?;
     let mut publisher = Publisher {
         window: WINDOW.min(connection.receive_maximum().into()),
@@ -127,7 +127,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments,
         topic,
         properties: &properties,
-        in_flight: BTreeSet::new(),
         published: 0,
         refusals: Vec::new(),
     };
@@ -144,7 +143,6 @@ struct Publisher<'a> {
     topic: String,
     properties: &'a Properties,
     window: usize,
-    in_flight: BTreeSet<PacketId>,
     published: u64,
     refusals: Vec<String>,
 }
@@ -187,36 +185,23 @@ impl Publisher<'_> {
 
     fn publish(&mut self, payload: &[u8]) -> Result<(), Failure> {
         self.settle(self.window - 1)?;
-        let qos = self.arguments.qos;
-        let packet_id = (qos > QoS::AtMostOnce).then(|| self.free_packet_id());
         let mut buffer = Vec::new();
-        self.connection.send(&Packet::Publish(Publish {
+        self.connection.publish(Publish {
             dup: false,
-            qos,
+            qos: self.arguments.qos,
             retain: self.arguments.retain,
             topic: &self.topic,
-            packet_id,
+            packet_id: None,
             properties: self.properties.publish(&mut buffer).map_err(unencodable)?,
             payload,
-        }))?;
-        self.in_flight.extend(packet_id);
+        })?;
         self.published += 1;
         Ok(())
     }
 
-    /// One that no message in flight has; there are more identifiers than the window is wide.
-    fn free_packet_id(&mut self) -> PacketId {
-        loop {
-            let id = self.connection.packet_id();
-            if !self.in_flight.contains(&id) {
-                return id;
-            }
-        }
-    }
-
     /// Waits until at most `most` messages are in flight.
     fn settle(&mut self, most: usize) -> Result<(), Failure> {
-        while self.in_flight.len() > most {
+        while self.connection.in_flight() > most {
             let event = self.next()?;
             self.handle(event)?;
         }
@@ -231,38 +216,30 @@ impl Publisher<'_> {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
-        let frame = match event {
-            Event::Frame(frame) => frame,
-            Event::Ended(how) | Event::Dismissed(how) => return Err(Failure::Runtime(how)),
+        let bytes = match event {
+            Event::Bytes(bytes) => bytes,
+            Event::Ended(how) => return Err(Failure::Runtime(how)),
             Event::Line(_) | Event::EndOfInput | Event::Stop => return Ok(()),
         };
-        match self.connection.decode(&frame)? {
-            Packet::PubAck(ack) => {
-                self.conclude(ack.packet_id, ack.reason, ack.properties.reason_string);
+        let mut arrival = self.connection.receive(&bytes);
+        while let Some(event) = self.connection.poll(&mut arrival)? {
+            match event {
+                PacketEvent::Acknowledged(ack) if ack.reason.is_error() => {
+                    self.refusals.push(explain(ack.reason, ack.reason_string));
+                }
+                PacketEvent::Disconnected(packet) => {
+                    return Err(Failure::Runtime(farewell(&packet).1));
+                }
+                PacketEvent::Stray {
+                    packet_type: packet_type @ (PacketType::SubAck | PacketType::UnsubAck),
+                    ..
+                } => return Err(unexpected(packet_type)),
+                // A session that was kept may have messages waiting; they are not for here, and
+                // unacknowledged they stay with the broker.
+                _ => {}
             }
-            Packet::PubRec(ack) if ack.reason.is_error() => {
-                self.conclude(ack.packet_id, ack.reason, ack.properties.reason_string);
-            }
-            Packet::PubRec(ack) => self.connection.send(&Packet::PubRel(PubRel {
-                packet_id: ack.packet_id,
-                reason: ReasonCode::Success,
-                properties: Default::default(),
-            }))?,
-            Packet::PubComp(ack) => {
-                self.conclude(ack.packet_id, ack.reason, ack.properties.reason_string);
-            }
-            // A session that was kept may have messages waiting; they are not for here, and
-            // unacknowledged they stay with the broker.
-            Packet::Publish(_) | Packet::PubRel(_) => {}
-            other => return Err(unexpected(&other)),
         }
         Ok(())
-    }
-
-    fn conclude(&mut self, packet_id: PacketId, reason: ReasonCode, reason_string: Option<&str>) {
-        if self.in_flight.remove(&packet_id) && reason.is_error() {
-            self.refusals.push(explain(reason, reason_string));
-        }
     }
 
     fn finish(mut self) -> Result<(), Failure> {

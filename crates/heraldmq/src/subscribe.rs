@@ -6,7 +6,6 @@
 mod format;
 
 use std::{
-    collections::HashSet,
     io::{self, Write},
     sync::{
         Arc, Mutex, PoisonError,
@@ -18,10 +17,10 @@ use std::{
 };
 
 use clap::ValueEnum;
+use mqtt_client::{Event as PacketEvent, Incoming};
 use mqtt_proto::{
-    Packet, PacketId, PubAck, PubComp, PubRec, Publish, QoS, ReasonCode, RetainHandling, SubAck,
-    Subscribe, SubscribeFilters, SubscriptionFilter, SubscriptionOptions, Unsubscribe,
-    UnsubscribeFilters, validate_topic_filter,
+    Publish, QoS, RetainHandling, SubAck, SubscriptionFilter, SubscriptionOptions,
+    validate_topic_filter,
 };
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -30,10 +29,7 @@ use signal_hook::{
 
 use self::format::Format;
 use crate::{
-    client::{
-        Connection, ConnectionOptions, Event, Properties, explain, parse_qos, unencodable,
-        unexpected,
-    },
+    client::{Connection, ConnectionOptions, Event, explain, farewell, parse_qos, unexpected},
     failure::{Failure, be_quiet, complain},
 };
 
@@ -196,17 +192,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None if arguments.verbose => Format::verbose(),
         None => Format::plain(),
     };
-    let open = || Connection::open(&arguments.connection, &properties, "sub", deadline);
-    let connection = open()?;
+    let open =
+        |earlier| Connection::open(&arguments.connection, &properties, "sub", deadline, earlier);
+    let connection = open(None)?;
     let stop = Stop::watch(&connection)?;
     let mut subscriber = Subscriber {
         connection,
         arguments,
         topics: &topics,
-        properties: &properties,
         format,
         owed: 0,
-        awaiting_release: HashSet::new(),
         printed: 0,
         outcome: None,
     };
@@ -228,7 +223,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Err(Failure::TimedOut);
             }
-            match open() {
+            match open(Some(subscriber.connection.client())) {
                 Ok(connection) => break connection,
                 Err(Failure::Runtime(_)) => {}
                 Err(failure) => return Err(failure),
@@ -299,12 +294,9 @@ struct Subscriber<'a> {
     connection: Connection<'a>,
     arguments: &'a Arguments,
     topics: &'a [String],
-    properties: &'a Properties,
     format: Format,
     /// SUBACK and UNSUBACK that have not come yet.
     owed: u32,
-    /// Messages of QoS 2 that were printed and whose PUBREL has not come yet.
-    awaiting_release: HashSet<PacketId>,
     printed: u64,
     outcome: Option<Outcome>,
 }
@@ -312,43 +304,20 @@ struct Subscriber<'a> {
 impl<'a> Subscriber<'a> {
     /// Sends SUBSCRIBE and UNSUBSCRIBE.
     fn request(&mut self) -> Result<(), Failure> {
-        let (mut buffer, mut list) = (Vec::new(), Vec::new());
-        if !self.arguments.unsubscribe.is_empty() {
-            let filters: Vec<&str> = self
-                .arguments
-                .unsubscribe
-                .iter()
-                .map(String::as_str)
-                .collect();
-            let packet = Packet::Unsubscribe(Unsubscribe {
-                packet_id: self.connection.packet_id(),
-                properties: self
-                    .properties
-                    .unsubscribe(&mut buffer)
-                    .map_err(unencodable)?,
-                filters: UnsubscribeFilters::encode_from(&filters, &mut list)
-                    .map_err(unencodable)?,
-            });
-            self.connection.send(&packet)?;
+        let arguments = self.arguments;
+        if !arguments.unsubscribe.is_empty() {
+            let filters: Vec<&str> = arguments.unsubscribe.iter().map(String::as_str).collect();
+            self.connection.unsubscribe(&filters)?;
             self.owed += 1;
         }
-        let (mut buffer, mut list) = (Vec::new(), Vec::new());
         if !self.topics.is_empty() {
-            let options = self.arguments.options();
+            let options = arguments.options();
             let filters: Vec<(&str, SubscriptionOptions)> = self
                 .topics
                 .iter()
                 .map(|topic| (topic.as_str(), options))
                 .collect();
-            let packet = Packet::Subscribe(Subscribe {
-                packet_id: self.connection.packet_id(),
-                properties: self
-                    .properties
-                    .subscribe(&mut buffer)
-                    .map_err(unencodable)?,
-                filters: SubscribeFilters::encode_from(&filters, &mut list).map_err(unencodable)?,
-            });
-            self.connection.send(&packet)?;
+            self.connection.subscribe(&filters)?;
             self.owed += 1;
         }
         Ok(())
@@ -360,8 +329,7 @@ impl<'a> Subscriber<'a> {
                 None => return Ok(Outcome::TimedOut),
                 Some(Event::Stop) => return Ok(Outcome::Done),
                 Some(Event::Ended(how)) => return Ok(Outcome::Lost(how)),
-                Some(Event::Dismissed(how)) => return Ok(Outcome::Dismissed(how)),
-                Some(Event::Frame(frame)) => self.handle(&frame)?,
+                Some(Event::Bytes(bytes)) => self.handle(&bytes)?,
                 Some(Event::Line(_) | Event::EndOfInput) => {}
             }
             if let Some(outcome) = self.outcome.take() {
@@ -370,13 +338,32 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    fn handle(&mut self, frame: &[u8]) -> Result<(), Failure> {
-        match self.connection.decode(frame)? {
-            Packet::Publish(publish) => self.deliver(&publish)?,
-            Packet::PubRel(release) => self.release(release.packet_id)?,
-            Packet::SubAck(suback) => self.subscribed(&suback),
-            Packet::UnsubAck(_) => self.acknowledged(),
-            other => return Err(unexpected(&other)),
+    fn handle(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut arrival = self.connection.receive(bytes);
+        while let Some(event) = self.connection.poll(&mut arrival)? {
+            match event {
+                PacketEvent::Released {
+                    answer: Some(answer),
+                    ..
+                } => self.connection.answer(answer)?,
+                // Messages that come when enough have come are not acknowledged.
+                _ if self.outcome.is_some() => {}
+                PacketEvent::Message(incoming) => self.deliver(&incoming, true)?,
+                // A message of QoS 2 that comes again is acknowledged again, not printed again.
+                PacketEvent::Duplicate(incoming) => self.deliver(&incoming, false)?,
+                PacketEvent::Subscribed(suback) => self.subscribed(&suback),
+                PacketEvent::Unsubscribed(_) => self.acknowledged(),
+                PacketEvent::Disconnected(packet) => {
+                    let (passes, how) = farewell(&packet);
+                    self.outcome = Some(if passes {
+                        Outcome::Lost(how)
+                    } else {
+                        Outcome::Dismissed(how)
+                    });
+                }
+                PacketEvent::Stray { packet_type, .. } => return Err(unexpected(packet_type)),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -413,16 +400,13 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    fn deliver(&mut self, publish: &Publish<'_>) -> Result<(), Failure> {
+    fn deliver(&mut self, incoming: &Incoming<'_>, is_new: bool) -> Result<(), Failure> {
+        let publish = &incoming.publish;
         if self.arguments.retained_only && !publish.retain {
             self.outcome = Some(Outcome::Done);
             return Ok(());
         }
-        let released = publish
-            .packet_id
-            .is_none_or(|id| !self.awaiting_release.contains(&id));
-        // A message of QoS 2 that comes again is acknowledged again, not printed again.
-        if released && self.arguments.is_wanted(publish) {
+        if is_new && self.arguments.is_wanted(publish) {
             if self.print(publish).is_err() {
                 self.outcome = Some(Outcome::Done);
                 return Ok(());
@@ -432,23 +416,9 @@ impl<'a> Subscriber<'a> {
                 self.outcome = Some(Outcome::Done);
             }
         }
-        let (Some(packet_id), qos) = (publish.packet_id, publish.qos) else {
-            return Ok(());
-        };
-        let (reason, properties) = (ReasonCode::Success, Default::default());
-        if qos == QoS::AtLeastOnce {
-            self.connection.send(&Packet::PubAck(PubAck {
-                packet_id,
-                reason,
-                properties,
-            }))
-        } else {
-            self.awaiting_release.insert(packet_id);
-            self.connection.send(&Packet::PubRec(PubRec {
-                packet_id,
-                reason,
-                properties,
-            }))
+        match incoming.answer {
+            Some(answer) => self.connection.answer(answer),
+            None => Ok(()),
         }
     }
 
@@ -463,26 +433,9 @@ impl<'a> Subscriber<'a> {
         out.flush()
     }
 
-    fn release(&mut self, packet_id: PacketId) -> Result<(), Failure> {
-        let reason = if self.awaiting_release.remove(&packet_id) {
-            ReasonCode::Success
-        } else {
-            ReasonCode::PacketIdentifierNotFound
-        };
-        let properties = Default::default();
-        self.connection.send(&Packet::PubComp(PubComp {
-            packet_id,
-            reason,
-            properties,
-        }))
-    }
-
     /// Another connection takes the place of one that was lost.
     fn go_on(&mut self, connection: Connection<'a>) {
         self.owed = 0;
-        if !connection.session_present() {
-            self.awaiting_release.clear();
-        }
         self.connection = connection;
     }
 
@@ -493,13 +446,13 @@ impl<'a> Subscriber<'a> {
             return Err(Failure::Runtime(how));
         }
         let patience = Instant::now() + PATIENCE;
-        while !self.awaiting_release.is_empty() {
-            let Some(Event::Frame(frame)) = self.connection.next(Some(patience))? else {
+        // From now on, messages are not for here.
+        self.outcome = Some(Outcome::Done);
+        while self.connection.is_awaiting_release() {
+            let Some(Event::Bytes(bytes)) = self.connection.next(Some(patience))? else {
                 break;
             };
-            if let Packet::PubRel(release) = self.connection.decode(&frame)? {
-                self.release(release.packet_id)?;
-            }
+            self.handle(&bytes)?;
         }
         self.connection.disconnect()?;
         match outcome {

@@ -41,18 +41,63 @@ impl Drop for File {
 
 #[test]
 fn version_and_help_go_to_standard_output() {
+    let version = run(&["-V"]);
+    assert_eq!(version.status.code(), Some(0));
+    let first = concat!("heraldmq ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(text(&version.stdout), first);
     let version = run(&["--version"]);
     assert_eq!(version.status.code(), Some(0));
+    let rest = text(&version.stdout).strip_prefix(first).expect(first);
+    let keys: Vec<&str> = rest
+        .lines()
+        .filter_map(|line| Some(line.split_once(": ")?.0))
+        .collect();
     assert_eq!(
-        text(&version.stdout),
-        concat!("heraldmq ", env!("CARGO_PKG_VERSION"), "\n")
+        keys,
+        ["commit", "target", "optimisation", "features"],
+        "{rest}"
     );
-    for command in ["serve", "check-config", "pub", "sub"] {
+    for command in ["serve", "check-config", "pub", "sub", "completions", "man"] {
         let help = run(&[command, "--help"]);
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(text(&help.stdout).contains("Usage: heraldmq"), "{command}");
         assert!(help.stderr.is_empty(), "{command}");
     }
+}
+
+#[test]
+fn completions_and_manual_pages_know_all_commands() {
+    for (shell, word) in [
+        ("bash", "complete -F _heraldmq"),
+        ("zsh", "#compdef heraldmq"),
+        ("fish", "complete -c heraldmq"),
+    ] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = text(&output.stdout);
+        assert!(script.contains(word), "{shell}");
+        for known in ["check-config", "transfer-leader", "data-dir"] {
+            assert!(script.contains(known), "{shell} {known}");
+        }
+    }
+    assert_eq!(run(&["completions", "csh"]).status.code(), Some(2));
+
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let pages = folder.path().join("new/man1");
+    let pages_text = pages.to_str().expect("UTF-8");
+    assert_eq!(run(&["man", pages_text]).status.code(), Some(0));
+    for (page, word) in [
+        ("heraldmq.1", "check\\-config"),
+        ("heraldmq-serve.1", "\\-\\-data\\-dir"),
+        ("heraldmq-cluster-transfer-leader.1", "retain"),
+    ] {
+        let page = fs::read_to_string(pages.join(page)).expect(page);
+        assert!(page.starts_with(".") && page.contains(word), "{page}");
+    }
+    let file = File::new("pages", "");
+    let output = run(&["man", file.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
 }
 
 #[test]

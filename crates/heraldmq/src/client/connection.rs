@@ -1,6 +1,8 @@
 //! One network connection, from CONNECT to DISCONNECT, driven by a single thread.
 //!
-//! Invariant: everything that the driving thread waits for (frames, lines of standard input, signals)
+//! What MQTT asks of a client is [`mqtt_client`]'s; here are the socket, the clock and the words.
+//!
+//! Invariant: everything that the driving thread waits for (bytes, lines of standard input, signals)
 //! comes through one bounded channel, so that it can keep the connection alive while it waits, and
 //! so that a fast sender on either side waits instead of filling memory.
 
@@ -11,12 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mqtt_client::{
+    Acknowledgements, Answer, Arrival, Client, CommandError, Deadline, Event as PacketEvent,
+    ProtocolError,
+};
 use mqtt_proto::{
-    ConnAck, Connect, Disconnect, LastWill, Packet, PacketId, ProtocolVersion, QoS, ReasonCode,
-    peek_frame,
+    Connect, Disconnect, LastWill, PacketType, ProtocolVersion, Publish, QoS, ReasonCode,
+    SubscriptionOptions, peek_frame,
 };
 
-use transport::Spoken;
+use net_api::Spoken;
 
 use super::{options::ConnectionOptions, property::Properties, stream::Stream};
 use crate::failure::Failure;
@@ -32,8 +38,8 @@ const CHANNEL_EVENTS: usize = 64;
 
 /// What the driving thread can wait for.
 pub(crate) enum Event {
-    /// A whole packet, other than PINGRESP and DISCONNECT.
-    Frame(Vec<u8>),
+    /// What the broker has sent: for [`Connection::receive`].
+    Bytes(Vec<u8>),
     /// A line of standard input, without its line end.
     Line(Vec<u8>),
     /// Standard input has ended.
@@ -42,38 +48,26 @@ pub(crate) enum Event {
     Stop,
     /// The broker closed the connection, or it broke; the text says how.
     Ended(String),
-    /// The broker closed the connection for a reason that stays: whoever comes back meets it again.
-    Dismissed(String),
-}
-
-/// What CONNACK said about the broker.
-struct Grants {
-    session_present: bool,
-    keep_alive: Duration,
-    receive_maximum: u16,
-    maximum_packet_size: Option<u32>,
-    maximum_qos: QoS,
-    retain_available: bool,
 }
 
 /// An open connection.
 pub(crate) struct Connection<'a> {
     stream: Stream,
-    version: ProtocolVersion,
+    mqtt: Client<()>,
     properties: &'a Properties,
     debug: bool,
-    grants: Grants,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
-    last_sent: Instant,
-    /// When the PINGREQ was sent that has no answer yet.
-    ping_sent: Option<Instant>,
-    next_packet_id: PacketId,
+    /// Where the client's time begins.
+    start: Instant,
+    /// What came right behind CONNACK.
+    early: Vec<u8>,
 }
 
 impl<'a> Connection<'a> {
     /// Connects and waits for CONNACK, until `deadline` or for as long as patience lasts.
-    /// `command` names the client towards a 3.1 broker, which cannot choose a name itself.
+    /// `command` names the client towards a 3.1 broker, which cannot choose a name itself. `earlier` is the client of
+    /// the connection before, if there was one.
     ///
     /// # Errors
     /// No connection, a refusal, or a packet that cannot be written.
@@ -82,31 +76,22 @@ impl<'a> Connection<'a> {
         properties: &'a Properties,
         command: &str,
         deadline: Option<Instant>,
+        earlier: Option<Client<()>>,
     ) -> Result<Self, Failure> {
         let stream = Stream::open(options, deadline)?;
-        let version = options.version();
         let (sender, events) = sync_channel(CHANNEL_EVENTS);
         let incoming = stream.try_clone().map_err(|error| broken(&error))?;
         let sink = sender.clone();
-        thread::spawn(move || read_frames(incoming, version, &sink));
+        thread::spawn(move || read(incoming, &sink));
         let mut connection = Self {
             stream,
-            version,
+            mqtt: earlier.unwrap_or_else(|| Client::new(Acknowledgements::Manual)),
             properties,
             debug: options.debug,
-            grants: Grants {
-                session_present: false,
-                keep_alive: Duration::from_secs(options.keepalive.into()),
-                receive_maximum: u16::MAX,
-                maximum_packet_size: None,
-                maximum_qos: QoS::ExactlyOnce,
-                retain_available: true,
-            },
             events,
             sender,
-            last_sent: Instant::now(),
-            ping_sent: None,
-            next_packet_id: PacketId::FIRST,
+            start: Instant::now(),
+            early: Vec::new(),
         };
         connection.connect(options, command)?;
         connection.await_connack(deadline)?;
@@ -115,9 +100,10 @@ impl<'a> Connection<'a> {
 
     fn connect(&mut self, options: &ConnectionOptions, command: &str) -> Result<(), Failure> {
         let fallback = format!("heraldmq-{command}-{}", std::process::id());
+        let version = options.version();
         let client_id = match options.client_id() {
             Some(id) => id,
-            None if self.version == ProtocolVersion::V3_1 => fallback,
+            None if version == ProtocolVersion::V3_1 => fallback,
             None => String::new(),
         };
         let (mut buffer, mut will_buffer) = (Vec::new(), Vec::new());
@@ -136,8 +122,8 @@ impl<'a> Connection<'a> {
         };
         let mut properties = self.properties.connect(&mut buffer).map_err(unencodable)?;
         properties.session_expiry_interval = options.session_expiry();
-        self.send(&Packet::Connect(Connect {
-            version: self.version,
+        let connect = Connect {
+            version,
             clean_start: !options.disable_clean_session,
             keep_alive: options.keepalive,
             client_id: &client_id,
@@ -145,52 +131,59 @@ impl<'a> Connection<'a> {
             username: options.username(),
             password: options.password().map(str::as_bytes),
             properties,
-        }))
+        };
+        self.mqtt.connect(&connect).map_err(unencodable)?;
+        self.flush()
     }
 
     fn await_connack(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let patience = Instant::now() + PATIENCE;
-        let frame = match self.next(Some(deadline.map_or(patience, |given| given.min(patience))))? {
-            Some(Event::Frame(frame)) => frame,
-            Some(Event::Ended(how) | Event::Dismissed(how)) => return Err(Failure::Runtime(how)),
-            None if deadline.is_some_and(|given| given < patience) => {
-                return Err(Failure::TimedOut);
+        let until = deadline.map_or(patience, |given| given.min(patience));
+        loop {
+            let bytes = match self.next(Some(until))? {
+                Some(Event::Bytes(bytes)) => bytes,
+                Some(Event::Ended(how)) => return Err(Failure::Runtime(how)),
+                None if deadline.is_some_and(|given| given < patience) => {
+                    return Err(Failure::TimedOut);
+                }
+                _ => return Err(Failure::Runtime("the broker does not answer".to_owned())),
+            };
+            let mut arrival = self.receive(&bytes);
+            match self.poll(&mut arrival)? {
+                Some(PacketEvent::Refused(connack)) => {
+                    return Err(Failure::Runtime(format!(
+                        "the broker refused the connection: {}",
+                        explain(connack.reason, connack.properties.reason_string)
+                    )));
+                }
+                Some(_) => {
+                    // CONNACK is the first packet, or there is none.
+                    self.early = arrival.rest().to_vec();
+                    return Ok(());
+                }
+                None => {}
             }
-            _ => return Err(Failure::Runtime("the broker does not answer".to_owned())),
-        };
-        let ConnAck {
-            reason,
-            properties,
-            session_present,
-        } = match self.decode(&frame)? {
-            Packet::ConnAck(connack) => connack,
-            other => return Err(unexpected(&other)),
-        };
-        if reason.is_error() {
-            return Err(Failure::Runtime(format!(
-                "the broker refused the connection: {}",
-                explain(reason, properties.reason_string)
-            )));
         }
-        self.grants.session_present = session_present;
-        if let Some(seconds) = properties.server_keep_alive {
-            self.grants.keep_alive = Duration::from_secs(seconds.into());
-        }
-        self.grants.receive_maximum = properties.receive_maximum.map_or(u16::MAX, Into::into);
-        self.grants.maximum_packet_size = properties.maximum_packet_size.map(Into::into);
-        self.grants.maximum_qos = properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
-        self.grants.retain_available = properties.retain_available.unwrap_or(true);
-        Ok(())
     }
 
-    /// Whether the broker has had the session before.
-    pub(crate) fn session_present(&self) -> bool {
-        self.grants.session_present
+    /// The client, for the next connection.
+    pub(crate) fn client(&self) -> Client<()> {
+        self.mqtt.clone()
     }
 
     /// How many messages of QoS 1 and 2 the broker takes unacknowledged.
     pub(crate) fn receive_maximum(&self) -> u16 {
-        self.grants.receive_maximum
+        self.mqtt.server_limits().receive_maximum
+    }
+
+    /// How many messages of QoS 1 and 2 wait for an acknowledgement.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.mqtt.in_flight()
+    }
+
+    /// Whether PUBREL is to come for messages that were acknowledged by PUBREC.
+    pub(crate) fn is_awaiting_release(&self) -> bool {
+        self.mqtt.is_awaiting_release()
     }
 
     /// Whether the broker takes messages of this kind at all.
@@ -198,26 +191,7 @@ impl<'a> Connection<'a> {
     /// # Errors
     /// It does not.
     pub(crate) fn check_publish(&self, qos: QoS, retain: bool) -> Result<(), Failure> {
-        let maximum = self.grants.maximum_qos;
-        if qos > maximum {
-            return Err(Failure::Runtime(format!(
-                "the broker takes QoS up to {}",
-                maximum.as_u8()
-            )));
-        }
-        if retain && !self.grants.retain_available {
-            return Err(Failure::Runtime(
-                "the broker does not retain messages".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// A packet identifier for the next packet that needs one.
-    pub(crate) fn packet_id(&mut self) -> PacketId {
-        let id = self.next_packet_id;
-        self.next_packet_id = id.next();
-        id
+        self.mqtt.check_publish(qos, retain).map_err(refused)
     }
 
     /// Where other threads put events.
@@ -225,112 +199,135 @@ impl<'a> Connection<'a> {
         self.sender.clone()
     }
 
-    /// Sends one packet.
+    /// Publishes a message.
     ///
     /// # Errors
     /// The packet cannot be written, is too large for the broker, or the connection is broken.
-    pub(crate) fn send(&mut self, packet: &Packet<'_>) -> Result<(), Failure> {
-        let mut frame = Vec::new();
-        packet
-            .encode(self.version, &mut frame)
-            .map_err(unencodable)?;
-        if let Some(maximum) = self.grants.maximum_packet_size
-            && u64::try_from(frame.len()).is_ok_and(|length| length > maximum.into())
-        {
-            return Err(Failure::Runtime(format!(
-                "the packet has {} bytes; the broker takes up to {maximum}",
-                frame.len()
-            )));
+    pub(crate) fn publish(&mut self, packet: Publish<'_>) -> Result<(), Failure> {
+        self.mqtt.publish(packet, ()).map_err(refused)?;
+        self.flush()
+    }
+
+    /// Sends SUBSCRIBE.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub(crate) fn subscribe(
+        &mut self,
+        filters: &[(&str, SubscriptionOptions)],
+    ) -> Result<(), Failure> {
+        let mut buffer = Vec::new();
+        let properties = self.properties.subscribe(&mut buffer);
+        let properties = properties.map_err(unencodable)?;
+        self.mqtt.subscribe(filters, properties).map_err(refused)?;
+        self.flush()
+    }
+
+    /// Sends UNSUBSCRIBE.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub(crate) fn unsubscribe(&mut self, filters: &[&str]) -> Result<(), Failure> {
+        let mut buffer = Vec::new();
+        let properties = self.properties.unsubscribe(&mut buffer);
+        let properties = properties.map_err(unencodable)?;
+        self.mqtt
+            .unsubscribe(filters, properties)
+            .map_err(refused)?;
+        self.flush()
+    }
+
+    /// Acknowledges a message.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn answer(&mut self, answer: Answer) -> Result<(), Failure> {
+        self.mqtt.answer(answer);
+        self.flush()
+    }
+
+    /// Sends what waits.
+    fn flush(&mut self) -> Result<(), Failure> {
+        let bytes = self.mqtt.poll_transmit();
+        let mut rest = bytes;
+        while let Ok(Some(header)) = peek_frame(rest, Some(self.mqtt.version())) {
+            self.trace("sent", header.packet_type, header.len());
+            rest = rest.get(header.len()..).unwrap_or_default();
         }
-        self.trace("sent", &frame);
+        let count = bytes.len();
         self.stream
-            .write_all(&frame)
+            .write_all(bytes)
             .map_err(|error| broken(&error))?;
-        self.last_sent = Instant::now();
+        self.mqtt.handle_transmitted(count, self.start.elapsed());
         Ok(())
     }
 
     /// Waits for an event, and keeps the connection alive meanwhile. `None`: `deadline` has come.
     ///
     /// # Errors
-    /// The broker does not answer a PINGREQ, or sends what is no packet.
+    /// The broker does not answer a PINGREQ, or the connection is broken.
     pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, Failure> {
+        if !self.early.is_empty() {
+            return Ok(Some(Event::Bytes(std::mem::take(&mut self.early))));
+        }
         loop {
-            let now = Instant::now();
-            let ping_due = self.keep_alive(now)?;
+            if self.mqtt.handle_deadline(self.start.elapsed()) == Deadline::KeepAliveTimeout {
+                let silent = "the broker does not answer any more";
+                return Err(Failure::Runtime(silent.to_owned()));
+            }
+            self.flush()?;
+            let ping_due = self.mqtt.poll_deadline().map(|due| self.start + due);
             let wake = [ping_due, deadline].into_iter().flatten().min();
-            let event = match wake {
-                Some(wake) => match self
-                    .events
-                    .recv_timeout(wake.saturating_duration_since(now))
-                {
-                    Ok(event) => event,
-                    Err(RecvTimeoutError::Timeout) => {
-                        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                            return Ok(None);
+            match wake {
+                Some(wake) => {
+                    let left = wake.saturating_duration_since(Instant::now());
+                    match self.events.recv_timeout(left) {
+                        Ok(event) => return Ok(Some(event)),
+                        Err(RecvTimeoutError::Timeout) => {
+                            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                                return Ok(None);
+                            }
                         }
-                        continue;
+                        Err(RecvTimeoutError::Disconnected) => {
+                            unreachable!("`self` holds a sender")
+                        }
                     }
-                    Err(RecvTimeoutError::Disconnected) => unreachable!("`self` holds a sender"),
-                },
+                }
                 None => match self.events.recv() {
-                    Ok(event) => event,
+                    Ok(event) => return Ok(Some(event)),
                     Err(_) => unreachable!("`self` holds a sender"),
                 },
-            };
-            let Event::Frame(frame) = event else {
-                return Ok(Some(event));
-            };
-            self.trace("received", &frame);
-            match self.decode(&frame)? {
-                Packet::PingResp => self.ping_sent = None,
-                Packet::Disconnect(Disconnect { reason, properties }) => {
-                    let how = format!(
-                        "the broker closed the connection: {}",
-                        explain(reason, properties.reason_string)
-                    );
-                    return Ok(Some(if passes(reason) {
-                        Event::Ended(how)
-                    } else {
-                        Event::Dismissed(how)
-                    }));
-                }
-                _ => return Ok(Some(Event::Frame(frame))),
             }
         }
     }
 
-    /// Sends PINGREQ if it is time; says when it will be, or when the answer is overdue.
-    fn keep_alive(&mut self, now: Instant) -> Result<Option<Instant>, Failure> {
-        let interval = self.grants.keep_alive;
-        if interval.is_zero() {
-            return Ok(None);
-        }
-        if let Some(sent) = self.ping_sent {
-            let overdue = sent + interval;
-            return if now >= overdue {
-                Err(Failure::Runtime(
-                    "the broker does not answer any more".to_owned(),
-                ))
-            } else {
-                Ok(Some(overdue))
-            };
-        }
-        if now < self.last_sent + interval {
-            return Ok(Some(self.last_sent + interval));
-        }
-        self.send(&Packet::PingReq)?;
-        self.ping_sent = Some(now);
-        Ok(Some(now + interval))
+    /// Begins with the packets among these bytes, which [`poll`](Self::poll) tells.
+    pub(crate) fn receive<'b>(&mut self, bytes: &'b [u8]) -> Arrival<'b> {
+        self.mqtt.handle_bytes(bytes)
     }
 
-    /// The packet in a frame.
+    /// What came of the next packet; `None`: there are no more.
     ///
     /// # Errors
-    /// The frame breaks a rule of the protocol.
-    pub(crate) fn decode<'f>(&self, frame: &'f [u8]) -> Result<Packet<'f>, Failure> {
-        Packet::decode(frame, self.version).map_err(|error| {
-            Failure::Runtime(format!("the broker sent what is no packet: {error}"))
+    /// The broker breaks a rule of the protocol.
+    pub(crate) fn poll<'e>(
+        &mut self,
+        arrival: &'e mut Arrival<'_>,
+    ) -> Result<Option<PacketEvent<'e, ()>>, Failure> {
+        if self.debug
+            && let Some((packet_type, bytes)) = self.mqtt.peek_packet(arrival)
+        {
+            self.trace("received", packet_type, bytes);
+        }
+        self.mqtt.poll_event(arrival).map_err(|error| {
+            Failure::Runtime(match error {
+                ProtocolError::Decode(error) => {
+                    format!("the broker sent what is no packet: {error}")
+                }
+                ProtocolError::Violation(violation) => {
+                    format!("the broker broke the protocol: {violation}")
+                }
+            })
         })
     }
 
@@ -340,14 +337,16 @@ impl<'a> Connection<'a> {
     /// DISCONNECT could not be sent; the broker will publish the will message.
     pub(crate) fn disconnect(mut self) -> Result<(), Failure> {
         let mut buffer = Vec::new();
-        let packet = Packet::Disconnect(Disconnect {
+        let properties = self.properties.disconnect(&mut buffer);
+        let disconnect = Disconnect {
             reason: ReasonCode::Success,
-            properties: self
-                .properties
-                .disconnect(&mut buffer)
-                .map_err(unencodable)?,
-        });
-        self.send(&packet)?;
+            properties: properties.map_err(unencodable)?,
+        };
+        match self.mqtt.disconnect(&disconnect) {
+            // The broker was faster.
+            Ok(()) | Err(CommandError::NotConnected) => self.flush()?,
+            Err(error) => return Err(refused(error)),
+        }
         // What the broker still sends is not read; ending only the sending side keeps that from
         // becoming a reset that overtakes DISCONNECT.
         let _ = self.stream.end();
@@ -355,20 +354,27 @@ impl<'a> Connection<'a> {
         loop {
             let left = patience.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left) {
-                Ok(Event::Ended(_) | Event::Dismissed(_)) | Err(_) => return Ok(()),
+                Ok(Event::Ended(_)) | Err(_) => return Ok(()),
                 Ok(_) => {}
             }
         }
     }
 
-    fn trace(&self, what: &str, frame: &[u8]) {
-        if self.debug
-            && let Ok(Some(header)) = peek_frame(frame, Some(self.version))
-        {
-            let name = format!("{:?}", header.packet_type).to_uppercase();
-            crate::failure::complain(&format!("{what} {name}, {} bytes", frame.len()));
+    fn trace(&self, what: &str, packet_type: PacketType, bytes: usize) {
+        if self.debug {
+            let name = format!("{packet_type:?}").to_uppercase();
+            crate::failure::complain(&format!("{what} {name}, {bytes} bytes"));
         }
     }
+}
+
+/// Whether the broker's DISCONNECT has a reason that may pass, so that it may be worth to come back; and its words.
+pub(crate) fn farewell(packet: &Disconnect<'_>) -> (bool, String) {
+    let how = format!(
+        "the broker closed the connection: {}",
+        explain(packet.reason, packet.properties.reason_string)
+    );
+    (passes(packet.reason), how)
 }
 
 /// Whether a client that was disconnected for this reason may have better luck when it comes back.
@@ -397,12 +403,24 @@ pub(crate) fn explain(reason: ReasonCode, reason_string: Option<&str>) -> String
     }
 }
 
-/// A packet that has no place here.
-pub(crate) fn unexpected(packet: &Packet<'_>) -> Failure {
-    Failure::Runtime(format!(
-        "the broker sent an unexpected {:?}",
-        packet.packet_type()
-    ))
+/// An acknowledgement that has no place here.
+pub(crate) fn unexpected(packet_type: PacketType) -> Failure {
+    Failure::Runtime(format!("the broker sent an unexpected {packet_type:?}"))
+}
+
+/// Why a command cannot be carried out.
+fn refused(error: CommandError) -> Failure {
+    Failure::Runtime(match error {
+        CommandError::Encode(error) => return unencodable(error),
+        CommandError::QosNotSupported(maximum) => {
+            format!("the broker takes QoS up to {}", maximum.as_u8())
+        }
+        CommandError::RetainNotSupported => "the broker does not retain messages".to_owned(),
+        CommandError::PacketTooLarge { bytes, maximum } => {
+            format!("the packet has {bytes} bytes; the broker takes up to {maximum}")
+        }
+        CommandError::NotConnected | CommandError::NoRoom => error.to_string(),
+    })
 }
 
 /// A packet that breaks a rule because of what the command line says.
@@ -414,49 +432,29 @@ fn broken(error: &io::Error) -> Failure {
     Failure::Runtime(format!("the connection broke: {error}"))
 }
 
-/// Cuts what arrives into frames until the connection ends or nobody listens any more.
-fn read_frames(mut stream: Stream, version: ProtocolVersion, sink: &SyncSender<Event>) {
-    let mut pending: Vec<u8> = Vec::new();
+/// Hands on what arrives until the connection ends or nobody listens any more.
+fn read(mut stream: Stream, sink: &SyncSender<Event>) {
     let mut is_first = true;
     let how = loop {
-        let mut rest = pending.as_slice();
-        if is_first && let Some(first) = rest.first() {
-            is_first = false;
-            match Spoken::by(*first) {
-                Some(Spoken::Tls) => {
-                    break "the broker speaks TLS here: --tls or --cafile goes with it".to_owned();
-                }
-                Some(Spoken::Http) => {
-                    break "the broker speaks HTTP here: --ws goes with WebSocket".to_owned();
-                }
-                Some(Spoken::Mqtt) | None => {}
-            }
-        }
-        let problem = loop {
-            match peek_frame(rest, Some(version)) {
-                Ok(Some(header)) => {
-                    let Some((frame, after)) = rest.split_at_checked(header.len()) else {
-                        break None;
-                    };
-                    if sink.send(Event::Frame(frame.to_vec())).is_err() {
-                        return;
-                    }
-                    rest = after;
-                }
-                Ok(None) => break None,
-                Err(error) => break Some(error),
-            }
-        };
-        if let Some(error) = problem {
-            break format!("the broker sent what is no packet: {error}");
-        }
-        let done = pending.len() - rest.len();
-        pending.drain(..done);
-        match stream.read(&mut pending) {
+        let mut bytes = Vec::new();
+        match stream.read(&mut bytes) {
             Ok(0) => break "the broker closed the connection".to_owned(),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => break format!("the connection broke: {error}"),
+        }
+        let Some(first) = bytes.first() else { continue };
+        match Spoken::by(*first) {
+            Some(Spoken::Tls) if is_first => {
+                break "the broker speaks TLS here: --tls or --cafile goes with it".to_owned();
+            }
+            Some(Spoken::Http) if is_first => {
+                break "the broker speaks HTTP here: --ws goes with WebSocket".to_owned();
+            }
+            _ => is_first = false,
+        }
+        if sink.send(Event::Bytes(bytes)).is_err() {
+            return;
         }
     };
     // Nobody listens any more: nothing to tell.

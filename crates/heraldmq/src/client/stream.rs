@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use net_api::Spoken;
 use socket2::{Domain, Socket, Type};
-use transport::{Layers, Spoken, TransportError};
+use transport::{Layers, TransportError};
 
 use super::options::{ConnectionOptions, Place};
 use crate::failure::Failure;

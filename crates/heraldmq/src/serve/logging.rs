@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn a_mistyped_level_is_refused() {
-        for level in ["info", "off", "WARN", "info,herald_broker=debug"] {
+        for level in ["info", "off", "WARN", "info,herald_broker_core=debug"] {
             assert!(filter(level).is_ok(), "{level}");
         }
-        for level in ["", "inof", "info,debugg", "info,herald_broker=loud"] {
+        for level in ["", "inof", "info,debugg", "info,herald_broker_core=loud"] {
             let problem = filter(level).expect_err(level);
             assert!(problem.starts_with("log.level: "), "{problem}");
             assert_eq!(problem.lines().count(), 1);

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use store::{Folder, NodeSurvey};
+use store_state::api::PerStore;
 
 use crate::failure::Failure;
 use crate::serve::data_dir;
@@ -150,16 +151,16 @@ impl Place {
     }
 
     /// The folders of the three stores that are not in the data folder.
-    fn elsewhere(&self) -> Result<[Option<PathBuf>; 3], Failure> {
+    fn elsewhere(&self) -> Result<PerStore<Option<PathBuf>>, Failure> {
         let absolute = |folder: &Option<PathBuf>| {
             let folder = folder.as_deref().map(std::path::absolute).transpose();
             folder.map_err(|error| Failure::Runtime(error.to_string()))
         };
-        Ok([
-            absolute(&self.session_store)?,
-            absolute(&self.inbox_store)?,
-            absolute(&self.retain_store)?,
-        ])
+        Ok(PerStore {
+            session: absolute(&self.session_store)?,
+            inbox: absolute(&self.inbox_store)?,
+            retain: absolute(&self.retain_store)?,
+        })
     }
 }
 
