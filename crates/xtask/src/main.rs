@@ -2,19 +2,34 @@
 //!
 //! One module per chore; this file only picks it and turns its outcome into an exit code:
 //! 0 done, 1 a check found something, 2 it could not run.
+//!
+//! Deliberately absent: anything that Cargo, rustc, clippy or rustfmt do.
 
+mod check;
 mod conformance;
+mod counts;
+mod libraries;
+mod modules;
+mod patterns;
 mod root;
+mod source;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo run -p xtask -- <chore>
 
 chores:
+  check                 exit 1 when a rule of the code base is broken, with a line for each violation
+  check --list RULE [PLACE]   list what the ratchet lets pass as well
+  check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one
+  libraries             exit 1 when a library is under a licence, from a place or in versions that are not allowed
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for
+  counts                write tables of what can be counted of the code base to standard output
+  counts --root PATH    the same of another checkout
 ";
 
 fn main() -> ExitCode {
@@ -41,6 +56,24 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
             Ok(summary) => (summary, ExitCode::SUCCESS),
             Err(findings) => (findings, ExitCode::from(1)),
         }),
+        ["check"] => Ok(match check::check(&root::find()?)? {
+            Ok(summary) => (summary, ExitCode::SUCCESS),
+            Err(violations) => (violations, ExitCode::from(1)),
+        }),
+        ["libraries"] => Ok(match libraries::check(&root::find()?)? {
+            Ok(summary) => (summary, ExitCode::SUCCESS),
+            Err(violations) => (violations, ExitCode::from(1)),
+        }),
+        ["check", "--list", rule] => {
+            Ok((check::list(&root::find()?, rule, None)?, ExitCode::SUCCESS))
+        }
+        ["check", "--list", rule, place] => Ok((
+            check::list(&root::find()?, rule, Some(place))?,
+            ExitCode::SUCCESS,
+        )),
+        ["check", "--update"] => Ok((check::update(&root::find()?)?, ExitCode::SUCCESS)),
+        ["counts"] => Ok((counts::tables(&root::find()?)?, ExitCode::SUCCESS)),
+        ["counts", "--root", path] => Ok((counts::tables(Path::new(path))?, ExitCode::SUCCESS)),
         _ => Err(USAGE.to_owned()),
     }
 }

@@ -4,8 +4,8 @@
 //! (`statement()` of an error) or a test asserts that name. Anything in brackets that begins like an id is a
 //! tag, so that a misspelt one is reported instead of overlooked; quoted text has to be a whole id.
 //!
-//! Deliberately absent: parsing. Rust is read line by line, which relies on rustfmt: the end of an item is the
-//! first line that closes a bracket at the item's own indentation. Not scanned: this crate, whose text is about
+//! Deliberately absent: parsing. The function around a tag is found line by line, which relies on rustfmt: a line
+//! that is less indented encloses it. Not scanned: this crate, whose text is about
 //! tags, benches and fuzz targets, which prove nothing.
 
 use std::fs;
@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 
 use super::statements::{Standard, is_id};
+use crate::source::SourceFile;
 
 /// Whether a tag stands in code that implements or in a test that proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +94,7 @@ fn kind_of(path: &str) -> Option<Kind> {
 fn citations(path: &str, kind: Kind, text: &str) -> Vec<Citation> {
     let lines: Vec<&str> = text.lines().collect();
     let in_test = if kind == Kind::Code {
-        test_lines(&lines)
+        SourceFile::new(path, text.to_owned()).test_lines()
     } else {
         vec![true; lines.len()]
     };
@@ -138,41 +139,6 @@ fn tags(line: &str) -> Vec<&str> {
         }
     }
     found
-}
-
-/// For each line of a Rust source file, whether it is compiled for tests only.
-fn test_lines(lines: &[&str]) -> Vec<bool> {
-    let whole_file = lines.iter().any(|line| line.starts_with("#![cfg(test)]"));
-    let mut marks = vec![whole_file; lines.len()];
-    let mut items = lines.iter().zip(&mut marks);
-    while let Some((attribute, mark)) = items.next() {
-        let trimmed = attribute.trim_start();
-        if !trimmed.starts_with("#[cfg(test)]") && !trimmed.starts_with("#[cfg(all(test,") {
-            continue;
-        }
-        *mark = true;
-        let depth = indentation(attribute);
-        let mut begun = false;
-        for (line, mark) in items.by_ref() {
-            let trimmed = line.trim();
-            if !trimmed.is_empty() && indentation(line) < depth {
-                break;
-            }
-            *mark = true;
-            if begun {
-                let closes = trimmed.starts_with(['}', ')', ']']) && !trimmed.ends_with('{');
-                if closes && indentation(line) == depth {
-                    break;
-                }
-            } else if !is_comment_or_attribute(trimmed) {
-                if trimmed.ends_with([';', ',', '}']) {
-                    break;
-                }
-                begun = true;
-            }
-        }
-    }
-    marks
 }
 
 /// The function that the line of this index belongs to: the one declared below it, if the line is a comment or part

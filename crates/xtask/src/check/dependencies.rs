@@ -1,0 +1,229 @@
+//! Which crate of the workspace may depend on which. Dependencies of tests are left out.
+//!
+//! The table says what ARCHITECTURE.md says of each crate (what it "does not know"). A dependency that contradicts it,
+//! and is there all the same, is not in the table, but in the ratchet. A pure crate depends on pure crates only.
+
+use super::finding::Finding;
+use super::purity;
+use crate::source::Crate;
+
+/// A crate, and the crates that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    // Of MQTT, or for its crates, and pure.
+    ("hashing", &[]),
+    ("mqtt-proto", &[]),
+    ("mqtt-session", &["mqtt-proto"]),
+    ("mqtt-client", &["mqtt-proto"]),
+    ("topic-router", &[]),
+    ("route-exchange", &[]),
+    (
+        "store-state",
+        &["hashing", "mqtt-proto", "mqtt-session", "topic-router"],
+    ),
+    (
+        "peer-protocol",
+        &["mqtt-session", "route-exchange", "store-state"],
+    ),
+    ("net-api", &[]),
+    ("authorization", &["mqtt-proto"]),
+    ("authentication-api", &["authorization"]),
+    (
+        "broker-core",
+        &[
+            "authentication-api",
+            "authorization",
+            "guard",
+            "hashing",
+            "mqtt-proto",
+            "mqtt-session",
+            "net-api",
+            "peer-protocol",
+            "route-exchange",
+            "store-state",
+            "topic-router",
+        ],
+    ),
+    // With threads, sockets, files or clocks.
+    ("config", &[]),
+    ("host", &[]),
+    ("guard", &["config"]),
+    ("transport", &["net-api"]),
+    ("net", &["net-api", "transport"]),
+    (
+        "authentication",
+        &["authentication-api", "authorization", "config"],
+    ),
+    ("consensus", &[]),
+    (
+        "store",
+        &[
+            "consensus",
+            "mqtt-session",
+            "peer-protocol",
+            "store-state",
+            "topic-router",
+        ],
+    ),
+    ("cluster", &["transport"]),
+    (
+        "broker",
+        &[
+            "authentication",
+            "authentication-api",
+            "authorization",
+            "broker-core",
+            "cluster",
+            "config",
+            "consensus",
+            "guard",
+            "host",
+            "mqtt-proto",
+            "mqtt-session",
+            "net",
+            "net-api",
+            "peer-protocol",
+            "route-exchange",
+            "store",
+            "store-state",
+            "transport",
+        ],
+    ),
+    (
+        "heraldmq",
+        &[
+            "authentication",
+            "authorization",
+            "broker",
+            "config",
+            "guard",
+            "host",
+            "loadtest",
+            "mqtt-client",
+            "mqtt-proto",
+            "net-api",
+            "report",
+            "store",
+            "store-state",
+            "transport",
+        ],
+    ),
+    // Tools: no part of the broker, and without knowledge of what is inside.
+    ("report", &[]),
+    (
+        "loadtest",
+        &["host", "mqtt-client", "mqtt-proto", "report", "transport"],
+    ),
+    ("crash-test", &["mqtt-client", "mqtt-proto"]),
+    (
+        "fuzz",
+        &[
+            "authentication",
+            "authorization",
+            "cluster",
+            "consensus",
+            "mqtt-proto",
+            "mqtt-session",
+            "peer-protocol",
+            "route-exchange",
+            "store",
+            "store-state",
+            "transport",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut find = |place: &str, text: String| {
+        found.push(Finding {
+            rule: "dependency".to_owned(),
+            place: place.to_owned(),
+            text,
+        });
+    };
+    for member in crates {
+        let name = member.name.as_str();
+        let manifest = format!("crates/{name}/Cargo.toml");
+        let Some((_, allowed)) = ALLOWED.iter().find(|(of, _)| *of == name) else {
+            find(
+                name,
+                format!("{manifest}: {name} has no row in crates/xtask/src/check/dependencies.rs"),
+            );
+            continue;
+        };
+        for other in &member.dependencies {
+            if !allowed.contains(&other.as_str()) {
+                find(
+                    name,
+                    format!("{manifest}: {name} may not depend on {other}"),
+                );
+            } else if purity::is_pure(name) && !purity::is_pure(other) {
+                find(
+                    name,
+                    format!("{manifest}: {name} is pure, and {other} is not"),
+                );
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::fixture::member;
+
+    fn check(name: &str, dependencies: &[&str], expect: &[&str]) {
+        let mut member = member(&[]);
+        member.name = name.to_owned();
+        member.dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
+        let found: Vec<String> = findings(&[member])
+            .into_iter()
+            .map(|finding| finding.text)
+            .collect();
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn only_what_the_table_says_is_allowed() {
+        check("mqtt-session", &["mqtt-proto"], &[]);
+        check(
+            "mqtt-proto",
+            &["mqtt-session"],
+            &["crates/mqtt-proto/Cargo.toml: mqtt-proto may not depend on mqtt-session"],
+        );
+        check(
+            "news",
+            &[],
+            &["crates/news/Cargo.toml: news has no row in crates/xtask/src/check/dependencies.rs"],
+        );
+    }
+
+    #[test]
+    fn the_table_lets_no_pure_crate_depend_on_another() {
+        for (name, allowed) in ALLOWED {
+            for other in *allowed {
+                assert!(
+                    !purity::is_pure(name) || purity::is_pure(other),
+                    "{name} on {other}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_no_circle() {
+        // Whoever depends only on crates that are gone goes as well; a circle is what stays.
+        let mut left: Vec<&(&str, &[&str])> = ALLOWED.iter().collect();
+        loop {
+            let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
+            let count = left.len();
+            left.retain(|(_, allowed)| allowed.iter().any(|other| names.contains(other)));
+            if left.len() == count {
+                break;
+            }
+        }
+        assert_eq!(left, [] as [&(&str, &[&str]); 0]);
+    }
+}

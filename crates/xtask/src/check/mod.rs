@@ -1,0 +1,171 @@
+//! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
+//!
+//! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `headers`, `words`,
+//! `habits`. A rule gives findings, each with the rule's name and a place (a crate, or `docs`). `ratchet` lets as many
+//! pass as `ratchet.csv` says: a finding more fails, and so does one less, until the number is lowered.
+//!
+//! Invariant: the same checkout gives the same findings in the same order; nothing is read but the checkout.
+//!
+//! Deliberately absent: what rustc, clippy and rustfmt check.
+
+mod circles;
+mod dependencies;
+mod finding;
+mod habits;
+mod headers;
+mod purity;
+mod ratchet;
+mod words;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::source;
+use finding::Finding;
+use ratchet::{RATCHET, Ratchet};
+
+/// Compares with the ratchet. The inner result says how much was checked, or what is wrong, one violation per line.
+pub(crate) fn check(root: &Path) -> Result<Result<String, String>, String> {
+    let findings = findings(root)?;
+    let wrong = Ratchet::parse(&fs::read_to_string(root.join(RATCHET)).unwrap_or_default())?
+        .compare(&findings);
+    if wrong.is_empty() {
+        return Ok(Ok(format!(
+            "the rules hold; {} findings are known and only get fewer ({RATCHET})\n",
+            findings.len()
+        )));
+    }
+    let lines: String = wrong.iter().map(|line| format!("{line}\n")).collect();
+    Ok(Err(format!("{lines}{} violations\n", wrong.len())))
+}
+
+/// Lowers the numbers of the ratchet to today's, and never raises one. Without the file, writes it with today's.
+pub(crate) fn update(root: &Path) -> Result<String, String> {
+    let findings = findings(root)?;
+    let path = root.join(RATCHET);
+    let today = Ratchet::of(&findings);
+    let lowered = match fs::read_to_string(&path) {
+        Ok(text) => Ratchet::parse(&text)?.lowered(&today),
+        Err(_) => today,
+    };
+    fs::write(&path, lowered.render()).map_err(|error| format!("{}: {error}\n", path.display()))?;
+    Ok(format!("{RATCHET} allows {} findings\n", lowered.total()))
+}
+
+/// All findings of a rule, or of those whose names begin so, in one place or in all, those that the ratchet lets pass
+/// among them.
+pub(crate) fn list(root: &Path, rule: &str, place: Option<&str>) -> Result<String, String> {
+    Ok(findings(root)?
+        .iter()
+        .filter(|finding| finding.rule.starts_with(rule))
+        .filter(|finding| place.is_none_or(|place| finding.place == place))
+        .map(|finding| format!("{}: {}\n", finding.rule, finding.text))
+        .collect())
+}
+
+fn findings(root: &Path) -> Result<Vec<Finding>, String> {
+    let fail = |error: io::Error| format!("reading {}: {error}\n", root.display());
+    let crates = source::crates(root).map_err(fail)?;
+    let mut found = Vec::new();
+    found.extend(dependencies::findings(&crates));
+    found.extend(purity::findings(&crates));
+    found.extend(circles::findings(&crates));
+    found.extend(headers::findings(&crates));
+    found.extend(habits::findings(&crates));
+    found.extend(words::findings(root, &crates)?);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::fixture::Tree;
+
+    const GLOSSARY: &str = "## Words that are not used\n\n| Not | But | Matched in |\n|---|---|---|\n| throne | leader hint | all text |\n";
+    const CLEAN: &str = "//! Events.\n//!\n//! Deliberately absent: clocks.\n";
+
+    fn tree(text: &str) -> Tree {
+        Tree::new(&[
+            ("GLOSSARY.md", GLOSSARY),
+            ("crates/report/Cargo.toml", "[package]\n"),
+            ("crates/report/src/lib.rs", text),
+            ("crates/xtask/Cargo.toml", "[package]\n"),
+            ("crates/xtask/src/main.rs", CLEAN),
+        ])
+    }
+
+    #[test]
+    fn a_tree_that_keeps_all_rules_passes() {
+        let outcome = check(&tree(CLEAN).0).expect("a tree");
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
+    #[test]
+    fn every_violation_is_a_line() {
+        let text = "//! Events.\nuse std::fs;\nfn a() { let Some(throne) = b else { return }; }\nstruct C { d: u64 }\n";
+        let outcome = check(&tree(text).0).expect("a tree");
+        let text = outcome.expect_err("it breaks rules");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "bare-integer: crates/report/src/lib.rs:4: a field of a bare integer: a type of its own says what it counts",
+                "header: crates/report/src/lib.rs: the header does not say what is `Deliberately absent`",
+                "pure-files: crates/report/src/lib.rs:2: std::fs",
+                "silent-return: crates/report/src/lib.rs:3: leaves and says nothing: count it, log it, or return an error",
+                "word throne: crates/report/src/lib.rs:3: say leader hint",
+                "5 violations",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_ratchet_is_lowered_and_never_raised() {
+        let tree = tree(
+            "//! Events.\n//!\n//! Deliberately absent: clocks.\nstruct A {\n    b: u64,\n    c: u64,\n}\n",
+        );
+        assert_eq!(
+            update(&tree.0),
+            Ok(format!("{RATCHET} allows 2 findings\n"))
+        );
+        assert!(check(&tree.0).expect("a tree").is_ok());
+
+        tree.write(
+            "crates/report/src/lib.rs",
+            &format!("{CLEAN}struct A {{\n    b: u64,\n}}\n"),
+        );
+        let outcome = check(&tree.0).expect("a tree").expect_err("one less");
+        assert!(
+            outcome.contains("bare-integer in report: 1, and the ratchet says 2"),
+            "{outcome}"
+        );
+        assert_eq!(
+            update(&tree.0),
+            Ok(format!("{RATCHET} allows 1 findings\n"))
+        );
+        assert!(check(&tree.0).expect("a tree").is_ok());
+
+        tree.write(
+            "crates/report/src/lib.rs",
+            &format!("{CLEAN}struct A {{\n    b: u64,\n    c: u16,\n}}\n"),
+        );
+        assert_eq!(
+            update(&tree.0),
+            Ok(format!("{RATCHET} allows 1 findings\n"))
+        );
+        let outcome = check(&tree.0).expect("a tree").expect_err("one more");
+        assert!(
+            outcome.contains("bare-integer in report: 2, at most 1"),
+            "{outcome}"
+        );
+    }
+
+    #[test]
+    fn this_workspace_has_the_files_that_the_rules_read() {
+        let root = crate::root::find().expect("a workspace");
+        for path in [RATCHET, words::GLOSSARY] {
+            assert!(root.join(path).is_file(), "{path}");
+        }
+    }
+}

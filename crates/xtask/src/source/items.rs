@@ -1,0 +1,320 @@
+//! Types and functions of a file: what is declared, with fields, variants and methods.
+
+use super::file::SourceFile;
+use super::lexer::Kind;
+
+/// A struct or an enum.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) shape: Shape,
+}
+
+/// What a type is made of.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Fields with names.
+    Struct(Vec<Field>),
+    /// Fields without names, or none.
+    Tuple,
+    /// The names of the variants.
+    Enum(Vec<String>),
+}
+
+/// A field with a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// The tokens of its type.
+    pub(crate) kind: Vec<String>,
+    pub(crate) line: usize,
+}
+
+/// An `impl` block.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Implementation {
+    pub(crate) name: String,
+    pub(crate) of_trait: bool,
+    pub(crate) methods: usize,
+}
+
+/// The structs and enums of a file, without those for tests only.
+pub(crate) fn definitions(file: &SourceFile) -> Vec<Definition> {
+    file.code()
+        .filter_map(|index| definition(file, index))
+        .collect()
+}
+
+/// The `impl` blocks of a file, without those for tests only.
+pub(crate) fn implementations(file: &SourceFile) -> Vec<Implementation> {
+    file.code()
+        .filter_map(|index| implementation(file, index))
+        .collect()
+}
+
+/// Names that a file declares, with their lines: types, traits, functions, constants, modules, fields and variants.
+/// Those of tests are among them.
+pub(crate) fn declared_names(file: &SourceFile) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for index in 0..file.tokens.len() {
+        let declares = matches!(
+            file.at(index),
+            "struct" | "enum" | "union" | "trait" | "type" | "fn" | "mod" | "const" | "static"
+        );
+        // `*const T` and `const { … }` declare nothing, `static mut A` and `const fn a` something later.
+        if declares
+            && file.kind(index + 1) == Some(Kind::Word)
+            && !matches!(file.at(index + 1), "mut" | "fn" | "unsafe" | "async")
+            && file.at(index.wrapping_sub(1)) != "*"
+        {
+            found.push((file.at(index + 1).to_owned(), file.line(index + 1)));
+        }
+        let Some(definition) = definition(file, index) else {
+            continue;
+        };
+        match definition.shape {
+            Shape::Struct(fields) => {
+                found.extend(fields.into_iter().map(|field| (field.name, field.line)));
+            }
+            Shape::Tuple => {}
+            Shape::Enum(_) => found.extend(variants(file, body_of(file, index + 2))),
+        }
+    }
+    found
+}
+
+fn definition(file: &SourceFile, index: usize) -> Option<Definition> {
+    let keyword = file.at(index);
+    if !matches!(keyword, "struct" | "enum") || file.kind(index + 1) != Some(Kind::Word) {
+        return None;
+    }
+    let body = body_of(file, index + 2);
+    let shape = match (keyword, file.at(body)) {
+        ("enum", _) => Shape::Enum(
+            variants(file, body)
+                .into_iter()
+                .filter(|(name, _)| name.starts_with(char::is_uppercase))
+                .map(|(name, _)| name)
+                .collect(),
+        ),
+        (_, "{") => Shape::Struct(fields(file, body)),
+        _ => Shape::Tuple,
+    };
+    Some(Definition {
+        name: file.at(index + 1).to_owned(),
+        line: file.line(index),
+        shape,
+    })
+}
+
+/// The bracket or semicolon that ends the head of an item: behind generic parameters and bounds.
+fn body_of(file: &SourceFile, mut index: usize) -> usize {
+    let mut angles = 0_usize;
+    while index < file.tokens.len() {
+        match file.at(index) {
+            "<" => angles += 1,
+            ">" => angles = angles.saturating_sub(1),
+            "{" | ";" => return index,
+            "(" if angles == 0 => return index,
+            "(" | "[" => {
+                index = file.behind_bracket(index);
+                continue;
+            }
+            _ => {}
+        }
+        index += 1;
+    }
+    index
+}
+
+/// Behind the type that begins at this index: at the comma or bracket that ends it.
+fn behind_type(file: &SourceFile, mut index: usize) -> usize {
+    let mut angles = 0_usize;
+    while index < file.tokens.len() {
+        match file.at(index) {
+            "<" => angles += 1,
+            ">" => angles = angles.saturating_sub(1),
+            "(" | "[" | "{" => {
+                index = file.behind_bracket(index);
+                continue;
+            }
+            ")" | "]" | "}" => return index,
+            "," if angles == 0 => return index,
+            _ => {}
+        }
+        index += 1;
+    }
+    index
+}
+
+/// The named fields between the brackets that open at this index.
+fn fields(file: &SourceFile, open: usize) -> Vec<Field> {
+    let end = file.behind_bracket(open).saturating_sub(1);
+    let mut found = Vec::new();
+    let mut index = open + 1;
+    while index < end {
+        index = file.behind_visibility(file.behind_attributes(index));
+        let from = index + 2;
+        if index >= end || file.at(index + 1) != ":" {
+            break;
+        }
+        let behind = behind_type(file, from);
+        found.push(Field {
+            name: file.at(index).to_owned(),
+            kind: (from..behind).map(|at| file.at(at).to_owned()).collect(),
+            line: file.line(index),
+        });
+        index = behind + 1;
+    }
+    found
+}
+
+/// The names of variants, each followed by those of its fields, with their lines.
+fn variants(file: &SourceFile, open: usize) -> Vec<(String, usize)> {
+    let end = file.behind_bracket(open).saturating_sub(1);
+    let mut found = Vec::new();
+    let mut index = open + 1;
+    while index < end {
+        index = file.behind_attributes(index);
+        if index >= end {
+            break;
+        }
+        found.push((file.at(index).to_owned(), file.line(index)));
+        if file.at(index + 1) == "{" {
+            let inner = fields(file, index + 1);
+            found.extend(inner.into_iter().map(|field| (field.name, field.line)));
+        }
+        index = behind_type(file, index + 1) + 1;
+    }
+    found
+}
+
+fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
+    // `impl Trait` in a type is no block.
+    let begins = index == 0
+        || matches!(
+            file.at(index - 1),
+            "}" | ";" | "]" | "{" | "unsafe" | "default"
+        );
+    if file.at(index) != "impl" || !begins {
+        return None;
+    }
+    let mut at = index + 1;
+    let mut angles = 0_usize;
+    let (mut name, mut of_trait, mut in_bounds) = (String::new(), false, false);
+    while at < file.tokens.len() && file.at(at) != "{" {
+        match file.at(at) {
+            "<" => angles += 1,
+            ">" => angles = angles.saturating_sub(1),
+            "(" | "[" => {
+                at = file.behind_bracket(at);
+                continue;
+            }
+            "for" if angles == 0 && !in_bounds => of_trait = true,
+            "where" if angles == 0 => in_bounds = true,
+            word if angles == 0 && !in_bounds && file.kind(at) == Some(Kind::Word) => {
+                name = word.to_owned();
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    let end = file.behind_bracket(at);
+    let mut depth = 0_usize;
+    let mut methods = 0;
+    for inner in at..end {
+        match file.at(inner) {
+            "{" => depth += 1,
+            "}" => depth = depth.saturating_sub(1),
+            "fn" if depth == 1
+                && file.kind(inner + 1) == Some(Kind::Word)
+                && !file.is_test(inner) =>
+            {
+                methods += 1;
+            }
+            _ => {}
+        }
+    }
+    Some(Implementation {
+        name,
+        of_trait,
+        methods,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> SourceFile {
+        SourceFile::new("crates/a/src/b.rs", text.to_owned())
+    }
+
+    #[test]
+    fn fields_are_read_with_their_types() {
+        let file = file(
+            "pub struct A<T: X<u8>> where T: Y {\n    /// B.\n    #[c(d)]\n    pub(crate) e: Option<HashMap<u8, (u8, T)>>,\n    f: u64,\n    g: fn(u8) -> bool,\n}\nstruct H(u64);\nstruct I;",
+        );
+        let found = definitions(&file);
+        let shapes: Vec<&Shape> = found.iter().map(|definition| &definition.shape).collect();
+        let [Shape::Struct(fields), Shape::Tuple, Shape::Tuple] = shapes.as_slice() else {
+            panic!("{shapes:?}");
+        };
+        let fields: Vec<String> = fields
+            .iter()
+            .map(|field| format!("{} {} {}", field.line, field.name, field.kind.concat()))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "4 e Option<HashMap<u8,(u8,T)>>",
+                "5 f u64",
+                "6 g fn(u8)->bool"
+            ]
+        );
+    }
+
+    #[test]
+    fn variants_are_told_from_their_fields() {
+        let file = file(
+            "enum A<T> {\n    B,\n    #[c]\n    D(Vec<u8>, T),\n    E { f: u8, g: T },\n    H = 3,\n}",
+        );
+        let expect = ["B", "D", "E", "H"].map(str::to_owned).into();
+        let shapes: Vec<Shape> = definitions(&file)
+            .into_iter()
+            .map(|definition| definition.shape)
+            .collect();
+        assert_eq!(shapes, [Shape::Enum(expect)]);
+        let names: Vec<String> = declared_names(&file)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["A", "B", "D", "E", "f", "g", "H"]);
+    }
+
+    #[test]
+    fn methods_are_counted_by_type() {
+        let file = file(
+            "impl<T> A<T> where T: X {\n    fn b(c: impl Y) { fn inner() {} }\n    const fn d() -> fn(u8) { e }\n    #[cfg(test)]\n    fn f() {}\n}\nimpl<T> Z<u8> for a::A<T> {\n    fn g() {}\n}\nfn h() -> impl Y {}",
+        );
+        let found: Vec<(String, bool, usize)> = implementations(&file)
+            .into_iter()
+            .map(|found| (found.name, found.of_trait, found.methods))
+            .collect();
+        let expect = [("A".to_owned(), false, 2), ("A".to_owned(), true, 1)];
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn names_are_those_of_declarations() {
+        let file = file(
+            "mod a;\nconst B: *const u8 = c;\nstatic mut D: u8 = 0;\nconst fn e() { let f = g; }\ntrait H { type I; }",
+        );
+        let names: Vec<String> = declared_names(&file)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["a", "B", "e", "H", "I"]);
+    }
+}
