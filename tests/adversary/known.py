@@ -2,7 +2,6 @@
 mended."""
 
 KNOWN: dict[str, str] = {
-    "SharedGroups": "sometimes twice the input costs 2.3 times the memory, allowed is 2.2: tables double",
     "RetainedReplayToDurable": "0.19 s of CPU, 0.11 s allowed; 90.6 MiB of memory, 48.5 MiB allowed; 98.2 MiB of folder, 64.3 MiB allowed",
 }
 

@@ -10,10 +10,7 @@ root=$(CDPATH='' cd -- ../.. && pwd)
 # It changes keys of TLS, which Python cannot.
 need openssl openssl
 "$root/tests/blackbox/setup.sh"
-HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
-[ -x "$HERALDMQ_BIN" ] ||
-    fail "there is no broker at $HERALDMQ_BIN; build it (cargo build --release) or set HERALDMQ_BIN"
-export HERALDMQ_BIN
+need_broker
 python="$root/tests/blackbox/.venv/bin/python"
 if [ "${1:-}" = --full ]; then
     shift

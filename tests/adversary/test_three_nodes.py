@@ -3,6 +3,7 @@
 import attacks
 import pytest
 from known import KNOWN_OF_NODES
+from measure.bars import BUSY
 from measure.nodes import NAMES, Place
 from measure.runner import judge
 
@@ -28,5 +29,5 @@ def cases():
 @pytest.mark.parametrize("attack, version", list(cases()))
 def test_leaders_stay(place, attack, version):
     again = 0 if type(attack).__name__ in KNOWN_OF_NODES else 2
-    verdict = judge(attack, version, attack.small, again, place)
+    verdict = judge(attack, version, attack.small, again, place, BUSY)
     assert not verdict.broken(), f"{attack.about}: {verdict.broken()}; {verdict.cost.seconds:.1f} s; threads: {verdict.cost.threads}"

@@ -1,5 +1,6 @@
 """The command line: help, exit codes, configuration, signals, listeners, pub and sub."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -75,6 +76,9 @@ def test_store_help_tells_the_exit_codes():
 def test_version():
     got = run("--version")
     assert got.returncode == 0 and got.stdout.startswith("heraldmq ") and any(c.isdigit() for c in got.stdout)
+    told = dict(line.split(": ", 1) for line in got.stdout.splitlines()[1:])
+    assert told.keys() == {"commit", "target", "optimisation", "features"}, got.stdout
+    assert run("-V").stdout == got.stdout.splitlines()[0] + "\n"
 
 
 @pytest.mark.parametrize(
@@ -224,6 +228,39 @@ def test_precedence(name):
     assert receive_maximum(config=config) == 11
     assert receive_maximum(config=config, env=env) == 22
     assert receive_maximum(config=config, env=env, sets={key: 33}) == 33
+
+
+def test_options_without_the_prefix_of_variables_are_warned_of(name):
+    env = {"inbox_store_replica_voters_count": "1", "CLUSTERCONFIG__HOST": "192.0.2.1", "LOG_LEVEL": "off"}
+    with Broker(env=env) as broker, broker.client(name) as client:
+        client.ping()
+        said = [l["message"] for l in broker.log_lines if "has no effect" in l.get("message", "")]
+    assert len(said) == 2 and all(line.startswith("environment variable ") for line in said), said
+    assert any("`HERALDMQ_INBOX_STORE_REPLICA_VOTER_COUNT`" in line for line in said), said
+    assert any("`HERALDMQ_CLUSTERCONFIG__HOST`" in line for line in said), said
+
+
+def test_a_mistyped_variable_with_the_prefix_is_refused():
+    fails(env={"HERALDMQ_CLUSTERCONFIG_HOST": "::1"}, code=2, mentions=["HERALDMQ_CLUSTERCONFIG__HOST"])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_an_even_number_of_voters_is_refused(count):
+    key = "inbox_store_replica_voter_count"
+    fails({key: count}, code=2, mentions=[key, "1, 3 or 5", f"found {count}"])
+    fails(env={f"HERALDMQ_{key}": str(count)}, code=2, mentions=["environment variable", key, "1, 3 or 5"])
+
+
+def test_the_reports_minimal_file_without_a_host(name):
+    # The node has the address that its route to the seed begins at.
+    config = REPORT.replace("host: 127.0.0.1", "host:")
+    assert config != REPORT
+    with Broker({"mqttServerConfig.tcpListener.port": 0, "http.port": 0}, config=config) as broker:
+        with broker.client(name) as client:
+            client.ping()
+        status, body = broker.http("/api/v1/cluster")
+        assert status == 200
+        assert [n["address"].rsplit(":", 1)[0] for n in json.loads(body)["nodes"]] == ["127.0.0.1"]
 
 
 def test_the_reports_minimal_file(name):

@@ -501,7 +501,7 @@ def test_untrusted_peers_of_a_proxy_listener_are_closed(tmp_path):
             stream.sendall(V1 + raw.connect("x"))
             assert ends(stream) == b""
         until(lambda: listeners.metric("heraldmq_listener_refused_total", listener="tcp") == 1)
-        assert listeners.find("closed: only trusted peers may connect to this listener")
+        until(lambda: listeners.find("closed: only trusted peers may connect to this listener"))
         # A Unix socket has no proxy.
         listeners.client_on("unix").close()
 

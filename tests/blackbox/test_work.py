@@ -138,3 +138,80 @@ def test_many_receivers_get_their_messages_in_order(name, qos):
         assert broker.metric("heraldmq_deliveries_put_off_total") >= messages
         assert broker.metric("heraldmq_publishers_held_for_deliveries_total") >= 1
         until(lambda: broker.metric("heraldmq_deliveries_waiting") == 0, what="all deliveries")
+
+
+GROUPS = 6_000
+
+
+def in_groups(client, topic, qos, groups=GROUPS):
+    """Makes a client the only member of many shared groups."""
+    client.timeout = 30
+    client.send(raw.subscribe(7, [(f"$share/{number:x}/{topic}", qos) for number in range(groups)], version=client.version))
+    assert set(client.expect(SUBACK, pid=7).reasons) == {qos}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_many_shared_groups_get_their_messages_in_order_and_in_turns(name, qos):
+    messages = 5
+    with contextlib.ExitStack() as stack:
+        sets = {**ALONE, "limits.connection.receiveMaximum": 65_535, "limits.session.queueMessages": 100_000}
+        broker = stack.enter_context(Broker(sets))
+        publisher, other, member = [stack.enter_context(broker.client(name + role)) for role in "pqm"]
+        in_groups(member, name, qos)
+        publisher.timeout = other.timeout = 20
+        publisher.send(*(raw.publish(name, str(n), qos=1, pid=n + 1) for n in range(messages)))
+        # Another publisher does not wait until all groups have got theirs.
+        other.publish(f"{name}/else", b"other", qos=1, pid=1)
+        other.expect(PUBACK, pid=1)
+        waiting = broker.metric("heraldmq_deliveries_put_off_total")
+        got = []
+        for _ in range(messages * GROUPS):
+            message = member.message(topic=name)
+            got.append(message.payload)
+            if qos:
+                member.send(raw.ack(PUBACK, message.pid))
+        # The groups get a message before any of them gets the next one.
+        assert got == [b"%d" % n for n in range(messages) for _ in range(GROUPS)]
+        assert [publisher.expect(PUBACK).pid for _ in range(messages)] == list(range(1, messages + 1))
+        assert waiting >= 1 and broker.metric("heraldmq_deliveries_put_off_total") >= messages
+        assert broker.metric("heraldmq_publishers_held_for_deliveries_total") >= 1
+        until(lambda: broker.metric("heraldmq_deliveries_waiting") == 0, what="all deliveries")
+
+
+def test_who_goes_before_many_shared_groups_have_its_message(name):
+    sets = {**ALONE, "limits.connection.receiveMaximum": 65_535}
+    with Broker(sets) as broker, broker.client(name + "m") as member:
+        in_groups(member, name, 0)
+        with broker.client(name + "p") as publisher:
+            publisher.send(raw.publish(name, b"x", qos=1, pid=1), raw.disconnect())
+        for _ in range(GROUPS):
+            assert member.message(topic=name).payload == b"x"
+        assert broker.drop_totals().get("no_group_member", 0) == 0
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_many_shared_groups_keep_what_is_acknowledged_and_what_a_shutdown_meets(name, end, tmp_path):
+    """At once after PUBACK, the broker is killed. Or it is stopped while a message of QoS 0 is delivered."""
+    sets = {**ALONE, "limits.connection.receiveMaximum": 65_535, "limits.session.queueMessages": 100_000}
+    fields = {"clean": False, "props": {"session_expiry": 600}}
+    with Broker(sets, data_dir=tmp_path) as broker:
+        with broker.client(name + "m", **fields) as member:
+            in_groups(member, name, 1)
+        with broker.client(name + "p") as publisher:
+            publisher.timeout = 30
+            if end == "kill":
+                publisher.send(raw.publish(name, b"x", qos=1, pid=1))
+                publisher.expect(PUBACK, pid=1)
+                broker.kill()
+            else:
+                publisher.send(raw.publish(name, b"x"), raw.PING)
+                publisher.expect(PINGRESP)
+                assert broker.stop() == 0
+    with Broker(sets, data_dir=tmp_path) as broker:
+        with broker.client(name + "m", session_present=True, **fields) as member:
+            member.timeout = 30
+            for _ in range(GROUPS):
+                message = member.message(topic=name)
+                if message.qos:
+                    member.send(raw.ack(PUBACK, message.pid))
+            member.ping()

@@ -13,10 +13,7 @@ fi
 need cc build-essential
 need faketime faketime
 "$root/tests/blackbox/setup.sh"
-HERALDMQ_BIN=${HERALDMQ_BIN:-$(target_dir)/release/heraldmq}
-[ -x "$HERALDMQ_BIN" ] ||
-    fail "there is no broker at $HERALDMQ_BIN; build it (cargo build --release) or set HERALDMQ_BIN"
-export HERALDMQ_BIN
+need_broker
 cd "$root/tests/cluster"
 # Each test with faults needs its nodes' share of the machine to itself for some seconds: few at a time.
 exec "$root/tests/blackbox/.venv/bin/python" -m pytest -n "${WORKERS:-2}" --dist worksteal "$@"

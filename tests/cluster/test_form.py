@@ -30,6 +30,23 @@ def test_the_reports_configuration_forms_a_cluster(cluster):
     until(lambda: all(set(replicas()[store]) == ids for store in STORES), 20, replicas)
 
 
+def test_nodes_without_a_host_have_the_address_of_their_route_to_the_seeds(name):
+    with Cluster(0) as cluster:
+        nodes = [cluster.add() for _ in range(3)]
+        if not nodes[0].place.prefix:
+            pytest.skip("only root can give each node a network of its own")
+        for node in nodes:
+            node.host = None
+            node.start(bootstrap=node is nodes[0])
+        cluster.spread()
+        addresses = {n["address"] for n in nodes[0].status()["nodes"]}
+        assert addresses == {node.endpoint for node in nodes}
+        with nodes[1].client(name) as receiver, nodes[2].client() as sender:
+            receiver.subscribe(name)
+            sender.published(name, b"found", qos=1)
+            assert receiver.message().payload == b"found"
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_it_comes_back_in_any_order(cluster, name, order, end):

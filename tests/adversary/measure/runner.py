@@ -15,7 +15,7 @@ from harness import raw
 from harness.listeners import Listeners
 from harness.raw import PUBACK
 
-from .bars import GROWTH_FROM, MIB, Cost, growth, least, steep
+from .bars import EXACT, GROWTH_FROM, MIB, Cost, growth, least, steep
 from .bystander import Bystander
 from .process import FolderPeak, Silent
 from .stage import Stage, TimedOut
@@ -232,8 +232,8 @@ def measure(attack, stage, bystander) -> Cost:
 class Verdict:
     """An attack with what it cost, at half of its size and at its size, and the bars that it exceeded."""
 
-    def __init__(self, attack, version, n, place=alone):
-        self.attack, self.version, self.n, self._place = attack, version, n, place
+    def __init__(self, attack, version, n, place=alone, room=EXACT):
+        self.attack, self.version, self.n, self._place, self._room = attack, version, n, place, room
         self.half: list[Cost] = []
         self.whole: list[Cost] = []
 
@@ -257,15 +257,15 @@ class Verdict:
         return growth(least(self.half), self.cost) if self.half else {}
 
     def broken(self) -> dict[str, str]:
-        found = self.cost.broken()
+        found = self.cost.broken(self._room)
         if self.half:
-            found.update(steep(least(self.half), self.cost))
+            found.update(steep(least(self.half), self.cost, self._room))
         return found
 
 
-def judge(attack, version, n, again=2, place=alone) -> Verdict:
+def judge(attack, version, n, again=2, place=alone, room=EXACT) -> Verdict:
     """Measures an attack; one that exceeds a bar again, so many times, before it counts."""
-    verdict = Verdict(attack, version, n, place)
+    verdict = Verdict(attack, version, n, place, room)
     verdict.measure()
     while verdict.broken() and len(verdict.whole) <= again:
         verdict.measure()

@@ -3,7 +3,7 @@
 import time
 
 
-def until(condition, timeout=5.0, what="the condition"):
+def until(condition, timeout=20.0, what="the condition"):
     """Returns the first true value of `condition()`; fails at the deadline. `what` names it."""
     deadline = time.monotonic() + timeout
     while True:

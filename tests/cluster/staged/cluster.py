@@ -42,6 +42,8 @@ class Node:
         self.disk: SlowDisk | None = None
         self.clock: Clock | None = None
         self.is_paused = False
+        # What its configuration has for `clusterConfig.host`.
+        self.host: str | None = place.address
 
     def __repr__(self):
         return self.place.address
@@ -57,7 +59,7 @@ class Node:
             "mqttServerConfig": {"tcpListener": listener},
             "clusterConfig": {
                 "env": env,
-                "host": self.place.address,
+                "host": self.host,
                 "port": CLUSTER,
                 "clusterDomainName": None,
                 "seedEndpoints": ",".join(seeds),
