@@ -2,6 +2,8 @@
 //!
 //! The table says what ARCHITECTURE.md says of each crate (what it "does not know"). A dependency that contradicts it,
 //! and is there all the same, is not in the table, but in the ratchet. A pure crate depends on pure crates only.
+//!
+//! `fuzz` is a workspace of its own with a lock file of its own, which no build of the others keeps up to date.
 
 use super::finding::Finding;
 use super::purity;
@@ -169,6 +171,41 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
     found
 }
 
+/// Dependencies between crates that the lock file of another workspace lacks: nothing is built there until it is
+/// written anew.
+pub(super) fn lacking(crates: &[Crate], path: &str, lock: &str) -> Vec<Finding> {
+    // Crates that others may want too have names without the prefix.
+    let names = |name: &str, line: &str| {
+        line.contains(&format!("\"herald-{name}\"")) || line.contains(&format!("\"{name}\""))
+    };
+    let entry = |member: &Crate| {
+        lock.split("[[package]]").find(|package| {
+            package
+                .lines()
+                .any(|line| line.starts_with("name = ") && names(&member.name, line))
+        })
+    };
+    let mut found = Vec::new();
+    for (member, entry) in crates
+        .iter()
+        .filter_map(|member| Some((member, entry(member)?)))
+    {
+        for other in member
+            .dependencies
+            .iter()
+            .filter(|other| !names(other, entry))
+        {
+            let name = &member.name;
+            found.push(Finding {
+                rule: "dependency".to_owned(),
+                place: "fuzz".to_owned(),
+                text: format!("{path}: lacks that {name} depends on {other}: run `cargo update --workspace` there"),
+            });
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +235,19 @@ mod tests {
             &[],
             &["crates/news/Cargo.toml: news has no row in crates/xtask/src/check/dependencies.rs"],
         );
+    }
+
+    #[test]
+    fn a_lock_file_that_is_behind_is_found() {
+        let lock = "[[package]]\nname = \"herald-net\"\nversion = \"0.1.0\"\ndependencies = [\n \"herald-net-api\",\n]\n";
+        let mut member = member(&[]);
+        member.name = "net".to_owned();
+        member.dependencies = vec!["net-api".to_owned()];
+        assert!(lacking(std::slice::from_ref(&member), "fuzz/Cargo.lock", lock).is_empty());
+        member.dependencies.push("hashing".to_owned());
+        let found = lacking(&[member], "fuzz/Cargo.lock", lock);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("net depends on hashing"));
     }
 
     #[test]

@@ -69,6 +69,9 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     let crates = source::crates(root).map_err(fail)?;
     let mut found = Vec::new();
     found.extend(dependencies::findings(&crates));
+    // Trees of tests have no such file.
+    let lock = fs::read_to_string(root.join("fuzz/Cargo.lock")).unwrap_or_default();
+    found.extend(dependencies::lacking(&crates, "fuzz/Cargo.lock", &lock));
     found.extend(purity::findings(&crates));
     found.extend(circles::findings(&crates));
     found.extend(headers::findings(&crates));
