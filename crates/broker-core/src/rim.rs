@@ -10,7 +10,7 @@ use authentication_api::{Credentials, Step, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
-use crate::clients::Mail;
+use crate::clients::message::Mail;
 use crate::node::Node;
 use crate::peers::Links;
 

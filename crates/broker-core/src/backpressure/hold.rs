@@ -26,96 +26,20 @@
 //! connection between their nodes.
 
 use hashbrown::hash_map::Entry;
-use mqtt_proto::{PacketType, peek_frame};
+use mqtt_proto::peek_frame;
 use net_api::Key;
 use peer_protocol::{Foreign, place_of};
 use route_exchange::NodeId;
 
+use crate::backpressure::held::HoldLine;
 use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
 use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
 use crate::rim::Rim;
 
-/// A session's part in holding back and being held.
-#[derive(Debug, Default)]
-pub(crate) struct Hold {
-    /// How many subscribers hold this session back.
-    by: u32,
-    /// The publishers that this session holds back.
-    of: Vec<Publisher>,
-    /// When they are let go at the latest; 0: nobody is held.
-    until_ms: u64,
-    /// How long the first of them is held at most.
-    length_ms: u64,
-    /// PUBLISH packets that came while it is held.
-    kept: Vec<u8>,
-    /// It held publishers back for the whole time and has not drained since.
-    spent: bool,
-    /// How often it has drained, while it held publishers back, since it last did not in time: above 0, it has
-    /// shown that it drains.
-    drained: i8,
-    /// When the log last said that it holds somebody back.
-    said_ms: u64,
-    /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
-    pressed_since_ms: u64,
-    /// It is held back for them, until the next timer.
-    pressed: bool,
-}
-
-impl Hold {
-    /// Whether its PUBLISH packets have to wait.
-    pub(crate) fn is_held(&self) -> bool {
-        self.by > 0 || !self.kept.is_empty()
-    }
-
-    /// Whether packets wait for the hold to end.
-    pub(crate) fn has_kept(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// What becomes of a packet of this session while it is held, or has packets kept from then.
-    pub(crate) fn wait(&mut self, packet: PacketType, frame: &[u8]) -> Wait {
-        match packet {
-            PacketType::Publish if self.kept.len() + frame.len() <= KEPT_LIMIT => {
-                self.kept.extend_from_slice(frame);
-                Wait::Kept
-            }
-            PacketType::PubAck
-            | PacketType::PubRec
-            | PacketType::PubRel
-            | PacketType::PubComp
-            | PacketType::PingReq => Wait::No,
-            _ => Wait::Pause,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.by == 0
-            && self.kept.is_empty()
-            && self.of.is_empty()
-            && !self.spent
-            && self.drained == 0
-            && self.said_ms == 0
-            && self.pressed_since_ms == 0
-    }
-}
-
-/// What to do with a packet that has come.
-pub(crate) enum Wait {
-    /// Handle it.
-    No,
-    /// It is kept aside; go on to the next.
-    Kept,
-    /// Leave it, and read no more for now.
-    Pause,
-}
-
 /// So many publishers that are held back for other nodes are not worth being looked through.
 const FEW: usize = 1024;
-
-/// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
-const KEPT_LIMIT: usize = 64 * 1024;
 
 /// How long a publisher is held back each time for durable sessions.
 const PRESS_MS: u64 = 20;
@@ -493,29 +417,6 @@ impl<R: Rim> ClientLoop<R> {
         let key = self.clients.key_in(slot)?;
         let session = SessionKey::new(self.index, key);
         (session.found_by() == found_by).then_some(key)
-    }
-}
-
-/// A line of the log: who holds whom back; of the publishers, the first.
-#[derive(Debug)]
-pub(crate) struct HoldLine {
-    subscriber: Box<str>,
-    /// Lines before it.
-    left_out: u64,
-}
-
-impl HoldLine {
-    fn write(&self, publisher: &str) {
-        let Self {
-            subscriber,
-            left_out,
-        } = self;
-        tracing::info!(
-            client_id = &**subscriber,
-            publisher,
-            left_out,
-            "a subscriber does not keep up; publishers to it are held back"
-        );
     }
 }
 

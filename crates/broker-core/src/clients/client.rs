@@ -5,12 +5,13 @@ use std::sync::Arc;
 use mqtt_session::Session;
 use net_api::{ConnectionId, RateBucket};
 
-use crate::backpressure::hold::Hold;
-use crate::connect::claim::{Inbox, Joining, Stored};
-use crate::connect::login::LoggedIn;
-use crate::retained::replay::Replay;
+use crate::backpressure::held::Hold;
+use crate::connect::inbox::{Inbox, Stored};
+use crate::connect::joining::Joining;
+use crate::connect::login_stage::LoggedIn;
+use crate::retained::backlog::Replay;
 use crate::rights::access::Access;
-use crate::session::linger::Kept;
+use crate::session::lingering::Kept;
 use crate::shared::groups::Gauge;
 use crate::subscribe::parts::Parts;
 

@@ -6,7 +6,7 @@ use net_api::{ConnectionId, Key, Next, Received, Spoken};
 use store_state::api::Store as _;
 
 use super::{Client, ClientLoop, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer};
-use crate::backpressure::hold::Wait;
+use crate::backpressure::held::Wait;
 use crate::excerpt::excerpt;
 use crate::node::Pressure;
 use crate::rim::Rim;

@@ -4,16 +4,18 @@
 //! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
 //! time. Other loops reach a session only by [`Mail`].
 //!
-//! `client.rs`: a client's state. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`: what
+//! `answers.rs`: what the store answers. `client.rs`: a client's state. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`: what
 //! else happens to a loop. The rest of a loop's methods stand with their subjects: `connect`, `publish`, `subscribe`,
-//! `shared`, `retained`, `session`, `rights`, `backpressure`, `drain.rs`, `will.rs`.
+//! `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`, `will`; what they remember stands beside them, in files that know nothing of the loop.
 
+mod answers;
 mod client;
 mod dropped;
 mod frames;
-mod mail;
+pub(crate) mod io;
+pub(crate) mod message;
 mod service;
-mod timer;
+pub(crate) mod timer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,42 +23,43 @@ use std::sync::Arc;
 use hashing::{HashMap, QualityHashBuilder};
 use mqtt_proto::QoS;
 use mqtt_session::{Dropped, Timestamp};
-use net_api::{Arena, ConnectionId, Connections, Key};
+use net_api::{Arena, ConnectionId, Key};
 use route_exchange::NodeId;
 use store_state::api::Store as _;
 use store_state::inbox::Caller;
 
-use crate::connect::awaiting_connect::Unheard;
-use crate::connect::login::Login;
-use crate::connect::login_expiry::Expiries;
-use crate::connect::register::Registering;
-use crate::connect::takeover::Superseded;
-use crate::drain::Drained;
+use crate::connect::awaiting::AwaitingConnect;
+use crate::connect::expiries::Expiries;
+use crate::connect::login_stage::Login;
+use crate::connect::registering::Registering;
+use crate::connect::taking::Superseded;
+use crate::drain::drained::Drained;
 use crate::drops::Drops;
 use crate::key::SessionKey;
 use crate::node::Node;
 use crate::pending::Pending;
 use crate::publish::calls::Calls;
-use crate::publish::distribute::Deliveries;
-use crate::publish::forward::Forwarding;
-use crate::retained::replay::Slices;
+use crate::publish::deliveries::Deliveries;
+use crate::publish::forwarding::Forwarding;
+use crate::retained::backlog::Slices;
 use crate::rights::access::Decisions;
-use crate::rights::rules::Unjudged;
+use crate::rights::unjudged::Unjudged;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
-use crate::session::linger::Lingerers;
+use crate::session::lingering::Lingerers;
 use crate::settings::Settings;
 use crate::share::Share;
-use crate::shared::legacies::Legacies;
-use crate::shared::members::Members;
+use crate::shared::awaited::Members;
+use crate::shared::handover::Legacies;
 use crate::stats::BrokerStats;
-use crate::will::Unpublished;
+use crate::will::unpublished::Unpublished;
 
 pub(crate) use client::Client;
 pub(crate) use dropped::{record, record_drop};
 pub(crate) use frames::Violated;
-pub(crate) use mail::BetweenLoops;
-pub use mail::{Done, LoopMail, Mail};
+pub(crate) use io::LoopIo;
+pub(crate) use message::BetweenLoops;
+pub use message::{Done, LoopMail, Mail};
 pub(crate) use timer::Timer;
 
 /// A session's deadline that is further away is looked at again after this time.
@@ -68,9 +71,6 @@ pub(crate) const STORED_NAME: usize = 60_000;
 
 /// How soon connections that wait for the store look again.
 pub(crate) const STORE_RETRY_MS: u64 = 2;
-
-/// How soon connections that wait for other nodes look again.
-pub(crate) const PEERS_RETRY_MS: u64 = 2;
 
 /// How often connections that wait for memory look again.
 pub(crate) const PRESSURE_RETRY_MS: u64 = 100;
@@ -131,7 +131,7 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) unpublished: Unpublished,
     pub(crate) superseded: Vec<Superseded>,
     /// Connections that have sent no CONNECT yet.
-    pub(crate) unheard: Unheard,
+    pub(crate) unheard: AwaitingConnect,
     /// Clients that are still to be looked at since the last ban was added.
     pub(crate) unchecked: Vec<Key>,
     /// What sessions dropped in one call; empty between calls.
@@ -146,11 +146,6 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) identifiers: QualityHashBuilder,
     pub(crate) sys_armed: bool,
 }
-
-/// The connections of this loop, and its way to the others.
-pub(crate) trait LoopIo: Connections<Mail> {}
-
-impl<T: Connections<Mail>> LoopIo for T {}
 
 impl<R: Rim> ClientLoop<R> {
     /// The loop of this number, without clients. The node's store is open.
@@ -195,7 +190,7 @@ impl<R: Rim> ClientLoop<R> {
             legacies: Legacies::default(),
             unpublished: Unpublished::default(),
             superseded: Vec::new(),
-            unheard: Unheard::default(),
+            unheard: AwaitingConnect::default(),
             unchecked: Vec::new(),
             dropped: Vec::new(),
             share: Share::default(),

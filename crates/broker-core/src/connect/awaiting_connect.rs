@@ -3,42 +3,11 @@
 //! At the limit the oldest are closed. An ordinary client sends its CONNECT at once and is not among them;
 //! were new ones refused instead, whoever opens enough connections would shut everybody out.
 
-use std::collections::VecDeque;
-
 use net_api::ConnectionId;
 
 use crate::clients::{ClientLoop, LoopIo};
-use crate::connect::login::Stage;
+use crate::connect::login_stage::Stage;
 use crate::rim::Rim;
-
-/// Of a full list this share is closed at once, so that a flood does not go through all of it for each
-/// connection.
-const CLOSED_AT_ONCE: usize = 8;
-
-/// Connections in the order of their arrival. Those that have got further are dropped from it when it is
-/// full.
-#[derive(Default, Debug)]
-pub(crate) struct Unheard(VecDeque<ConnectionId>);
-
-impl Unheard {
-    /// Takes a connection in. Returns those that are to be closed.
-    fn push(
-        &mut self,
-        connection: ConnectionId,
-        limit: usize,
-        is_unheard: impl Fn(ConnectionId) -> bool,
-    ) -> Vec<ConnectionId> {
-        let mut oldest = Vec::new();
-        if self.0.len() >= limit {
-            self.0.retain(|&waiting| is_unheard(waiting));
-            let room = limit.div_ceil(CLOSED_AT_ONCE);
-            let too_many = (self.0.len() + room).saturating_sub(limit);
-            oldest = self.0.drain(..too_many.min(self.0.len())).collect();
-        }
-        self.0.push_back(connection);
-        oldest
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// A connection has arrived whose CONNECT is still to come.
@@ -58,54 +27,6 @@ impl<R: Rim> ClientLoop<R> {
         for connection in oldest {
             self.logins.remove(&connection);
             io.close(connection);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    fn id(slot: u32) -> ConnectionId {
-        ConnectionId {
-            slot,
-            generation: 0,
-        }
-    }
-
-    #[test]
-    fn the_oldest_are_closed() {
-        let mut unheard = Unheard::default();
-        for slot in 0..16 {
-            assert!(unheard.push(id(slot), 16, |_| true).is_empty());
-        }
-        assert_eq!(unheard.push(id(16), 16, |_| true), [id(0), id(1)]);
-        assert!(unheard.push(id(17), 16, |_| true).is_empty());
-        assert_eq!(unheard.push(id(18), 16, |_| true), [id(2), id(3)]);
-    }
-
-    #[test]
-    fn who_was_heard_is_left_alone() {
-        let mut unheard = Unheard::default();
-        for slot in 0..10_000 {
-            let oldest = unheard.push(id(slot), 16, |waiting| waiting == id(0));
-            assert!(oldest.is_empty() && unheard.0.len() <= 16);
-        }
-    }
-
-    #[test]
-    fn no_more_than_the_limit_stay_open() {
-        for limit in 1..40 {
-            let (mut unheard, mut open) = (Unheard::default(), HashSet::new());
-            for slot in 0..200 {
-                open.insert(id(slot));
-                for oldest in unheard.push(id(slot), limit, |waiting| open.contains(&waiting)) {
-                    open.remove(&oldest);
-                }
-                assert!(open.len() <= limit && open.contains(&id(slot)), "{limit}");
-            }
         }
     }
 }

@@ -11,210 +11,28 @@
 use std::sync::Arc;
 
 use hashing::HashMap;
-use mqtt_proto::{
-    Connect, LastWill, MessageBody, Packet, PacketId, ProtocolVersion, ReasonCode,
-    SubscriptionFilter,
-};
+use mqtt_proto::{Connect, LastWill, MessageBody, ReasonCode, SubscriptionFilter};
 use mqtt_session::{
-    Accepted, ApplicationMessage, NEVER_EXPIRES, PacketIdSet, Restored, Session, Subscription,
-    Timestamp, Wanted, session_expiry,
+    ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, Wanted,
+    session_expiry,
 };
-use net_api::{ConnectionId, Key};
+use net_api::Key;
 use peer_protocol::{Asker, Older};
-use route_exchange::NodeId;
 use store_state::api::{Failure, Read, Store as _};
-use store_state::inbox::{Attached, InboxOp, InboxReply, Origin, StoredSubscription};
+use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
 use store_state::session::{
     ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
 };
 
 use crate::clients::{ClientLoop, LoopIo};
+use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
+use crate::connect::joining::{ClaimStage, Joining, Waiter};
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::pending::{Answer, Pending};
-use crate::publish::once::Once;
-use crate::retained::replay::Replay;
+use crate::retained::backlog::Replay;
 use crate::rim::Rim;
 use crate::routes::Routes;
-
-/// Queued messages that a session is given beyond what it has taken out of its memory.
-pub(crate) const CREDIT: u32 = 256;
-
-/// What the store knows a connected client by.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    /// Of this connection.
-    pub(crate) epoch: u64,
-    /// `None`: the session ends with the connection; only the client identifier and the will are
-    /// recorded.
-    pub(crate) inbox: Option<Inbox>,
-}
-
-/// A durable session's inbox.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    pub(crate) shard: u16,
-    /// Its number in the shard.
-    pub(crate) number: u64,
-    /// The epoch that the session began with.
-    pub(crate) incarnation: u64,
-    /// What is queued below this may have been sent before.
-    pub(crate) sent: u64,
-    /// The first sequence that it has not been given.
-    pub(crate) next: u64,
-    /// Messages that the shard may still give.
-    pub(crate) credit: u32,
-    /// Which of its publications other shards than the session's own know of.
-    pub(crate) elsewhere: Elsewhere,
-    /// Publications that came on an earlier connection, to this process or to a node that has told of it:
-    /// everybody who is connected has them.
-    pub(crate) repeated: PacketIdSet,
-    /// The client has released a publication on this connection.
-    pub(crate) has_released: bool,
-}
-
-/// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
-///
-/// Invariant: no identifier is in both.
-#[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
-    /// The shards.
-    known: HashMap<PacketId, Box<[u16]>>,
-    /// All shards may.
-    unknown: PacketIdSet,
-}
-
-/// A CONNECT that waits.
-#[derive(Debug)]
-pub(crate) struct Joining {
-    /// The packet.
-    frame: Box<[u8]>,
-    /// The server chose the client identifier.
-    assigned: bool,
-    /// Authentication data for CONNACK.
-    data: Option<Box<[u8]>>,
-    /// The store has a say in it.
-    pub(crate) is_stored: bool,
-    /// How far the session store is with it.
-    pub(crate) claim: ClaimStage,
-    /// Other nodes that want this connection closed, each with its latest question. They are answered when the
-    /// directory or the store has answered this CONNECT.
-    deferred_closes: Vec<(Asker, Older)>,
-    /// Publications that came on older connections, as far as these are known of, and are not released.
-    pub(crate) unreleased: PacketIdSet,
-    /// The nodes that have told of them, and remember them until the client is connected.
-    pub(crate) told_by: Vec<NodeId>,
-    /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
-    pub(crate) waiters: Vec<Waiter>,
-}
-
-/// How far the session store is with a CONNECT.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ClaimStage {
-    /// It has not been asked.
-    Unasked,
-    /// It has not answered.
-    Asked,
-    /// It has given the connection this epoch.
-    Given(u64),
-}
-
-/// A connection whose CONNECT waits.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) connection: ConnectionId,
-    /// What it is sent if a later one takes the client identifier over meanwhile.
-    pub(crate) takeover_answer: Box<[u8]>,
-}
-
-impl Inbox {
-    /// Takes note of the shards that are asked to keep a publication of this client.
-    pub(crate) fn remember(&mut self, packet_id: PacketId, shards: impl Iterator<Item = u16>) {
-        let mut others: Vec<u16> = shards.filter(|shard| *shard != self.shard).collect();
-        others.sort_unstable();
-        others.dedup();
-        let Elsewhere { known, unknown } = &mut self.elsewhere;
-        if known.remove(&packet_id).is_some() {
-            // It came before, and nobody knows where to.
-            unknown.insert(packet_id);
-        } else if !others.is_empty() && !unknown.contains(packet_id) {
-            known.insert(packet_id, others.into());
-        }
-    }
-
-    /// What a publication of this client is known by that came by the connection with this epoch.
-    pub(crate) fn once(&self, client_id: &str, epoch: u64, packet_id: PacketId) -> Once {
-        let origin = Origin {
-            client: client_id.into(),
-            incarnation: self.incarnation,
-            packet_id: packet_id.get(),
-        };
-        Once::Client { origin, epoch }
-    }
-
-    /// Those of `all` shards that are to hear that a publication of this client is released: those that may know of
-    /// it; and of the first release all, since earlier connections may have sent any of them something that is still
-    /// on its way.
-    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId, all: u16) -> Vec<u16> {
-        if !std::mem::replace(&mut self.has_released, true)
-            || self.elsewhere.unknown.contains(packet_id)
-        {
-            return (0..all).collect();
-        }
-        match self.elsewhere.known.get(&packet_id) {
-            None => vec![self.shard],
-            Some(others) => [&[self.shard], &**others].concat(),
-        }
-    }
-
-    /// A publication is over: its packet identifier is free for another one.
-    pub(crate) fn forget(&mut self, packet_id: PacketId) {
-        self.elsewhere.known.remove(&packet_id);
-        self.elsewhere.unknown.remove(packet_id);
-        self.repeated.remove(packet_id);
-    }
-}
-
-impl Joining {
-    pub(crate) fn new(frame: &[u8], accepted: Accepted<'_>, is_stored: bool) -> Self {
-        Self {
-            frame: frame.into(),
-            assigned: accepted.assigned,
-            data: accepted.authentication_data.map(Box::from),
-            is_stored,
-            claim: ClaimStage::Unasked,
-            deferred_closes: Vec::new(),
-            unreleased: PacketIdSet::new(),
-            told_by: Vec::new(),
-            waiters: Vec::new(),
-        }
-    }
-
-    /// Another node wants this connection closed if it is the older one.
-    pub(crate) fn defer_close(&mut self, asker: Asker, older: Older) {
-        self.deferred_closes
-            .retain(|(waiting, _)| waiting.node != asker.node);
-        self.deferred_closes.push((asker, older));
-    }
-
-    pub(crate) fn frame(&self) -> &[u8] {
-        &self.frame
-    }
-
-    fn accepted(&self) -> Accepted<'_> {
-        Accepted {
-            assigned: self.assigned,
-            authentication_data: self.data.as_deref(),
-        }
-    }
-
-    fn connect(&self) -> Option<Connect<'_>> {
-        match Packet::decode(&self.frame, ProtocolVersion::V5) {
-            Ok(Packet::Connect(connect)) => Some(connect),
-            _ => None,
-        }
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
@@ -796,54 +614,5 @@ fn stored_will(will: &LastWill<'_>) -> StoredWill {
         }),
         message_expiry: will.properties.message_expiry_interval,
         delay: will.properties.will_delay_interval.unwrap_or(0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn inbox(unknown: &[u16]) -> Inbox {
-        Inbox {
-            shard: 2,
-            number: 1,
-            incarnation: 1,
-            sent: 1,
-            next: 1,
-            credit: CREDIT,
-            elsewhere: Elsewhere {
-                known: HashMap::default(),
-                unknown: unknown.iter().map(|n| id(*n)).collect(),
-            },
-            repeated: unknown.iter().map(|n| id(*n)).collect(),
-            has_released: true,
-        }
-    }
-
-    fn id(n: u16) -> PacketId {
-        PacketId::new(n).unwrap()
-    }
-
-    #[test]
-    fn the_shards_that_may_know_of_a_publication_are_asked_to_forget_it() {
-        let mut inbox = inbox(&[7]);
-        inbox.remember(id(1), [2].into_iter());
-        inbox.remember(id(3), [4, 2, 1, 4].into_iter());
-        assert_eq!(inbox.shards_to_release(id(1), 6), [2]);
-        assert_eq!(inbox.shards_to_release(id(3), 6), [2, 1, 4]);
-        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
-        inbox.remember(id(3), [2].into_iter());
-        assert_eq!(
-            inbox.shards_to_release(id(3), 3),
-            [0, 1, 2],
-            "it came twice"
-        );
-        inbox.remember(id(7), [5].into_iter());
-        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
-        for n in [3, 7] {
-            inbox.forget(id(n));
-            assert_eq!(inbox.shards_to_release(id(n), 3), [2]);
-            assert!(!inbox.repeated.contains(id(n)));
-        }
     }
 }

@@ -8,7 +8,7 @@
 //! beyond "no" is in the log only. Who shows credentials is judged as an attempt of [`guard`], which is told the
 //! verdict also if the connection is gone by then.
 
-use authentication_api::{Credentials, Denial, Exchange, Identity, Secret, Step, Verdict};
+use authentication_api::{Credentials, Denial, Identity, Secret, Step, Verdict};
 use guard::{Attempt, NotNow};
 use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
@@ -16,6 +16,7 @@ use net_api::{ConnectionId, Key};
 
 use crate::clients::{ClientLoop, LoopIo, Mail, Timer, Violated};
 use crate::connect::guarded::refusal_code;
+use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage, has_ended};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 use crate::stats::BrokerStats;
@@ -25,88 +26,6 @@ const RETRY_MS: u64 = 10;
 
 /// How many of those that wait are looked at again at a time.
 const RETRIED_AT_ONCE: usize = 64;
-
-/// A connection whose CONNECT has come, and that has no session yet.
-#[derive(Debug)]
-pub(crate) struct Login {
-    /// When its CONNECT came to this node, in µs of the node's clock. Of the connections of a client, the one whose
-    /// CONNECT came last has the session, in whatever order they get through their logins.
-    pub(crate) came_us: u64,
-    pub(crate) stage: Stage,
-}
-
-/// How far a connection without a session has come.
-#[derive(Debug)]
-pub(crate) enum Stage {
-    /// Its CONNECT has not been looked at.
-    New,
-    /// Its CONNECT was looked at, and is to be judged when others have been.
-    Postponed,
-    /// The chain is asked.
-    Asked,
-    /// It has answered.
-    Answered(Verdict),
-    /// A challenge was sent; an AUTH is to come.
-    Challenged {
-        exchange: Box<dyn Exchange>,
-        /// The CONNECT packet.
-        connect: Box<[u8]>,
-    },
-    /// It is let in, and waits for its client identifier; `None`: as a client that nothing is known of.
-    Admitted(Option<Box<Admission>>),
-}
-
-impl Login {
-    /// The CONNECT packet that AUTH packets go on with.
-    pub(crate) fn kept_connect(&self) -> Option<&[u8]> {
-        match &self.stage {
-            Stage::Challenged { connect, .. } => Some(connect),
-            _ => None,
-        }
-    }
-
-    /// The user that authentication has confirmed the client to be.
-    pub(crate) fn user(&self) -> Option<&str> {
-        match &self.stage {
-            Stage::Admitted(Some(admission)) => admission.identity().username.as_deref(),
-            _ => None,
-        }
-    }
-}
-
-/// A client that has authenticated and has no session yet.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    identity: Box<Identity>,
-    /// The CONNECT packet, if AUTH packets came after it.
-    pub(crate) connect: Option<Box<[u8]>>,
-    /// Authentication data for CONNACK.
-    pub(crate) data: Option<Box<[u8]>>,
-}
-
-/// What a connected client has authenticated as.
-#[derive(Debug)]
-pub(crate) struct LoggedIn {
-    username: Option<Box<str>>,
-    /// When the client must be disconnected, in seconds since 1970-01-01 UTC.
-    expires_at: Option<u64>,
-    /// The authentication method of CONNECT.
-    method: Option<Box<str>>,
-    /// The client authenticates again.
-    exchange: Option<Box<dyn Exchange>>,
-}
-
-/// How far a CONNECT has come.
-pub(crate) enum Progress {
-    /// It is let in; `None`: as a client that nothing is known of.
-    Admitted(Option<Box<Admission>>),
-    /// It is to be offered again when the connection is resumed.
-    Waits,
-    /// An AUTH was sent instead of an answer.
-    Challenged,
-    /// It is not let in.
-    Refused(ReasonCode),
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT is let in, and as whom.
@@ -496,34 +415,6 @@ impl<R: Rim> ClientLoop<R> {
         }
         Ok(())
     }
-}
-
-impl LoggedIn {
-    /// When the client must be disconnected, in seconds since 1970-01-01 UTC.
-    pub(crate) fn expires_at(&self) -> Option<u64> {
-        self.expires_at
-    }
-
-    /// The user that the client is.
-    pub(crate) fn username(&self) -> Option<&str> {
-        self.username.as_deref()
-    }
-}
-
-impl Admission {
-    /// Who the client is.
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Who the client is.
-    pub(crate) fn into_identity(self) -> Identity {
-        *self.identity
-    }
-}
-
-fn has_ended(identity: &Identity, system_s: u64) -> bool {
-    identity.expires_at.is_some_and(|at| at <= system_s)
 }
 
 /// Whether a CONNECT shows something that could be guessed.

@@ -12,8 +12,8 @@ use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
 use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo, STORED_NAME};
-use crate::connect::claim::{Joining, Waiter};
-use crate::connect::login::{Admission, Login, Progress, Stage};
+use crate::connect::joining::{Joining, Waiter};
+use crate::connect::login_stage::{Admission, Login, Progress, Stage};
 use crate::connect::registry::Claim;
 use crate::drain::last_policy;
 use crate::excerpt::excerpt;

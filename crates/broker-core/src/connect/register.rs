@@ -11,19 +11,12 @@ use store_state::api::{ShardNumber, Store as _};
 use store_state::session::TakenFrom;
 
 use crate::clients::{ClientLoop, LoopIo};
-use crate::connect::takeover::Then;
+use crate::connect::taking::Then;
 use crate::pending::Pending;
 use crate::rim::Rim;
 
 /// Clients of which a leader is told at once.
 const TOLD_AT_ONCE: usize = 4096;
-
-/// What the directory is to be told at the end of the turn.
-#[derive(Debug, Default)]
-pub(crate) struct Registering {
-    new: Vec<(u64, Registration)>,
-    gone: Vec<Registration>,
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Asks who else has a client that connects.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mqtt_proto::ReasonCode;
 use mqtt_session::PacketIdSet;
-use net_api::{ConnectionId, Key};
+use net_api::Key;
 use peer_protocol::{Asker, Older};
 use route_exchange::NodeId;
 use store_state::api::Store as _;
@@ -15,7 +15,8 @@ use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
-use crate::connect::claim::ClaimStage;
+use crate::connect::joining::ClaimStage;
+use crate::connect::taking::{Closing, Superseded, Taking, Then};
 use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
@@ -31,53 +32,6 @@ const READ_MS: u64 = 500;
 
 /// Connections of a loop that are read to their end at the same time. Beyond that they are closed at once.
 const READ_AT_ONCE: usize = 4_096;
-
-/// A client whose older connections other nodes are to close.
-#[derive(Debug)]
-pub(crate) struct Taking {
-    key: Key,
-    then: Then,
-    /// Nodes that have not answered.
-    left: usize,
-    /// What they were asked.
-    questions: Vec<u64>,
-    /// Publications that came on the older connections, and are not released.
-    unreleased: PacketIdSet,
-    /// The nodes that have told of them.
-    told_by: Vec<NodeId>,
-}
-
-/// What was answered last, and is gone on with.
-#[derive(Debug)]
-pub(crate) enum Then {
-    /// By the directory.
-    Registered,
-    /// By the session store.
-    Claimed(Claimed),
-    /// By the inbox store.
-    Attached { epoch: u64, attached: Box<Attached> },
-}
-
-/// A connection that another node is to hear is closed.
-#[derive(Debug)]
-pub(crate) struct Closing {
-    asker: Asker,
-    client: Box<str>,
-    /// Of the later connection.
-    epoch: u64,
-    /// Shards that have not applied everything yet.
-    left: u16,
-}
-
-/// A connection that another node takes over: what the client has sent on it before it connected there is read
-/// first, because it may be DISCONNECT.
-#[derive(Debug)]
-pub(crate) struct Superseded {
-    connection: ConnectionId,
-    asker: Asker,
-    older: Older,
-    until_ms: u64,
-}
 
 /// What is known of the connection that has an identifier here.
 enum Holder {

@@ -11,17 +11,14 @@ use std::sync::Arc;
 
 use mqtt_proto::QoS;
 use mqtt_session::{ApplicationMessage, Qos0Inbox};
-use net_api::ConnectionId;
-use peer_protocol::{ForGroup, Forwarded, LARGEST, PublicationsFrame, Whom, with_hash};
+use peer_protocol::{ForGroup, Forwarded, LARGEST, Whom, with_hash};
 use route_exchange::NodeId;
 use store_state::inbox::{Item, Origin};
 
-use crate::clients::{
-    BetweenLoops, ClientLoop, LoopIo, PEERS_RETRY_MS, Timer, effective, record_drop,
-};
+use crate::clients::{BetweenLoops, ClientLoop, LoopIo, effective, record_drop};
 use crate::drops::Reason;
 use crate::key::SessionKey;
-use crate::node::Node;
+use crate::publish::forwarding::Outgoing;
 use crate::publish::once::Once;
 use crate::publish::rest::{ToGroups, Which};
 use crate::rim::Rim;
@@ -31,79 +28,6 @@ use crate::shared::groups::{Group, Member, Who};
 
 /// How many nodes a message for a shared group is sent to, one after the other, before it is dropped.
 const HOPS: u8 = 2;
-
-/// What a loop sends to other nodes.
-#[derive(Debug, Default)]
-pub(crate) struct Forwarding {
-    frames: Vec<Outgoing>,
-    /// A message that is being encoded; empty between calls.
-    encoded: Vec<u8>,
-    /// The mail that ends the turn is on its way.
-    flushes: bool,
-    /// Nodes that too much is on its way to.
-    crowded: Vec<NodeId>,
-    /// Connections that are not read because of that.
-    waiting: Vec<ConnectionId>,
-}
-
-/// A frame for a node.
-#[derive(Debug)]
-struct Outgoing {
-    to: NodeId,
-    messages: PublicationsFrame,
-    /// Messages in it that the node wants, and that nobody keeps a copy of.
-    lost_with_it: Vec<Arc<ApplicationMessage>>,
-}
-
-impl Forwarding {
-    fn frame(&mut self, to: NodeId, from_loop: usize) -> &mut Outgoing {
-        let at = self.frames.iter().position(|frame| frame.to == to);
-        let at = at.unwrap_or_else(|| {
-            self.frames.push(Outgoing {
-                to,
-                messages: PublicationsFrame::new(from_loop),
-                lost_with_it: Vec::new(),
-            });
-            self.frames.len() - 1
-        });
-        &mut self.frames[at]
-    }
-
-    /// Whether a node is crowded still.
-    fn is_crowded<R: Rim>(&mut self, node: &Node<R>) -> bool {
-        self.crowded
-            .retain(|to| node.peers().is_some_and(|peers| peers.is_crowded(*to)));
-        !self.crowded.is_empty()
-    }
-
-    /// Whether a connection has to wait for other nodes; it is resumed when it need not any more.
-    pub(crate) fn wait<R: Rim>(
-        &mut self,
-        io: &mut impl LoopIo,
-        node: &Node<R>,
-        connection: ConnectionId,
-    ) -> bool {
-        if !self.is_crowded(node) {
-            return false;
-        }
-        if self.waiting.is_empty() {
-            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
-        }
-        self.waiting.push(connection);
-        true
-    }
-
-    /// Connections that waited go on, if other nodes can take more.
-    pub(crate) fn resume<R: Rim>(&mut self, io: &mut impl LoopIo, node: &Node<R>) {
-        if self.is_crowded(node) {
-            io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
-            return;
-        }
-        for connection in std::mem::take(&mut self.waiting) {
-            io.resume(connection);
-        }
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Sends a message to the other nodes of a match. `awaits`: it waits here until all members of shared groups are

@@ -1,10 +1,13 @@
 //! The way of a publication to its receivers, and its acknowledgement.
 
 pub(crate) mod calls;
+pub(crate) mod deliveries;
 pub(crate) mod direct;
 pub(crate) mod distribute;
 pub(crate) mod forward;
+pub(crate) mod forwarding;
 pub(crate) mod once;
 pub(crate) mod rest;
 pub(crate) mod route;
+pub(crate) mod source;
 pub(crate) mod to_groups;

@@ -25,6 +25,7 @@ use crate::publish::forward::item_for;
 use crate::publish::once;
 use crate::publish::once::Once;
 use crate::publish::rest::{ForInboxes, Rest, ToGroups, Which};
+use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
 use crate::share::units;
@@ -39,28 +40,6 @@ const TARGETS_PER_UNIT: usize = 8;
 
 /// Receivers, and members of a group, that are worth a unit when they are looked up.
 pub(crate) const MATCHES_PER_UNIT: usize = 16;
-
-/// Where a message comes from.
-#[derive(Debug, Default)]
-pub(crate) struct Source {
-    /// The publishing session's key; 0: the broker.
-    pub(crate) key: u64,
-    /// Makes it happen once.
-    pub(crate) once: Option<Once>,
-    /// Who waits for it to be stored.
-    pub(crate) awaiting: Option<Awaiting>,
-    /// It has come before, in this process: only the store may not have it.
-    pub(crate) repeated: bool,
-    /// A client's that has no durable session: it goes on where there is no majority (P10).
-    pub(crate) transient: bool,
-}
-
-impl Source {
-    /// The origin of what the broker publishes: another node may do so as well.
-    fn of_broker(&self) -> Option<&Origin> {
-        self.once.as_ref().and_then(Once::of_broker)
-    }
-}
 
 /// Who is to store a message.
 #[derive(Debug, Default)]

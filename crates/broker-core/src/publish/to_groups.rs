@@ -28,8 +28,9 @@ use crate::publish::route::MATCHES_PER_UNIT;
 use crate::rim::Rim;
 use crate::routes::MatchSet;
 use crate::share::units;
+use crate::shared::awaited::Groups;
 use crate::shared::groups::{Group, Member};
-use crate::shared::members::{Groups, all_durable};
+use crate::shared::members::all_durable;
 
 /// Groups that are worth a unit: a member is chosen, and its loop is sent the message.
 const PER_UNIT: usize = 2;

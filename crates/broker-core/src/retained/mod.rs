@@ -1,5 +1,6 @@
 //! Retained messages that subscriptions bring.
 
+pub(crate) mod backlog;
 pub(crate) mod grace;
 pub(crate) mod own;
 pub(crate) mod replay;

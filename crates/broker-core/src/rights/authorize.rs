@@ -14,7 +14,7 @@ use mqtt_session::ApplicationMessage;
 use net_api::{ConnectionId, Key};
 
 use crate::clients::{ClientLoop, LoopIo};
-use crate::connect::login::Admission;
+use crate::connect::login_stage::Admission;
 use crate::drops::Reason;
 use crate::rights::access::Access;
 use crate::rim::Rim;

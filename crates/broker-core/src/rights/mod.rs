@@ -3,3 +3,4 @@
 pub(crate) mod access;
 pub(crate) mod authorize;
 pub(crate) mod rules;
+pub(crate) mod unjudged;

@@ -10,8 +10,6 @@
 //! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their users have
 //! changed: an operator bans them.
 
-use std::collections::BTreeSet;
-
 use authentication_api::Identity;
 use authorization::Action;
 use mqtt_proto::SubscriptionFilter;
@@ -32,33 +30,6 @@ const PER_TURN: usize = 256;
 /// Between two turns if only sessions that were resumed are looked through, in ms: what one client can have judged
 /// by connecting again and again is a small part of the loop's time.
 const PAUSE_MS: u64 = 20;
-
-/// Whom the loop has yet to look through.
-#[derive(Debug, Default)]
-pub(crate) struct Unjudged {
-    /// At most the loop's clients.
-    clients: BTreeSet<Key>,
-    /// Clients that wait for the answer to a SUBSCRIBE, which was judged before.
-    later: BTreeSet<Key>,
-    /// The client whose subscriptions are looked through, and those that are left.
-    current: Option<(Key, Vec<Box<str>>)>,
-    /// Rules have changed since all were looked through.
-    hurries: bool,
-    is_armed: bool,
-}
-
-impl Unjudged {
-    /// A client is gone.
-    pub(crate) fn forget(&mut self, key: Key) {
-        self.clients.remove(&key);
-        self.later.remove(&key);
-        self.current.take_if(|(of, _)| *of == key);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.clients.is_empty() && self.later.is_empty() && self.current.is_none()
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// The rules have been read again.

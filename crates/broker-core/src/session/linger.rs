@@ -16,7 +16,6 @@
 //! Deliberately absent: who may have the session. A connection that wants it claims it as any other does, and
 //! takes the routes over when the inbox has been attached for it; if it is refused, they stay as they were.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mqtt_session::{
@@ -30,8 +29,9 @@ use crate::clients::{ClientLoop, LoopIo, Timer, record};
 use crate::connect::claim::{route_connection, subscription};
 use crate::key::{Publisher, SessionKey};
 use crate::pending::{Answer, Pending};
-use crate::retained::replay::Replay;
+use crate::retained::backlog::Replay;
 use crate::rim::Rim;
+use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
 
 /// Subscriptions from which on a session is one with many.
@@ -55,59 +55,6 @@ const LATE_LEAST: usize = 256;
 
 /// Bytes of such messages of all sessions of a loop that are on their way to inboxes. Beyond that they are dropped.
 const LATE_UNDER_WAY: usize = 8 << 20;
-
-/// What an entry has to do with routes that outlive connections.
-#[derive(Debug)]
-pub(crate) enum Kept {
-    /// It holds them, and has no connection itself any more.
-    Here(Lingering),
-    /// That entry holds those of this session.
-    By(Key),
-}
-
-/// Routes that are held.
-#[derive(Debug)]
-pub(crate) struct Lingering {
-    /// Of the connection that the inbox was attached for last.
-    epoch: u64,
-    /// The entry of the last client that was connected.
-    last: Key,
-    /// What the routes are for; `None`: the successor is connected and has it.
-    subscriptions: Option<TakenSubscriptions>,
-    /// Retained messages that they still owe.
-    replay: Option<Box<Replay>>,
-    /// The client that is connected since, or about to be.
-    successor: Option<Key>,
-    until_ms: u64,
-    /// When the loop looks at it next; 0: it is not armed.
-    armed_ms: u64,
-    /// Bytes of messages that may still come.
-    late_bytes: usize,
-    /// It is among those that are over.
-    is_over: bool,
-}
-
-/// The sessions of a loop that linger.
-#[derive(Debug, Default)]
-pub(crate) struct Lingerers {
-    /// Those that nobody is connected for.
-    count: usize,
-    /// Whose time is over. Their routes are taken out one after the other, each when its inbox is detached.
-    over: VecDeque<Key>,
-    /// The one whose inbox is being detached.
-    ending: Option<Key>,
-    /// Bytes of messages on their way to inboxes.
-    late_bytes: usize,
-}
-
-/// A message for a client that is not connected, on its way to its inbox.
-#[derive(Debug)]
-pub(crate) struct Late {
-    client: Box<str>,
-    holder: Key,
-    delivery: Delivery,
-    bytes: usize,
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// For how long a session lingers with so many subscriptions, in ms; `None`: it does not.

@@ -2,5 +2,6 @@
 
 pub(crate) mod end;
 pub(crate) mod linger;
+pub(crate) mod lingering;
 pub(crate) mod stored;
 pub(crate) mod unreleased;

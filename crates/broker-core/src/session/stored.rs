@@ -14,7 +14,7 @@ use store_state::retain::RetainReply;
 use store_state::session::SessionOp;
 
 use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
-use crate::connect::claim::CREDIT;
+use crate::connect::inbox::CREDIT;
 use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::once::Once;

@@ -4,80 +4,22 @@
 //! Invariant: the shard keeps a message until a member of the group has it, or nobody is in the group. Until
 //! then it tells whoever leads it; by their origin, messages that two nodes hand over reach an inbox shard once.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use net_api::Key;
 use store_state::api::Store as _;
-use store_state::inbox::{Done, InboxOp, InboxReply, Item, Origin};
+use store_state::inbox::{InboxReply, Item, Origin};
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
 use crate::pending::{Answer, Pending};
 use crate::publish::once;
 use crate::publish::once::Once;
 use crate::rim::Rim;
+use crate::shared::handover::{Handover, Legacy};
 
 /// Legacies that a loop hands over at the same time: of each, a page is in memory.
 const AT_ONCE: usize = 64;
 
 /// How long a legacy waits of which something could not be handed over.
 const RETRY_MS: u64 = 1_000;
-
-/// A legacy, by whose session it was and the number that the inbox had.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Legacy {
-    client: Box<str>,
-    inbox: u64,
-}
-
-impl Legacy {
-    /// What makes a message of it happen once; as with wills, no client publishes under this name.
-    fn origin(&self, sequence: u64) -> Origin {
-        let Self { client, inbox } = self;
-        Origin {
-            client: format!("\0left {inbox}/{client}").into(),
-            incarnation: sequence,
-            packet_id: 0,
-        }
-    }
-
-    /// Others have these messages of it, and the next ones are asked for.
-    fn hand_over(&self, done: Vec<u64>) -> InboxOp {
-        InboxOp::HandOver {
-            client: self.client.clone(),
-            inbox: self.inbox,
-            done: Done(done),
-        }
-    }
-}
-
-/// The legacies that a loop hands over.
-#[derive(Debug, Default)]
-pub(crate) struct Legacies {
-    /// All of them.
-    known: BTreeSet<Legacy>,
-    /// Those that wait for others to be done.
-    waiting: VecDeque<Legacy>,
-    /// Those of which something could not be handed over.
-    stuck: Vec<Legacy>,
-}
-
-impl Legacies {
-    fn under_way(&self) -> usize {
-        self.known.len() - self.waiting.len() - self.stuck.len()
-    }
-}
-
-/// A page of a legacy that is handed over.
-#[derive(Debug)]
-pub(crate) struct Handover {
-    legacy: Legacy,
-    /// Messages on the page; 0: it has not come.
-    messages: usize,
-    /// The sequences of those that others have.
-    done: Vec<u64>,
-    /// Inboxes that were asked to take one and have not answered.
-    asked: usize,
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// A session has ended and left something.

@@ -12,7 +12,6 @@
 //! [`LIMIT`] messages of a loop wait, or [`LIMIT_BYTES`], for [`PATIENCE_MS`] at most. Beyond that a publication is
 //! refused: it is never acknowledged while a member may lack it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mqtt_proto::QoS;
@@ -26,83 +25,14 @@ use crate::pending::{Answer, Pending};
 use crate::publish::once::Once;
 use crate::publish::rest::{ToGroups, Which};
 use crate::rim::Rim;
+use crate::shared::awaited::{Groups, Waiting};
 use crate::shared::groups::{Member, Who};
-
-/// Messages of a loop that wait at the same time.
-const LIMIT: usize = 16_384;
-
-/// Bytes of these, and of the lists of groups that have been served.
-const LIMIT_BYTES: usize = 64 << 20;
 
 /// How soon it is looked whether all shards are known, in ms.
 const LOOK_MS: u64 = 5;
 
 /// How long a message waits, in ms: as long as what is asked of a shard that nobody leads.
 const PATIENCE_MS: u64 = 8_000;
-
-/// What waits in a loop.
-#[derive(Debug, Default)]
-pub(crate) struct Members {
-    waiting: VecDeque<Waiting>,
-    bytes: usize,
-    is_armed: bool,
-}
-
-/// A message that waits.
-#[derive(Debug)]
-struct Waiting {
-    message: Arc<ApplicationMessage>,
-    groups: Groups,
-    /// What is pending for its publisher; `None`: it is acknowledged, or its publisher is not here.
-    publication: Option<Key>,
-    once: Option<Once>,
-    until_ms: u64,
-}
-
-/// The groups that a message waits for.
-#[derive(Debug)]
-pub(crate) enum Groups {
-    /// One, by the filter of its SUBSCRIBE.
-    One(Box<str>),
-    /// All that match but these, by their numbers, which ascend.
-    AllBut(Box<[u32]>),
-    /// Those of them without members that have got it directly: it has come before.
-    DurableBut(Box<[u32]>),
-}
-
-impl Groups {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::One(filter) => filter.len(),
-            Self::AllBut(served) | Self::DurableBut(served) => size_of_val(&**served),
-        }
-    }
-}
-
-impl Waiting {
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.message.body.heap_len() + self.groups.bytes()
-    }
-}
-
-impl Members {
-    /// False, and nothing is changed: there is no room.
-    fn push(&mut self, waiting: Waiting) -> bool {
-        let bytes = self.bytes + waiting.bytes();
-        if self.waiting.len() >= LIMIT || bytes > LIMIT_BYTES {
-            return false;
-        }
-        self.bytes = bytes;
-        self.waiting.push_back(waiting);
-        true
-    }
-
-    fn pop_if(&mut self, is_wanted: impl FnOnce(&Waiting) -> bool) -> Option<Waiting> {
-        let waiting = self.waiting.pop_front_if(|first| is_wanted(first))?;
-        self.bytes -= waiting.bytes();
-        Some(waiting)
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Has a message wait, or refuses it if too many do. `publication`: it counts the wait as one of the answers that
@@ -265,42 +195,4 @@ impl<R: Rim> ClientLoop<R> {
 /// Whether all members have inboxes.
 pub(crate) fn all_durable(members: &[Member]) -> bool {
     members.iter().all(|m| matches!(m.who, Who::Durable(_)))
-}
-
-#[cfg(test)]
-mod tests {
-    use mqtt_proto::MessageBody;
-
-    use super::*;
-
-    fn waiting(payload: usize, served: usize) -> Waiting {
-        Waiting {
-            message: Arc::new(ApplicationMessage {
-                body: MessageBody::new("t", &vec![0; payload]),
-                qos: QoS::AtLeastOnce,
-                retain: false,
-                publisher: 0,
-                publisher_hash: 0,
-                expires_at: None,
-            }),
-            groups: Groups::AllBut(vec![0; served].into()),
-            publication: None,
-            once: None,
-            until_ms: 0,
-        }
-    }
-
-    #[test]
-    fn what_waits_is_bounded_in_number_and_in_bytes() {
-        for (payload, served) in [(0, 0), (1 << 20, 0), (0, 1 << 20)] {
-            let mut members = Members::default();
-            while members.push(waiting(payload, served)) {}
-            assert!(members.waiting.len() <= LIMIT && members.bytes <= LIMIT_BYTES);
-            let held = members.waiting.len();
-            members.pop_if(|_| true).unwrap();
-            assert!(members.push(waiting(payload, served)));
-            while members.pop_if(|_| true).is_some() {}
-            assert_eq!((members.bytes, members.waiting.len()), (0, 0), "{held}");
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Shared subscriptions: groups, their members, and what ended sessions have left to them.
 
+pub(crate) mod awaited;
 pub(crate) mod groups;
+pub(crate) mod handover;
 pub(crate) mod legacies;
 pub(crate) mod members;

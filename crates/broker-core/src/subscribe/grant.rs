@@ -20,7 +20,7 @@ use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::node::Pressure;
 use crate::pending::{Answer, Pending};
-use crate::retained::replay::Owed;
+use crate::retained::backlog::Owed;
 use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use crate::shared::groups::Gauge;

@@ -9,8 +9,8 @@ use authentication_api::Verdict;
 use mqtt_session::{ApplicationMessage, Delivery};
 use net_api::ConnectionId;
 
-use crate::backpressure::hold::HoldLine;
-use crate::connect::login::Login;
+use crate::backpressure::held::HoldLine;
+use crate::connect::login_stage::Login;
 use crate::key::SessionKey;
 use crate::peers::PeerEvent;
 use crate::retained::grace::UnderWay;

@@ -3,6 +3,8 @@
 //! Wills are published as whenever the server closes a connection [MQTT-3.1.2-8]: those of sessions that stay
 //! wait for their delay, and are not published if the client connects elsewhere in time.
 
+pub(crate) mod drained;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mqtt_proto::ReasonCode;
@@ -10,37 +12,12 @@ use mqtt_session::Policy;
 use net_api::{ConnectionId, Key, Kind};
 
 use crate::clients::{ClientLoop, LoopIo};
+use crate::drain::drained::Drained;
 use crate::rim::Rim;
-
-/// What clients of a node that is drained are told.
-#[derive(Debug)]
-pub(crate) struct Drained {
-    /// The settings' policy, with a node that clients without TLS and WebSocket can go to. `None`: none is
-    /// known, or the settings name one.
-    elsewhere: Option<Box<Policy>>,
-    /// When clients were first disconnected.
-    since_ms: Option<u64>,
-}
 
 /// For so long after the first, clients are not disconnected whose sessions would end while messages are queued or
 /// in flight. Later, others still go before them.
 const BUSY_MS: u64 = 5_000;
-
-impl Drained {
-    fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
-        let reference = elsewhere.filter(|_| policy.server_reference.is_none());
-        let elsewhere = reference.map(|reference| {
-            Box::new(Policy {
-                server_reference: Some(reference.into()),
-                ..policy.clone()
-            })
-        });
-        Self {
-            elsewhere,
-            since_ms,
-        }
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// Lets nobody in any more, and disconnects clients, each for one permit: first those that lose nothing, for a

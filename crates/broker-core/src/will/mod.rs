@@ -3,6 +3,8 @@
 //! Invariant: the store is told that a will is published when everyone who must has it; until then it tells
 //! whoever leads the shard. A will that could not be published is asked for again, until it is.
 
+pub(crate) mod unpublished;
+
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
@@ -14,35 +16,13 @@ use crate::clients::{ClientLoop, Done, LoopIo, Timer, record_drop};
 use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending};
 use crate::publish::once::Once;
-use crate::publish::route::{Source, ordering_hash};
+use crate::publish::route::ordering_hash;
+use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::sys;
+use crate::will::unpublished::{RETRY_MS, UNPUBLISHED};
 
-/// How long a loop waits before it asks for wills again that it could not publish, in ms: at first, and at most.
-const RETRY_MS: u64 = 1_000;
 const RETRY_MOST_MS: u64 = 30_000;
-
-/// Wills that a loop asks for again. Beyond that they are published by who leads the session shard next.
-const UNPUBLISHED: usize = 65_536;
-
-/// Wills that a loop could not publish.
-#[derive(Debug)]
-pub(crate) struct Unpublished {
-    /// By client and epoch.
-    wills: Vec<(Box<str>, u64)>,
-    retry_ms: u64,
-    is_armed: bool,
-}
-
-impl Default for Unpublished {
-    fn default() -> Self {
-        Self {
-            wills: Vec::new(),
-            retry_ms: RETRY_MS,
-            is_armed: false,
-        }
-    }
-}
 
 impl<R: Rim> ClientLoop<R> {
     /// A will is due.

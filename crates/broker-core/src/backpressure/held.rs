@@ -1,0 +1,105 @@
+//! What a session has to do with back-pressure: whom it holds back, and who holds it back.
+
+use mqtt_proto::PacketType;
+
+use crate::key::Publisher;
+
+/// A session's part in holding back and being held.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    /// How many subscribers hold this session back.
+    pub(super) by: u32,
+    /// The publishers that this session holds back.
+    pub(super) of: Vec<Publisher>,
+    /// When they are let go at the latest; 0: nobody is held.
+    pub(super) until_ms: u64,
+    /// How long the first of them is held at most.
+    pub(super) length_ms: u64,
+    /// PUBLISH packets that came while it is held.
+    pub(super) kept: Vec<u8>,
+    /// It held publishers back for the whole time and has not drained since.
+    pub(super) spent: bool,
+    /// How often it has drained, while it held publishers back, since it last did not in time: above 0, it has
+    /// shown that it drains.
+    pub(super) drained: i8,
+    /// When the log last said that it holds somebody back.
+    pub(super) said_ms: u64,
+    /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
+    pub(super) pressed_since_ms: u64,
+    /// It is held back for them, until the next timer.
+    pub(super) pressed: bool,
+}
+
+impl Hold {
+    /// Whether its PUBLISH packets have to wait.
+    pub(crate) fn is_held(&self) -> bool {
+        self.by > 0 || !self.kept.is_empty()
+    }
+
+    /// Whether packets wait for the hold to end.
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// What becomes of a packet of this session while it is held, or has packets kept from then.
+    pub(crate) fn wait(&mut self, packet: PacketType, frame: &[u8]) -> Wait {
+        match packet {
+            PacketType::Publish if self.kept.len() + frame.len() <= KEPT_LIMIT => {
+                self.kept.extend_from_slice(frame);
+                Wait::Kept
+            }
+            PacketType::PubAck
+            | PacketType::PubRec
+            | PacketType::PubRel
+            | PacketType::PubComp
+            | PacketType::PingReq => Wait::No,
+            _ => Wait::Pause,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.by == 0
+            && self.kept.is_empty()
+            && self.of.is_empty()
+            && !self.spent
+            && self.drained == 0
+            && self.said_ms == 0
+            && self.pressed_since_ms == 0
+    }
+}
+
+/// What to do with a packet that has come.
+pub(crate) enum Wait {
+    /// Handle it.
+    No,
+    /// It is kept aside; go on to the next.
+    Kept,
+    /// Leave it, and read no more for now.
+    Pause,
+}
+
+/// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
+const KEPT_LIMIT: usize = 64 * 1024;
+
+/// A line of the log: who holds whom back; of the publishers, the first.
+#[derive(Debug)]
+pub(crate) struct HoldLine {
+    pub(super) subscriber: Box<str>,
+    /// Lines before it.
+    pub(super) left_out: u64,
+}
+
+impl HoldLine {
+    pub(super) fn write(&self, publisher: &str) {
+        let Self {
+            subscriber,
+            left_out,
+        } = self;
+        tracing::info!(
+            client_id = &**subscriber,
+            publisher,
+            left_out,
+            "a subscriber does not keep up; publishers to it are held back"
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! What a loop asks the store, and what goes on when the store has answered.
+
+use net_api::Key;
+use store_state::CorrelationId;
+use store_state::api::Store as _;
+use store_state::inbox::{InboxOp, InboxReply};
+
+use crate::clients::{ClientLoop, LoopIo};
+use crate::pending::{Answer, Pending, ToMember};
+use crate::rim::Rim;
+
+impl<R: Rim> ClientLoop<R> {
+    /// Remembers what is asked; the ticket goes with the question.
+    pub(crate) fn ask(&mut self, pending: Pending) -> CorrelationId {
+        let token = self.pending.insert(pending).to_bits();
+        self.stats.pending.set(self.pending.len() as u64);
+        self.ticket(token)
+    }
+
+    pub(crate) fn ticket(&self, token: u64) -> CorrelationId {
+        CorrelationId {
+            peer: 0,
+            loop_number: self.index as u16 + 1,
+            token,
+        }
+    }
+
+    /// Asks the inbox shard of a client.
+    pub(crate) fn ask_inbox(&mut self, client: &str, pending: Pending, op: InboxOp) {
+        let ticket = self.ask(pending);
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), ticket, op);
+    }
+
+    /// Tells the inbox shard of a client something that nobody waits for.
+    pub(crate) fn tell_inbox(&self, client: &str, op: InboxOp) {
+        let store = self.node.store();
+        store.inbox(store.inbox_shard(client), CorrelationId::NONE, op);
+    }
+
+    /// This node is cut off from most others: publications of transient sessions that only wait for shards of
+    /// which nobody knows whether they are to keep them go on (P10).
+    pub(crate) fn cut_off(&mut self, io: &mut impl LoopIo) {
+        self.members_may_be_known(io);
+        let unsure =
+            |id: &Key| matches!(self.pending.get(*id), Some(Pending::Publish(p)) if p.unsure);
+        let going_on: Vec<Key> = self.pending.keys().filter(unsure).collect();
+        for id in going_on {
+            if let Some(Pending::Publish(publication)) = self.pending.remove(id) {
+                self.publication_done(io, *publication);
+            }
+        }
+        self.stats.pending.set(self.pending.len() as u64);
+    }
+
+    /// An answer has come.
+    pub(crate) fn answered(&mut self, io: &mut impl LoopIo, token: u64, answer: Answer) {
+        let id = Key::from_bits(token);
+        let failed = matches!(answer, Answer::Failed(_));
+        match self.pending.get_mut(id) {
+            Some(Pending::Release { left, .. }) if *left > 1 && !failed => {
+                *left -= 1;
+                return;
+            }
+            // Who has failed is not waited for; the others are.
+            Some(Pending::Barrier { left, .. }) if *left > 1 => {
+                *left -= 1;
+                return;
+            }
+            _ => {}
+        }
+        if let Some(Pending::Publish(_)) = self.pending.get(id) {
+            self.publication_answered(io, id, answer);
+            return;
+        }
+        if let Some(Pending::Close(_)) = self.pending.get(id) {
+            self.settled(id);
+            return;
+        }
+        if let Some(Pending::Handover(_)) = self.pending.get(id) {
+            self.page_answered(io, id, answer);
+            self.stats.pending.set(self.pending.len() as u64);
+            return;
+        }
+        let Some(pending) = self.pending.remove(id) else {
+            return;
+        };
+        self.go_on(io, pending, answer);
+        self.stats.pending.set(self.pending.len() as u64);
+    }
+
+    /// What a question was asked for goes on.
+    fn go_on(&mut self, io: &mut impl LoopIo, pending: Pending, answer: Answer) {
+        match pending {
+            Pending::Claim(key) => self.claim_answered(io, key, answer),
+            Pending::Attach { key, epoch } => self.attach_answered(io, key, epoch, answer),
+            Pending::Discard { key, epoch } => self.discard_answered(io, key, epoch, &answer),
+            Pending::Subscribe { key, part } => self.subscribe_answered(io, key, part, answer),
+            Pending::Unsubscribe { key, part } => {
+                self.unsubscribe_answered(io, key, &part, answer);
+            }
+            Pending::Revoke { key, filters } => self.revoke_answered(io, key, &filters, answer),
+            Pending::Receipt { key, sequence } => {
+                self.recorded(io, key, &answer, |session| {
+                    session.complete_receipt(sequence)
+                });
+            }
+            Pending::Release { key, packet_id, .. } => {
+                self.recorded(io, key, &answer, |session| {
+                    session.complete_release(packet_id)
+                });
+            }
+            Pending::Replay(key) => self.replay_answered(io, key, &answer),
+            Pending::Pages {
+                key,
+                question,
+                filters,
+            } => self.pages_have_come(io, key, question, filters, answer),
+            Pending::Barrier {
+                key,
+                packet_id,
+                reasons,
+                replays,
+                ..
+            } => self.barrier_passed(io, key, packet_id, &reasons, replays),
+            Pending::Fired(origin) => self.fired_answered(&origin, &answer),
+            Pending::FireAgain { client, epoch } => {
+                if let Answer::Failed(_) = answer {
+                    self.will_is_unpublished(io, client, epoch);
+                }
+            }
+            Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
+            Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
+            Pending::Member(to_member) => {
+                let ToMember {
+                    item,
+                    publication,
+                    call,
+                    origin,
+                } = *to_member;
+                if let Some(call) = call {
+                    self.calls.end(call);
+                }
+                if let Answer::Inbox(InboxReply::Stale) = answer {
+                    // Its session ended while the message was on its way: another member gets it.
+                    self.redispatch_stored(io, &item, publication, origin);
+                }
+                if let Some(publication) = publication {
+                    self.publication_answered(io, publication, answer);
+                }
+            }
+            Pending::Late(late) => self.late_answered(io, *late, &answer),
+            Pending::LingerEnd(holder) => self.detach_answered(io, holder),
+            Pending::Heir { handover, sequence } => {
+                self.heir_answered(io, handover, sequence, &answer);
+            }
+            Pending::Publish(_)
+            | Pending::Handover(_)
+            | Pending::Register(_)
+            | Pending::TakeOver(_)
+            | Pending::Close(_)
+            | Pending::WillDue { .. } => {}
+        }
+    }
+}

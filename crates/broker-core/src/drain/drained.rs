@@ -1,0 +1,29 @@
+//! What clients of a node that is drained are told.
+
+use mqtt_session::Policy;
+
+/// What clients of a node that is drained are told.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    /// The settings' policy, with a node that clients without TLS and WebSocket can go to. `None`: none is
+    /// known, or the settings name one.
+    pub(super) elsewhere: Option<Box<Policy>>,
+    /// When clients were first disconnected.
+    pub(super) since_ms: Option<u64>,
+}
+
+impl Drained {
+    pub(super) fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
+        let reference = elsewhere.filter(|_| policy.server_reference.is_none());
+        let elsewhere = reference.map(|reference| {
+            Box::new(Policy {
+                server_reference: Some(reference.into()),
+                ..policy.clone()
+            })
+        });
+        Self {
+            elsewhere,
+            since_ms,
+        }
+    }
+}
