@@ -4,9 +4,10 @@
 //! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
 //! time. Other loops reach a session only by [`Mail`].
 //!
-//! `answers.rs`: what the store answers. `client.rs`: a client's state. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`: what
-//! else happens to a loop. The rest of a loop's methods stand with their subjects: `connect`, `publish`, `subscribe`,
-//! `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`, `will`; what they remember stands beside them, in files that know nothing of the loop.
+//! `answers.rs`: what the store answers. `client.rs`: a client's state. `frames.rs`: bytes to packets, and packets to
+//! what handles them. `service.rs`: what else happens to a loop. The rest of a loop's methods stand with their subjects:
+//! `connect`, `publish`, `subscribe`, `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`, `will`; what
+//! these remember stands beside them, in files that know nothing of the loop.
 
 mod answers;
 mod client;
