@@ -53,6 +53,7 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         receive_maximum: limits.connection.receive_maximum.get(),
         inflight_maximum: limits.connection.inflight_maximum.get(),
         maximum_packet_size: limits.connection.maximum_packet_size,
+        client_id_length: limits.connection.client_id_length,
         topic_levels: limits.topic.levels,
         topic_length: limits.topic.length,
         queue_messages: limits.session.queue_messages,

@@ -33,6 +33,9 @@ pub use security::{
 /// must fit into one entry of the stores' logs, and that into one frame between nodes.
 pub const LARGEST_PACKET: u64 = 32_000_000;
 
+/// With what stands before and behind it in the stores' tables, a longer one would not fit.
+const LONGEST_CLIENT_ID: u64 = 60_000;
+
 /// Smaller and not even a CONNECT with a client identifier of 23 bytes would fit.
 const SMALLEST_PACKET: u64 = 64;
 
@@ -222,6 +225,9 @@ options! {
         /// Largest packet from a client; a larger one closes the connection with 0x95. At most 32 MB, for a
         /// message goes in one piece to the stores and to other nodes.
         live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
+        /// The longest client identifier; a longer one is refused with 0x85 (0x02 before MQTT 5.0). It stands in
+        /// all that is kept and logged of a client, so a long one makes small packets expensive.
+        live "clientIdLength" => client_id_length: u16 = 1_024, unit Bytes, range 23..=LONGEST_CLIENT_ID;
         /// Largest packet before the client is authenticated. The smaller of this and
         /// `maximumPacketSize` counts.
         live "maximumConnectSize" => maximum_connect_size: u32 = 65_536, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;

@@ -36,7 +36,7 @@ pub fn check_connect(connect: &Connect<'_>, policy: &Policy) -> Result<(), Reaso
         // [MQTT-3.1.3-6] none is allowed: the server assigns one.
         ProtocolVersion::V5 => true,
     };
-    if !client_id_fits {
+    if !client_id_fits || connect.client_id.len() > usize::from(policy.client_id_length) {
         return Err(ReasonCode::ClientIdentifierNotValid);
     }
     let Some(will) = &connect.will else {

@@ -73,6 +73,8 @@ pub struct Policy {
     /// The largest inbound packet in bytes. The session announces it; whoever reads the socket
     /// enforces it.
     pub maximum_packet_size: u32,
+    /// The longest client identifier in bytes.
+    pub client_id_length: u16,
     /// The most levels of a topic name or filter.
     pub topic_levels: u16,
     /// The longest topic name or filter in bytes.
@@ -112,6 +114,7 @@ impl Default for Policy {
             receive_maximum: 1024,
             inflight_maximum: 128,
             maximum_packet_size: 2_097_152,
+            client_id_length: 1_024,
             topic_levels: 128,
             topic_length: 4_096,
             queue_messages: 10_000,

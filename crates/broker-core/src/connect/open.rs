@@ -11,7 +11,7 @@ use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
-use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo, STORED_NAME};
+use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
 use crate::connect::registry::Claim;
@@ -210,9 +210,6 @@ impl<R: Rim> ClientLoop<R> {
         is_first: bool,
     ) -> Result<(), ReasonCode> {
         check_connect(connect, &self.settings.policy)?;
-        if connect.client_id.len() > STORED_NAME {
-            return Err(ReasonCode::ClientIdentifierNotValid);
-        }
         if self.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }

@@ -156,6 +156,13 @@ fn client_identifiers_by_version() {
         "> CONNECT v=3.1 id=abcdefghijklmnopqrstuvwxyz clean
          < CONNACK",
     );
+    check(
+        "% client_id_length=24
+         > CONNECT id=abcdefghijklmnopqrstuvwxy
+         < CONNACK reason=0x85
+         > CONNECT id=abcdefghijklmnopqrstuvwx
+         < CONNACK",
+    );
 }
 
 /// [MQTT-3.2.2-8]

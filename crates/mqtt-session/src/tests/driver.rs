@@ -185,6 +185,7 @@ impl Driver {
                 "rm" => policy.receive_maximum = number() as u16,
                 "inflight" => policy.inflight_maximum = number() as u16,
                 "mps" => policy.maximum_packet_size = number() as u32,
+                "client_id_length" => policy.client_id_length = number() as u16,
                 "levels" => policy.topic_levels = number() as u16,
                 "queue" => policy.queue_messages = number() as u32,
                 "queue_bytes" => policy.queue_bytes = number(),
