@@ -30,9 +30,12 @@ use crate::{Changes, NameHash, row};
 /// The part of a publication that goes to the sessions that match.
 pub(super) const MATCHING: u64 = 0;
 
+/// No part: stands with those of a publication that a session has refused because its queue was full.
+pub(super) const REFUSED: u64 = u64::MAX;
+
 /// The part of a publication that goes to a shared group, by its filter, or to one session.
 pub(super) fn part_for(hash: NameHash, name: &str) -> u64 {
-    hash.of(name).max(1)
+    hash.of(name).clamp(MATCHING + 1, REFUSED - 1)
 }
 
 /// How long what the broker publishes is known after its release, in ms: longer than a request to another

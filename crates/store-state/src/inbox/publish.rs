@@ -8,7 +8,7 @@ use mqtt_session::{ApplicationMessage, DropReason, Qos0Inbox, QueueFull};
 use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
 use super::matching::Target;
-use super::origins::{MATCHING, part_for};
+use super::origins::{MATCHING, REFUSED, part_for};
 use super::queue::accounted;
 use super::stock::Stock;
 use super::{InboxDrop, InboxReply, Item, Origin, Progress, publisher_hash};
@@ -61,12 +61,14 @@ impl Tally {
     }
 }
 
-/// The answer to a publication that came before.
-const AGAIN: InboxReply = InboxReply::Published {
-    matched: 1,
-    refused: 0,
-    pressing: 0,
-};
+/// The answer to a publication that came before, and that so many sessions refused.
+const fn again(refused: u32) -> InboxReply {
+    InboxReply::Published {
+        matched: 1,
+        refused,
+        pressing: 0,
+    }
+}
 
 impl InboxMachine {
     pub(super) fn publish(
@@ -76,14 +78,14 @@ impl InboxMachine {
         origin: Option<&Origin>,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
-        if origin.is_some_and(|origin| self.origins.knows(origin, MATCHING)) {
-            return Ok(AGAIN);
+        if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, MATCHING)) {
+            return Ok(again(self.refused_before(origin)));
         }
         let tally = self.publish_once(message, publisher, context)?;
         if let Some(origin) = origin.filter(|origin| happens_once(origin, message.qos))
             && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some())
         {
-            self.origins.remember(origin, MATCHING);
+            self.remember(origin, MATCHING, &tally);
         }
         Ok(tally.reply())
     }
@@ -147,8 +149,8 @@ impl InboxMachine {
     ) -> Result<InboxReply, TableError> {
         let group = items.first().and_then(|item| item.group.as_deref());
         let part = part_for(self.hash, group.unwrap_or(client));
-        if origin.is_some_and(|origin| self.origins.knows(origin, part)) {
-            return Ok(AGAIN);
+        if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, part)) {
+            return Ok(again(self.refused_before(origin)));
         }
         let Some(inbox) = self.inboxes.of_client(client) else {
             return Ok(InboxReply::Stale);
@@ -157,9 +159,23 @@ impl InboxMachine {
         let qos = items.iter().map(|item| item.message.qos).max();
         if let Some(origin) = origin.filter(|origin| happens_once(origin, qos.unwrap_or_default()))
         {
-            self.origins.remember(origin, part);
+            self.remember(origin, part, &tally);
         }
         Ok(tally.reply())
+    }
+
+    /// Remembers a part of a publication, and whether it was refused: who asks again because the answer was lost must
+    /// not take it for kept.
+    fn remember(&mut self, origin: &Origin, part: u64, tally: &Tally) {
+        self.origins.remember(origin, part);
+        if tally.refused > 0 && !origin.is_of_broker() {
+            self.origins.remember(origin, REFUSED);
+        }
+    }
+
+    /// How many sessions refused a publication, as far as it is known: none or one.
+    fn refused_before(&self, origin: &Origin) -> u32 {
+        u32::from(self.origins.knows(origin, REFUSED))
     }
 
     /// A message for a session that is not connected, which came to the node that the inbox is attached to.
@@ -192,7 +208,7 @@ impl InboxMachine {
             return Ok(InboxReply::Stale);
         };
         if !self.owed.goes_on(client, progress) {
-            return Ok(AGAIN);
+            return Ok(again(0));
         }
         let tally = give(inbox, items, &mut self.stock, context)?;
         self.owed.advance(client, progress);

@@ -7,6 +7,9 @@ use crate::inbox::Call;
 use crate::inbox::fences::FENCE_MS;
 use crate::inbox::origins::LINGER_MS;
 
+/// Stands with the parts of a publication that was refused.
+const REFUSED: &str = "\0refused";
+
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) inboxes: Vec<ModelInbox>,
@@ -647,6 +650,12 @@ impl Model {
         ));
     }
 
+    fn remember_refused(&mut self, origin: &Origin, was_refused: bool) {
+        if was_refused && origin.packet_id != 0 {
+            self.remember(origin, REFUSED);
+        }
+    }
+
     fn publish(
         &mut self,
         header: &Header,
@@ -655,7 +664,7 @@ impl Model {
         origin: Option<&Origin>,
     ) -> InboxReply {
         if self.knows(origin, "") {
-            return published(1, 0);
+            return published(1, u32::from(self.knows(origin, REFUSED)));
         }
         let (mut matched, mut refused) = (0, 0);
         for at in 0..self.inboxes.len() {
@@ -700,6 +709,7 @@ impl Model {
             && (matched > 0 || self.find(&origin.client).is_some())
         {
             self.remember(origin, "");
+            self.remember_refused(origin, refused > 0);
         }
         self.published(matched, refused)
     }
@@ -741,7 +751,7 @@ impl Model {
     ) -> InboxReply {
         let part = items[0].group.as_deref().unwrap_or(client).to_owned();
         if self.knows(origin, &part) {
-            return published(1, 0);
+            return published(1, u32::from(self.knows(origin, REFUSED)));
         }
         let Some(at) = self.inboxes.iter().position(|of| *of.client == *client) else {
             return InboxReply::Stale;
@@ -761,6 +771,7 @@ impl Model {
             && (items.iter().any(|of| of.message.qos == QoS::ExactlyOnce) || origin.packet_id == 0)
         {
             self.remember(origin, &part);
+            self.remember_refused(origin, refused);
         }
         self.published(1, refused.into())
     }

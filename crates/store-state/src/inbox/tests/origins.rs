@@ -58,6 +58,43 @@ fn until_it_is_released() {
 }
 
 #[test]
+fn a_refusal_is_told_again_and_kept_by_nobody_twice() {
+    let mut shard = Shard::new();
+    shard.header.limits.queue_full = QueueFull::Refuse;
+    shard.header.limits.queue_messages = 2;
+    let full = shard.sleeper("full", "a");
+    for payload in ["1", "2"] {
+        shard.publish("a", payload, QoS::ExactlyOnce);
+    }
+    let empty = shard.sleeper("empty", "a");
+    let again = publish(message("a", "x", QoS::ExactlyOnce), Some(origin(3, 1)));
+    assert_eq!(shard.apply(&again), published(2, 1));
+    shard.checkpoint();
+    shard.restart();
+    // Its answer was lost, and meanwhile there may be room.
+    shard.header.limits.queue_messages = 3;
+    assert_eq!(shard.apply(&again), published(1, 1));
+    assert_eq!(
+        (
+            shard.machine.queue_len(full),
+            shard.machine.queue_len(empty)
+        ),
+        (2, 1)
+    );
+    // The publisher has been told.
+    shard.apply(&InboxOp::Release {
+        origin: origin(3, 1),
+    });
+    assert_eq!(shard.apply(&again), published(2, 0));
+    shard.checkpoint();
+    shard.apply(&InboxOp::Release {
+        origin: origin(3, 1),
+    });
+    shard.checkpoint();
+    assert_eq!(rows(&shard), 0);
+}
+
+#[test]
 fn qos_1_happens_again() {
     let mut shard = Shard::new();
     shard.sleeper("ann", "a");
