@@ -7,24 +7,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{error, fmt, io};
+use std::{fmt, io};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, UdpSocket, lookup_host};
 use tokio::sync::watch;
-use transport::TlsFileError;
 
-use crate::calls::Unreachable;
-use crate::connect::{Tls, check_own_name};
-use crate::frame::Frame;
-use crate::handler::{Channel, Handler, ShutOut};
-use crate::members::{Members, State};
+use crate::links::listen;
+use crate::members::list::{INFO_LIMIT, Members, State};
+use crate::membership::error::{EvictError, InfoError, StartError};
+use crate::membership::{confirm, gossip, join, upkeep};
 use crate::options::{Options, Security};
-use crate::record::RecordError;
-use crate::shared::Shared;
-use crate::stats::LinkReading;
-use crate::{confirm, gossip, join, listen, membership};
+use crate::protocol::channel::Channel;
+use crate::protocol::frame::Frame;
+use crate::state::calls::Unreachable;
+use crate::state::handler::Handler;
+use crate::state::shared::Shared;
+use crate::state::stats::LinkReading;
+use crate::state::tls::{Tls, check_own_name};
 
 /// Seeds that can be added, at most.
 const MORE_SEEDS_LIMIT: usize = 64;
@@ -41,159 +42,7 @@ pub struct Cluster {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why a node cannot take part.
-#[derive(Debug)]
-pub enum StartError {
-    /// It belongs to no cluster, begins none, and knows nobody to ask.
-    NobodyToAsk,
-    /// It was evicted.
-    Evicted,
-    /// Another member refuses it for good.
-    ShutOut(ShutOut),
-    /// [`Options::give_up`] became true before a member was found.
-    GivenUp,
-    /// The file `cluster` cannot be used.
-    Record(RecordError),
-    /// A file for TLS cannot be used.
-    Tls(TlsFileError),
-    /// The certificate is not one for the name that the others are to reach this node by.
-    Certificate(io::Error),
-    /// The port cannot be listened on.
-    Listen(SocketAddr, io::Error),
-    /// The name that the others are to reach this node by has no address.
-    Host(String, io::Error),
-    /// [`Handler::welcomed`] has failed.
-    Welcome(String),
-    /// What other nodes are to be told is too long.
-    Info(InfoError),
-    /// The thread cannot be started, or has ended.
-    Thread(io::Error),
-}
-
-impl StartError {
-    /// Whether the data folder is an old copy: no further start will succeed with it.
-    #[must_use]
-    pub fn is_old_folder(&self) -> bool {
-        matches!(self, Self::ShutOut(ShutOut::OldFolder { .. }))
-    }
-
-    /// Whether the configuration has to be changed, or a file that it names, before the node can start.
-    #[must_use]
-    pub fn is_in_configuration(&self) -> bool {
-        match self {
-            Self::NobodyToAsk | Self::Tls(_) | Self::Certificate(_) => true,
-            Self::Record(RecordError::OtherEnv(..)) => true,
-            Self::Evicted
-            | Self::ShutOut(_)
-            | Self::GivenUp
-            | Self::Record(_)
-            | Self::Listen(..)
-            | Self::Host(..)
-            | Self::Welcome(_)
-            | Self::Info(_)
-            | Self::Thread(_) => false,
-        }
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NobodyToAsk => f.write_str(
-                "this node belongs to no cluster and knows no member of one: set \
-                 clusterConfig.seedEndpoints or clusterDomainName to join one, or bootstrap on one \
-                 node to begin one",
-            ),
-            Self::Evicted => f.write_str(
-                "this node was evicted from its cluster: empty its data folder to join as a new node",
-            ),
-            Self::ShutOut(reason) => write!(f, "the other members refuse this node: {reason}"),
-            Self::GivenUp => f.write_str("no member of a cluster was found"),
-            Self::Record(error) => error.fmt(f),
-            Self::Tls(error) => error.fmt(f),
-            Self::Certificate(error) => write!(f, "no other node would let this one in: {error}"),
-            Self::Listen(address, error) => {
-                write!(f, "cannot listen on {address} for other nodes: {error}")
-            }
-            Self::Host(host, error) => write!(f, "clusterConfig.host {host}: {error}"),
-            Self::Welcome(reason) => write!(f, "what a member says cannot be used: {reason}"),
-            Self::Info(error) => error.fmt(f),
-            Self::Thread(error) => write!(f, "the thread of the cluster: {error}"),
-        }
-    }
-}
-
-impl error::Error for StartError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Record(error) => Some(error),
-            Self::Tls(error) => Some(error),
-            Self::Certificate(error)
-            | Self::Listen(_, error)
-            | Self::Host(_, error)
-            | Self::Thread(error) => Some(error),
-            Self::Info(error) => Some(error),
-            Self::NobodyToAsk
-            | Self::Evicted
-            | Self::ShutOut(_)
-            | Self::GivenUp
-            | Self::Welcome(_) => None,
-        }
-    }
-}
-
-impl From<RecordError> for StartError {
-    fn from(error: RecordError) -> Self {
-        Self::Record(error)
-    }
-}
-
-/// Why a node is not evicted.
-#[derive(Debug)]
-pub enum EvictError {
-    /// A node cannot evict itself.
-    Itself,
-    /// Too many were evicted.
-    Full,
-    /// It is evicted, but this node may forget that when it stops.
-    Record(RecordError),
-}
-
-impl fmt::Display for EvictError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Itself => f.write_str("a node cannot evict itself; ask another member"),
-            Self::Full => f.write_str("as many nodes were evicted as can be remembered"),
-            Self::Record(error) => write!(f, "the node is evicted, but not on the disk: {error}"),
-        }
-    }
-}
-
-impl error::Error for EvictError {}
-
-/// A node tells too much: see [`Cluster::INFO_LIMIT`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InfoError;
-
-impl fmt::Display for InfoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = Cluster::INFO_LIMIT;
-        write!(
-            f,
-            "what a node tells the others has more than {limit} bytes"
-        )
-    }
-}
-
-impl error::Error for InfoError {}
-
 impl Cluster {
-    /// What [`Handler::welcome`] may tell, in bytes.
-    pub const WELCOME_LIMIT: usize = 1024 * 1024;
-
-    /// What a node tells the others, in bytes of all keys and values: gossip has to fit into one UDP packet.
-    pub const INFO_LIMIT: usize = 1024;
-
     /// Forms a cluster or joins one, and returns when this node knows which: its file says so, it begins one,
     /// or a member has let it join. Waits for a member for ever, and says so in the log every 5 seconds.
     ///
@@ -274,14 +123,14 @@ impl Cluster {
     /// its queue is full and it is given up, or the bytes alone are more than the queue takes or 64 MiB; they
     /// are dropped. From any thread.
     pub fn send(&self, to: u64, channel: Channel, bytes: Bytes) -> bool {
-        self.shared.send(to, channel, Frame::message(bytes))
+        self.shared.peers.send(to, channel, Frame::message(bytes))
     }
 
     /// The version of the protocol that was agreed on with a node, for what is sent to it. `None`: there is no
     /// connection.
     #[must_use]
     pub fn protocol_version(&self, to: u64, channel: Channel) -> Option<u16> {
-        let peer = self.shared.peer(to)?;
+        let peer = self.shared.peers.get(to)?;
         let link = peer.link(channel);
         link.outbox.is_open().then(|| link.version.load(Relaxed))
     }
@@ -289,7 +138,7 @@ impl Cluster {
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].
     #[must_use]
     pub fn queued_bytes(&self, to: u64, channel: Channel) -> usize {
-        let peer = self.shared.peer(to);
+        let peer = self.shared.peers.get(to);
         peer.map_or(0, |peer| peer.link(channel).outbox.bytes())
     }
 
@@ -322,7 +171,7 @@ impl Cluster {
     /// node that never was heard, when it was heard of. `None`: it is no member.
     #[must_use]
     pub fn last_heard_ms(&self, from: u64) -> Option<u64> {
-        let peer = self.shared.peer(from)?;
+        let peer = self.shared.peers.get(from)?;
         Some(peer.link(Channel::Data).heard_ms.load(Relaxed))
     }
 
@@ -330,7 +179,7 @@ impl Cluster {
     /// more.
     #[must_use]
     pub fn last_heard(&self, from: u64) -> Option<Arc<std::sync::atomic::AtomicU64>> {
-        let peer = self.shared.peer(from)?;
+        let peer = self.shared.peers.get(from)?;
         Some(peer.link(Channel::Data).heard_ms.clone())
     }
 
@@ -343,7 +192,7 @@ impl Cluster {
     /// Tells the others a small fact.
     ///
     /// # Errors
-    /// All facts together are longer than [`Cluster::INFO_LIMIT`]; nothing is told.
+    /// All facts together are longer than [`INFO_LIMIT`]; nothing is told.
     pub fn set_info(&self, key: &str, value: &str) -> Result<(), InfoError> {
         let mut details = self.shared.details.lock();
         let mut info = details.info.clone();
@@ -406,7 +255,7 @@ impl Cluster {
     /// The counters of all links.
     #[must_use]
     pub fn links(&self) -> Vec<LinkReading> {
-        let peers = self.shared.peers();
+        let peers = self.shared.peers.all();
         peers.iter().flat_map(|peer| peer.readings()).collect()
     }
 
@@ -443,7 +292,7 @@ fn check_info(info: &BTreeMap<String, String>) -> Result<(), InfoError> {
         .iter()
         .map(|(key, value)| key.len() + value.len())
         .sum();
-    if bytes > Cluster::INFO_LIMIT {
+    if bytes > INFO_LIMIT {
         return Err(InfoError);
     }
     Ok(())
@@ -492,7 +341,7 @@ fn begin_call(
     request: Bytes,
     limit: Duration,
 ) -> Result<Begun, Unreachable> {
-    let peer = shared.peer(to).ok_or(Unreachable::NotConnected)?;
+    let peer = shared.peers.get(to).ok_or(Unreachable::NotConnected)?;
     // The answer comes on the connection of the other direction.
     if !peer.link(channel).has_incoming() {
         return Err(Unreachable::NotConnected);
@@ -500,7 +349,10 @@ fn begin_call(
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let deadline_ms = shared.clock.now_ms().saturating_add(limit_ms);
     let (call, outcome) = shared.calls.begin(to, channel, deadline_ms)?;
-    if !shared.send(to, channel, Frame::request(call, request)) {
+    if !shared
+        .peers
+        .send(to, channel, Frame::request(call, request))
+    {
         shared.calls.forget(call);
         return Err(Unreachable::NotConnected);
     }
@@ -595,8 +447,8 @@ async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSoc
             return;
         }
     };
-    tokio::spawn(membership::run(shared.clone(), gossip.clone()));
-    tokio::spawn(membership::seek(shared.clone(), gossip));
-    tokio::spawn(membership::keep(shared.clone()));
+    tokio::spawn(upkeep::run(shared.clone(), gossip.clone()));
+    tokio::spawn(upkeep::seek(shared.clone(), gossip));
+    tokio::spawn(upkeep::keep(shared.clone()));
     tokio::spawn(confirm::keep(shared.clone()));
 }

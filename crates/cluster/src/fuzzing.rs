@@ -4,10 +4,10 @@ use bytes::Bytes;
 use chitchat::{ChitchatMessage, Deserializable as _};
 
 use crate::Channel;
-use crate::frame::Frame;
-use crate::handshake::{Identity, Party, Purpose};
-use crate::members::Place;
+use crate::members::list::Place;
 use crate::options::Versions;
+use crate::protocol::frame::Frame;
+use crate::protocol::handshake::{Identity, Party, Purpose};
 
 fn party(node: u64) -> Party {
     let identity = Identity {

@@ -10,49 +10,45 @@
 //! Deliberately absent: what the bytes mean; resending; anything that needs a majority.
 //!
 //! Two things watch the members: gossip (chitchat, over UDP) says who exists and where; the links say within
-//! seconds who can be reached. Where to read next: `cluster.rs`, then `handshake.rs` and `link.rs`.
+//! seconds who can be reached.
+//!
+//! The layers, each of which imports only those above it:
+//!
+//! - `options`; `members`, `folder` and `protocol`: types and protocol, without connections
+//! - `state`: what the tasks of the cluster's thread share
+//! - `links`: connections to other nodes and from them
+//! - `membership`: the way into the cluster, the confirmation of the data folder, gossip
+//! - `cluster`: all of these, as one thread
+//!
+//! Where to read next: `cluster.rs`, then `protocol/handshake.rs` and `links/link.rs`.
 
 #![forbid(unsafe_code)]
 
-mod backoff;
-mod calls;
 mod cluster;
-mod complaints;
-mod confirm;
-mod connect;
-mod frame;
+mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gossip;
-mod handler;
-mod handshake;
-mod join;
-mod link;
-mod listen;
+mod links;
 mod members;
 mod membership;
 mod options;
-mod outbox;
 mod own_address;
-mod peer;
-mod reach;
-mod record;
-mod shared;
-mod stamps;
-mod stats;
-mod strangers;
+mod protocol;
+mod state;
 #[cfg(test)]
 mod tests;
-mod writer;
 
-pub use calls::Unreachable;
-pub use cluster::{Cluster, EvictError, InfoError, StartError};
-pub use handler::{Channel, Handler, Reply, ShutOut, Source};
-pub use members::{Member, Members, State};
+pub use cluster::Cluster;
+pub use folder::record::{RECORD, RecordError};
+pub use folder::stamps::go_on_alone;
+pub use members::list::{INFO_LIMIT, Member, Members, State};
+pub use members::reach::Reach;
+pub use membership::error::{EvictError, InfoError, StartError};
 pub use options::{Options, Secret, Security, Timings, TlsFiles, Versions};
 pub use own_address::own_address;
-pub use reach::Reach;
-pub use record::{RECORD, RecordError};
-pub use stamps::go_on_alone;
-pub use stats::LinkReading;
+pub use protocol::channel::{Channel, Source};
+pub use protocol::refusal::ShutOut;
+pub use state::calls::Unreachable;
+pub use state::handler::{Handler, Reply, WELCOME_LIMIT};
+pub use state::stats::LinkReading;

@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// What a frame of a link has at most, without its head (`cluster/src/frame.rs`).
+    /// What a frame of a link has at most, without its head (`cluster/src/protocol/frame.rs`).
     const LINK_LIMIT: usize = 64 * MIB - 13;
 
     #[test]

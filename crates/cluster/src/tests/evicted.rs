@@ -1,8 +1,9 @@
 //! Nodes that are refused for ever, and processes that come too late or twice.
 
 use super::node::{Net, Node, Stranger, Told, cluster, eventually};
-use crate::connect::ConnectError;
-use crate::handshake::{Failure, Purpose, Refusal};
+use crate::protocol::handshake::Purpose;
+use crate::protocol::refusal::{Failure, Refusal};
+use crate::state::connect_error::ConnectError;
 use crate::{Channel, EvictError, ShutOut};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);

@@ -177,7 +177,9 @@ fn a_member_tells_another_what_it_remembers() {
     let folder = stop(again(net, 3, 2, folder).unwrap());
     let second = again(net, 2, 2, second).unwrap();
     let history = {
-        let stamps = crate::stamps::StampFile::new(old.path()).read().unwrap();
+        let stamps = crate::folder::stamps::StampFile::new(old.path())
+            .read()
+            .unwrap();
         stamps.history().clone()
     };
     eventually("told", || {

@@ -217,7 +217,7 @@ fn what_a_node_tells_is_seen_by_all() {
         let member = nodes[0].member(2).unwrap();
         member.state == State::Draining && member.info.get("mqtt").is_some_and(|at| at == "a:1883")
     });
-    let long = "x".repeat(crate::Cluster::INFO_LIMIT);
+    let long = "x".repeat(crate::INFO_LIMIT);
     assert!(nodes[1].cluster.set_info("long", &long).is_err());
     let own = nodes[1].member(2).unwrap();
     assert_eq!(own.reach, Reach::Up);

@@ -12,9 +12,11 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use super::node::{DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, eventually};
-use crate::connect::{ConnectError, Stream, accept, dial, write};
-use crate::frame::FRAME_LIMIT;
-use crate::handshake::{Failure, Identity, Party, Purpose, Refusal};
+use crate::links::connect::{Stream, accept, dial, write};
+use crate::protocol::frame::FRAME_LIMIT;
+use crate::protocol::handshake::{Identity, Party, Purpose};
+use crate::protocol::refusal::{Failure, Refusal};
+use crate::state::connect_error::ConnectError;
 use crate::{Channel, Options, Secret, Unreachable, Versions};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);

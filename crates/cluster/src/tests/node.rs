@@ -11,10 +11,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::connect::{ConnectError, Dialled, Tls, dial};
-use crate::handshake::Purpose;
-use crate::record::Record;
-use crate::shared::Shared;
+use crate::folder::record::Record;
+use crate::links::connect::{Dialled, dial};
+use crate::protocol::handshake::Purpose;
+use crate::state::connect_error::ConnectError;
+use crate::state::shared::Shared;
+use crate::state::tls::Tls;
 use crate::{
     Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut, Source,
     StartError, State, Timings, Versions,

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::node::{Net, Node, Stranger, all_reach_all, eventually};
-use crate::connect::check_own_name;
-use crate::handshake::Purpose;
+use crate::protocol::handshake::Purpose;
+use crate::state::tls::check_own_name;
 use crate::{Channel, Options, TlsFiles};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;

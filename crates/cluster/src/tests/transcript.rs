@@ -16,9 +16,9 @@ use peer_protocol::{
 };
 use route_exchange::{Batch, Key, Message, State, Value};
 
-use crate::frame::{Frame, Kind};
-use crate::handshake::{Identity, Party, Purpose};
-use crate::members::Place;
+use crate::members::list::Place;
+use crate::protocol::frame::{Frame, Kind};
+use crate::protocol::handshake::{Identity, Party, Purpose};
 use crate::{Channel, Secret, Versions};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);

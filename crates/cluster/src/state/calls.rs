@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::handler::Channel;
+use crate::protocol::channel::Channel;
 
 /// Calls of this node that wait, over all peers.
 const WAITING_LIMIT: usize = 16 * 1024;

@@ -1,23 +1,19 @@
 //! Connections: TCP, perhaps TLS, and the handshake.
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::{fmt, io};
 
-use rustls::client::verify_server_name;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use transport::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 
-use crate::handshake::{Admission, Failure, Identity, Judging, Purpose};
-use crate::options::TlsFiles;
-use crate::shared::Shared;
+use crate::protocol::handshake::{Admission, Identity, Judging, Purpose};
+use crate::protocol::refusal::Failure;
+use crate::state::connect_error::ConnectError;
+use crate::state::shared::Shared;
+use crate::state::tls::check_name;
 
 /// What a stranger may send at once, in bytes.
 const STRANGER_FRAME_LIMIT: usize = 4 * 1024;
@@ -25,115 +21,11 @@ const STRANGER_FRAME_LIMIT: usize = 4 * 1024;
 /// What a verdict may have, in bytes.
 const VERDICT_LIMIT: usize = 4 * 1024 * 1024;
 
-/// Distinguishes links from whatever else has certificates of the same authority.
-const PROTOCOL: &[u8] = b"heraldmq-link";
-
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection, encrypted or not.
 pub(crate) type Stream = Box<dyn Duplex>;
-
-/// The configurations of mutual TLS.
-pub(crate) struct Tls {
-    client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
-}
-
-impl Tls {
-    pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsFileError> {
-        let server = ServerTls {
-            certificate: files.certificate.clone(),
-            key: files.key.clone(),
-            client_auth: ClientAuth::Required,
-            authorities: Some(files.authorities.clone()),
-            revocation_lists: None,
-            minimum_version: MinimumVersion::V1_3,
-            websocket: false,
-        };
-        let client = ClientTls {
-            authorities: Some(files.authorities.clone()),
-            certificate: Some((files.certificate.clone(), files.key.clone())),
-            ..ClientTls::default()
-        };
-        let mut server = Arc::unwrap_or_clone(server.load(&Tickets::default())?);
-        let mut client = Arc::unwrap_or_clone(client.load()?);
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        client.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self {
-            client: Arc::new(client),
-            server: Arc::new(server),
-        })
-    }
-}
-
-/// Whether a certificate is good for a host: its name or address.
-///
-/// # Errors
-/// Why it is not.
-fn check_name(certificate: &CertificateDer<'_>, host: &str) -> io::Result<()> {
-    let name = ServerName::try_from(host).map_err(io::Error::other)?;
-    ParsedCertificate::try_from(certificate)
-        .and_then(|certificate| verify_server_name(&certificate, &name))
-        .map_err(|error| io::Error::other(format!("its certificate is not for {host}: {error}")))
-}
-
-/// Whether others will take a node's own certificate for its own.
-///
-/// # Errors
-/// Why they will not.
-pub(crate) fn check_own_name(files: &TlsFiles, host: &str) -> io::Result<()> {
-    let certificate = CertificateDer::from_pem_file(&files.certificate);
-    check_name(&certificate.map_err(io::Error::other)?, host)
-}
-
-/// Why there is no connection.
-#[derive(Debug)]
-pub(crate) enum ConnectError {
-    Io(io::Error),
-    TimedOut,
-    /// Too many connections have not shown who they are, and this was the oldest.
-    Displaced,
-    Failure(Failure),
-}
-
-impl ConnectError {
-    /// What does not vary with each attempt.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Io(_) => "io",
-            Self::TimedOut => "timedOut",
-            Self::Displaced => "displaced",
-            Self::Failure(Failure::Malformed) => "malformed",
-            Self::Failure(Failure::We(refusal) | Failure::They { refusal, .. }) => refusal.name(),
-        }
-    }
-}
-
-impl From<io::Error> for ConnectError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Failure> for ConnectError {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::TimedOut => f.write_str("it does not answer in time"),
-            Self::Displaced => f.write_str(
-                "too many connections have not shown who they are, and it was the oldest of them",
-            ),
-            Self::Failure(failure) => failure.fmt(f),
-        }
-    }
-}
 
 /// A connection that this node has dialled.
 pub(crate) struct Dialled {

@@ -7,13 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::reach::Reach;
+use crate::members::reach::Reach;
 
 /// Members of a cluster at most.
 pub(crate) const MEMBERS_LIMIT: usize = 64;
 
 /// Evicted nodes at most. All nodes remember all of them for ever.
 pub(crate) const EVICTED_LIMIT: usize = 256;
+
+/// What a node tells the others, in bytes of all keys and values: gossip has to fit into one UDP packet.
+pub const INFO_LIMIT: usize = 1024;
 
 /// Who belongs to the cluster, as this node sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

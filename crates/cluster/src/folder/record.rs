@@ -15,7 +15,7 @@ use std::{error, fmt};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::members::Place;
+use crate::members::list::Place;
 
 /// The file in a data folder that says which cluster its node belongs to.
 pub const RECORD: &str = "cluster";

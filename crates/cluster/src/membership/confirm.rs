@@ -6,7 +6,7 @@
 //! runs, and when it stops in order, it tells them how far it has come: a copy that was made while it ran is
 //! refused as well.
 //!
-//! Deliberately absent: what is compared, which is `stamps.rs`.
+//! Deliberately absent: what is compared, which is `folder/stamps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::StartError;
-use crate::connect::{ConnectError, dial, dial_endpoint};
-use crate::handler::ShutOut;
-use crate::handshake::{Failure, Purpose, Refusal};
-use crate::join::resolve;
-use crate::reach::Reach;
-use crate::shared::Shared;
+use crate::links::connect::{dial, dial_endpoint};
+use crate::members::reach::Reach;
+use crate::membership::error::StartError;
+use crate::membership::join::resolve;
+use crate::protocol::handshake::Purpose;
+use crate::protocol::refusal::{Failure, ShutOut};
+use crate::state::connect_error::ConnectError;
+use crate::state::shared::Shared;
 
 /// Between two attempts to reach the same member.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -155,7 +156,7 @@ impl Asking {
                 self.confirmed.insert(node);
             }
             Err(error) => {
-                if let Some(reason) = why_shut_out(&error) {
+                if let Some(reason) = error.why_shut_out() {
                     return Err(reason);
                 }
                 self.problems.insert(node, error.to_string());
@@ -216,25 +217,6 @@ impl Asking {
     }
 }
 
-/// Why this node takes part no more, if a member has refused it for good.
-pub(crate) fn why_shut_out(error: &ConnectError) -> Option<ShutOut> {
-    let ConnectError::Failure(Failure::They {
-        refusal,
-        proven: true,
-    }) = error
-    else {
-        return None;
-    };
-    match refusal {
-        Refusal::Evicted => Some(ShutOut::Evicted),
-        Refusal::Replaced { .. } | Refusal::Twin => Some(ShutOut::Replaced),
-        Refusal::OldFolder { incarnation, .. } => Some(ShutOut::OldFolder {
-            incarnation: *incarnation,
-        }),
-        _ => None,
-    }
-}
-
 /// Shows the folder to a member. Success: the member remembers it as it is now.
 async fn ask(shared: &Arc<Shared>, node: u64) -> Result<(), ConnectError> {
     let endpoint = shared.address_of(node);
@@ -262,7 +244,7 @@ fn ask_seeds(shared: Arc<Shared>) -> BoxFuture<'static, Vec<Asked>> {
                     found.push((dialled.peer.place.node, outcome));
                 }
                 // It is not known whose words these are: that of a node of which nothing is known.
-                Err(error) if why_shut_out(&error).is_some() => found.push((0, Err(error))),
+                Err(error) if error.why_shut_out().is_some() => found.push((0, Err(error))),
                 Err(_) => {}
             }
         }
@@ -306,7 +288,7 @@ async fn advance(shared: &Arc<Shared>) -> Result<(), crate::RecordError> {
     let asked = reached.iter().map(|node| ask(shared, *node));
     for outcome in join_all(asked).await {
         // Who cannot be reached now is told with the next connection.
-        if let Some(reason) = outcome.err().as_ref().and_then(why_shut_out) {
+        if let Some(reason) = outcome.err().and_then(|error| error.why_shut_out()) {
             shared.shut_out(reason);
         }
     }

@@ -1,6 +1,6 @@
 //! What all tasks of a cluster's thread, and the threads that use it, share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -9,38 +9,23 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::Calls;
-use crate::cluster::Cluster;
-use crate::complaints::Complaints;
-use crate::confirm::why_shut_out;
-use crate::connect::{ConnectError, Tls};
-use crate::frame::{FRAME_LIMIT, Frame};
-use crate::handler::{Channel, Handler, ShutOut};
-use crate::handshake::{Admission, Failure, Identity, Party, Refusal};
-use crate::link;
-use crate::members::{Details, Member, Members, Place, Roster, State};
+use crate::folder::record::{Record, RecordError, RecordFile};
+use crate::folder::stamps::{History, OldFolder, StampFile, Stamps};
+use crate::members::list::{Details, Member, Members, Place, Roster, State};
+use crate::members::reach::{Contact, Reach, judge};
 use crate::options::Options;
-use crate::peer::Peer;
-use crate::reach::{Contact, Reach, judge};
-use crate::record::{Record, RecordError, RecordFile};
-use crate::stamps::{History, OldFolder, StampFile, Stamps};
-
-/// Milliseconds since the cluster's start, of tokio's clock.
-#[derive(Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
+use crate::protocol::channel::Channel;
+use crate::protocol::handshake::{Admission, Identity, Party};
+use crate::protocol::refusal::{Failure, Refusal, ShutOut};
+use crate::state::calls::Calls;
+use crate::state::clock::Clock;
+use crate::state::complaints::Complaints;
+use crate::state::connect_error::ConnectError;
+use crate::state::handler::{Handler, WELCOME_LIMIT};
+use crate::state::peers::Peers;
+use crate::state::tls::Tls;
 
 /// Which cluster this node belongs to. Set once.
 #[derive(Debug)]
@@ -61,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) more_seeds: Mutex<Vec<String>>,
     pub(crate) details: Mutex<Details>,
     pub(crate) roster: Mutex<Roster>,
-    peers: RwLock<HashMap<u64, Arc<Peer>>>,
+    pub(crate) peers: Arc<Peers>,
     members: RwLock<Arc<Members>>,
     pub(crate) calls: Calls,
     complaints: Complaints,
@@ -109,7 +94,7 @@ impl Shared {
             more_seeds: Mutex::default(),
             details: Mutex::new(details),
             roster: Mutex::default(),
-            peers: RwLock::default(),
+            peers: Arc::default(),
             members: RwLock::default(),
             calls: Calls::new(rand::random()),
             complaints: Complaints::default(),
@@ -259,14 +244,6 @@ impl Shared {
         kept.unwrap_or(Ok(()))
     }
 
-    pub(crate) fn peer(&self, node: u64) -> Option<Arc<Peer>> {
-        self.peers.read().get(&node).cloned()
-    }
-
-    pub(crate) fn peers(&self) -> Vec<Arc<Peer>> {
-        self.peers.read().values().cloned().collect()
-    }
-
     pub(crate) fn address_of(&self, node: u64) -> String {
         let roster = self.roster.lock();
         let place = roster.place(node);
@@ -275,22 +252,6 @@ impl Shared {
 
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Relaxed) + 1
-    }
-
-    /// From any thread. `false`: it is not sent.
-    pub(crate) fn send(&self, to: u64, channel: Channel, frame: Frame) -> bool {
-        if frame.size() > FRAME_LIMIT.min(channel.queue_limit()) {
-            tracing::error!(
-                bytes = frame.size(),
-                channel = channel.name(),
-                "what is to be sent is too long; it is dropped"
-            );
-            return false;
-        }
-        let peers = self.peers.read();
-        peers
-            .get(&to)
-            .is_some_and(|peer| peer.link(channel).outbox.push(frame))
     }
 
     /// Whether a node that has proven to be of this cluster may take part.
@@ -333,18 +294,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes a node that has proven to be of this cluster into the list.
-    pub(crate) fn meet(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Peer>, Refusal> {
-        self.greet(identity)?;
-        self.reconcile();
-        let place = &identity.place;
-        let peer = self.peer(place.node).ok_or(Refusal::Twin)?;
-        match peer.is_process(place.incarnation, identity.instance) {
-            true => Ok(peer),
-            false => Err(Refusal::Twin),
-        }
-    }
-
     /// What a new node is told; a member, which was welcomed once, is told who the others are.
     pub(crate) fn admission(&self, is_new: bool) -> Admission {
         let welcome = match is_new {
@@ -352,7 +301,7 @@ impl Shared {
             false => Bytes::new(),
         };
         assert!(
-            welcome.len() <= Cluster::WELCOME_LIMIT,
+            welcome.len() <= WELCOME_LIMIT,
             "what a handler tells nodes that join is bounded"
         );
         let roster = self.roster.lock();
@@ -385,31 +334,6 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// Makes links to nodes that are new in the list, and ends those to nodes that are not there any more.
-    /// On the cluster's thread.
-    pub(crate) fn reconcile(self: &Arc<Self>) {
-        let places = self.roster.lock().places();
-        let mut peers = self.peers.write();
-        peers.retain(|node, peer| {
-            let stays = places.iter().any(|place| place.node == *node);
-            if !stays {
-                peer.gone.cancel();
-            }
-            stays
-        });
-        for place in places {
-            let peer = peers.entry(place.node).or_insert_with(|| {
-                let now_ms = self.clock.now_ms();
-                let peer = Arc::new(Peer::new(place.node, place.incarnation, now_ms));
-                for channel in Channel::ALL {
-                    tokio::spawn(link::run(self.clone(), peer.clone(), channel));
-                }
-                peer
-            });
-            peer.raise_incarnation(place.incarnation);
-        }
-    }
-
     /// Judges who can be reached, and tells the handler if the list is another than before. On the cluster's
     /// thread.
     pub(crate) fn refresh(&self) {
@@ -431,7 +355,7 @@ impl Shared {
         for known in roster.others() {
             let details = known.details.clone();
             let stopping = details.state == State::Stopping;
-            let contact = match self.peer(known.place.node) {
+            let contact = match self.peers.get(known.place.node) {
                 Some(peer) => peer.contact(stopping),
                 // The links are about to begin.
                 None if self.is_ready() => Contact::since(now_ms),
@@ -447,7 +371,7 @@ impl Shared {
 
     /// The thread has ended, and with it all links.
     pub(crate) fn end(&self) {
-        self.peers.write().clear();
+        self.peers.clear();
         self.calls.fail_all();
     }
 
@@ -464,7 +388,7 @@ impl Shared {
 
     /// A node could not be connected to.
     pub(crate) fn complain_of_peer(&self, node: u64, channel: Channel, error: &ConnectError) {
-        if let Some(reason) = why_shut_out(error) {
+        if let Some(reason) = error.why_shut_out() {
             self.shut_out(reason);
         }
         let about = format!("node {node:016x}, {}", channel.name());

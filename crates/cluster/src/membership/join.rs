@@ -7,12 +7,14 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::StartError;
-use crate::connect::{ConnectError, dial};
-use crate::handshake::{Admission, Failure, Identity, Purpose, Refusal};
-use crate::members::Place;
-use crate::record::Record;
-use crate::shared::Shared;
+use crate::folder::record::Record;
+use crate::links::connect::dial;
+use crate::members::list::Place;
+use crate::membership::error::StartError;
+use crate::protocol::handshake::{Admission, Identity, Purpose};
+use crate::protocol::refusal::{Failure, Refusal};
+use crate::state::connect_error::ConnectError;
+use crate::state::shared::Shared;
 
 /// Between two rounds of asking all seeds.
 const ROUND: Duration = Duration::from_millis(500);
@@ -148,7 +150,7 @@ pub(crate) async fn resolve(
     for endpoint in endpoints(shared) {
         match lookup_host(&endpoint).await {
             Ok(addresses) => {
-                let host = crate::connect::host_of(&endpoint);
+                let host = crate::links::connect::host_of(&endpoint);
                 found.extend(addresses.map(|address| (address, host.to_owned())));
             }
             Err(error) => problems.push(format!("{endpoint}: {error}")),

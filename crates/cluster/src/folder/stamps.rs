@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{RecordError, Sealed};
+use crate::folder::record::{RecordError, Sealed};
 
 const STAMPS: &str = "cluster.stamps";
 const SEALED: Sealed = Sealed {

@@ -23,9 +23,9 @@ use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::time::sleep;
 
-use crate::members::{Details, Place, State};
-use crate::shared::Shared;
-use crate::stamps::Stamp;
+use crate::folder::stamps::Stamp;
+use crate::members::list::{Details, Place, State};
+use crate::state::shared::Shared;
 
 /// Bytes of a tag, which stands before what it is of.
 const TAG: usize = 32;

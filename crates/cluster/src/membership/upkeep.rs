@@ -8,12 +8,13 @@ use chitchat::ChitchatHandle;
 use tokio::net::lookup_host;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::gossip::{Rumour, listen, tell};
-use crate::handler::ShutOut;
-use crate::join::resolve;
-use crate::reach::Reach;
-use crate::shared::Shared;
-use crate::stamps::Stamp;
+use crate::folder::stamps::Stamp;
+use crate::links::link;
+use crate::members::reach::Reach;
+use crate::membership::gossip::{Rumour, listen, tell};
+use crate::membership::join::resolve;
+use crate::protocol::refusal::ShutOut;
+use crate::state::shared::Shared;
 
 /// How often the list is looked at, if nothing is known to have changed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -35,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, gossip: Arc<ChitchatHandle>) {
         for rumour in listen(&gossip).await {
             believe(&shared, rumour);
         }
-        shared.reconcile();
+        link::reconcile(&shared);
         shared.refresh();
     }
 }

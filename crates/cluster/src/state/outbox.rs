@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::frame::Frame;
-use crate::handler::Channel;
+use crate::protocol::channel::Channel;
+use crate::protocol::frame::Frame;
 
 /// Bytes that are written at once. A longer frame is written alone.
 pub(crate) const BATCH: usize = 256 * 1024;

@@ -7,8 +7,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::frame::{Frame, KEEP_ALIVE};
-use crate::outbox::BATCH;
+use crate::protocol::frame::{Frame, KEEP_ALIVE};
+use crate::state::outbox::BATCH;
 
 /// Payloads from this length on are not copied.
 const COPIED: usize = 32 * 1024;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::handler::Channel;
+use crate::protocol::channel::Channel;
 
 /// Counters of both connections of one channel with one peer, from the start of this process.
 #[derive(Debug, Default)]

@@ -4,31 +4,57 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
-use crate::backoff::Backoff;
-use crate::connect::{ConnectError, Dialled, Stream, dial_endpoint};
-use crate::frame::Frame;
-use crate::handler::Channel;
-use crate::handshake::{Failure, Purpose};
+use crate::links::backoff::Backoff;
+use crate::links::connect::{Dialled, Stream, dial_endpoint};
+use crate::links::heard::{Heard, renewed, silence};
+use crate::links::writer::Writer;
 use crate::options::Timings;
-use crate::outbox::Outbox;
-use crate::peer::Peer;
-use crate::shared::{Clock, Shared};
-use crate::stats::LinkCounters;
-use crate::writer::Writer;
+use crate::protocol::channel::Channel;
+use crate::protocol::frame::Frame;
+use crate::protocol::handshake::{Identity, Purpose};
+use crate::protocol::refusal::{Failure, Refusal};
+use crate::state::clock::Clock;
+use crate::state::connect_error::ConnectError;
+use crate::state::outbox::Outbox;
+use crate::state::peer::Peer;
+use crate::state::shared::Shared;
+use crate::state::stats::LinkCounters;
 
 /// Keeps up the connection until the peer is gone.
-pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, channel: Channel) {
+async fn run(shared: Arc<Shared>, peer: Arc<Peer>, channel: Channel) {
     let gone = peer.gone.clone();
     gone.run_until_cancelled(keep_up(&shared, &peer, channel))
         .await;
     // Whoever was told that it is up is told that it is not.
     lose(&shared, &peer, channel);
+}
+
+/// Takes a node that has proven to be of this cluster into the list.
+pub(crate) fn meet(shared: &Arc<Shared>, identity: &Identity) -> Result<Arc<Peer>, Refusal> {
+    shared.greet(identity)?;
+    reconcile(shared);
+    let place = &identity.place;
+    let peer = shared.peers.get(place.node).ok_or(Refusal::Twin)?;
+    match peer.is_process(place.incarnation, identity.instance) {
+        true => Ok(peer),
+        false => Err(Refusal::Twin),
+    }
+}
+
+/// Makes links to nodes that are new in the list, and ends those to nodes that are not there any more.
+/// On the cluster's thread.
+pub(crate) fn reconcile(shared: &Arc<Shared>) {
+    let places = shared.roster.lock().places();
+    for peer in shared.peers.reconcile(places, shared.clock.now_ms()) {
+        for channel in Channel::ALL {
+            tokio::spawn(run(shared.clone(), peer.clone(), channel));
+        }
+    }
 }
 
 async fn keep_up(shared: &Arc<Shared>, peer: &Peer, channel: Channel) {
@@ -70,7 +96,7 @@ async fn dial(
     let endpoint = shared.address_of(peer.node);
     let purpose = Purpose::Carry(channel);
     let dialled = dial_endpoint(shared, &endpoint, purpose, Some(peer.node)).await?;
-    shared.meet(&dialled.peer).map_err(Failure::We)?;
+    meet(shared, &dialled.peer).map_err(Failure::We)?;
     Ok(dialled)
 }
 
@@ -119,14 +145,6 @@ fn lose(shared: &Arc<Shared>, peer: &Peer, channel: Channel) {
     }
 }
 
-/// Returns when a later process than that of the connection was heard of.
-pub(crate) async fn renewed(peer: &Peer, incarnation: u64) -> io::Error {
-    let mut watched = peer.incarnation.subscribe();
-    // The sender lives as long as the peer, which is borrowed.
-    let _ = watched.wait_for(|&known| known > incarnation).await;
-    io::Error::other("the node was started again")
-}
-
 async fn exchange(
     stream: Stream,
     (outbox, counters): (&Outbox, &LinkCounters),
@@ -141,18 +159,6 @@ async fn exchange(
         reason = silence(&heard_ms, clock, timings.silence) => reason,
         reason = expect_keep_alives(reader) => reason,
         reason = drain(writer, outbox, counters, timings.keep_alive) => reason,
-    }
-}
-
-/// Returns when nothing came for too long.
-pub(crate) async fn silence(heard_ms: &AtomicU64, clock: &Clock, limit: Duration) -> io::Error {
-    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-    loop {
-        let silent_ms = clock.now_ms().saturating_sub(heard_ms.load(Relaxed));
-        match limit_ms.checked_sub(silent_ms) {
-            None | Some(0) => return io::Error::other("nothing was heard for too long"),
-            Some(left_ms) => sleep(Duration::from_millis(left_ms)).await,
-        }
     }
 }
 
@@ -194,64 +200,5 @@ async fn drain(
         if let Err(error) = result {
             return error;
         }
-    }
-}
-
-/// Notes when bytes come.
-pub(crate) struct Heard<'a, R> {
-    inner: R,
-    heard_ms: &'a AtomicU64,
-    clock: &'a Clock,
-}
-
-impl<'a, R> Heard<'a, R> {
-    pub(crate) fn new(inner: R, heard_ms: &'a AtomicU64, clock: &'a Clock) -> Self {
-        Self {
-            inner,
-            heard_ms,
-            clock,
-        }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Heard<'_, R> {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = std::pin::Pin::new(&mut self.inner).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.heard_ms.store(self.clock.now_ms(), Relaxed);
-        }
-        polled
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_counts_from_the_last_byte() {
-        let clock = Clock::new();
-        let limit = Duration::from_secs(2);
-        let heard_ms = AtomicU64::new(0);
-        let hearing = async {
-            for _ in 0..5 {
-                sleep(limit - Duration::from_millis(1)).await;
-                heard_ms.store(clock.now_ms(), Relaxed);
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            () = hearing => {}
-            error = silence(&heard_ms, &clock, limit) => {
-                assert_eq!(error.to_string(), "nothing was heard for too long");
-            }
-        }
-        assert_eq!(heard_ms.load(Relaxed), 5 * 1999);
-        assert_eq!(clock.now_ms(), 5 * 1999 + 2000);
     }
 }

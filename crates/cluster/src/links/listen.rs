@@ -14,16 +14,20 @@ use tokio::time::{sleep, timeout};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::Unreachable;
-use crate::connect::{Accepted, ConnectError, Stream, accept, write as write_handshake};
-use crate::frame::{FRAME_LIMIT, Frame, Kind};
-use crate::handler::{Channel, Reply, Source};
-use crate::handshake::{Admission, Failure, Identity, Judging, Purpose, Refusal};
-use crate::link::{Heard, renewed, silence};
-use crate::peer::Peer;
-use crate::shared::Shared;
-use crate::strangers::{Stranger, Strangers};
-use crate::writer::Writer;
+use crate::links::connect::{Accepted, Stream, accept, write as write_handshake};
+use crate::links::heard::{Heard, renewed, silence};
+use crate::links::link;
+use crate::links::strangers::{Stranger, Strangers};
+use crate::links::writer::Writer;
+use crate::protocol::channel::{Channel, Source};
+use crate::protocol::frame::{FRAME_LIMIT, Frame, Kind};
+use crate::protocol::handshake::{Admission, Identity, Judging, Purpose};
+use crate::protocol::refusal::{Failure, Refusal};
+use crate::state::calls::Unreachable;
+use crate::state::connect_error::ConnectError;
+use crate::state::handler::Reply;
+use crate::state::peer::Peer;
+use crate::state::shared::Shared;
 
 /// What is read at once, in bytes.
 const READ: usize = 64 * 1024;
@@ -126,7 +130,7 @@ async fn introduce(
 
 fn meet(shared: &Arc<Shared>, peer: &Identity) -> Result<Arc<Peer>, Refusal> {
     if shared.is_ready() {
-        return shared.meet(peer);
+        return link::meet(shared, peer);
     }
     // It may be one that this node's folder does not know of.
     shared.greet(peer)?;
@@ -241,7 +245,7 @@ fn dispatch(shared: &Arc<Shared>, peer: &Peer, from: Source, bytes: Bytes) -> bo
     match kind {
         Kind::Message => shared.handler.message(from, payload),
         Kind::Request(call) => {
-            let reply = Reply::new(shared.clone(), from.node, from.channel, call);
+            let reply = Reply::new(shared.peers.clone(), from.node, from.channel, call);
             shared.handler.request(from, payload, reply);
         }
         Kind::Answer(call) => shared.calls.end(call, from.node, Ok(payload)),

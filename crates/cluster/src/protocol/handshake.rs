@@ -19,15 +19,14 @@
 //!
 //! Deliberately absent: encryption, which is TLS's part.
 
-use std::fmt;
-
 use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::handler::Channel;
-use crate::members::Place;
+use crate::folder::stamps::History;
+use crate::members::list::Place;
 use crate::options::{Secret, Versions};
-use crate::stamps::History;
+use crate::protocol::channel::Channel;
+use crate::protocol::refusal::{Failure, Refusal};
 
 const MAGIC: &[u8; 4] = b"HMQL";
 
@@ -66,133 +65,6 @@ pub(crate) struct Admission {
     pub(crate) evicted: Vec<u64>,
     pub(crate) members: Vec<Place>,
     pub(crate) welcome: Vec<u8>,
-}
-
-/// Why a node is refused.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Refusal {
-    Versions {
-        ours: Versions,
-        theirs: Versions,
-    },
-    Env {
-        ours: String,
-        theirs: String,
-    },
-    Cluster {
-        ours: u64,
-        theirs: u64,
-    },
-    Secret,
-    /// The one that was dialled belongs to no cluster yet, or is not ready.
-    NotReady,
-    /// A node has dialled itself.
-    Itself,
-    /// Another node was expected at this address.
-    OtherNode {
-        expected: u64,
-        found: u64,
-    },
-    Evicted,
-    /// A later process has its identifier.
-    Replaced {
-        incarnation: u64,
-    },
-    /// Another process with the same identifier and incarnation was there first.
-    Twin,
-    Full,
-    /// Its data folder is older than what is remembered of it.
-    OldFolder {
-        node: u64,
-        /// The start that the folder does not know of.
-        incarnation: u64,
-    },
-    /// The one that refuses cannot write down that it knows the other one.
-    Disk,
-}
-
-impl Refusal {
-    /// Its name in metrics.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Versions { .. } => "versions",
-            Self::Env { .. } => "env",
-            Self::Cluster { .. } => "cluster",
-            Self::Secret => "secret",
-            Self::NotReady => "notReady",
-            Self::Itself => "itself",
-            Self::OtherNode { .. } => "otherNode",
-            Self::Evicted => "evicted",
-            Self::Replaced { .. } => "replaced",
-            Self::Twin => "twin",
-            Self::Full => "full",
-            Self::OldFolder { .. } => "oldFolder",
-            Self::Disk => "disk",
-        }
-    }
-}
-
-/// "Ours" is the side that refuses.
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Versions { ours, theirs } => write!(
-                f,
-                "it speaks the versions {theirs} of the protocol, the one that refuses {ours}"
-            ),
-            Self::Env { ours, theirs } => write!(
-                f,
-                "its environment is `{theirs:.64}`, that of the one that refuses `{ours:.64}`"
-            ),
-            Self::Cluster { ours, theirs } => write!(
-                f,
-                "it belongs to the cluster {theirs:016x}, the one that refuses to {ours:016x}"
-            ),
-            Self::Secret => f.write_str("it has another secret"),
-            Self::NotReady => f.write_str("the one that refuses is not a member of a cluster yet"),
-            Self::Itself => f.write_str("it is the same node"),
-            Self::OtherNode { expected, found } => write!(
-                f,
-                "the node {expected:016x} was expected at its address, it is {found:016x}"
-            ),
-            Self::Evicted => f.write_str("it was evicted from the cluster"),
-            Self::Replaced { incarnation } => write!(
-                f,
-                "a later process, incarnation {incarnation}, has its node identifier"
-            ),
-            Self::Twin => {
-                f.write_str("another process with its node identifier and incarnation is there")
-            }
-            Self::Full => f.write_str("the cluster has as many members as it may have"),
-            Self::OldFolder { node, incarnation } => write!(
-                f,
-                "the data folder of node {node:016x} is an old copy: it does not know of the start {incarnation} of \
-                 the node, or how far that came. Empty the folder, have the node join as a new one, and evict {node:016x}"
-            ),
-            Self::Disk => f.write_str("the one that refuses cannot write to its disk"),
-        }
-    }
-}
-
-/// Why there is no connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
-    /// What was received is not what a node sends.
-    Malformed,
-    /// This side refuses the other.
-    We(Refusal),
-    /// The other side refuses this one. `proven`: it has the secret.
-    They { refusal: Refusal, proven: bool },
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("what it sends is not the protocol of nodes"),
-            Self::We(refusal) => write!(f, "refused by this node: {refusal}"),
-            Self::They { refusal, .. } => write!(f, "refused this node: {refusal}"),
-        }
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -791,7 +663,7 @@ mod tests {
     #[test]
     fn both_sides_show_their_stamps_and_earlier_versions_show_none() {
         let with_history = |node, starts| {
-            let mut stamps = crate::stamps::Stamps::default();
+            let mut stamps = crate::folder::stamps::Stamps::default();
             for incarnation in 1..=starts {
                 stamps.begin(incarnation, u64::MAX - incarnation);
             }

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::handler::Channel;
-use crate::outbox::Outbox;
-use crate::reach::Contact;
-use crate::stats::{LinkCounters, LinkReading};
+use crate::members::reach::Contact;
+use crate::protocol::channel::Channel;
+use crate::state::outbox::Outbox;
+use crate::state::stats::{LinkCounters, LinkReading};
 
 #[derive(Debug)]
 pub(crate) struct Peer {
