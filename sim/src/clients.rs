@@ -445,14 +445,14 @@ impl World {
         if !self.clients.clients[index].is_durable || !self.is_settled() {
             return;
         }
-        let earlier = self.clients.stale.iter();
+        let mut earlier = self.clients.stale.iter();
         let is_served = |stale: &&Stale| {
             let life = self.nodes[&stale.node].life.as_ref();
             stale.client == index
                 && stale.was_online
                 && life.is_some_and(|l| l.number == stale.life && l.serves(&stale.label))
         };
-        if let Some(stale) = earlier.filter(is_served).last() {
+        if let Some(stale) = earlier.find(is_served) {
             let what = format!(
                 "client {index} is connected, and node {} serves its connection {} (P5)",
                 stale.node, stale.label
