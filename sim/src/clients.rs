@@ -95,6 +95,7 @@ struct Client {
 
 /// A connection that its client has left, and its node does not know it.
 struct Stale {
+    client: usize,
     until: u64,
     node: u64,
     life: u64,
@@ -177,6 +178,10 @@ impl Clients {
             is_ending: false,
             reader: None,
         }
+    }
+
+    pub(crate) fn name(&self, client: usize) -> &str {
+        &self.clients[client].name
     }
 
     pub(crate) fn end(&mut self) {
@@ -369,6 +374,7 @@ impl World {
                     (*before, *asked) = (0, 0);
                 }
                 self.note(&format!("client {index} is connected to {node}"));
+                self.check_owner(index);
             }
             Told::Refused | Told::Disconnected => {}
             Told::Message {
@@ -386,6 +392,7 @@ impl World {
                 {
                     let look = Look {
                         asked: before,
+                        given: self.now,
                         topic: topic.clone(),
                         number,
                     };
@@ -428,6 +435,29 @@ impl World {
                     filters.entry(filter).or_insert(Subscribed { since });
                 }
             }
+        }
+    }
+
+    /// P5: when CONNACK comes, no node serves an earlier connection of the session. A node that is down, or that others
+    /// may take for down, is not waited for. Nor are connections of clean sessions while the leader that has taken over
+    /// their directory is told of them (P10).
+    fn check_owner(&mut self, index: usize) {
+        if !self.clients.clients[index].is_durable || !self.is_settled() {
+            return;
+        }
+        let mut earlier = self.clients.stale.iter();
+        let is_served = |stale: &&Stale| {
+            let life = self.nodes[&stale.node].life.as_ref();
+            stale.client == index
+                && stale.was_online
+                && life.is_some_and(|l| l.number == stale.life && l.serves(&stale.label))
+        };
+        if let Some(stale) = earlier.find(is_served) {
+            let what = format!(
+                "client {index} is connected, and node {} serves its connection {} (P5)",
+                stale.node, stale.label
+            );
+            self.history.wrong(what);
         }
     }
 
@@ -582,6 +612,7 @@ impl World {
         client.mqtt.handle_connection_closed();
         if let Some(link) = client.link.take() {
             self.clients.stale.push(Stale {
+                client: index,
                 until: self.now + lingers,
                 node: link.node,
                 life: link.life,

@@ -1,6 +1,6 @@
 //! What clients asked for and were told, as far as the promises judge it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use mqtt_proto::QoS;
 
@@ -51,11 +51,16 @@ pub(crate) struct Given {
     pub(crate) times: u32,
 }
 
+/// How many of the latest requests to open inboxes again are remembered of a shard at a node.
+pub(crate) const REOPENED: usize = 20;
+
 /// A retained message that a client was given because it had subscribed.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     /// When SUBSCRIBE was sent.
     pub(crate) asked: u64,
+    /// When the message came.
+    pub(crate) given: u64,
     pub(crate) topic: String,
     pub(crate) number: u64,
 }
@@ -80,6 +85,8 @@ pub(crate) struct History {
     pub(crate) retained: Option<BTreeMap<String, u64>>,
     /// Retained messages as a client found them meanwhile.
     pub(crate) looks: Vec<Look>,
+    /// When the store last asked the broker to open the inboxes of a shard again, by node and shard.
+    pub(crate) reopened: BTreeMap<(u64, u16), VecDeque<u64>>,
     /// What was seen to be wrong when it happened.
     pub(crate) wrong: Vec<String>,
     places: u64,
@@ -88,6 +95,14 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn wrong(&mut self, what: String) {
         self.wrong.push(what);
+    }
+
+    pub(crate) fn reopened(&mut self, node: u64, shard: u16, now: u64) {
+        let times = self.reopened.entry((node, shard)).or_default();
+        times.push_back(now);
+        if times.len() > REOPENED {
+            times.pop_front();
+        }
     }
 
     pub(crate) fn give(&mut self, client: usize, number: u64) {

@@ -33,7 +33,8 @@ mod world;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use store::Role;
 use world::{World, tell};
 
 /// How long it may take until all is quiet, in ms.
@@ -59,9 +60,9 @@ enum Task {
     Run {
         /// It decides what clients do and what goes wrong.
         seed: u64,
-        /// Nothing goes wrong.
-        #[arg(long)]
-        calm: bool,
+        /// What goes wrong.
+        #[arg(long, value_enum, default_value_t = Scenario::Faults)]
+        scenario: Scenario,
     },
     /// Runs many seeds, each in a process of its own.
     Many {
@@ -82,12 +83,23 @@ enum Task {
     },
 }
 
+/// What goes wrong in a run.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    /// What the seed decides on.
+    Faults,
+    /// Nothing.
+    Calm,
+    /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
+    LostVoter,
+}
+
 /// What became of a seed: its trace, or what was wrong.
 type Outcome = Result<u64, String>;
 
 fn main() -> ExitCode {
     let failed = match Arguments::parse().command {
-        Task::Run { seed, calm } => run_here(seed, calm),
+        Task::Run { seed, scenario } => run_here(seed, scenario),
         Task::Many {
             count,
             first,
@@ -114,19 +126,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(seed: u64, is_calm: bool) -> Outcome {
+fn run(seed: u64, scenario: Scenario) -> Outcome {
     let mut world = World::new(seed);
     for _ in 0..3 {
         world.add();
         pass(&mut world, 500)?;
     }
     pass(&mut world, 4_000)?;
-    if is_calm {
-        pass(&mut world, CALM)?;
-    } else {
-        faults::rage(&mut world)?;
-        world.heal();
+    match scenario {
+        Scenario::Faults => faults::rage(&mut world)?,
+        Scenario::Calm => pass(&mut world, CALM)?,
+        Scenario::LostVoter => lose_a_new_voter(&mut world)?,
     }
+    world.heal();
     world.clients.end();
     become_quiet(&mut world)?;
     while !world.read_retained() {
@@ -134,6 +146,33 @@ fn run(seed: u64, is_calm: bool) -> Outcome {
     }
     promises::check_all(&world)?;
     Ok(world.trace())
+}
+
+/// [`Scenario::LostVoter`], with the nodes 1 to 3.
+fn lose_a_new_voter(world: &mut World) -> Result<(), String> {
+    let new = world.add();
+    world.give_role(1, Role::Leaves);
+    let leader = loop {
+        step(world)?;
+        if let Some(leader) = leader_of_learner(world, new) {
+            break leader;
+        }
+    };
+    let answers = (1..=3).map(|from| (from, leader));
+    world.cut(answers.collect(), 5_000);
+    pass(world, 4_500)?;
+    world.crash(leader);
+    world.evict(new);
+    world.start_later(leader, 1_000);
+    pass(world, 1_000)
+}
+
+/// The leader of a shard that a node is to have a replica of.
+fn leader_of_learner(world: &World, learner: u64) -> Option<u64> {
+    let lives = world.nodes.values().filter_map(|node| node.life.as_ref());
+    let mut leads = lives.flat_map(|life| life.store().leads());
+    let (leader, _) = leads.find(|(_, lead)| lead.learners.contains(&learner))?;
+    Some(leader)
 }
 
 /// Lets time pass.
@@ -167,12 +206,12 @@ fn become_quiet(world: &mut World) -> Result<(), String> {
 }
 
 /// Runs a seed in this process, in a thread of its own. True: it failed.
-fn run_here(seed: u64, is_calm: bool) -> bool {
+fn run_here(seed: u64, scenario: Scenario) -> bool {
     let thread = std::thread::Builder::new().name(format!("seed {seed}"));
     let run = thread.spawn(move || {
         randomness::follow(seed);
         consensus::simulation::stay_in_one_thread();
-        run(seed, is_calm)
+        run(seed, scenario)
     });
     match run.expect("a thread").join() {
         Ok(Ok(trace)) => {

@@ -74,6 +74,8 @@ pub(crate) struct Life {
 #[derive(Default)]
 pub(crate) struct Brought {
     pub(crate) out: Vec<Out>,
+    /// Shards whose inboxes the store had the broker open again.
+    pub(crate) reopened: Vec<u16>,
     pub(crate) failure: Option<String>,
 }
 
@@ -332,6 +334,14 @@ impl Life {
             })
     }
 
+    /// Whether the broker serves a connection.
+    pub(crate) fn serves(&self, label: &str) -> bool {
+        self.find(label).is_some_and(|(index, id)| {
+            let connection = self.loops[index].1.connections.get(id);
+            connection.is_some_and(|c| !c.is_closing)
+        })
+    }
+
     /// A client sends something. It may not arrive.
     pub(crate) fn push(&mut self, label: &str, bytes: &[u8]) {
         if let Some((index, id)) = self.find(label)
@@ -389,6 +399,16 @@ impl Life {
     pub(crate) fn within<T>(&self, f: impl FnOnce(&Broker<SimulatedProcess>, u64) -> T) -> T {
         let _within = self.runtime.enter();
         f(&self.broker, self.clock.now_ms())
+    }
+
+    /// Whether the node gives messages of a topic to the inbox shard of a client.
+    pub(crate) fn routes_to(&self, client: &str, topic: &str) -> bool {
+        self.within(|node, now_ms| {
+            node.with_peers(|peers, node| peers.check_leases(node, now_ms));
+            let shard = node.store().inbox_shard(client);
+            let found = node.routes.find(topic);
+            found.shards.contains(&shard) || found.cut_off.contains(&shard)
+        })
     }
 
     /// Whether there is a connection to another node.
@@ -454,6 +474,7 @@ impl Life {
     pub(crate) fn take(&self) -> Brought {
         Brought {
             out: self.plug.take(),
+            reopened: self.ears.take_reopened(),
             failure: self.ears.take_failure(),
         }
     }

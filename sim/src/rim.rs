@@ -261,6 +261,8 @@ pub(crate) struct Ears {
     /// `None`: the life is over.
     broker: Mutex<Option<Arc<Broker<SimulatedProcess>>>>,
     failure: Mutex<Option<String>>,
+    /// Shards whose inboxes the broker was asked to open again.
+    reopened: Mutex<Vec<ShardNumber>>,
     /// A digest of all that it was told.
     told: Mutex<u64>,
 }
@@ -270,6 +272,7 @@ impl Ears {
         Self {
             broker: Mutex::new(Some(broker)),
             failure: Mutex::default(),
+            reopened: Mutex::default(),
             told: Mutex::default(),
         }
     }
@@ -292,6 +295,11 @@ impl Ears {
         self.failure.lock().take()
     }
 
+    /// Shards whose inboxes the broker was asked to open again since the last call, once for each request.
+    pub(crate) fn take_reopened(&self) -> Vec<ShardNumber> {
+        std::mem::take(&mut self.reopened.lock())
+    }
+
     fn broker(&self) -> Option<Arc<Broker<SimulatedProcess>>> {
         self.broker.lock().clone()
     }
@@ -304,6 +312,15 @@ impl Ears {
 impl Listener for Ears {
     fn mail(&self, loop_index: usize, events: Vec<Event>) {
         self.is_told(format_args!("{loop_index} {events:?}"));
+        // All loops are asked; the first one stands for them.
+        if loop_index == 0 {
+            self.reopened
+                .lock()
+                .extend(events.iter().filter_map(|event| match event {
+                    Event::Reopen { shard } => Some(*shard),
+                    _ => None,
+                }));
+        }
         if let Some(broker) = self.broker() {
             broker.rim.send(loop_index, Mail::Store(events));
         }

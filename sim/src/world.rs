@@ -29,6 +29,9 @@ const DOWN: u64 = 2_500;
 /// Of a node that was evicted: what any of its starts had connected is closed.
 const LAST_INCARNATION: u64 = u64::MAX - 1;
 
+/// How long nothing has gone wrong until all nodes have heard each other again and know it, in ms.
+const SETTLED: u64 = 3_000;
+
 /// How long an end of a link may not notice that it is broken, in ms.
 const UNNOTICED: usize = 6_000;
 
@@ -110,6 +113,8 @@ pub(crate) struct World {
     heard: BTreeMap<(u64, u64), Heard>,
     /// Which life of the second the first was last told of.
     told_lives: BTreeMap<(u64, u64), u64>,
+    /// When a node or a link last failed, or came back.
+    disturbed_at: u64,
     trace: u64,
     /// Prints what happens.
     is_loud: bool,
@@ -143,6 +148,7 @@ impl World {
             known_version: BTreeMap::new(),
             heard: BTreeMap::new(),
             told_lives: BTreeMap::new(),
+            disturbed_at: 0,
             trace: seed,
             is_loud: std::env::var_os("HERALD_TRACE").is_some(),
             chance,
@@ -180,6 +186,13 @@ impl World {
     /// The members, as of the latest change.
     pub(crate) fn members(&self) -> &BTreeSet<u64> {
         &self.versions[self.versions.len() - 1]
+    }
+
+    /// Whether all nodes have reached each other for long enough that each knows it of all.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.disturbed_at + SETTLED <= self.now
+            && self.network.cut.is_empty()
+            && self.alive().len() == self.members().len()
     }
 
     fn at(&mut self, time: u64, happening: Happening) {
@@ -256,6 +269,7 @@ impl World {
             .filter(|other| *other != id)
             .collect();
         node.start(shards, founds, now, &others);
+        self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
         self.known_version.insert(id, version);
         self.heard.retain(|(by, _), _| *by != id);
@@ -274,6 +288,7 @@ impl World {
         node.disk.fail_power_after(0);
         node.life = None;
         node.disk.restart(loss, seed);
+        self.disturbed_at = self.now;
         self.note(&format!("{id} crashes"));
         self.life_ended(id);
         let others: Vec<u64> = self.nodes.keys().copied().collect();
@@ -339,6 +354,7 @@ impl World {
     }
 
     fn break_link(&mut self, from: u64, to: u64) {
+        self.disturbed_at = self.now;
         let dial_at = self.now + STEP + self.chance.below(500) as u64;
         let link = self.network.link(from, to);
         if !link.is_open {
@@ -562,6 +578,9 @@ impl World {
         if let Some(failure) = brought.failure {
             self.history.wrong(format!("node {id} fails: {failure}"));
         }
+        for shard in brought.reopened {
+            self.history.reopened(id, shard, now);
+        }
         for out in brought.out {
             self.send(id, number, out);
         }
@@ -674,6 +693,7 @@ impl World {
             Happening::Cut(pairs, time) => self.cut(pairs, time),
             Happening::Mend(pairs) => {
                 self.note(&format!("mend {pairs:?}"));
+                self.disturbed_at = self.now;
                 for pair in pairs {
                     self.network.cut.remove(&pair);
                 }
@@ -696,6 +716,7 @@ impl World {
     /// No more faults: everything is mended, and who is off is started.
     pub(crate) fn heal(&mut self) {
         self.note("heal");
+        self.disturbed_at = self.now;
         self.agenda
             .retain(|_, happening| !matches!(happening, Happening::Cut(..)));
         self.network.cut.clear();

@@ -1,9 +1,9 @@
-//! Runs under faults, about a minute of them: every promise holds, and all comes to rest when the faults end.
+//! Runs under faults, about two minutes of them: every promise holds, and all comes to rest when the faults end.
 
 use std::process::{Command, Stdio};
 
 /// How many seeds, from 0 on.
-const SEEDS: u64 = 48;
+const SEEDS: u64 = 128;
 
 /// Seeds that fail today, with commas between them. A change of the broker or of the simulation makes a different run of
 /// each seed: one that fails then is a bug that is not known, or goes into the list with its reason.

@@ -18,12 +18,6 @@ use crate::source::{self, Crate, Shape, SourceFile};
 /// Types that are known to gather everything.
 const TYPES: [&str; 5] = ["ClientLoop", "Client", "Mail", "Pending", "Node"];
 
-/// Files in which tests play what the broker does.
-const PLAYED: [&str; 2] = [
-    "crates/store/tests/simulation/load.rs",
-    "crates/store/tests/simulation/routes.rs",
-];
-
 /// The tables of a checkout.
 pub(crate) fn tables(root: &Path) -> Result<String, String> {
     let crates =
@@ -32,11 +26,6 @@ pub(crate) fn tables(root: &Path) -> Result<String, String> {
     per_crate(&crates, &mut text);
     circles(&crates, &mut text);
     types(&crates, &mut text);
-    text += "\n| Played in tests | Lines |\n|---|---|\n";
-    for path in PLAYED {
-        let lines = fs::read_to_string(root.join(path)).map_or(0, |text| text.lines().count());
-        line(&mut text, &[path.to_owned(), lines.to_string()]);
-    }
     Ok(text)
 }
 
@@ -244,7 +233,6 @@ mod tests {
                 "crates/b/src/e.rs",
                 "struct Node;\nimpl Node {\n    fn f() {}\n    fn g() {}\n}\n",
             ),
-            ("crates/store/tests/simulation/load.rs", "a\nb\n"),
         ]);
         let text = tables(&tree.0).expect("a tree");
         for expect in [
@@ -253,8 +241,6 @@ mod tests {
             "| Client | crates/a/src/lib.rs | 1 | 1 | 4 | 2 | – |",
             "| Node | crates/b/src/c.rs | 1 | 0 | – | – | – |",
             "| Node | crates/b/src/e.rs | 2 | 0 | – | – | – |",
-            "| crates/store/tests/simulation/load.rs | 2 |",
-            "| crates/store/tests/simulation/routes.rs | 0 |",
         ] {
             assert!(text.lines().any(|line| line == expect), "{expect}\n{text}");
         }

@@ -1,6 +1,8 @@
 //! What must hold, whatever happens (DESIGN, promises): each in a file of its own.
 
+mod calm;
 mod p01_acknowledged_is_kept;
+mod p03_routes;
 mod p04_in_order;
 mod p04_once;
 mod p06_wills;
@@ -17,7 +19,8 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     }
     p04_once::check(&world.history)?;
     p04_in_order::check(&world.history)?;
-    retained::check_looks(&world.history)?;
+    calm::check(&world.history)?;
+    p03_routes::check(world)?;
     replicas::check(world)
 }
 

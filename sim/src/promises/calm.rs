@@ -1,8 +1,8 @@
-//! InboxCursors are not told to come again, and again, by a node that cannot serve them.
+//! The store does not ask a broker again and again to open the inboxes of a shard that cannot be served.
 
 use crate::history::{History, REOPENED};
 
-/// The time in which they may be told so often, in ms.
+/// The time in which it may ask so often, in ms.
 const TIME: u64 = 1_000;
 
 pub(super) fn check(history: &History) -> Result<(), String> {
@@ -12,7 +12,7 @@ pub(super) fn check(history: &History) -> Result<(), String> {
         };
         if times.len() == REOPENED && last - first < TIME {
             return Err(format!(
-                "readers of shard {shard} at node {node} come again at {times:?}"
+                "node {node} is to open the inboxes of shard {shard} again at {times:?}"
             ));
         }
     }

@@ -1,0 +1,24 @@
+//! Runs in which nothing goes wrong, or what the scenario says: every promise holds, and all comes to rest.
+
+use std::process::Command;
+
+fn run(scenario: &str, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let program = env!("CARGO_BIN_EXE_herald-sim");
+        let mut run = Command::new(program);
+        run.args(["run", &seed.to_string(), "--scenario", scenario]);
+        let output = run.output().expect("it can be started");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+    }
+}
+
+#[test]
+fn where_nothing_goes_wrong_all_promises_hold() {
+    run("calm", 0..3);
+}
+
+#[test]
+fn a_change_of_voters_is_finished_though_a_new_one_is_gone() {
+    run("lost-voter", 0..4);
+}
