@@ -8,7 +8,6 @@
 //! Invariant: a crate, type or file that is not there is left out, or counts nothing.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 use crate::modules;
