@@ -1,9 +1,9 @@
 //! Nodes with old copies of their data folders.
 
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use std::{fs, io};
 
 use tempfile::TempDir;
 
@@ -23,13 +23,25 @@ fn start(net: Net, count: u64) -> Vec<Node> {
     nodes
 }
 
+/// A copy of the folder of a node, which may write to it meanwhile.
 fn copy(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    loop {
+        match try_copy(folder) {
+            Ok(copy) => return copy,
+            // It is written anew under another name, which is gone by now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => panic!("{}: {error}", folder.display()),
+        }
     }
-    copy
+}
+
+fn try_copy(folder: &Path) -> io::Result<TempDir> {
+    let copy = tempfile::tempdir()?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        fs::copy(entry.path(), copy.path().join(entry.file_name()))?;
+    }
+    Ok(copy)
 }
 
 fn again(net: Net, node: u64, incarnation: u64, folder: TempDir) -> Result<Node, StartError> {
