@@ -470,12 +470,19 @@ impl<R: Rim> ClientLoop<R> {
         Self::dismiss(io, connection, takeover_answer);
     }
 
-    /// What a connection is sent that is taken over before it has its place: as if it had been connected for a moment.
-    /// Nothing, if an authentication exchange would have to end first.
+    /// What a connection is sent that is taken over before it has its place. A node that is alone answers as if the
+    /// client had been connected for a moment. One of a cluster refuses it: the client may be connected to another node
+    /// at that time, and whether it has a session is not known here for certain. Nothing, if an authentication exchange
+    /// would have to end first.
     fn takeover_answer(&self, connect: &Connect<'_>, client_id: &str) -> Vec<u8> {
         let mut out = Vec::new();
         let version = connect.version;
         if connect.properties.authentication_method.is_some() {
+            return out;
+        }
+        if self.node.peers().is_some() {
+            let policy = &self.settings.policy;
+            encode_refusal(version, ReasonCode::ServerUnavailable, policy, &mut out);
             return out;
         }
         let can_say = version != ProtocolVersion::V3_1;

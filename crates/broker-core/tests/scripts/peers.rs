@@ -837,3 +837,20 @@ fn a_retained_message_of_an_earlier_connection_is_not_kept() {
         ",
     );
 }
+
+#[test]
+fn a_connect_that_a_later_one_takes_over_is_refused_in_a_cluster() {
+    check(
+        "
+        the store waits
+        a connects durable
+            session of a: claim
+        after 1 ms
+        a connects durable
+        after 1 ms
+        a connects durable
+            a CONNACK 0x88
+            a is closed
+        ",
+    );
+}
