@@ -96,9 +96,7 @@ async fn live(cluster: Rc<Cluster>, seed: u64) {
         restart(&cluster, &mut chance, number).await;
     }
     cluster.write(1).await;
-    let leader = cluster.leading()[0];
-    let members = cluster.standing(leader).expect("it runs").members;
-    cluster.agreed(members.all()).await;
+    cluster.members_agreed().await;
 }
 
 async fn write(cluster: Rc<Cluster>, mut chance: Chance) {

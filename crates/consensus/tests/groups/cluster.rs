@@ -458,18 +458,28 @@ impl Cluster {
     /// Waits until these nodes have everything that was acknowledged.
     pub(crate) async fn agreed(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
-            let lost = || {
-                let notes: BTreeSet<u64> = self.notes(number).into_iter().collect();
-                let acknowledged = self.acknowledged.borrow();
-                acknowledged
-                    .iter()
-                    .copied()
-                    .find(|note| !notes.contains(note))
-            };
             let what = format!("all notes on node {number}");
-            self.until(&what, || lost().is_none()).await;
+            self.until(&what, || self.has_all(number)).await;
         }
         self.check();
+    }
+
+    /// Waits until all members have everything that was acknowledged. A change of members may be under way.
+    pub(crate) async fn members_agreed(&self) {
+        let members_have_all = || {
+            let leader = self.leading().first().copied();
+            let standing = leader.and_then(|leader| self.standing(leader));
+            standing.is_some_and(|of| of.members.all().into_iter().all(|node| self.has_all(node)))
+        };
+        self.until("all notes on all members", members_have_all)
+            .await;
+        self.check();
+    }
+
+    fn has_all(&self, number: u64) -> bool {
+        let notes: BTreeSet<u64> = self.notes(number).into_iter().collect();
+        let acknowledged = self.acknowledged.borrow();
+        acknowledged.iter().all(|note| notes.contains(note))
     }
 
     /// What one node has applied begins with what another has, or the other way round.
