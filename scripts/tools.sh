@@ -251,3 +251,39 @@ build_broker() {
     rm -f "$outcome"
     [ "$built" = built ] && touch "$(target_dir)/$profile/heraldmq"
 }
+
+# So many tests of a stage may fail and be run once more.
+most_unstable=3
+
+# unstable TEST: says that a test has failed, and has passed when it was run once more, alone. scripts/test repeats it
+# at its end: it is a defect, of the test or of what it tests.
+unstable() {
+    echo "== unstable: $1" >&2
+    [ -z "${HERALD_UNSTABLE:-}" ] || echo "$1" >>"$HERALD_UNSTABLE"
+}
+
+# run_pytest ARG ...: runs pytest in this folder, and once more, one at a time, the few tests that have failed.
+run_pytest() {
+    python=$root/tests/blackbox/.venv/bin/python
+    kept=$(mktemp -d)
+    status=0
+    "$python" -m pytest -o "cache_dir=$kept" "$@" || status=$?
+    if [ "$status" = 1 ] && failed=$("$python" - "$kept/v/cache/lastfailed" "$most_unstable" <<'END'
+import json
+import sys
+
+failed = json.load(open(sys.argv[1]))
+print("\n".join(failed))
+sys.exit(len(failed) > int(sys.argv[2]))
+END
+    ); then
+        echo '== once more, alone: what has failed' >&2
+        status=0
+        "$python" -m pytest -o "cache_dir=$kept" "$@" -n 0 --last-failed || status=$?
+        if [ "$status" = 0 ]; then
+            unstable "$failed"
+        fi
+    fi
+    rm -rf "$kept"
+    return "$status"
+}

@@ -17,4 +17,4 @@ if [ "${1:-}" = --full ]; then
     exec "$python" full.py --page "$root/docs/internals/adversary.md" "$@"
 fi
 # Two at a time: what is counted is the broker's own.
-exec "$python" -m pytest -n "${WORKERS:-2}" --dist loadgroup "$@"
+run_pytest -n "${WORKERS:-2}" --dist loadgroup "$@"

@@ -8,4 +8,4 @@ need_mosquitto_passwd
 ./setup.sh
 need_broker
 # More workers than cores: most tests wait, few compute.
-exec .venv/bin/python -m pytest -n "${WORKERS:-4}" --dist worksteal "$@"
+run_pytest -n "${WORKERS:-4}" --dist worksteal "$@"

@@ -16,4 +16,4 @@ need faketime faketime
 need_broker
 cd "$root/tests/cluster"
 # Each test with faults needs its nodes' share of the machine to itself for some seconds: few at a time.
-exec "$root/tests/blackbox/.venv/bin/python" -m pytest -n "${WORKERS:-2}" --dist worksteal "$@"
+run_pytest -n "${WORKERS:-2}" --dist worksteal "$@"
