@@ -226,8 +226,8 @@ options! {
         /// message goes in one piece to the stores and to other nodes.
         live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
         /// The longest client identifier; a longer one is refused with 0x85 (0x02 before MQTT 5.0). It stands in
-        /// all that is kept and logged of a client, so a long one makes small packets expensive.
-        live "clientIdLength" => client_id_length: u16 = 1_024, unit Bytes, range 23..=LONGEST_CLIENT_ID;
+        /// all that is kept of a client, so a long one makes small packets expensive.
+        live "clientIdLength" => client_id_length: u16 = 60_000, unit Bytes, range 23..=LONGEST_CLIENT_ID;
         /// Largest packet before the client is authenticated. The smaller of this and
         /// `maximumPacketSize` counts.
         live "maximumConnectSize" => maximum_connect_size: u32 = 65_536, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;

@@ -114,7 +114,7 @@ impl Default for Policy {
             receive_maximum: 1024,
             inflight_maximum: 128,
             maximum_packet_size: 2_097_152,
-            client_id_length: 1_024,
+            client_id_length: 60_000,
             topic_levels: 128,
             topic_length: 4_096,
             queue_messages: 10_000,

@@ -63,26 +63,25 @@ class ConnectWillProperties(Attack):
 
 
 class ConnectLongNames(Attack):
-    """n connections with client identifiers of 1,000 bytes and user names of 30 kB."""
+    """n connections with client identifiers and user names of 30 kB."""
 
     n, small = 200, 40
 
     def run(self, stage):
-        def connect(number):
-            name = str(number).ljust(30_000, "x")
-            stage.connect(name[:1_000], username=name, waits=False)
-
-        in_batches(stage, stage.n, connect)
+        long = "x" * 30_000
+        in_batches(
+            stage, stage.n, lambda number: stage.connect(f"{number}{long}", username=f"{number}{long}", waits=False)
+        )
 
 
 class ConnectLongNamesDurable(Attack):
-    """n sessions that outlive their connections, with client identifiers of 1,000 bytes."""
+    """n sessions that outlive their connections, with client identifiers of 60 kB."""
 
     n, small = 200, 40
 
     def run(self, stage):
         stage.cause.synced += 3 * stage.n
-        in_batches(stage, stage.n, lambda number: stage.durable(str(number).ljust(1_000, "x"), waits=False))
+        in_batches(stage, stage.n, lambda number: stage.durable(f"{number}" + "x" * 60_000, waits=False))
 
 
 class ConnectRefused(Attack):
