@@ -25,7 +25,7 @@ fn start(net: Net, count: u64) -> Vec<Node> {
 
 /// A copy of the folder of a node, which may write to it meanwhile.
 fn copy(folder: &Path) -> TempDir {
-    loop {
+    for _ in 0..100 {
         match try_copy(folder) {
             Ok(copy) => return copy,
             // It is written anew under another name, which is gone by now.
@@ -33,6 +33,7 @@ fn copy(folder: &Path) -> TempDir {
             Err(error) => panic!("{}: {error}", folder.display()),
         }
     }
+    panic!("{}: a file of it is always gone", folder.display());
 }
 
 fn try_copy(folder: &Path) -> io::Result<TempDir> {
