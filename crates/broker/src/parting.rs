@@ -1,7 +1,7 @@
 //! A node that hands over what it has: its lead of shards, its clients, and, if it leaves for ever, its
 //! replicas.
 //!
-//! Deliberately absent: where replicas go (`store`), and what a client is told (`broker-core/src/drain.rs`).
+//! Deliberately absent: where replicas go (`store`), and what a client is told (`broker-core/src/drain`).
 
 use std::fmt;
 use std::sync::Arc;

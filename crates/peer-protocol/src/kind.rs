@@ -69,7 +69,7 @@ pub const FORMATS: [Format; 7] = [
         "publications",
         LARGEST + FULL_BYTES + 2,
     ),
-    // A store's longest part is 48 MiB (`store/src/size.rs`).
+    // A store's longest part is 48 MiB (`store/src/peers/wire_size.rs`).
     message(Kind::Store, 16, "store", 49 * MIB),
     request(Kind::Node, 33, "node", KIB, 64 * KIB),
     message(Kind::Takeover, 34, "takeover", MIB),

@@ -66,8 +66,8 @@ pub(crate) use timer::Timer;
 /// A session's deadline that is further away is looked at again after this time.
 pub(crate) const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
 
-/// The longest topic of a retained message, in bytes: names in the
-/// store's tables are shorter than 64 KiB with what stands before and behind them.
+/// The longest topic of a retained message, in bytes: names in the store's tables are shorter than 64 KiB with what stands
+/// before and behind them.
 pub(crate) const STORED_NAME: usize = 60_000;
 
 /// How soon connections that wait for the store look again.

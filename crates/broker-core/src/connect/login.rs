@@ -16,7 +16,7 @@ use net_api::{ConnectionId, Key};
 
 use crate::clients::{ClientLoop, LoopIo, Mail, Timer, Violated};
 use crate::connect::guarded::refusal_code;
-use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage, has_ended};
+use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 use crate::stats::BrokerStats;
@@ -415,6 +415,10 @@ impl<R: Rim> ClientLoop<R> {
         }
         Ok(())
     }
+}
+
+fn has_ended(identity: &Identity, system_s: u64) -> bool {
+    identity.expires_at.is_some_and(|at| at <= system_s)
 }
 
 /// Whether a CONNECT shows something that could be guessed.

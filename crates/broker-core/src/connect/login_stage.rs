@@ -108,7 +108,3 @@ impl Admission {
         *self.identity
     }
 }
-
-pub(super) fn has_ended(identity: &Identity, system_s: u64) -> bool {
-    identity.expires_at.is_some_and(|at| at <= system_s)
-}

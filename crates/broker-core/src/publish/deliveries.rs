@@ -12,7 +12,7 @@ use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 
 /// Receivers that one message is given to before it is looked whether the turn has done enough.
-pub(super) const PIECE: usize = 256;
+const PIECE: usize = 256;
 
 /// Receivers that one message is given to in the turn in which it comes.
 pub(super) const AT_ONCE: usize = 2_048;
@@ -23,7 +23,7 @@ const MESSAGES: usize = 65_536;
 const BYTES: usize = 64 << 20;
 
 /// Messages of one publisher that may wait before it is held back, if they have few receivers.
-pub(super) const FEW: usize = 64;
+const FEW: usize = 64;
 
 /// A message that some of its receivers are still to get.
 #[derive(Debug)]

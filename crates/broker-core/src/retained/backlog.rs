@@ -27,15 +27,15 @@ pub(super) const PAGE: usize = 64;
 pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
 /// What all sessions of a loop may look at in one turn, as pages count their work: a millisecond.
-pub(super) const TURN_WORK: usize = 16_384;
+const TURN_WORK: usize = 16_384;
 
 /// What one session may look at in a turn; and what it may however many others there are.
-pub(super) const SLICE: usize = 2_048;
+const SLICE: usize = 2_048;
 
-pub(super) const LEAST_SLICE: usize = 256;
+const LEAST_SLICE: usize = 256;
 
 /// Filters of which the store is asked for pages at once, and the bytes of these at which no more are added.
-pub(super) const ASKED: usize = 256;
+const ASKED: usize = 256;
 
 const ASKED_BYTES: usize = 64 * 1024;
 
@@ -43,7 +43,7 @@ const ASKED_BYTES: usize = 64 * 1024;
 pub(super) const MESSAGE_WORK: usize = 16;
 
 /// Topics of which a replay remembers that they passed it by: some 1.2 MB of hashes.
-pub(super) const PASSED: usize = 65_536;
+const PASSED: usize = 65_536;
 
 /// Until a message that came to a session as it was published is in the retain store, whichever node leads it, or
 /// was refused there; longer than requests to a shard without a leader are kept.
@@ -135,7 +135,7 @@ struct Settling {
 }
 
 impl Passed {
-    pub(super) fn remember(&mut self, topic: u64) {
+    fn remember(&mut self, topic: u64) {
         if self.topics.len() < PASSED {
             self.topics.insert(topic);
         } else {

@@ -18,7 +18,7 @@ pub(super) const LIMIT_BYTES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     pub(super) waiting: VecDeque<Waiting>,
-    pub(super) bytes: usize,
+    bytes: usize,
     pub(super) is_armed: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Groups {
 }
 
 impl Groups {
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         match self {
             Self::One(filter) => filter.len(),
             Self::AllBut(served) | Self::DurableBut(served) => size_of_val(&**served),
@@ -54,7 +54,7 @@ impl Groups {
 }
 
 impl Waiting {
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         size_of::<Self>() + self.message.body.heap_len() + self.groups.bytes()
     }
 }
