@@ -97,8 +97,8 @@ impl From<Takeover> for PeerMessage<'_> {
 
 /// Appends a value to bytes.
 pub(crate) fn write<T: Serialize>(value: &T, to: Vec<u8>) -> Vec<u8> {
-    // Only a type that does not know its length fails, and there is none in a message.
-    postcard::to_extend(value, to).unwrap_or_default()
+    // Postcard refuses only a sequence that does not know its length.
+    postcard::to_extend(value, to).expect("every sequence in a message knows its length")
 }
 
 /// A value that takes all of the bytes.

@@ -81,8 +81,8 @@ impl Message {
     #[must_use]
     pub fn encode(&self, mut to: Vec<u8>) -> Vec<u8> {
         to.push(FORMAT);
-        // Writing to memory fails for no value of these types.
-        postcard::to_extend(self, to).unwrap_or_default()
+        // Postcard refuses only a sequence that does not know its length.
+        postcard::to_extend(self, to).expect("every sequence in a message knows its length")
     }
 
     /// # Errors

@@ -145,8 +145,8 @@ impl Answers {
 impl Message {
     pub(crate) fn encode(&self) -> Bytes {
         let out = vec![FORMAT];
-        // Only a type that does not know its length fails, and there is none in a message.
-        postcard::to_extend(self, out).unwrap_or_default().into()
+        // Postcard refuses only a sequence that does not know its length.
+        postcard::to_extend(self, out).expect("every sequence in a message knows its length").into()
     }
 
     /// The message, or why there is none in these bytes.
