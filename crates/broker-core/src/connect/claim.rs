@@ -415,15 +415,10 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn joined_transient(&mut self, io: &mut impl LoopIo, key: Key, epoch: Option<u64>) {
         let now = Timestamp(io.now_ms());
         self.drop_lingering(io, key);
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        let Some(joining) = client.joining.take() else {
-            return;
-        };
-        let Some(connect) = joining.connect() else {
-            return;
-        };
+        // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
+        let client = self.clients.get_mut(key).expect("a client that joins is there");
+        let joining = client.joining.take().expect("a client joins once");
+        let connect = joining.connect().expect("a client joins by CONNECT");
         let client_id = client.session.client_id().into();
         client.session = Session::open(
             &connect,
@@ -466,15 +461,10 @@ impl<R: Rim> ClientLoop<R> {
         if taken.is_none() {
             self.route_all(io, key, &attached);
         }
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        let Some(mut joining) = client.joining.take() else {
-            return;
-        };
-        let Some(connect) = joining.connect() else {
-            return;
-        };
+        // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
+        let client = self.clients.get_mut(key).expect("a client that joins is there");
+        let mut joining = client.joining.take().expect("a client joins once");
+        let connect = joining.connect().expect("a client joins by CONNECT");
         let Attached {
             present,
             inbox,
