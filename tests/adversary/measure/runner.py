@@ -175,6 +175,17 @@ def idle_rate(stage) -> float:
     return (stage.broker.cpu() - cpu) / (time.monotonic() - start)
 
 
+class Hollow(Exception):
+    """The broker has refused an attack that it was to let in, or let in one that it was to refuse: what was measured is not
+    what the attack is about."""
+
+
+def check_let_in(attack, stage):
+    if bool(stage.refusals) != attack.is_refused:
+        told = ", ".join(f"{count} × {what}" for what, count in stage.refusals.most_common(5))
+        raise Hollow(f"{attack.name}: the broker refused {told or 'nothing'}")
+
+
 def measure(attack, stage, bystander) -> Cost:
     broker = stage.broker
     attack.prepare(stage)
@@ -225,6 +236,7 @@ def measure(attack, stage, bystander) -> Cost:
     for name, used in broker.threads().items():
         cost.threads[name] = round(used - threads.get(name, 0), 3)
     faults += stage.leaders_moved()
+    check_let_in(attack, stage)
     attack.judge(stage, cost)
     return cost
 

@@ -4,13 +4,14 @@ Invariant: all connections are served by one loop in one thread (`Stage.pump`), 
 one answer still reads all others, unless it stalls on purpose; all that is sent while `counting` is counted.
 """
 
+import collections
 import selectors
 import socket
 import ssl
 import time
 
 from harness import raw
-from harness.raw import CONNACK, PINGRESP
+from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBREC, SUBACK
 
 from .bars import Cause
 
@@ -32,6 +33,8 @@ class Line:
         self._out, self._at = [], 0
         self._in = bytearray()
         self.parses = True
+        # Of the broker's DISCONNECT.
+        self.reason = ""
         # What is called with the kind and the body of each packet that comes.
         self.on_packet = None
 
@@ -53,6 +56,7 @@ class Line:
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
             except OSError:
+                self.stage.is_ended(self)
                 self._end()
                 return True
             self._at += sent
@@ -77,6 +81,7 @@ class Line:
             except OSError:
                 data = b""
             if not data:
+                self.stage.is_ended(self)
                 self._end()
                 return
             self.received += len(data)
@@ -100,6 +105,7 @@ class Line:
                 break
             kind = data[at] >> 4
             self.counts[kind] += 1
+            self.stage.is_answered(self, kind, data[body : body + length])
             if self.on_packet:
                 self.on_packet(data[at], bytes(data[body : body + length]))
             at = body + length
@@ -146,11 +152,31 @@ class Stage:
         self.host = broker.host
         self.cause, self.counting = Cause(), False
         self.faults: list[str] = []
+        # What the broker did not let in: connections that it ended, and answers with reason codes of failure.
+        self.refusals = collections.Counter()
         # Over several nodes: which shards are led by another node than before.
         self.leaders_moved = list
         self.lines: list[Line] = []
         self._selector = selectors.DefaultSelector()
         self._writing: set[Line] = set()
+
+    def is_ended(self, line):
+        """The broker has ended a connection."""
+        self.refusals[f"the end of a connection{line.reason}"] += 1
+
+    def is_answered(self, line, kind, body):
+        """Notes reason codes of failure, in the words of the line's version."""
+        if kind == CONNACK and len(body) > 1 and body[1]:
+            self.refusals[f"CONNACK {body[1]:#04x}"] += 1
+        elif kind == DISCONNECT and body:
+            line.reason = f" with {body[0]:#04x}"
+        elif kind in (PUBACK, PUBREC) and len(body) > 2 and body[2] >= 0x80:
+            self.refusals[f"{raw.NAMES[kind]} {body[2]:#04x}"] += 1
+        elif kind == SUBACK:
+            start = 3 + body[2] if line.version == 5 else 2
+            for code in body[start:]:
+                if code >= 0x80:
+                    self.refusals[f"SUBACK {code:#04x}"] += 1
 
     def count(self, size, packets=1):
         if self.counting:
