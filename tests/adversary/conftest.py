@@ -11,6 +11,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "blackbox"), str(HERE.parent / "clu
 from harness.broker import Broker  # noqa: E402
 from measure.runner import Shared  # noqa: E402
 
+pytest_plugins = ["harness.suite"]
+
 
 @pytest.fixture(scope="session")
 def place():

@@ -11,6 +11,7 @@ import uuid
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+pytest_plugins = ["harness.suite"]
 
 from harness.broker import Broker  # noqa: E402
 from harness.postgres import Postgres, folder_of_programs  # noqa: E402

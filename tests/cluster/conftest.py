@@ -14,6 +14,7 @@ from harness.broker import Broker  # noqa: E402
 from staged.cluster import Cluster  # noqa: E402
 from staged.disks import keep_mounts_apart  # noqa: E402
 
+pytest_plugins = ["harness.suite"]
 keep_mounts_apart()
 ROTATION = itertools.count()
 

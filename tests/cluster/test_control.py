@@ -40,6 +40,7 @@ def has_three_voters(cluster):
     until(lambda: all(len(s["voters"]) == 3 for s in cluster.nodes[0].status()["shards"]), MOVE_S, "three voters each")
 
 
+@pytest.mark.quick
 def test_all_nodes_tell_the_same(cluster):
     with cluster.nodes[1].client("one"), cluster.nodes[1].client("two"):
 

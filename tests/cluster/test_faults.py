@@ -48,7 +48,7 @@ def survives(cluster, load, break_, repair):
     load.finish()
 
 
-@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("role", [pytest.param("leader", marks=pytest.mark.quick("P1", "P4", "P5", "P6")), "follower"])
 def test_a_node_is_killed(cluster, load, role):
     victim = getattr(cluster, role)()
     survives(cluster, load, victim.kill, victim.start)
@@ -128,6 +128,7 @@ def test_the_load_test_misses_nothing_when_a_node_dies_for_good(cluster, tmp_pat
     assert (counts["lost"], counts["delivered"] - counts["duplicated"]) == (0, counts["sent"])
 
 
+@pytest.mark.quick("P1", "P4")
 def test_all_nodes_are_killed_at_once(cluster, load):
     fault = time.monotonic()
     for node in cluster.nodes:

@@ -219,6 +219,7 @@ def test_a_copy_of_a_running_node_is_refused(cluster, name, receiver):
     assert_all_there(others[0], name, SENT)
 
 
+@pytest.mark.quick
 def test_a_copy_beside_the_node_is_refused_and_the_node_stays(cluster, name, receiver):
     *others, node = cluster.nodes
     node.stop()

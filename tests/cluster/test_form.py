@@ -16,6 +16,7 @@ def cluster():
         yield cluster
 
 
+@pytest.mark.quick
 def test_the_reports_configuration_forms_a_cluster(cluster):
     views = Cluster.views(cluster.nodes)
     assert len({view["cluster"] for view in views}) == 1

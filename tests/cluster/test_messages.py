@@ -11,6 +11,8 @@ from staged.cluster import Cluster
 
 DURABLE = {"session_expiry": 3600}
 
+pytestmark = pytest.mark.quick("P3", "P4", "P5")
+
 # Subscriptions made and published to at once, from another node.
 AT_ONCE = 200
 
@@ -41,6 +43,29 @@ def test_a_message_after_suback_arrives_from_any_node(three, name, durable):
             receiver.subscribe(topic, qos=1)
             sender.publish(topic, b"now", qos=n // 2 % 2)
             assert receiver.message(topic=topic).payload == b"now"
+
+
+@pytest.mark.quick("P2")
+def test_a_message_for_many_absent_sessions_is_written_once(three, name):
+    """By each of the nodes, whatever the number of sessions."""
+    a, b, c = three
+    count, size, sessions = 20, 10_000, 100
+    for number in range(sessions):
+        with a.client(f"{name}{number}", clean=False, props=DURABLE) as absent:
+            absent.subscribe(f"{name}/#", qos=1)
+
+    def written():
+        return sum(node.metric("heraldmq_store_log_written_bytes_total") for node in three)
+
+    before = written()
+    with b.client() as sender:
+        for number in range(count):
+            sender.published(f"{name}/x", str(number).ljust(size).encode(), qos=1)
+    # Each session gets all of it, and a copy for each would be a hundred times as much.
+    assert written() - before < 2 * len(three) * count * size
+    for number in (0, sessions - 1):
+        with c.client(f"{name}{number}", clean=False, props=DURABLE, session_present=True) as back:
+            assert [int(message.payload) for message in back.take(count)] == list(range(count))
 
 
 def test_a_message_after_unsuback_does_not_arrive(three, name):

@@ -26,6 +26,7 @@ def leaders_of_inboxes(node) -> set:
     return {shard["leader"] for shard in node.status()["shards"] if shard["store"] == "inbox"}
 
 
+@pytest.mark.quick("P4")
 @pytest.mark.parametrize("goes_on", [False, True], ids=["stops", "goes_on"])
 def test_what_a_cut_off_node_sends_late_happens_once_and_hides_nothing(cluster, name, goes_on):
     """Its copy comes after PUBCOMP, when the identifier is free for the next message. [MQTT-4.3.3-2]"""

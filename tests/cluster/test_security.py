@@ -59,6 +59,7 @@ def stays_outside(stranger, inside):
     assert all(node["address"] != stranger.endpoint for node in inside.status()["nodes"])
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("other", ["another", "none"])
 def test_a_node_needs_the_secret(empty, tmp_path, name, other):
     one, two = (member(empty, **secret(tmp_path, "right")) for _ in range(2))

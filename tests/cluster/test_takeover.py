@@ -7,6 +7,8 @@ from harness import raw
 from harness.raw import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from harness.wait import until
 
+pytestmark = pytest.mark.quick("P5")
+
 DURABLE = {"session_expiry": 3600}
 TAKEN_OVER = 0x8E
 

@@ -53,6 +53,7 @@ def test_another_user_does_not_take_a_client_over_from_another_node(nodes, name,
                 again.disconnect()
 
 
+@pytest.mark.quick
 def test_another_user_does_not_get_a_session_on_another_node(nodes, name):
     a, b, c = nodes
     with a.client(name, **session(True), **ALICE) as alice:

@@ -20,6 +20,8 @@ from verify.history import (
 )
 from verify.register import is_linearizable
 
+pytestmark = pytest.mark.quick
+
 
 def publications(*parts, qos=1, acked=True) -> dict:
     """Publications of `p` to `t` at the seconds 1, 2, …"""

@@ -95,6 +95,7 @@ def die(cluster, name, number, **fields):
     return wills
 
 
+@pytest.mark.quick("P6")
 def test_a_will_is_published_once_while_its_shard_changes_its_leader(cluster, name):
     watchers = []
     for at, node in enumerate(cluster.nodes):
