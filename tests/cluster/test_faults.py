@@ -269,11 +269,14 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
     with victim.client(f"{name}c") as before:
         before.published(name, qos=1)
         cluster.cut_off(victim)
-        # Also while it is not known yet that no leader of any shard is going to answer.
-        until = time.monotonic() + 5
-        while time.monotonic() < until:
-            before.published(name, qos=1, timeout=5)
-            time.sleep(0.05)
+
+        def knows():
+            """Publishing goes on while it is not known yet that no leader of any shard is going to answer."""
+            before.published(name, qos=1)
+            return victim.broker.find(CUT_OFF)
+
+        until(knows, 30, "the node to know that it is cut off")
+        before.published(name, qos=1)
     with victim.client(f"{name}a") as sender, victim.client(f"{name}b") as receiver:
         receiver.subscribe(name, qos=2)
         for qos in (0, 1, 2):
