@@ -75,7 +75,8 @@ def serves(node, name):
 def test_a_leader_and_a_follower_do_not_reach_each_other(cluster, name):
     middle, one, two = cluster.nodes
     # Both ends lead something, so that the cut is between a leader and a follower for both.
-    assert {one.id, two.id} <= leads(middle)
+    ends = {one.id, two.id}
+    until(lambda: ends <= leads(middle), MOVE_S, "both ends to lead")
     cut(cluster, one, two)
     until(lambda: leads(middle) == {middle.id}, MOVE_S, "the node that reaches both to lead")
     for end in (one, two):
