@@ -493,10 +493,10 @@ def test_paho(with_rules, name, version):
 def test_mosquitto_clients(with_rules, name):
     with with_rules(f"deny client {name} publish,subscribe {name}/no\n") as broker:
         common = ["-p", str(broker.port), "-i", name, "-V", "5", "-t", f"{name}/no"]
-        sub = subprocess.run(["mosquitto_sub", *common, "-W", "5"], capture_output=True, text=True, timeout=10)
+        sub = subprocess.run(["mosquitto_sub", *common, "-W", "20"], capture_output=True, text=True, timeout=30)
         assert "denied" in sub.stderr
         pub = ["mosquitto_pub", *common, "-q", "1", "-m", "x"]
-        assert "Not authorized" in subprocess.run(pub, capture_output=True, text=True, timeout=10).stderr
+        assert "Not authorized" in subprocess.run(pub, capture_output=True, text=True, timeout=30).stderr
 
 
 # ---- the command -------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Input that no client should send: each case ends with the right code, in bounded time, and a
+"""Input that no client should send: each case ends with the right code, because of the input and not of time, and a
 bystander who talks over another connection does not notice.
 
 The standard demands the end of the connection; which of Malformed Packet (0x81), Protocol Error
 (0x82) or a more special code stands in the DISCONNECT is often open, so a case lists all that fit.
 """
 
+import contextlib
 import random
 import struct
 
@@ -13,9 +14,16 @@ import pytest
 from harness import raw
 from harness.broker import Broker
 from harness.raw import PUBACK, PUBCOMP, PUBREC, PUBREL
-from harness.wait import Stopwatch, elapse
+from harness.wait import Stopwatch, until
 
 MALFORMED = (0x81, 0x82)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """One in which no time ends a connection before the deadline of a test does: what ends is ended by its input."""
+    with Broker({"limits.connection.connectTimeoutMs": 600_000}) as patient:
+        yield patient
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +119,7 @@ def test_bad_connect(broker, case):
     with broker.raw() as client:
         client.send(packet)
         try:
-            got = client.recv(3)
+            got = client.recv()
         except raw.Closed:
             return
         assert got.kind == raw.CONNACK and got.reason in reasons, got
@@ -283,10 +291,8 @@ def test_bad_packet(broker, name, case):
     # [MQTT-4.13.1-1] [MQTT-3.14.4-2]
     packet, reasons = V5[case]
     with broker.client(name) as client:
-        clock = Stopwatch()
         client.send(packet)
         client.expect_disconnected(*reasons)
-        assert clock.seconds() < 2
 
 
 @pytest.mark.parametrize("case", ["PUBREL reason unknown", "DISCONNECT flags", "qos 3", "SUBSCRIBE flags"])
@@ -339,7 +345,7 @@ def test_bad_packet_v311(broker, name, case):
     # [MQTT3-4.8.0-1] closed, and no packet: these versions have none for it
     with broker.client(name, version=4) as client:
         client.send(V311[case])
-        client.expect_closed(2)
+        client.expect_closed()
 
 
 # ---- time and size -----------------------------------------------------------------------------
@@ -350,28 +356,30 @@ def test_bad_packet_v311(broker, name, case):
 )
 def test_connect_that_does_not_come(start):
     # 3.1.4: the server closes if CONNECT does not come "within a reasonable amount of time"
-    with Broker({"limits.connection.connectTimeoutMs": 400}) as broker, broker.raw() as client:
+    with Broker({"limits.connection.connectTimeoutMs": 400}) as broker:
         clock = Stopwatch()
-        client.send(start)
-        client.expect_closed(3)
-        assert 0.3 <= clock.seconds() <= 1.5
+        with broker.raw() as client:
+            client.send(start)
+            client.expect_closed()
+            assert clock.seconds() >= 0.3
 
 
 def test_slow_loris_connect():
-    # The same for a CONNECT that comes byte by byte: the clock is not wound up again.
-    with Broker({"limits.connection.connectTimeoutMs": 500}) as broker, broker.raw() as client:
+    # The same for a CONNECT that comes byte by byte: the clock is not wound up again. It has more bytes than there is
+    # time for until the deadline.
+    packet = iter(raw.connect("slow", will={"topic": "w" * 1000, "payload": b"x" * 30_000}))
+    with Broker({"limits.connection.connectTimeoutMs": 500}) as broker:
         clock = Stopwatch()
-        with pytest.raises(OSError):
-            for byte in raw.connect("slow" * 50):
-                client.send(bytes([byte]))
-                elapse(0.02)
-                client.socket.setblocking(False)
-                try:
-                    if client.socket.recv(1) == b"":
-                        raise ConnectionResetError
-                except BlockingIOError:
-                    pass
-        assert 0.4 <= clock.seconds() <= 1.5
+        with broker.raw() as client:
+
+            def ended():
+                with contextlib.suppress(ConnectionError):
+                    client.send(bytes([next(packet)]))
+                return client.has_come()
+
+            until(ended, what="the end in spite of single bytes")
+            client.expect_closed()
+            assert clock.seconds() >= 0.4
 
 
 def test_many_slow_connections_do_not_keep_others_out():
@@ -383,7 +391,7 @@ def test_many_slow_connections_do_not_keep_others_out():
         with broker.client("ordinary") as client:
             client.ping()
         for client in idle:
-            client.expect_closed(4)
+            client.expect_closed()
 
 
 def test_a_gigabyte_announced_and_never_sent(name):
@@ -457,7 +465,7 @@ def drain(client, data):
     try:
         client.send(data)
         client.socket.shutdown(1)
-        client.socket.settimeout(5)
+        client.socket.settimeout(client.timeout)
         while client.socket.recv(65536):
             pass
     except TimeoutError:
@@ -526,7 +534,7 @@ def test_many_properties(broker, name):
         client.subscribe(name)
         many = [("", "")] * 20000
         client.publish(name, b"x", props={"user_property": many})
-        assert client.message(10).props["user_property"] == many
+        assert client.message().props["user_property"] == many
 
 
 def test_many_filters_in_one_subscribe(broker, name):
@@ -534,7 +542,7 @@ def test_many_filters_in_one_subscribe(broker, name):
     with broker.client(name) as client:
         count = 5000
         client.send(raw.subscribe(1, [(f"{name}/{n}", 0) for n in range(count)]))
-        assert client.expect(raw.SUBACK, 10, pid=1).reasons == [0] * count
+        assert client.expect(raw.SUBACK, pid=1).reasons == [0] * count
 
 
 def test_client_that_reads_nothing_and_asks_much(name):

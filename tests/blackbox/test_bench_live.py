@@ -6,7 +6,7 @@ import subprocess
 import urllib.request
 
 from harness.broker import BINARY, environment, run
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 SCENARIO = "2k_2k_qos0_p32_100mps_1n"
 
@@ -19,7 +19,7 @@ def arguments(broker, *more, duration="1s"):
 
 def metrics(url) -> dict:
     """Name and labels of each sample, and its value."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, value in (l.rsplit(" ", 1) for l in lines if not l.startswith("#"))}
 

@@ -10,7 +10,7 @@ import pytest
 from harness import raw
 from harness.broker import BINARY, Broker, environment, run
 from harness.raw import DISCONNECT, PUBLISH
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 
 def port_is_free(port, host="127.0.0.1") -> bool:
@@ -479,14 +479,14 @@ def test_pub_and_sub(broker, name, version, qos):
     args = ["-p", str(broker.port), "-t", name, "-q", qos, "-V", version]
     got = run("pub", *args, "-m", "hello é", "-r")
     assert got.returncode == 0, got.stderr
-    got = run("sub", *args, "-C", "1", "-W", "5", "-v")
+    got = run("sub", *args, "-C", "1", "-W", "20", "-v")
     assert got.returncode == 0 and got.stdout == f"{name} hello é\n", got
 
 
 def test_sub_formats(broker, name):
     with broker.client(name) as client:
         client.published(name, b"x", qos=1, retain=True)
-    got = run("sub", "-p", broker.port, "-t", name, "-q", "1", "-C", "1", "-W", "5", "-F", "%t|%q|%r|%l|%p")
+    got = run("sub", "-p", broker.port, "-t", name, "-q", "1", "-C", "1", "-W", "20", "-F", "%t|%q|%r|%l|%p")
     assert got.stdout == f"{name}|1|1|1|x\n", got
 
 
@@ -494,7 +494,7 @@ def test_sub_counts(broker, name):
     with broker.client(name) as client:
         for number in range(5):
             client.published(f"{name}/{number}", str(number), retain=True)
-    got = run("sub", "-p", broker.port, "-t", f"{name}/#", "-C", "5", "-W", "5")
+    got = run("sub", "-p", broker.port, "-t", f"{name}/#", "-C", "5", "-W", "20")
     assert got.returncode == 0 and sorted(got.stdout.split()) == list("01234")
 
 
@@ -506,7 +506,7 @@ def test_sub_times_out(broker, name):
 def test_sub_ends_on_a_signal(broker, name):
     process = start_sub(broker, "-t", name)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=5)
+    process.communicate(timeout=DEADLINE_S)
 
 
 def test_pub_without_a_broker():
@@ -526,7 +526,7 @@ def test_pub_and_sub_by_url(broker, name):
     url = f"mqtt://alice:secret@127.0.0.1:{broker.port}/{name}"
     got = run("pub", "-L", url, "-m", "x", "-r", "-q", "1")
     assert got.returncode == 0, got
-    got = run("sub", "-L", url, "-C", "1", "-W", "5", "-I", f"{name}-", "-A", "127.0.0.1")
+    got = run("sub", "-L", url, "-C", "1", "-W", "20", "-I", f"{name}-", "-A", "127.0.0.1")
     assert got.stdout == "x\n", got
     assert run("pub", "-L", f"mqtt://127.0.0.1:{broker.port}", "-m", "x").returncode == 2
 
@@ -547,7 +547,7 @@ def test_sub_of_retained_messages_only(broker, name):
         got = [process.stdout.readline().strip() for _ in range(3)]
         assert sorted(got) == list("012")
         client.published(f"{name}/0", b"fresh", qos=1)
-    rest, _ = process.communicate(timeout=5)
+    rest, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0 and rest == ""
 
 
@@ -579,5 +579,5 @@ def test_sub_connects_again(tmp_path, name):
         assert (process.stdout.readline() if got == "before\n" else got) == "meanwhile\n"
         # Who takes its place is not fought.
         with broker.client(name):
-            _, said = process.communicate(timeout=5)
+            _, said = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 1 and "connecting again" in said and "taken over" in said.lower()

@@ -143,7 +143,9 @@ def authority(tmp_path_factory):
 
 
 def tls(cert, key) -> dict:
-    return {"mqttServerConfig": {"tlsListener": {"port": 0, "sslConfig": {"certFile": str(cert), "keyFile": str(key)}}}}
+    listener = {"host": "127.0.0.1", "port": 0, "sslConfig": {"certFile": str(cert), "keyFile": str(key)}}
+    # Without the listener for TCP there would be one on 1883, which another test may have.
+    return {"mqttServerConfig": {**BASE["mqttServerConfig"], "tlsListener": listener}}
 
 
 def check(tmp_path, config):
@@ -257,7 +259,6 @@ def test_the_recipe_for_certificates_works(tmp_path):
     done = subprocess.run(["sh", "-eu"], input=recipe, text=True, cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 0, done
     config = tls(tmp_path / "server.crt", tmp_path / "server.key")
-    config["mqttServerConfig"]["tlsListener"]["host"] = "127.0.0.1"
     with Broker(config={**BASE, **config}) as broker:
         port = broker.port_of("mqtt-tls")
         for host in ("localhost", "127.0.0.1"):

@@ -9,12 +9,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from harness.broker import Broker
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 
 def metrics(broker) -> dict:
     """Family name → family, in whichever of the two text formats of Prometheus the answer says it is."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{broker.http_port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.http_port}/metrics", timeout=DEADLINE_S) as answer:
         kind, body = answer.headers["content-type"].split(";")[0], answer.read().decode()
     parse = {"application/openmetrics-text": openmetrics, "text/plain": prometheus}[kind]
     return {family.name: family for family in parse(body)}
@@ -97,7 +97,7 @@ def test_unknown_path(broker):
 def test_other_methods(broker):
     request = urllib.request.Request(f"http://127.0.0.1:{broker.http_port}/metrics", data=b"x", method="POST")
     with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(request, timeout=5)
+        urllib.request.urlopen(request, timeout=DEADLINE_S)
     assert error.value.code == 405
 
 

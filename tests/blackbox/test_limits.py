@@ -10,13 +10,23 @@ import pytest
 from harness import raw
 from harness.broker import BASE, Broker
 from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH
-from harness.wait import Stopwatch, elapse, until
+from harness.wait import Stopwatch, until
 
 MIB = 1 << 20
 
 
+def held_now(broker) -> int:
+    """Publishers that wait for a subscriber."""
+    return int(broker.metric("heraldmq_publishers_held_now"))
+
+
 def drops_of(broker, client_id):
     return [d for d in broker.drops() if d["client_id"] == client_id]
+
+
+def pauses(broker, kind) -> int:
+    """How often reads or writes have been put off, by the reason."""
+    return int(broker.metric(f"heraldmq_{kind}_pauses_total"))
 
 
 # ---- rates: delay, never loss ------------------------------------------------------------------
@@ -32,24 +42,26 @@ def test_bytes_per_second(name, direction, qos):
         clock = Stopwatch()
         for number in range(count):
             publisher.publish(name, str(number).ljust(size), qos=qos)
-        got = [int(m.payload) for m in subscriber.take(count, timeout=10)]
+        got = [int(m.payload) for m in subscriber.take(count)]
         assert got == list(range(count))
         # The bucket may start full: at most one second's worth passes at once.
-        assert (count * size - rate) / rate * 0.8 <= clock.seconds() <= 8
+        assert clock.seconds() >= (count * size - rate) / rate * 0.8
+        assert (pauses(broker, "read_rate") > 0, pauses(broker, "write_rate") > 0) == (direction == "In", direction == "Out")
         assert broker.drop_totals() == {} or not any(broker.drop_totals().values())
 
 
 def test_a_throttled_client_does_not_slow_others(name):
-    # The bucket is the connection's own.
-    with Broker({"limits.connection.bytesPerSecondIn": 20_000}) as broker:
+    # The bucket is the connection's own: it is empty for half a minute, meanwhile another client is served.
+    with Broker({"limits.connection.bytesPerSecondIn": 2_000}) as broker:
         with broker.client(name) as greedy, broker.client(name + "o") as other:
-            other.subscribe(name + "o")
+            other.subscribe(name, name + "o")
             greedy.send(*(raw.publish(name, b"x" * 1000) for _ in range(60)))
-            clock = Stopwatch()
-            for _ in range(10):
-                other.publish(name + "o", b"quick")
-                other.message(payload="quick")
-            assert clock.seconds() < 1
+            until(lambda: pauses(broker, "read_rate"), what="an empty bucket")
+            slow = 0
+            for number in range(10):
+                other.publish(name + "o", str(number))
+                slow += len(other.until(str(number)))
+            assert slow < 60
 
 
 def test_no_limit(name):
@@ -57,11 +69,10 @@ def test_no_limit(name):
     with Broker({"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}) as broker:
         with broker.client(name) as client:
             client.subscribe(name)
-            clock = Stopwatch()
             for _ in range(10):
                 client.publish(name, b"x" * MIB)
                 client.message()
-            assert clock.seconds() < 5
+            assert pauses(broker, "read_rate") == pauses(broker, "write_rate") == 0
 
 
 def test_publishes_per_second(name):
@@ -71,8 +82,9 @@ def test_publishes_per_second(name):
         clock = Stopwatch()
         for number in range(150):
             client.publish(name, str(number))
-        assert [int(m.payload) for m in client.take(150, timeout=10)] == list(range(150))
-        assert 1.6 <= clock.seconds() <= 6
+        assert [int(m.payload) for m in client.take(150)] == list(range(150))
+        assert clock.seconds() >= 1.6
+        assert pauses(broker, "publish_rate") > 0
 
 
 # ---- slow consumers ----------------------------------------------------------------------------
@@ -92,7 +104,7 @@ def test_slow_consumer_qos0(name):
 
         def read():
             while len(seen) < count:
-                seen.append(healthy.message(20).payload[:6])
+                seen.append(healthy.message().payload[:6])
 
         reader = threading.Thread(target=read)
         reader.start()
@@ -100,7 +112,7 @@ def test_slow_consumer_qos0(name):
         for first in range(0, count, 100):
             publisher.send(*(raw.publish(name, f"{n:06}".encode().ljust(size)) for n in range(first, first + 100)))
             # As fast as the healthy one reads: it is never more than 2 MB behind.
-            until(lambda first=first: len(seen) > first - 1000, 10, "the healthy consumer")
+            until(lambda first=first: len(seen) > first - 1000, what="the healthy consumer")
         reader.join(20)
         assert seen == [f"{n:06}".encode() for n in range(count)]
         # limits.session.queueBytes is 16 MiB; the rest is room for buffers and the allocator.
@@ -112,7 +124,6 @@ def test_slow_consumer_qos0(name):
         assert 0 < total <= count
         # P7: what was sent is delivered or counted, one by one.
         publisher.ping()
-        slow.timeout = 20
         for _ in range(count - total):
             slow.expect(PUBLISH)
         # And it is served again.
@@ -151,15 +162,14 @@ def test_slow_consumer_qos1_holds_the_publisher_back(name):
         count = 150
         # More than is read at once: the loop of the subscriber may be another one, and busy.
         publisher.send(*(raw.publish(name, str(n).ljust(2000), qos=1, pid=n + 1) for n in range(count)))
-        acked = 0
-        try:
-            while True:
-                publisher.expect(PUBACK, 0.7)
-                acked += 1
-        except AssertionError as nothing:
-            assert "nothing came" in str(nothing)
+        until(lambda: held_now(broker), what="the publisher is held back")
         # About the queue's length; how much before or behind it the broker stops is not promised.
-        assert 25 <= acked < count
+        handled = int(broker.metric("heraldmq_publishes_received_total", qos="1"))
+        assert 25 < handled < count
+        acked = 25
+        for _ in range(acked):
+            publisher.expect(PUBACK)
+        assert held_now(broker) == 1
         # The consumer comes back to life.
         assert [int(m.payload) for m in slow.take(count)] == list(range(count))
         while acked < count:
@@ -216,7 +226,7 @@ def test_holding_ends(name):
         clock = Stopwatch()
         for number in range(27):
             publisher.publish(name, str(number), qos=1, pid=number + 1)
-            publisher.expect(PUBACK, 10, pid=number + 1)
+            publisher.expect(PUBACK, pid=number + 1)
         assert clock.seconds() >= 0.25
         dropped = until(lambda: drops_of(broker, name), what="a drop in the ring")
         got = [int(m.payload) for m in slow.take(27 - len(dropped))]
@@ -236,7 +246,7 @@ def test_subscribers_that_stall_one_after_the_other_do_not_hold_a_publisher_each
         staller.subscribe(name, qos=1)
         for number in range(27):
             publisher.publish(name, str(number), qos=1, pid=number + 1)
-            publisher.expect(PUBACK, 10, pid=number + 1)
+            publisher.expect(PUBACK, pid=number + 1)
 
     with Broker(sets) as broker, broker.client(name + "p") as publisher:
         for number in range(4):
@@ -270,7 +280,7 @@ def test_who_never_read_does_not_hold_up_what_others_get_too(name, reads):
         if reads:
             line = "a subscriber does not keep up; publishers to it are held back"
             until(lambda: broker.find(line, client_id=name), what="a publisher that waits")
-            assert broker.metric("heraldmq_publishers_held_now") == 1
+            assert held_now(broker) == 1
             assert [int(m.payload) for m in staller.take(100)] == list(range(read, read + 100))
             assert drops_of(broker, name) == []
         assert [int(m.payload) for m in other.take(100)] == list(range(read, read + 100))
@@ -282,17 +292,17 @@ def test_who_never_read_does_not_hold_up_what_others_get_too(name, reads):
 
 def test_held_publishers_do_not_hold_others(name):
     # P8: one publisher waits, another one to another topic does not
-    sets = {"limits.session.queueMessages": 10, "limits.connection.holdPublisherMs": 60_000}
+    sets = {"limits.session.queueMessages": 10, "limits.connection.holdPublisherMs": 600_000}
     with Broker(sets) as broker, broker.client(name, props={"receive_maximum": 1}) as slow:
         with broker.client(name + "p") as held, broker.client(name + "o") as other:
             slow.subscribe(name, qos=1)
             held.send(*(raw.publish(name, b"x", qos=1, pid=n + 1) for n in range(50)))
+            until(lambda: held_now(broker) == 1, what="a publisher that waits")
             other.subscribe(name + "o", qos=1)
-            clock = Stopwatch()
             for _ in range(50):
                 other.published(name + "o", b"x")
                 other.message()
-            assert clock.seconds() < 3
+            assert held_now(broker) == 1
 
 
 # ---- queues of sessions that are away ------------------------------------------------------------
@@ -406,7 +416,7 @@ def test_connections_per_second(name):
         for client in clients:
             client.expect(CONNACK, reason=0)
             client.close()
-        assert 1.2 <= clock.seconds() <= 4
+        assert clock.seconds() >= 1.2
 
 
 def test_sessions(name):
@@ -544,7 +554,7 @@ def test_memory_refusal(name, version, reason):
                 client.expect_closed()
                 return True
 
-        until(refused, 10, "a refusal for lack of memory")
+        until(refused, what="a refusal for lack of memory")
 
 
 def test_memory_high_water(name):
@@ -558,12 +568,26 @@ def test_memory_high_water(name):
             until(lambda: broker.find("memory is scarce"), what="the memory mark")
             # A subscription that exists may be replaced.
             client.subscribe(name, name + "/more", expect=[0, 0x97])
-            client.send(raw.publish(name, b"x"))
-            try:
+            sent = 0
+
+            def is_put_off():
                 # Memory is looked at now and then: the first messages may pass.
-                while True:
-                    client.message(1.5)
-                    client.publish(name, b"x")
-                    elapse(0.05)
-            except AssertionError as nothing:
-                assert "nothing came" in str(nothing)
+                nonlocal sent
+                client.publish(name, str(sent))
+                sent += 1
+                return pauses(broker, "memory")
+
+            until(is_put_off, what="a publisher that is not read")
+            passed = int(broker.metric("heraldmq_publishes_received_total", qos="0"))
+            assert passed < sent
+            assert [int(m.payload) for m in client.take(passed)] == list(range(passed))
+            # Others are served until they publish.
+            with broker.client(name + "o") as other:
+                other.ping()
+                other.publish(name + "/nobody", b"x")
+                until(lambda: pauses(broker, "memory") == 2, what="another publisher that is not read")
+            assert not client.has_come()
+            broker.write_config(BASE)
+            broker.signal(signal.SIGHUP)
+            assert [int(m.payload) for m in client.take(sent - passed)] == list(range(passed, sent))
+

@@ -17,7 +17,7 @@ from harness.listeners import KINDS, Listeners
 from harness.paho import Paho
 from harness.pki import DAY, Authority
 from harness.raw import Closed, Raw
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 from harness.websocket import WebSocket, request
 
 TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -418,7 +418,7 @@ def test_pages_of_other_origins_open_no_websocket(require):
     with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
 
         def status(**headers) -> str:
-            with socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=5) as stream:
+            with socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S) as stream:
                 stream.sendall(request(**headers))
                 return stream.recv(65536).split(b" ")[1].decode()
 

@@ -1,11 +1,13 @@
 """MQTT 5.0 by raw packets: connecting, sessions, keep-alive, takeover, wills."""
 
+import contextlib
+
 import pytest
 
 from harness import raw
 from harness.broker import Broker
 from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH, SUBACK, UNSUBACK
-from harness.wait import Stopwatch, elapse, until
+from harness.wait import Stopwatch, until
 
 # ---- CONNACK ---------------------------------------------------------------------------------
 
@@ -175,15 +177,26 @@ def test_session_expiry(broker, name):
         clock = Stopwatch()
         client.close()
         watcher.message(payload="gone")
-        assert 0.9 <= clock.seconds() < 3
+        assert clock.seconds() >= 0.9
         with broker.client(name, clean=False, session_present=False):
             pass
 
 
+def a_session_ends(broker, name, expiry=1):
+    """A session begins and ends by its expiry. What was to happen so many seconds after an earlier event has happened
+    then, too."""
+    topic = f"{name}-ended"
+    with broker.client(f"{name}-witness") as witness:
+        witness.subscribe(topic)
+        will = {"topic": topic, "payload": b"ended", "props": {"will_delay": 3600}}
+        broker.client(f"{name}-brief", props={"session_expiry": expiry}, will=will).close()
+        witness.message(payload="ended")
+
+
 def test_session_is_kept_until_its_expiry(broker, name):
-    # [MQTT-3.1.2-23]
-    broker.client(name, clean=False, props={"session_expiry": 3}).close()
-    elapse(1.2)
+    # [MQTT-3.1.2-23] when a shorter one has ended
+    broker.client(name, clean=False, props={"session_expiry": 600}).close()
+    a_session_ends(broker, name)
     with broker.client(name, clean=False, session_present=True):
         pass
 
@@ -194,7 +207,7 @@ def test_disconnect_changes_the_session_expiry(broker, name):
         client.disconnect(0, {"session_expiry": 0})
     with broker.client(name, clean=False, props={"session_expiry": 1}, session_present=False) as client:
         client.disconnect(0, {"session_expiry": 600})
-    elapse(1.3)
+    a_session_ends(broker, name)
     with broker.client(name, clean=False, session_present=True):
         pass
 
@@ -312,60 +325,74 @@ def test_many_takeovers_at_once(broker, name):
 
 
 def test_keep_alive_closes_a_silent_client(broker, name):
-    # [MQTT-3.1.2-22] [MQTT-3.2.2-22] one and a half times the interval; 0x8D
-    with broker.client(name, keep_alive=1) as client:
+    # [MQTT-3.1.2-22] [MQTT-3.2.2-22] one and a half times the interval; 0x8D. The interval is the client's own.
+    with broker.client(name + "l", keep_alive=600) as long:
         clock = Stopwatch()
-        client.expect_disconnected(0x8D)
-        assert 1.4 <= clock.seconds() <= 2.5
+        with broker.client(name, keep_alive=1) as client:
+            client.expect_disconnected(0x8D)
+            assert clock.seconds() >= 1.4
+        long.ping()
 
 
 def test_keep_alive_counts_inbound_packets_only(broker, name):
     # [MQTT-3.1.2-22] what the server sends, QoS 0 or not, does not keep a client alive
+    clock = Stopwatch()
     with broker.client(name, keep_alive=1) as client, broker.client(name + "p") as publisher:
         client.subscribe(name)
-        clock = Stopwatch()
-        while True:
+
+        def ended():
             publisher.publish(name, b"noise")
             got = client.recv()
-            if got.kind == DISCONNECT:
-                break
-            elapse(0.02)
-            assert clock.seconds() < 4, "kept alive by outbound messages"
-        assert got.reason == 0x8D
-        assert 1.4 <= clock.seconds() <= 2.5
+            return got if got.kind == DISCONNECT else None
+
+        assert until(ended, what="the end in spite of outbound messages").reason == 0x8D
+        assert clock.seconds() >= 1.4
 
 
 def test_any_inbound_packet_keeps_alive(broker, name):
-    # [MQTT-3.1.2-22] any control packet, not PINGREQ alone
-    with broker.client(name, keep_alive=1) as client:
-        for number in range(4):
-            elapse(0.8)
-            client.publish(name, b"here") if number % 2 else client.ping()
-        client.ping()
+    # [MQTT-3.1.2-22] any control packet, not PINGREQ alone: who sends some outlasts who came later and is silent
+    with (
+        broker.client(name + "1", keep_alive=4) as pinging,
+        broker.client(name + "2", keep_alive=4) as publishing,
+        broker.client(name, keep_alive=4) as silent,
+    ):
+
+        def ended():
+            pinging.ping()
+            publishing.publish(name, b"here")
+            return silent.has_come()
+
+        until(ended, what="the end of the silent client")
+        silent.expect_disconnected(0x8D)
+        for client in (pinging, publishing):
+            client.ping()
 
 
 def test_half_a_packet_does_not_keep_alive(broker, name):
     # [MQTT-3.1.2-22] speaks of control packets; bytes of one that never ends are none
     with broker.client(name, keep_alive=1) as client:
-        clock = Stopwatch()
-        client.send(b"\x30\x7f")
-        while clock.seconds() < 1.2:
-            client.send(b"\x00")
-            elapse(0.1)
+        # More than can be sent until the deadline.
+        client.send(b"\x30\xff\xff\x03")
+
+        def ended():
+            with contextlib.suppress(ConnectionError):
+                client.send(b"\x00")
+            return client.has_come()
+
+        until(ended, what="the end in spite of single bytes")
         client.expect_disconnected(0x8D)
-        assert clock.seconds() <= 2.5
 
 
 def test_server_keep_alive(name):
     # 3.2.2.3.14, [MQTT-3.1.2-21] [MQTT-3.2.2-21]: the server's value rules
     with Broker({"mqtt.keepAliveMaximum": 1}) as broker:
+        clock = Stopwatch()
         with broker.client(name, keep_alive=0) as never, broker.client(name + "l", keep_alive=600) as long:
-            clock = Stopwatch()
             assert never.connack.props["server_keep_alive"] == 1
             assert long.connack.props["server_keep_alive"] == 1
             never.expect_disconnected(0x8D)
             long.expect_disconnected(0x8D)
-            assert 1.3 <= clock.seconds() <= 2.8
+            assert clock.seconds() >= 1.4
 
 
 # ---- wills -----------------------------------------------------------------------------------
@@ -389,10 +416,11 @@ def test_will_when_the_connection_is_lost(broker, name, watcher):
         "user_property": [("b", "1"), ("a", "2"), ("b", "1")],
     }
     will = {"topic": name + "/will", "payload": b"bye", "qos": 2, "props": props}
+    clock = Stopwatch()
     broker.client(name, will=will).close()
     got = watcher.message(topic=name + "/will", payload="bye", qos=2, retain=False)
     expiry = got.props.pop("message_expiry")
-    assert 98 <= expiry <= 100
+    assert 99 - clock.seconds() <= expiry <= 100
     assert got.props == {k: v for k, v in props.items() if k != "message_expiry"}
 
 
@@ -456,17 +484,17 @@ def test_will_delay(broker, name, watcher):
     clock = Stopwatch()
     client.close()
     got = watcher.message(payload="late")
-    assert 0.9 <= clock.seconds() <= 2.5
+    assert clock.seconds() >= 0.9
     assert "will_delay" not in got.props
 
 
 def test_will_delay_cancelled_by_reconnecting(broker, name, watcher):
-    # [MQTT-3.1.3-9], and the will does not come back later
-    will = {"topic": name + "/will", "payload": b"never", "props": {"will_delay": 1}}
+    # [MQTT-3.1.3-9], and the will does not come back when its delay has passed
+    will = {"topic": name + "/will", "payload": b"never", "props": {"will_delay": 5}}
     keep = {"session_expiry": 60}
     broker.client(name, props=keep, will=will).close()
     with broker.client(name, clean=False, props=keep, session_present=True):
-        elapse(1.5)
+        a_session_ends(broker, name, 5)
         watcher.publish(name + "/end", b"end")
         assert watcher.until(b"end") == []
 
@@ -598,7 +626,7 @@ def test_connections_are_counted_down(name):
         def connected():
             return int(watcher.message().payload)
 
-        until(lambda: connected() == 11, 5, "11 clients in $SYS")
+        until(lambda: connected() == 11, what="11 clients in $SYS")
         for other in others:
             other.close()
-        until(lambda: connected() == 1, 5, "1 client in $SYS")
+        until(lambda: connected() == 1, what="1 client in $SYS")

@@ -277,20 +277,17 @@ def test_retained_messages_carry_the_identifier(broker, name, publisher):
 # ---- shared subscriptions ------------------------------------------------------------------------
 
 
-def collect(members, count, timeout=5.0):
+def collect(members, count):
     """Takes messages from several clients, acknowledging, until there are `count`; by member."""
     got = [[] for _ in members]
 
     def all_there():
         for member, mine in zip(members, got):
-            try:
-                while True:
-                    mine.append(member.message(0.02))
-            except AssertionError as nothing:
-                assert "nothing came" in str(nothing), nothing
+            while member.has_come():
+                mine.append(member.message())
         return sum(map(len, got)) >= count
 
-    until(all_there, timeout, lambda: f"{count} messages, got {[len(g) for g in got]}")
+    until(all_there, what=lambda: f"{count} messages, got {[len(g) for g in got]}")
     return got
 
 

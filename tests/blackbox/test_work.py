@@ -1,7 +1,6 @@
 """Work in proportion (P11): what one client sends costs others their fair share at most. Counted, not timed."""
 
 import contextlib
-import select
 
 import pytest
 
@@ -18,16 +17,10 @@ ALONE = {
 }
 
 
-
-def has_come(client) -> bool:
-    """Whether anything waits to be received."""
-    return bool(client._buffer or select.select([client.socket], [], [], 0)[0])
-
-
 def pings_until(bystander, client) -> int:
     """How many pings of a bystander are answered one after the other before a client gets anything."""
     pings = 0
-    while not has_come(client):
+    while not client.has_come():
         bystander.send(raw.PING)
         bystander.expect(PINGRESP)
         pings += 1
@@ -41,16 +34,21 @@ def test_a_long_subscribe_is_worked_off_in_parts(name, durable):
     filters = [f"{number:x}" for number in range(count)]
     with Broker(ALONE) as broker, broker.client(name + "b") as bystander:
         with broker.client(name, **fields) as client:
-            client.timeout = bystander.timeout = 30
-            client.send(raw.subscribe(7, [(filter, 1) for filter in filters]))
-            assert pings_until(bystander, client) > 20
-            suback = client.expect(SUBACK, pid=7)
-            # The order of the codes is that of the filters.
-            assert suback.reasons == [1] * 10_000 + [0x97] * (count - 10_000)
-            client.send(raw.unsubscribe(8, filters))
-            assert pings_until(bystander, client) > 20
-            unsuback = client.expect(UNSUBACK, pid=8)
-            assert unsuback.reasons == [0] * 10_000 + [0x11] * (count - 10_000)
+
+            def is_served_meanwhile():
+                client.send(raw.subscribe(7, [(filter, 1) for filter in filters]))
+                first = pings_until(bystander, client)
+                suback = client.expect(SUBACK, pid=7)
+                # The order of the codes is that of the filters.
+                assert suback.reasons == [1] * 10_000 + [0x97] * (count - 10_000)
+                client.send(raw.unsubscribe(8, filters))
+                second = pings_until(bystander, client)
+                unsuback = client.expect(UNSUBACK, pid=8)
+                assert unsuback.reasons == [0] * 10_000 + [0x11] * (count - 10_000)
+                return min(first, second) > 20
+
+            # Once: while this program itself does not run, it cannot ping. In one part there is time for one of them.
+            until(is_served_meanwhile, what="twenty pings while a packet is worked off")
             # What came meanwhile is handled behind that.
             client.send(raw.subscribe(9, [(filter, 1) for filter in filters[:1000]]), raw.PING)
             client.expect(SUBACK, pid=9)

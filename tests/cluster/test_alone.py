@@ -96,7 +96,7 @@ def test_what_a_wiped_node_has_lost_is_found(node, load):
     node.start(bootstrap=True)
     load.run_for(1)
     with pytest.raises(AssertionError, match="is lost"):
-        load.finish(timeout=5)
+        load.finish(timeout=15)
 
 
 # ---- the network -------------------------------------------------------------------------------

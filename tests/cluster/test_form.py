@@ -4,7 +4,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 from staged.cluster import HTTP, STORES, Cluster
 
 DURABLE = {"session_expiry": 3600}
@@ -83,7 +83,7 @@ def test_bootstrap_counts_once(cluster):
 def answer(node, path) -> int | None:
     """The status code; `None` if nobody listens."""
     try:
-        with urllib.request.urlopen(f"http://{node.place.address}:{HTTP}{path}", timeout=5) as got:
+        with urllib.request.urlopen(f"http://{node.place.address}:{HTTP}{path}", timeout=DEADLINE_S) as got:
             return got.status
     except urllib.error.HTTPError as error:
         return error.code

@@ -7,7 +7,7 @@ import os
 import threading
 
 import pytest
-from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack
+from harness.raw import PING, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack
 from harness.wait import until
 from staged.cluster import Cluster
 
@@ -28,13 +28,14 @@ class Watcher(threading.Thread):
 
     def __init__(self, client):
         super().__init__(daemon=True)
-        self.client, self.got, self.ends = client, collections.Counter(), False
+        self.client, self.got = client, collections.Counter()
+        # Longer than a test may take.
+        self.client.timeout = 600
         self.start()
 
     def run(self):
-        while not self.ends:
-            with contextlib.suppress(TimeoutError):
-                self.take(self.client.recv(timeout=0.1))
+        while (packet := self.client.recv()).kind != PINGRESP:
+            self.take(packet)
 
     def take(self, packet):
         if packet.kind == PUBLISH:
@@ -45,7 +46,8 @@ class Watcher(threading.Thread):
             self.client.send(ack(PUBCOMP, packet.pid))
 
     def end(self):
-        self.ends = True
+        """What the broker has sent before it answers has been counted."""
+        self.client.send(PING)
         self.join()
         self.client.close()
 

@@ -19,12 +19,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from .raw import Raw
-from .wait import until
+from .wait import DEADLINE_S, until
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("HERALDMQ_BIN") or str(HERE.parent.parent / "target" / "release" / "heraldmq")
-START_S = 15
-STOP_S = 10
+START_S = STOP_S = DEADLINE_S
 
 # What a test needs unless it says otherwise: free ports, and a $SYS interval that a test can wait for.
 BASE = {
@@ -157,7 +156,7 @@ class Broker:
     def http(self, path) -> tuple[int, str]:
         """Status and body of a GET."""
         try:
-            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=DEADLINE_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -216,7 +215,7 @@ class Broker:
         assert self.process.returncode in (0, -signal.SIGKILL), f"exit code {self.process.returncode}: {self.log_text}"
 
 
-def run(*args, timeout=15, env=None, **fields) -> subprocess.CompletedProcess:
+def run(*args, timeout=DEADLINE_S, env=None, **fields) -> subprocess.CompletedProcess:
     """The heraldmq binary with these arguments, to its end."""
     return subprocess.run(
         [BINARY, *map(str, args)],

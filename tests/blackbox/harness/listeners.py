@@ -8,6 +8,7 @@ import ssl
 from .broker import BASE, Broker
 from .pki import Authority, Leaf
 from .raw import Raw
+from .wait import DEADLINE_S
 from .websocket import WebSocket
 
 KINDS = ["tcp", "tls", "ws", "wss", "unix"]
@@ -40,10 +41,10 @@ class Listeners(Broker):
         """A socket to a listener, nothing said yet."""
         if kind == "unix":
             made = socket.socket(socket.AF_UNIX)
-            made.settimeout(5)
+            made.settimeout(DEADLINE_S)
             made.connect(self.socket_path)
             return made
-        return socket.create_connection(("127.0.0.1", self.port_of(f"mqtt-{kind}")), timeout=5)
+        return socket.create_connection(("127.0.0.1", self.port_of(f"mqtt-{kind}")), timeout=DEADLINE_S)
 
     def context(self, client: Leaf | None = None, version=None) -> ssl.SSLContext:
         made = ssl.create_default_context(cafile=self.ca.path)

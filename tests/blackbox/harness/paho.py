@@ -7,7 +7,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from .wait import until
+from .wait import DEADLINE_S, until
 
 VERSIONS = {"3.1": mqtt.MQTTv31, "3.1.1": mqtt.MQTTv311, "5.0": mqtt.MQTTv5}
 
@@ -70,7 +70,7 @@ class Paho:
         )
         self.client.loop_start()
         if wait:
-            self.flags, self.reason, self.props = self.connected.get(timeout=5)
+            self.flags, self.reason, self.props = self.connected.get(timeout=DEADLINE_S)
             assert not self.reason.is_failure, self.reason
 
     def __enter__(self):
@@ -86,7 +86,7 @@ class Paho:
         self.client.socket().close()
 
     def _answer(self, mid):
-        return until(lambda: self.acks.get(mid), 5, f"the answer to {mid}")
+        return until(lambda: self.acks.get(mid), what=f"the answer to {mid}")
 
     def subscribe(self, *args, **fields):
         result, mid = self.client.subscribe(*args, **fields)
@@ -101,11 +101,11 @@ class Paho:
     def publish(self, topic, payload=None, qos=0, retain=False, **properties):
         made = props("PUBLISH", **properties) if properties else None
         info = self.client.publish(topic, payload, qos, retain, properties=made)
-        info.wait_for_publish(5)
+        info.wait_for_publish(DEADLINE_S)
         assert info.is_published()
         return info
 
-    def message(self, timeout=5):
+    def message(self, timeout=DEADLINE_S):
         return self.messages.get(timeout=timeout)
 
     def until(self, payload: bytes):

@@ -8,9 +8,12 @@ reconnection, threads.
 """
 
 import itertools
+import select
 import socket
 import struct
 import time
+
+from .wait import DEADLINE_S
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 1, 2, 3, 4, 5, 6, 7
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = 8, 9, 10, 11, 12, 13, 14, 15
@@ -323,7 +326,7 @@ class Raw:
         version=5,
         host="127.0.0.1",
         source=None,
-        timeout=5.0,
+        timeout=DEADLINE_S,
         receive_buffer=None,
         stream=None,
     ):
@@ -367,6 +370,10 @@ class Raw:
         return next(self._pids)
 
     # -- receiving
+
+    def has_come(self) -> bool:
+        """Whether anything can be received, be it the end of the connection; waits for nothing."""
+        return bool(self._buffer or select.select([self.socket], [], [], 0)[0])
 
     def recv(self, timeout=None) -> Packet:
         """The next packet. `Closed` at the end of the stream, `TimeoutError` at the deadline."""

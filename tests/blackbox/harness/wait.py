@@ -2,8 +2,11 @@
 
 import time
 
+# How long a condition is waited for. It only says when a test that fails does so: nothing is claimed by it.
+DEADLINE_S = 20.0
 
-def until(condition, timeout=20.0, what="the condition"):
+
+def until(condition, timeout=DEADLINE_S, what="the condition"):
     """Returns the first true value of `condition()`; fails at the deadline. `what` names it."""
     deadline = time.monotonic() + timeout
     while True:
@@ -24,7 +27,9 @@ def elapse(seconds):
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Seconds since it was made, for claims that something did not come earlier. It is made before the packet is sent
+    from which the broker counts, so that a machine that is busy can only make the time longer. Never claim that
+    something came soon: say what else had not happened yet, or count."""
 
     def __init__(self):
         self.start = time.monotonic()

@@ -236,6 +236,16 @@ class Cluster:
         leads = next(s["leader"] for s in view["shards"] if (s["store"], s["shard"]) == (store, shard))
         return next(node for node in self.running() if node.id == leads)
 
+    def leaders_apart(self) -> list[Node]:
+        """The nodes that lead the first shard of inboxes, of sessions and of retained messages: three of them, as soon
+        as leads are spread."""
+
+        def apart():
+            nodes = [self.leader(store) for store in ("inbox", "session", "retain")]
+            return nodes if len(set(nodes)) == 3 else None
+
+        return until(apart, SETTLE_S, "three leaders")
+
     def leads_now(self, store="inbox", shard=0) -> Node | None:
         """The node that leads a shard, as the first one says, whoever else agrees; `None`: nobody, for the moment."""
         view = self.nodes[0].status()
