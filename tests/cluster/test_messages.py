@@ -55,7 +55,7 @@ def test_a_message_for_many_absent_sessions_is_written_once(three, name):
             absent.subscribe(f"{name}/#", qos=1)
 
     def written():
-        return sum(node.metric("heraldmq_store_log_written_bytes_total") for node in three)
+        return sum(node.broker.metric("heraldmq_store_log_written_bytes_total") for node in three)
 
     before = written()
     with b.client() as sender:
