@@ -79,6 +79,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    abort_at_a_panic();
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
@@ -99,6 +100,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// A broken invariant must not go on: a panic of any thread ends the process, in each profile as in the release build, which
+/// is compiled so (`Cargo.toml`).
+fn abort_at_a_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 #[cfg(test)]
