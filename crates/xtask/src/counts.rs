@@ -72,9 +72,11 @@ fn count(member: &Crate) -> Counts {
         let tests = marks.iter().filter(|test| **test).count();
         counts.tests += tests;
         counts.source += marks.len() - tests;
-        let path = file.path.split('/').collect::<Vec<&str>>();
-        let flat =
-            matches!(path.as_slice(), [_, _, _, name] if !matches!(*name, "lib.rs" | "main.rs"));
+        let in_src = file
+            .path
+            .strip_prefix(&format!("{}/src/", member.folder))
+            .unwrap_or(&file.path);
+        let flat = !in_src.contains('/') && !matches!(in_src, "lib.rs" | "main.rs");
         counts.flat += usize::from(flat && !file.is_test_file());
         counts.silent += patterns::silent_returns(file).len();
         counts.assertions += patterns::assertions(file).len();
