@@ -13,6 +13,7 @@ mod modules;
 mod patterns;
 mod root;
 mod source;
+mod types;
 
 use std::io::{self, Write};
 use std::path::Path;

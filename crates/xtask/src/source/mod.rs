@@ -16,7 +16,9 @@ use std::path::Path;
 
 pub(crate) use file::SourceFile;
 pub(crate) use imports::{imports, paths};
-pub(crate) use items::{Shape, declared_names, definitions, implementations};
+pub(crate) use items::{
+    Definition, Implementation, Shape, declared_names, definitions, implementations,
+};
 pub(crate) use lexer::Kind;
 
 /// Crates of the workspace that are not in `crates`, as folders at its root.
