@@ -1,7 +1,7 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `sizes`, `headers`,
-//! `words`, `habits`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `readmes`, `words`, `habits`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -16,6 +16,7 @@ mod habits;
 mod headers;
 mod purity;
 mod ratchet;
+mod readmes;
 mod sizes;
 mod words;
 
@@ -78,6 +79,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(circles::findings(&crates));
     found.extend(sizes::findings(&crates));
     found.extend(headers::findings(&crates));
+    found.extend(readmes::findings(root, &crates));
     found.extend(habits::findings(&crates));
     found.extend(words::findings(root, &crates)?);
     Ok(found)
@@ -91,12 +93,16 @@ mod tests {
     const GLOSSARY: &str = "## Words that are not used\n\n| Not | But | Matched in |\n|---|---|---|\n| throne | leader hint | all text |\n";
     const CLEAN: &str = "//! Events.\n//!\n//! Deliberately absent: clocks.\n";
 
+    const README: &str = "# a\n\nWhat it is for.\n";
+
     fn tree(text: &str) -> Tree {
         Tree::new(&[
             ("GLOSSARY.md", GLOSSARY),
             ("crates/report/Cargo.toml", "[package]\n"),
+            ("crates/report/README.md", README),
             ("crates/report/src/lib.rs", text),
             ("crates/xtask/Cargo.toml", "[package]\n"),
+            ("crates/xtask/README.md", README),
             ("crates/xtask/src/main.rs", CLEAN),
         ])
     }
