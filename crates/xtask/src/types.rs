@@ -124,10 +124,12 @@ mod tests {
             &[
                 ("b/mod.rs", "struct A;"),
                 ("b/c.rs", "impl super::A { fn d() {} }"),
+                ("b/i/j.rs", "impl super::A { fn k() {} }"),
+                ("b/i/mod.rs", "struct A;"),
                 ("e.rs", "struct A;\nimpl A { fn f() {} }"),
                 ("g.rs", "impl A { fn h() {} }"),
             ],
-            &["b A: b::c.d", "e A: e.f"],
+            &["b A: b::c.d", "b::i A: b::i::j.k", "e A: e.f"],
         );
     }
 }

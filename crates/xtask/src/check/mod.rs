@@ -116,18 +116,25 @@ mod tests {
     #[test]
     fn every_violation_is_a_line() {
         let text = "//! Events.\nuse std::fs;\nfn a() { let Some(throne) = b else { return }; }\nstruct C { d: u64 }\n";
-        let outcome = check(&tree(text).0).expect("a tree");
+        let fields: String = (0..20)
+            .map(|number| format!("    e{number}: u8,\n"))
+            .collect();
+        let tree = tree(&text.replace("d: u64 ", &format!("d: u64,\n{fields}")));
+        tree.write("crates/report/README.md", "# report\n");
+        let outcome = check(&tree.0).expect("a tree");
         let text = outcome.expect_err("it breaks rules");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
             [
                 "bare-integer: crates/report/src/lib.rs:4: a field of a bare integer: a type of its own says what it counts",
+                "fields in report C: 21, at most 0; one: crates/report/src/lib.rs:4: d, one of 21 fields of C; 20 are the limit; all of them: cargo run -p xtask -- check --list 'fields' 'report C'",
                 "header: crates/report/src/lib.rs: the header does not say what is `Deliberately absent`",
                 "pure-files: crates/report/src/lib.rs:2: std::fs",
+                "readme: crates/report/README.md: there is no paragraph that says what the crate is for",
                 "silent-return: crates/report/src/lib.rs:3: leaves and says nothing: count it, log it, or return an error",
                 "word throne: crates/report/src/lib.rs:3: say leader hint",
-                "5 violations",
+                "7 violations",
             ]
         );
     }
