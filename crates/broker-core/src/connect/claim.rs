@@ -416,7 +416,10 @@ impl<R: Rim> ClientLoop<R> {
         let now = Timestamp(io.now_ms());
         self.drop_lingering(io, key);
         // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
-        let client = self.clients.get_mut(key).expect("a client that joins is there");
+        let client = self
+            .clients
+            .get_mut(key)
+            .expect("a client that joins is there");
         let joining = client.joining.take().expect("a client joins once");
         let connect = joining.connect().expect("a client joins by CONNECT");
         let client_id = client.session.client_id().into();
@@ -462,7 +465,10 @@ impl<R: Rim> ClientLoop<R> {
             self.route_all(io, key, &attached);
         }
         // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
-        let client = self.clients.get_mut(key).expect("a client that joins is there");
+        let client = self
+            .clients
+            .get_mut(key)
+            .expect("a client that joins is there");
         let mut joining = client.joining.take().expect("a client joins once");
         let connect = joining.connect().expect("a client joins by CONNECT");
         let Attached {

@@ -146,7 +146,9 @@ impl Message {
     pub(crate) fn encode(&self) -> Bytes {
         let out = vec![FORMAT];
         // Postcard refuses only a sequence that does not know its length.
-        postcard::to_extend(self, out).expect("every sequence in a message knows its length").into()
+        postcard::to_extend(self, out)
+            .expect("every sequence in a message knows its length")
+            .into()
     }
 
     /// The message, or why there is none in these bytes.
