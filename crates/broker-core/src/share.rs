@@ -4,7 +4,7 @@
 //! share is spent, the rest of what the client has sent waits for the next turn, behind the other clients. Work
 //! is counted, not timed, so that the same packets are always cut at the same places.
 //!
-//! Deliberately absent: the turn of the whole loop, which `net` cuts by what [`net::Io::charge`] is told.
+//! Deliberately absent: the turn of the whole loop, which `net` cuts by what [`net_api::Connections::charge`] is told.
 
 use mqtt_proto::{Frame, PacketType};
 

@@ -1,6 +1,6 @@
 //! Load for any MQTT broker, and what came of it.
 //!
-//! Purpose: play a [`Scenario`] against a broker with an [`Engine`], count exactly what was lost,
+//! Purpose: play a [`Workload`] against a broker with an [`Engine`], count exactly what was lost,
 //! duplicated and reordered ([`verify`]), and measure latency from the moment a message was due.
 //!
 //! Invariant: the load does not slow down because the broker does. A message that cannot be sent keeps

@@ -12,7 +12,8 @@ use std::path::Path;
 
 use crate::modules;
 use crate::patterns;
-use crate::source::{self, Crate, Shape, SourceFile};
+use crate::source::{self, Crate, Shape};
+use crate::types::Type;
 
 /// Types that are known to gather everything.
 const TYPES: [&str; 5] = ["ClientLoop", "Client", "Mail", "Pending", "Node"];
@@ -72,9 +73,11 @@ fn count(member: &Crate) -> Counts {
         let tests = marks.iter().filter(|test| **test).count();
         counts.tests += tests;
         counts.source += marks.len() - tests;
-        let path = file.path.split('/').collect::<Vec<&str>>();
-        let flat =
-            matches!(path.as_slice(), [_, _, _, name] if !matches!(*name, "lib.rs" | "main.rs"));
+        let in_src = file
+            .path
+            .strip_prefix(&format!("{}/src/", member.folder))
+            .unwrap_or(&file.path);
+        let flat = !in_src.contains('/') && !matches!(in_src, "lib.rs" | "main.rs");
         counts.flat += usize::from(flat && !file.is_test_file());
         counts.silent += patterns::silent_returns(file).len();
         counts.assertions += patterns::assertions(file).len();
@@ -139,44 +142,28 @@ fn types(crates: &[Crate], text: &mut String) {
     );
     for name in TYPES {
         for member in crates {
-            for file in &member.source {
-                for definition in source::definitions(file) {
-                    if definition.name == name {
-                        type_row(member, file, name, &definition.shape, text);
-                    }
+            for kind in crate::types::types(member) {
+                if kind.name() == name {
+                    type_row(&kind, text);
                 }
             }
         }
     }
 }
 
-/// Methods are counted by the name of the type: in the whole crate, or, if the crate has several types of that name,
-/// in the file of the type and below it.
-fn type_row(member: &Crate, file: &SourceFile, name: &str, shape: &Shape, text: &mut String) {
+/// Which methods are those of a type stands in `types`.
+fn type_row(kind: &Type<'_>, text: &mut String) {
     let (mut own, mut of_traits) = (0, 0);
-    let defined = |file: &&SourceFile| {
-        source::definitions(file)
-            .iter()
-            .any(|definition| definition.name == name)
-    };
-    let only_one = member.source.iter().filter(defined).count() == 1;
-    let module = member.module(file);
-    let files = member
-        .source
-        .iter()
-        .filter(|other| only_one || member.module(other).starts_with(&module));
-    for implementation in files.flat_map(source::implementations) {
-        if implementation.name == name {
-            let methods = if implementation.of_trait {
-                &mut of_traits
-            } else {
-                &mut own
-            };
-            *methods += implementation.methods;
-        }
+    for (_, block) in &kind.blocks {
+        let methods = if block.of_trait {
+            &mut of_traits
+        } else {
+            &mut own
+        };
+        *methods += block.methods.len();
     }
     let none = || "–".to_owned();
-    let (fields, loose, variants) = match shape {
+    let (fields, loose, variants) = match &kind.definition.shape {
         Shape::Struct(fields) => {
             let loose = fields
                 .iter()
@@ -194,8 +181,8 @@ fn type_row(member: &Crate, file: &SourceFile, name: &str, shape: &Shape, text: 
     line(
         text,
         &[
-            name.to_owned(),
-            file.path.clone(),
+            kind.name().to_owned(),
+            kind.file.path.clone(),
             own.to_string(),
             of_traits.to_string(),
             fields,

@@ -6,6 +6,7 @@
 //! Deliberately absent: anything that Cargo, rustc, clippy or rustfmt do.
 
 mod check;
+mod commits;
 mod conformance;
 mod counts;
 mod libraries;
@@ -13,6 +14,7 @@ mod modules;
 mod patterns;
 mod root;
 mod source;
+mod types;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,6 +30,7 @@ chores:
   libraries             exit 1 when a library is under a licence, from a place or in versions that are not allowed
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for
+  commits [BASE]        exit 1 when a commit of BASE..HEAD does not load, or its subject is too long, with a line for each
   counts                write tables of what can be counted of the code base to standard output
   counts --root PATH    the same of another checkout
 ";
@@ -72,8 +75,17 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
             ExitCode::SUCCESS,
         )),
         ["check", "--update"] => Ok((check::update(&root::find()?)?, ExitCode::SUCCESS)),
+        ["commits"] => commits_of(None),
+        ["commits", base] if !base.starts_with('-') => commits_of(Some(base)),
         ["counts"] => Ok((counts::tables(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--root", path] => Ok((counts::tables(Path::new(path))?, ExitCode::SUCCESS)),
         _ => Err(USAGE.to_owned()),
     }
+}
+
+fn commits_of(base: Option<&str>) -> Result<(String, ExitCode), String> {
+    Ok(match commits::check(&root::find()?, base)? {
+        Ok(summary) => (summary, ExitCode::SUCCESS),
+        Err(violations) => (violations, ExitCode::from(1)),
+    })
 }

@@ -1,4 +1,4 @@
-//! Which modules of a crate import each other, and the circles that come of it.
+//! Which modules of a crate import each other, or call each other's methods, and the circles that come of it.
 //!
 //! A module is a file; a module in braces belongs to the file that it stands in. File A has an edge to file B if the
 //! source of A, tests left out, names something of B: in `use crate::…`, `use super::…`, `use self::…`, or by a path in
@@ -13,33 +13,36 @@
 //!
 //! A circle is a strongly connected component of at least two files: each reaches each other one.
 //!
-//! Deliberately absent: types that reach a file without being named there, methods, and macros.
+//! `calls` says which method calls are edges; [`circles`] leaves them out, [`call_circles`] has both kinds.
+//!
+//! Deliberately absent: types that reach a file without being named there, and macros.
+
+mod calls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{self, Crate, Kind, SourceFile};
 
-/// The circles of a crate, the largest first, each with the names of its modules in order.
+/// The circles of a crate by imports and paths, the largest first, each with the names of its modules in order.
 pub(crate) fn circles(member: &Crate) -> Vec<Vec<String>> {
     let graph = Graph::of(member);
-    let mut found: Vec<Vec<String>> = components(&graph.edges())
-        .into_iter()
-        .filter(|component| component.len() > 1)
-        .map(|component| {
-            let mut names: Vec<String> = component
-                .into_iter()
-                .filter_map(|at| graph.modules.get(at))
-                .map(|module| match module.path.join("::") {
-                    name if name.is_empty() => "lib".to_owned(),
-                    name => name,
-                })
-                .collect();
-            names.sort_unstable();
-            names
-        })
-        .collect();
-    found.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    found
+    graph.circles(&graph.edges())
+}
+
+/// The circles of a crate by imports, paths and method calls, in the same form.
+pub(crate) fn call_circles(member: &Crate) -> Vec<Vec<String>> {
+    let graph = Graph::of(member);
+    let mut edges = graph.edges();
+    for (from, to) in calls::edges(member) {
+        let ends = (graph.by_path.get(&from), graph.by_path.get(&to));
+        if let (Some(from), Some(to)) = ends
+            && from != to
+            && let Some(targets) = edges.get_mut(*from)
+        {
+            targets.insert(*to);
+        }
+    }
+    graph.circles(&edges)
 }
 
 /// What a `use` brings: under which name, from which path; `*` is the name of all.
@@ -87,6 +90,28 @@ impl Graph {
             });
         }
         Self { modules, by_path }
+    }
+
+    /// The circles that edges make, by the numbers of modules.
+    fn circles(&self, edges: &[BTreeSet<usize>]) -> Vec<Vec<String>> {
+        let mut found: Vec<Vec<String>> = components(edges)
+            .into_iter()
+            .filter(|component| component.len() > 1)
+            .map(|component| {
+                let mut names: Vec<String> = component
+                    .into_iter()
+                    .filter_map(|at| self.modules.get(at))
+                    .map(|module| match module.path.join("::") {
+                        name if name.is_empty() => "lib".to_owned(),
+                        name => name,
+                    })
+                    .collect();
+                names.sort_unstable();
+                names
+            })
+            .collect();
+        found.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        found
     }
 
     fn edges(&self) -> Vec<BTreeSet<usize>> {
@@ -512,5 +537,20 @@ mod tests {
             ],
             &["b c"],
         );
+    }
+
+    #[test]
+    fn calls_and_imports_together_make_a_circle() {
+        let files = member(&[
+            ("lib.rs", "mod b;\nmod c;\nmod d;"),
+            ("b.rs", "pub struct B;\nimpl B { fn e(&self) { self.f() } }"),
+            (
+                "c.rs",
+                "use crate::d::D;\nimpl crate::b::B { fn f(&self) {} }",
+            ),
+            ("d.rs", "use crate::b::B;\npub struct D;"),
+        ]);
+        assert_eq!(circles(&files), [] as [Vec<String>; 0]);
+        assert_eq!(call_circles(&files), [["b", "c", "d"]]);
     }
 }

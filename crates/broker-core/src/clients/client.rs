@@ -55,7 +55,7 @@ pub(crate) struct Client {
     pub(crate) kept: Option<Box<Kept>>,
     /// Of the connection, among those of the cluster; 0: it is not registered.
     pub(crate) number: u64,
-    /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`] counts them.
+    /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`](crate::ClientLoop::rules) counts them.
     pub(crate) judged: u32,
 }
 

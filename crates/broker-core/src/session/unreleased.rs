@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 ///
 /// A node to which the client connects is told of them, and they are remembered until it says that the client is
 /// connected: its answer, or the connection, may come to nothing. Those of a node of an earlier version, which does
-/// not say so, are remembered for [`TOLD_MS`].
+/// not say so, are remembered for `TOLD_MS`.
 ///
-/// At most [`UNRELEASED`] sessions; beyond that, the one whose connection ended first is forgotten. Messages that
+/// At most `UNRELEASED` sessions; beyond that, the one whose connection ended first is forgotten. Messages that
 /// it sends again may then reach sessions a second time that live as long as their connections.
 #[derive(Debug, Default)]
 pub struct Unreleased(Mutex<Remembered>);

@@ -9,8 +9,8 @@
 //! waits with it (P1), until all shards are known.
 //!
 //! Invariants: what waits is given out in the order in which it came, before anything that comes later; at most
-//! [`LIMIT`] messages of a loop wait, or [`LIMIT_BYTES`], for [`PATIENCE_MS`] at most. Beyond that a publication is
-//! refused: it is never acknowledged while a member may lack it.
+//! [`LIMIT`](super::awaited::LIMIT) messages of a loop wait, or [`LIMIT_BYTES`](super::awaited::LIMIT_BYTES), for
+//! [`PATIENCE_MS`] at most. Beyond that a publication is refused: it is never acknowledged while a member may lack it.
 
 use std::sync::Arc;
 

@@ -52,7 +52,8 @@ pub trait Listener: Send + Sync + 'static {
     /// be set back.
     fn now_ms(&self) -> u64;
 
-    /// Unix time in ms by a clock of this process that is never set: the one of [`Member::last_heard_ms`].
+    /// Unix time in ms by a clock of this process that is never set: the one of
+    /// [`Member::last_heard_ms`](crate::Member::last_heard_ms).
     fn clock_ms(&self) -> u64 {
         self.now_ms()
     }

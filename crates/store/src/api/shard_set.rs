@@ -28,7 +28,8 @@ pub(super) struct ShardSet<M: Kind> {
     pub(super) shards: Vec<Arc<Shard<M>>>,
     /// Tell the replica controllers that they are wanted.
     pub(super) invite: Vec<mpsc::Sender<()>>,
-    /// Set by whoever gives a shard over its limit of any store more; cleared by [`Store::is_over_limit`].
+    /// Set by whoever gives a shard over its limit of any store more; cleared by
+    /// [`Store::is_over_limit`](crate::Store::is_over_limit).
     pub(super) over_limit: Arc<AtomicBool>,
     /// Requests for shards that the store does not have.
     pub(super) misrouted: AtomicU64,

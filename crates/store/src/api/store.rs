@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Before a shutdown: if the disk is full, gives up the space that was kept for that, and waits for at
-    /// most [`ROOM_WAIT`] until the log can be written. What waits for space is then recorded.
+    /// most `ROOM_WAIT` until the log can be written. What waits for space is then recorded.
     pub fn make_room(&self) {
         if !self.is_full() {
             return;

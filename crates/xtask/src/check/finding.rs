@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) rule: String,
-    /// A crate, or `docs`.
+    /// A crate, a crate and a type, or `docs`.
     pub(super) place: String,
     /// File, line and what is wrong there.
     pub(super) text: String,

@@ -10,7 +10,7 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
     crates
         .iter()
         .filter_map(|member| {
-            let path = format!("crates/{}/src", member.name);
+            let path = format!("{}/src", member.folder);
             let (path, wrong) = match member.root() {
                 None => (path, Some("neither lib.rs nor main.rs")),
                 Some(root) => (root.path.clone(), wrong_with(&root.text)),

@@ -1,8 +1,9 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
-//! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `headers`, `words`,
-//! `habits`. A rule gives findings, each with the rule's name and a place (a crate, or `docs`). `ratchet` lets as many
-//! pass as `ratchet.csv` says: a finding more fails, and so does one less, until the number is lowered.
+//! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `sizes`, `headers`,
+//! `readmes`, `words`, `habits`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
+//! number is lowered.
 //!
 //! Invariant: the same checkout gives the same findings in the same order; nothing is read but the checkout.
 //!
@@ -15,6 +16,8 @@ mod habits;
 mod headers;
 mod purity;
 mod ratchet;
+mod readmes;
+mod sizes;
 mod words;
 
 use std::fs;
@@ -74,7 +77,9 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(dependencies::lacking(&crates, "fuzz/Cargo.lock", &lock));
     found.extend(purity::findings(&crates));
     found.extend(circles::findings(&crates));
+    found.extend(sizes::findings(&crates));
     found.extend(headers::findings(&crates));
+    found.extend(readmes::findings(root, &crates));
     found.extend(habits::findings(&crates));
     found.extend(words::findings(root, &crates)?);
     Ok(found)
@@ -88,12 +93,16 @@ mod tests {
     const GLOSSARY: &str = "## Words that are not used\n\n| Not | But | Matched in |\n|---|---|---|\n| throne | leader hint | all text |\n";
     const CLEAN: &str = "//! Events.\n//!\n//! Deliberately absent: clocks.\n";
 
+    const README: &str = "# a\n\nWhat it is for.\n";
+
     fn tree(text: &str) -> Tree {
         Tree::new(&[
             ("GLOSSARY.md", GLOSSARY),
             ("crates/report/Cargo.toml", "[package]\n"),
+            ("crates/report/README.md", README),
             ("crates/report/src/lib.rs", text),
             ("crates/xtask/Cargo.toml", "[package]\n"),
+            ("crates/xtask/README.md", README),
             ("crates/xtask/src/main.rs", CLEAN),
         ])
     }
@@ -107,18 +116,25 @@ mod tests {
     #[test]
     fn every_violation_is_a_line() {
         let text = "//! Events.\nuse std::fs;\nfn a() { let Some(throne) = b else { return }; }\nstruct C { d: u64 }\n";
-        let outcome = check(&tree(text).0).expect("a tree");
+        let fields: String = (0..20)
+            .map(|number| format!("    e{number}: u8,\n"))
+            .collect();
+        let tree = tree(&text.replace("d: u64 ", &format!("d: u64,\n{fields}")));
+        tree.write("crates/report/README.md", "# report\n");
+        let outcome = check(&tree.0).expect("a tree");
         let text = outcome.expect_err("it breaks rules");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
             [
                 "bare-integer: crates/report/src/lib.rs:4: a field of a bare integer: a type of its own says what it counts",
+                "fields in report C: 21, at most 0; one: crates/report/src/lib.rs:4: d, one of 21 fields of C; 20 are the limit; all of them: cargo run -p xtask -- check --list 'fields' 'report C'",
                 "header: crates/report/src/lib.rs: the header does not say what is `Deliberately absent`",
                 "pure-files: crates/report/src/lib.rs:2: std::fs",
+                "readme: crates/report/README.md: there is no paragraph that says what the crate is for",
                 "silent-return: crates/report/src/lib.rs:3: leaves and says nothing: count it, log it, or return an error",
                 "word throne: crates/report/src/lib.rs:3: say leader hint",
-                "5 violations",
+                "7 violations",
             ]
         );
     }

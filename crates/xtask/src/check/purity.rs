@@ -48,8 +48,11 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         "pure-locks",
         &[
             "parking_lot",
-            "std::sync::Mutex",
-            "std::sync::RwLock",
+            // Each of them locks or makes a thread wait: `ShardedLock`, `WaitGroup`, `Parker`.
+            "crossbeam_utils::sync",
+            "std::sync::Mutex*",
+            "std::sync::RwLock*",
+            "std::sync::ReentrantLock*",
             "std::sync::Condvar",
             "std::sync::Barrier",
             "std::sync::mpsc",
@@ -201,6 +204,18 @@ mod tests {
                 "pure-environment std::env::var",
             ),
             ("use std::sync::*;", "pure-locks std::sync::*"),
+            (
+                "fn a() -> std::sync::MutexGuard<'static, u8> {}",
+                "pure-locks std::sync::MutexGuard",
+            ),
+            (
+                "use crossbeam_utils::sync::*;",
+                "pure-locks crossbeam_utils::sync::*",
+            ),
+            (
+                "fn a() -> crossbeam_utils::sync::ShardedLockReadGuard<'_, u8> {}",
+                "pure-locks crossbeam_utils::sync::ShardedLockReadGuard",
+            ),
         ] {
             check(text, &[expect]);
         }
@@ -211,6 +226,13 @@ mod tests {
         check(
             "use std::time::{self, Duration};\nfn a() { time::Instant::now() }",
             &["pure-clocks std::time::Instant::now"],
+        );
+        check(
+            "use crossbeam_utils::sync;\nstruct A(sync::ShardedLock<u8>);",
+            &[
+                "pure-locks crossbeam_utils::sync",
+                "pure-locks crossbeam_utils::sync::ShardedLock",
+            ],
         );
         check(
             "use parking_lot::Mutex as M;\nstruct A(M<u8>);",
@@ -224,7 +246,7 @@ mod tests {
     #[test]
     fn tests_comments_and_other_names_are_free() {
         check(
-            "// std::fs\nuse std::net::IpAddr;\nuse std::sync::Arc;\nfn a(now: Instant, rand: u8) { b.now(\"std::fs\") }\nenum C { Tcp }\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}",
+            "// std::fs\nuse std::net::IpAddr;\nuse std::sync::Arc;\nuse std::sync::{OnceLock, LazyLock, atomic::AtomicU64};\nuse crossbeam_utils::CachePadded;\nfn a(now: Instant, rand: u8) { b.now(\"std::fs\") }\nenum C { Tcp }\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}",
             &[],
         );
     }

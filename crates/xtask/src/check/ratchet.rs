@@ -84,15 +84,19 @@ impl Ratchet {
                     "{rule} in {place}: {count}, and the ratchet says {allowed}; lower it: cargo run -p xtask -- check --update"
                 ));
             } else if count > allowed {
-                if allowed > 0 || count > SHOWN {
-                    wrong.push(format!(
-                        "{rule} in {place}: {count}, at most {allowed}; all of them: cargo run -p xtask -- check --list '{rule}' {place}"
-                    ));
+                let mut here = findings
+                    .iter()
+                    .filter(|finding| finding.rule == *rule && finding.place == *place);
+                if allowed == 0 && count <= SHOWN {
+                    wrong.extend(here.map(|finding| format!("{rule}: {}", finding.text)));
                 } else {
-                    let shown = findings
-                        .iter()
-                        .filter(|finding| finding.rule == *rule && finding.place == *place);
-                    wrong.extend(shown.map(|finding| format!("{rule}: {}", finding.text)));
+                    // Where some are known, nothing tells which one is new.
+                    let example = here.next().filter(|_| allowed == 0);
+                    let example =
+                        example.map_or(String::new(), |finding| format!("; one: {}", finding.text));
+                    wrong.push(format!(
+                        "{rule} in {place}: {count}, at most {allowed}{example}; all of them: cargo run -p xtask -- check --list '{rule}' '{place}'"
+                    ));
                 }
             }
         }
@@ -121,6 +125,47 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    fn found(rule: &str, place: &str, count: usize) -> Vec<Finding> {
+        let finding = |number| Finding {
+            rule: rule.to_owned(),
+            place: place.to_owned(),
+            text: format!("b.rs:{number}"),
+        };
+        (1..=count).map(finding).collect()
+    }
+
+    #[test]
+    fn a_place_of_crate_and_type_is_read_and_named() {
+        let ratchet = Ratchet::parse("rule,place,count\nmethods,a B,11\n").expect("it is one");
+        let command = "all of them: cargo run -p xtask -- check --list 'methods' 'a B'";
+        assert_eq!(ratchet.compare(&found("methods", "a B", 11)), [""; 0]);
+        assert_eq!(
+            ratchet.compare(&found("methods", "a B", 12)),
+            [format!("methods in a B: 12, at most 11; {command}")]
+        );
+        assert_eq!(
+            ratchet.compare(&found("methods", "a B", 10)),
+            [
+                "methods in a B: 10, and the ratchet says 11; lower it: cargo run -p xtask -- check --update"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_new_and_much_is_shown_by_one() {
+        let none = Ratchet::parse("rule,place,count\n").expect("it is one");
+        assert_eq!(
+            none.compare(&found("a", "b", 11)),
+            [
+                "a in b: 11, at most 0; one: b.rs:1; all of them: cargo run -p xtask -- check --list 'a' 'b'"
+            ]
+        );
+        assert_eq!(
+            none.compare(&found("a", "b", 2)),
+            ["a: b.rs:1", "a: b.rs:2"]
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Words that are not used: the private word for what has a standard term. The table is in GLOSSARY.md, so that whoever
 //! writes reads the same as this rule; its third column says where a word is matched:
 //!
-//! - `all text`: identifiers, comments and literals in `crates/*/src` but this crate's, tests included, and prose: `docs` and the pages at
-//!   the root but GLOSSARY.md, which has to name the word, and CHANGELOG.md, which is about the past.
+//! - `all text`: identifiers, comments and literals in `crates/*/src` and `sim/src`, but for this crate's, tests included,
+//!   and prose: `docs` and the pages at the root but GLOSSARY.md, which has to name the word, and CHANGELOG.md, which is
+//!   about the past.
 //! - `names`: names that the source declares, without tests: types, traits, functions, constants, modules, fields and
 //!   variants. A name that only contains the word is one: `throne` is in `ThroneOf` and `next_throne`.
 //! - `whole names`: declared names that are nothing but the word: `throne` and `Throne`, but not `next_throne`.

@@ -1,5 +1,7 @@
 //! Types and functions of a file: what is declared, with fields, variants and methods.
 
+use std::ops::Range;
+
 use super::file::SourceFile;
 use super::lexer::Kind;
 
@@ -36,7 +38,17 @@ pub(crate) struct Field {
 pub(crate) struct Implementation {
     pub(crate) name: String,
     pub(crate) of_trait: bool,
-    pub(crate) methods: usize,
+    /// What it defines by `fn`; what is for tests only is left out.
+    pub(crate) methods: Vec<Method>,
+    /// The tokens between its brackets.
+    pub(crate) body: Range<usize>,
+}
+
+/// A method of an `impl` block, or a function of its type.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Method {
+    pub(crate) name: String,
+    pub(crate) line: usize,
 }
 
 /// The structs and enums of a file, without those for tests only.
@@ -222,7 +234,7 @@ fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
     }
     let end = file.behind_bracket(at);
     let mut depth = 0_usize;
-    let mut methods = 0;
+    let mut methods = Vec::new();
     for inner in at..end {
         match file.at(inner) {
             "{" => depth += 1,
@@ -231,7 +243,10 @@ fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
                 && file.kind(inner + 1) == Some(Kind::Word)
                 && !file.is_test(inner) =>
             {
-                methods += 1;
+                methods.push(Method {
+                    name: file.at(inner + 1).to_owned(),
+                    line: file.line(inner),
+                });
             }
             _ => {}
         }
@@ -240,6 +255,7 @@ fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
         name,
         of_trait,
         methods,
+        body: at + 1..end.saturating_sub(1).max(at + 1),
     })
 }
 
@@ -294,15 +310,22 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_counted_by_type() {
+    fn methods_are_found_by_type() {
         let file = file(
             "impl<T> A<T> where T: X {\n    fn b(c: impl Y) { fn inner() {} }\n    const fn d() -> fn(u8) { e }\n    #[cfg(test)]\n    fn f() {}\n}\nimpl<T> Z<u8> for a::A<T> {\n    fn g() {}\n}\nfn h() -> impl Y {}",
         );
-        let found: Vec<(String, bool, usize)> = implementations(&file)
+        let found: Vec<(String, bool, Vec<String>)> = implementations(&file)
             .into_iter()
-            .map(|found| (found.name, found.of_trait, found.methods))
+            .map(|found| {
+                let methods = found.methods.into_iter().map(|method| method.name);
+                (found.name, found.of_trait, methods.collect())
+            })
             .collect();
-        let expect = [("A".to_owned(), false, 2), ("A".to_owned(), true, 1)];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let expect = [
+            ("A".to_owned(), false, names(&["b", "d"])),
+            ("A".to_owned(), true, names(&["g"])),
+        ];
         assert_eq!(found, expect);
     }
 

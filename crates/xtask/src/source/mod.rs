@@ -16,14 +16,21 @@ use std::path::Path;
 
 pub(crate) use file::SourceFile;
 pub(crate) use imports::{imports, paths};
-pub(crate) use items::{Shape, declared_names, definitions, implementations};
+pub(crate) use items::{
+    Definition, Implementation, Shape, declared_names, definitions, implementations,
+};
 pub(crate) use lexer::Kind;
+
+/// Crates of the workspace that are not in `crates`, as folders at its root.
+const OUTSIDE: &[&str] = &["sim"];
 
 /// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Crate {
-    /// The name of its folder in `crates`, which is also what others call it in their manifests.
+    /// The name of its folder, which is also what others call it in their manifests.
     pub(crate) name: String,
+    /// Where it is: `crates/NAME`, or one of [`OUTSIDE`].
+    pub(crate) folder: String,
     /// Crates of the workspace that its source depends on, sorted.
     pub(crate) dependencies: Vec<String>,
     /// Files of `src`, sorted by path.
@@ -36,7 +43,7 @@ impl Crate {
     /// `lib.rs`, else `main.rs`.
     pub(crate) fn root(&self) -> Option<&SourceFile> {
         ["lib", "main"].iter().find_map(|name| {
-            let path = format!("crates/{}/src/{name}.rs", self.name);
+            let path = format!("{}/src/{name}.rs", self.folder);
             self.source.iter().find(|file| file.path == path)
         })
     }
@@ -44,7 +51,7 @@ impl Crate {
     /// The path of a file within `src`, without `.rs`, in its parts; `mod.rs`, `lib.rs` and `main.rs` stand for their
     /// folders.
     pub(crate) fn module(&self, file: &SourceFile) -> Vec<String> {
-        let prefix = format!("crates/{}/src/", self.name);
+        let prefix = format!("{}/src/", self.folder);
         let path = file.path.strip_prefix(&prefix).unwrap_or(&file.path);
         let mut parts: Vec<String> = path
             .trim_end_matches(".rs")
@@ -63,21 +70,25 @@ impl Crate {
     }
 }
 
-/// All crates in `crates`, by name.
+/// All crates in `crates`, by name, and those of [`OUTSIDE`].
 pub(crate) fn crates(root: &Path) -> io::Result<Vec<Crate>> {
     let names = names_in(&root.join("crates"))?;
+    let inside = names
+        .iter()
+        .map(|name| (name.as_str(), format!("crates/{name}")));
+    let outside = OUTSIDE.iter().map(|name| (*name, (*name).to_owned()));
     let mut found = Vec::new();
-    for name in &names {
-        let folder = format!("crates/{name}");
+    for (name, folder) in inside.chain(outside) {
         let manifest = root.join(&folder).join("Cargo.toml");
         if !manifest.is_file() {
             continue;
         }
         let mut member = Crate {
-            name: name.clone(),
+            name: name.to_owned(),
             dependencies: manifest::dependencies(&fs::read_to_string(manifest)?, &names),
             source: rust_files(root, &format!("{folder}/src"))?,
             tests: rust_files(root, &format!("{folder}/tests"))?,
+            folder,
         };
         mark_declared_tests(&mut member);
         found.push(member);
@@ -162,6 +173,7 @@ pub(crate) mod fixture {
     pub(crate) fn member(files: &[(&str, &str)]) -> Crate {
         let mut member = Crate {
             name: "a".to_owned(),
+            folder: "crates/a".to_owned(),
             dependencies: Vec::new(),
             source: files
                 .iter()
@@ -250,17 +262,28 @@ mod tests {
             ("crates/a/tests/e.rs", ""),
             ("crates/b/Cargo.toml", "[package]\n"),
             ("crates/notes/README.md", ""),
+            ("sim/Cargo.toml", "[dependencies]\na.workspace = true\n"),
+            ("sim/src/main.rs", "//! S.\n"),
+            ("sim/src/c/mod.rs", ""),
         ]);
         let found = crates(&tree.0).expect("a tree");
         let names: Vec<&str> = found.iter().map(|member| member.name.as_str()).collect();
-        assert_eq!(names, ["a", "b"]);
-        let first = found.first().expect("two crates");
+        assert_eq!(names, ["a", "b", "sim"]);
+        let first = found.first().expect("three crates");
         assert_eq!(first.dependencies, ["b"]);
         assert_eq!((first.source.len(), first.tests.len()), (2, 1));
         assert!(
             first
                 .root()
                 .is_some_and(|file| file.path.ends_with("lib.rs"))
+        );
+        let last = found.last().expect("three crates");
+        assert_eq!(last.dependencies, ["a"]);
+        let modules: Vec<Vec<String>> = last.source.iter().map(|file| last.module(file)).collect();
+        assert_eq!(modules, [vec!["c".to_owned()], Vec::new()]);
+        assert!(
+            last.root()
+                .is_some_and(|file| file.path == "sim/src/main.rs")
         );
     }
 }
