@@ -21,6 +21,17 @@ const FIELDS: usize = 20;
 /// So many variants an enum may have.
 const VARIANTS: usize = 24;
 
+/// Structs that are lists: a field is a counter, an option or a figure, and knows nothing of the others. A new one there is
+/// no harm. Crate and name.
+const LISTS: &[&str] = &[
+    "broker-core BrokerStats",
+    "broker-core Settings",
+    "heraldmq ConnectionOptions",
+    "host Kernel",
+    "mqtt-session Policy",
+    "report Record",
+];
+
 type Parts = fn(&Type<'_>) -> Vec<String>;
 
 /// Name of the rule, how many a type may have, and what is counted: each with file, line and name.
@@ -41,10 +52,14 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
             };
             for (rule, limit, parts) in RULES {
                 let parts = parts(&kind);
+                let place = format!("{} {name}", member.name);
+                if *rule == "fields" && LISTS.contains(&place.as_str()) {
+                    continue;
+                }
                 if parts.len() > *limit {
                     found.extend(parts.iter().map(|part| Finding {
                         rule: (*rule).to_owned(),
-                        place: format!("{} {name}", member.name),
+                        place: place.clone(),
                         text: format!(
                             "{part}, one of {} {rule} of {name}; {limit} are the limit",
                             parts.len()
