@@ -238,8 +238,10 @@ options! {
         /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
         /// `limits.session.queueFull` applies. 0: not at all.
         live "holdPublisherMs" => hold_publisher: Option<Duration> = Some(Duration::from_secs(5)), unit Milliseconds;
-        /// How long one that has acknowledged nothing yet may hold back a publisher whose messages have other
-        /// receivers too. Each acknowledgement earns a 1250th of `holdPublisherMs`, up to that. 0: not at all.
+        /// How long a subscriber whose full queue has not yet drained in time may hold back a publisher whose
+        /// messages also have other receivers. Each message that the subscriber has acknowledged adds a 1250th
+        /// of `holdPublisherMs`, up to `holdPublisherMs` in all. 0: not at all before the first
+        /// acknowledgement.
         live "holdUnearnedMs" => hold_unearned: Option<Duration> = Some(Duration::from_millis(80)), unit Milliseconds;
     }
 
@@ -275,7 +277,7 @@ options! {
 
     /// Limits of this node as a whole.
     pub struct NodeLimits {
-        /// Open connections; further ones are refused. 0: as many as file descriptors allow.
+        /// Clients connected at the same time; further ones are refused. 0: as many as file descriptors allow.
         live "connections" => connections: Option<NonZero<u32>>;
         /// Connections accepted per second; further ones wait. 0: no limit.
         live "connectionsPerSecond" => connections_per_second: Option<NonZero<u32>>;
@@ -297,9 +299,9 @@ options! {
 
     /// The retained messages.
     pub struct RetainConfig {
-        /// Retained messages; further ones are refused with 0x97.
+        /// Retained messages in each shard of the retain store; further ones are refused with 0x97.
         live "maxMessages" => max_messages: u64 = 1_000_000, range 1..=u64::MAX;
-        /// Size of all retained messages; more is refused with 0x97.
+        /// Size of the retained messages in each shard of the retain store; more is refused with 0x97.
         live "maxBytes" => max_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
     }
 
