@@ -93,6 +93,9 @@ pub struct ClusterStatus {
 pub struct NodeStatus {
     /// Its identifier.
     pub node: NodeId,
+    /// What people call it; empty if it does not say.
+    #[serde(default)]
+    pub name: String,
     /// Host and port for other nodes.
     pub address: String,
     /// What it says of itself.

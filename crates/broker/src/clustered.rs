@@ -18,7 +18,7 @@ use cluster::{
     Channel, Cluster, Handler, Members, Options, Reach, Reply, Secret, Security, ShutOut, Source,
 };
 use cluster::{State, Timings, TlsFiles, Versions};
-use config::{ClusterConfig, Config, Host};
+use config::{ClusterConfig, Config, Host, NodeName};
 use consensus::{Network, Unreachable};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -39,6 +39,9 @@ pub(crate) const INCARNATION: &str = "incarnation";
 
 /// Host and port of the listener that clients without TLS and WebSocket are sent to.
 pub(crate) const MQTT: &str = "mqtt";
+
+/// What people call it.
+pub(crate) const NAME: &str = "name";
 
 /// How many clients are connected.
 pub(crate) const CONNECTIONS: &str = "connections";
@@ -286,6 +289,7 @@ impl Clustered {
                 continue;
             }
             let (node, address) = (format!("{:016x}", member.node), &member.address);
+            let name = name_of(member);
             match &member.reach {
                 Reach::Down { has_ended, .. } => {
                     let reason = if *has_ended {
@@ -293,9 +297,11 @@ impl Clustered {
                     } else {
                         "it is not heard any more"
                     };
-                    tracing::warn!(node, address, reason, "a node is down");
+                    tracing::warn!(node, name, address, reason, "a node is down");
                 }
-                Reach::Up | Reach::Suspect => tracing::info!(node, address, "a node is in reach"),
+                Reach::Up | Reach::Suspect => {
+                    tracing::info!(node, name, address, "a node is in reach");
+                }
             }
         }
     }
@@ -335,6 +341,26 @@ pub(crate) fn with_host<'a>(config: &'a Config, give_up: &AtomicBool) -> Option<
     Some(Cow::Owned(config))
 }
 
+/// What people call this node; its host's name unless the configuration has another.
+pub(crate) fn node_name(config: &Config) -> String {
+    let named = config.cluster_config.node_name.clone();
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy();
+    let name = named.or_else(|| NodeName::of_host(&host));
+    name.map_or_else(|| "unnamed".to_owned(), |name| name.to_string())
+}
+
+/// What a member says people call it. Empty: it says nothing, or no name.
+pub(crate) fn name_of(member: &cluster::Member) -> &str {
+    let told = member.info.get(NAME).map_or("", String::as_str);
+    // It is shown to people, and another program may have said it.
+    if NodeName::new(told).is_some() {
+        told
+    } else {
+        ""
+    }
+}
+
 /// By what other nodes reach this one.
 pub(crate) fn host(config: &Config) -> &str {
     let host = config.cluster_config.host.as_ref();
@@ -369,7 +395,7 @@ fn options(
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
         },
-        info: BTreeMap::new(),
+        info: BTreeMap::from([(NAME.to_owned(), node_name(config))]),
         timings: Timings::default(),
         give_up,
     })

@@ -20,7 +20,7 @@ use crate::cluster_control::{
     Change, ClusterControl, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, Refusal,
     ShardStatus, StoreName,
 };
-use crate::clustered::{CONNECTIONS, Clustered};
+use crate::clustered::{CONNECTIONS, Clustered, name_of};
 use crate::eviction;
 use crate::node::Node;
 use crate::parting::Parting;
@@ -69,6 +69,7 @@ impl Control {
         };
         NodeStatus {
             node: NodeId(member.node),
+            name: name_of(member).to_owned(),
             address: member.address.clone(),
             state: state(member.state),
             reach: reach(member.reach),

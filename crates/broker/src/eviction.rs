@@ -118,6 +118,7 @@ mod tests {
     fn status(reaches: &[Reach], voters: &[&[u64]]) -> ClusterStatus {
         let node = |(node, reach): (u64, &Reach)| NodeStatus {
             node: NodeId(node),
+            name: String::new(),
             address: String::new(),
             state: NodeState::Up,
             reach: *reach,

@@ -22,6 +22,7 @@ mod load;
 mod nearest;
 mod network;
 mod node;
+mod node_name;
 mod options;
 mod origin;
 mod problem;
@@ -34,6 +35,7 @@ pub use listed::Listed;
 pub use listener::{ListenerView, Place, WebSocketView};
 pub use load::{Loaded, MAX_FILE_BYTES};
 pub use network::{Network, Networks};
+pub use node_name::NodeName;
 pub use options::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
     ClientAuth, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, DenyPublishV3,

@@ -16,6 +16,7 @@ use std::{
 use crate::{
     address::{Endpoints, Host},
     declare::options,
+    node_name::NodeName,
     setting::choice,
 };
 
@@ -100,6 +101,9 @@ options! {
     pub struct ClusterConfig {
         /// Name of the cluster; nodes of another name are not talked to.
         fixed "env" => env: String = "default".to_owned();
+        /// What people call this node: shown beside its identifier in tables, logs and metrics. Unset: the name of the
+        /// host. Two nodes may have the same name; nothing goes by it.
+        fixed "nodeName" => node_name: Option<NodeName>;
         /// Address under which the other nodes reach this one. Unset in a cluster: the one that this node sends
         /// from to `seedEndpoints` or `clusterDomainName`, found at each start.
         fixed "host" => host: Option<Host>;

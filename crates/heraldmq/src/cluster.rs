@@ -151,6 +151,7 @@ fn tables(status: &ClusterStatus) -> String {
 fn nodes(status: &ClusterStatus) -> Table {
     let mut table = Table::new([
         "node",
+        "name",
         "address",
         "state",
         "reach",
@@ -164,6 +165,11 @@ fn nodes(status: &ClusterStatus) -> Table {
         let connections = node.connections.map_or("?".to_owned(), |n| n.to_string());
         table.row([
             &format!("{}{mark}", node.node),
+            if node.name.is_empty() {
+                "?"
+            } else {
+                &node.name
+            },
             &node.address,
             &node.state.to_string(),
             &node.reach.to_string(),

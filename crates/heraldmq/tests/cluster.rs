@@ -84,7 +84,7 @@ fn state() -> Value {
     json!({
         "cluster": "00000000000000ff", "env": "Test", "node": one,
         "nodes": [
-            {"node": one, "address": "10.0.0.1:8899", "state": "up", "reach": "up",
+            {"node": one, "name": "rack-1", "address": "10.0.0.1:8899", "state": "up", "reach": "up",
              "version": "0.1.0", "incarnation": 3, "connections": 12, "clock_offset_ms": -600_020},
             {"node": two, "address": "10.0.0.2:8899", "state": "draining", "reach": "suspect",
              "version": "0.1.0", "incarnation": 1},
@@ -117,6 +117,7 @@ fn the_state_is_printed_as_tables() {
     has_row(&[
         "0000000000000001",
         "*",
+        "rack-1",
         "10.0.0.1:8899",
         "up",
         "up",
@@ -127,6 +128,7 @@ fn the_state_is_printed_as_tables() {
     ]);
     has_row(&[
         "5f3a90c2d1e4b867",
+        "?",
         "10.0.0.2:8899",
         "draining",
         "suspect",

@@ -29,6 +29,7 @@ impl ClusterControl for Fake {
         let [one, two] = [NodeId(1), NodeId(u64::MAX)];
         let node = |node, reach, connections| NodeStatus {
             node,
+            name: "a".to_owned(),
             address: "10.0.0.1:8899".to_owned(),
             state: NodeState::Up,
             reach,
@@ -84,7 +85,7 @@ async fn the_state_is_told_as_json() {
     let (status, text) = ask(fake, "GET", "", &Value::Null).await;
     assert_eq!(status, StatusCode::OK);
     let node = |node, reach| {
-        json!({"node": node, "address": "10.0.0.1:8899", "state": "up", "reach": reach,
+        json!({"node": node, "name": "a", "address": "10.0.0.1:8899", "state": "up", "reach": reach,
                "version": "0.1.0", "incarnation": 3})
     };
     let mut first = node("0000000000000001", "up");
