@@ -128,7 +128,7 @@ def refused(broker):
     url = f"http://127.0.0.1:{broker.port('http')}/metrics"
     with urllib.request.urlopen(url, timeout=10) as answer:
         text = answer.read().decode()
-    names = "refusals|connections_unheard_closed|violations|connects_refused"
+    names = "refusals|connections_awaiting_connect_closed|violations|connects_refused"
     return sum(int(n) for n in re.findall(rf"^heraldmq_(?:{names})_total\S* (\d+)", text, re.M))
 
 

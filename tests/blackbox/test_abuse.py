@@ -610,7 +610,7 @@ def test_half_open_connections_make_room_for_others(name):
                     client.connect(name + "ordinary")
         silent[0].expect_closed()
         assert counted(broker, "heraldmq_connections_open") <= 66
-        assert counted(broker, "heraldmq_connections_unheard_closed") >= 200 - 64
+        assert counted(broker, "heraldmq_connections_awaiting_connect_closed") >= 200 - 64
         for client in silent:
             client.close()
 

@@ -266,7 +266,7 @@ def test_another_user_does_not_end_what_lingers(users, name):
     with broker_with(chain, **{"sys.intervalSeconds": 0}) as broker:
 
         def lingering():
-            return broker.metric("heraldmq_sessions_lingering")
+            return broker.metric("heraldmq_sessions_routed_after_disconnect")
 
         def misses(payload):
             publisher.published(f"{name}/1", payload)

@@ -329,7 +329,7 @@ def test_rules_that_change_while_a_session_lingers_count_for_it(with_rules, name
         client = broker.client(name, **durable)
         client.subscribe(*many, qos=1)
         client.close()
-        until(lambda: broker.metric("heraldmq_sessions_lingering") == 1, what="a session that lingers")
+        until(lambda: broker.metric("heraldmq_sessions_routed_after_disconnect") == 1, what="a session that lingers")
         publisher.published(f"{name}/1", b"before")
         publisher.published(f"{name}/2", b"before")
         reload(broker, f"deny client {name} receive {name}/1\ndeny client {name} subscribe {name}/1\n")

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 def held_now(broker) -> int:
     """Publishers that wait for a subscriber."""
-    return int(broker.metric("heraldmq_publishers_held_now"))
+    return int(broker.metric("heraldmq_publishers_paused"))
 
 
 def drops_of(broker, client_id):
@@ -256,9 +256,9 @@ def test_subscribers_that_stall_one_after_the_other_do_not_hold_a_publisher_each
         for number in range(4):
             with broker.client(f"{name}{number}", props={"receive_maximum": 5}) as staller:
                 publish_to(staller)
-            assert count("publishers_held") == 1
-        assert count("publisher_holds_expired") == 1
-        assert count("publisher_holds_spared") > 0
+            assert count("publisher_backpressure") == 1
+        assert count("publisher_backpressure_expired") == 1
+        assert count("publisher_backpressure_skipped") > 0
         held = broker.find("a subscriber does not keep up; publishers to it are held back", client_id=f"{name}0")
         assert [line["publisher"] for line in held] == [name + "p"]
 
@@ -290,7 +290,7 @@ def test_who_never_read_does_not_hold_up_what_others_get_too(name, reads):
         assert [int(m.payload) for m in other.take(100)] == list(range(read, read + 100))
         if not reads:
             # It held the publisher for a moment.
-            assert broker.metric("heraldmq_publisher_holds_expired_total") == 1
+            assert broker.metric("heraldmq_publisher_backpressure_expired_total") == 1
             assert {drop["reason"] for drop in drops_of(broker, name)} == {"queue_full_messages"}
 
 

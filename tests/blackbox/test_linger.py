@@ -29,7 +29,7 @@ def subscribe_many(client, name, count=MANY, qos=1):
 
 
 def lingering(broker) -> int:
-    return int(broker.metric("heraldmq_sessions_lingering"))
+    return int(broker.metric("heraldmq_sessions_routed_after_disconnect"))
 
 
 def leave(broker, client):

@@ -85,7 +85,7 @@ def test_acknowledgements_alone_release_held_publishers(name):
             reader.subscribe(name, qos=1)
             for number in range(20):
                 publisher.publish(name, bytes(100_000), qos=1, pid=number + 1)
-            until(lambda: broker.metric("heraldmq_publishers_held_now") == 1, what="a publisher that waits")
+            until(lambda: broker.metric("heraldmq_publishers_paused") == 1, what="a publisher that waits")
             taken = []
 
             def nothing_came():
@@ -97,7 +97,7 @@ def test_acknowledgements_alone_release_held_publishers(name):
                 return len(taken) == before
 
             until(nothing_came, what="all that the broker sends of itself")
-            assert broker.metric("heraldmq_publishers_held_now") == 1
+            assert broker.metric("heraldmq_publishers_paused") == 1
             assert 5 <= len(taken) < 20
             reader.send(*(raw.ack(PUBACK, pid) for pid in taken))
             reader.take(20 - len(taken))

@@ -438,7 +438,7 @@ def test_hold_and_release_storm(name, rng, limit):
                 assert got[p] == right, f"publisher {p}: {difference(got[p], right)}"
         lost = [d for d in broker.drops() if not d["client_id"].startswith(f"{name}d")]
         assert lost == []
-        assert gauges(broker, "publishers_held_total")["publishers_held_total"] > 0
+        assert gauges(broker, "publisher_backpressure_total")["publisher_backpressure_total"] > 0
         no_complaints(broker)
 
 

@@ -134,7 +134,7 @@ def test_many_receivers_get_their_messages_in_order(name, qos):
             assert [publisher.expect(PUBACK).pid for _ in range(messages)] == list(range(1, messages + 1))
         publisher.ping()
         assert broker.metric("heraldmq_deliveries_put_off_total") >= messages
-        assert broker.metric("heraldmq_publishers_held_for_deliveries_total") >= 1
+        assert broker.metric("heraldmq_publisher_delivery_pauses_total") >= 1
         until(lambda: broker.metric("heraldmq_deliveries_waiting") == 0, what="all deliveries")
 
 
@@ -172,7 +172,7 @@ def test_many_shared_groups_get_their_messages_in_order_and_in_turns(name, qos):
         assert got == [b"%d" % n for n in range(messages) for _ in range(GROUPS)]
         assert [publisher.expect(PUBACK).pid for _ in range(messages)] == list(range(1, messages + 1))
         assert waiting >= 1 and broker.metric("heraldmq_deliveries_put_off_total") >= messages
-        assert broker.metric("heraldmq_publishers_held_for_deliveries_total") >= 1
+        assert broker.metric("heraldmq_publisher_delivery_pauses_total") >= 1
         until(lambda: broker.metric("heraldmq_deliveries_waiting") == 0, what="all deliveries")
 
 

@@ -180,7 +180,7 @@ def test_a_will_waits_for_the_shard_of_its_readers(name):
         mourned.close()
 
         def owed():
-            return sum(node.broker.metric("heraldmq_store_owed", store="inbox") for node in cluster.running())
+            return sum(node.broker.metric("heraldmq_store_requests_pending", store="inbox") for node in cluster.running())
 
         # All that can be refused has been.
         until(lambda: owed() == 1, 20, "the will to be all that waits")

@@ -133,7 +133,7 @@ def test_another_node_takes_a_session_whose_routes_linger(three, name):
     many = 4000
 
     def lingering():
-        return a.broker.metric("heraldmq_sessions_lingering")
+        return a.broker.metric("heraldmq_sessions_routed_after_disconnect")
 
     before = lingering()
     with c.client(f"{name}p") as publisher:

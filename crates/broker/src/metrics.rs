@@ -21,6 +21,7 @@ use store::{ShardStats, Store, StoreStats};
 use store_state::api::StoreId;
 
 use crate::cluster_control::Reach;
+use crate::clustered::name_of;
 use crate::control::{reach, without_leader};
 use crate::node::Node;
 use broker_core::Reason;
@@ -102,7 +103,7 @@ const BROKER: [Described<BrokerStats>; 33] = [
         |s| &s.logins_failed,
     ),
     (
-        "connections_unheard_closed",
+        "connections_awaiting_connect_closed",
         "Connections closed before their CONNECT, because too many had sent none",
         |s| &s.unheard_closed,
     ),
@@ -143,17 +144,17 @@ const BROKER: [Described<BrokerStats>; 33] = [
     ),
     ("wills_published", "Will messages published", |s| &s.wills),
     (
-        "publishers_held",
+        "publisher_backpressure",
         "Times a publisher was held back for a subscriber's full queue",
         |s| &s.holds,
     ),
     (
-        "publisher_holds_expired",
+        "publisher_backpressure_expired",
         "Times a subscriber held publishers back for limits.connection.holdPublisherMs, or for as long as it had earned, and did not drain",
         |s| &s.holds_expired,
     ),
     (
-        "publisher_holds_spared",
+        "publisher_backpressure_skipped",
         "Messages whose publisher was not held back, because the subscriber had not earned it or the publisher had just waited in vain for another one",
         |s| &s.holds_spared,
     ),
@@ -208,7 +209,7 @@ const BROKER: [Described<BrokerStats>; 33] = [
         |s| &s.deliveries_put_off,
     ),
     (
-        "publishers_held_for_deliveries",
+        "publisher_delivery_pauses",
         "Times a publisher was held back until the receivers of a message had got it",
         |s| &s.delivery_holds,
     ),
@@ -352,13 +353,13 @@ impl Collector for NodeCollector {
             ("clients_connected", "Clients connected", None, connected),
             ("sessions", "Sessions, online and offline", None, sessions),
             (
-                "publishers_held_now",
+                "publishers_paused",
                 "Publishers that subscribers of this node hold back; one that several hold counts for each",
                 None,
                 sum(&node.stats, |s| &s.holding),
             ),
             (
-                "sessions_lingering",
+                "sessions_routed_after_disconnect",
                 "Sessions with many subscriptions whose connections have just ended, and whose routes stay for a while",
                 None,
                 sum(&node.stats, |s| &s.lingering),
@@ -400,7 +401,7 @@ impl Collector for NodeCollector {
                 sum(&node.stats, |s| &s.members_awaited),
             ),
             (
-                "legacies",
+                "ended_sessions_redispatching",
                 "Ended sessions whose messages for shared groups are being given to other members",
                 None,
                 sum(&node.stats, |s| &s.legacies),
@@ -448,7 +449,7 @@ impl Collector for NodeCollector {
                 stored.retained_wills,
             ),
             (
-                "wills_held",
+                "wills_pending_takeover",
                 "Wills of connections that were taken over by another node, which session shards of this node hold until it is known whether the client has discarded them",
                 None,
                 stored.held_wills,
@@ -598,6 +599,14 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         let count = all.filter(|member| reach(member.reach) == wanted).count();
         let labels = [("reach", wanted.to_string())];
         ConstGauge::new(count as i64).encode(family.encode_family(&labels)?)?;
+    }
+    let name = "cluster_node_info";
+    let help = "Always 1: the identifier and the name of each member";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for member in members.iter().flat_map(|members| members.nodes.values()) {
+        let id = format!("{:016x}", member.node);
+        let labels = [("node", id.as_str()), ("name", name_of(member))];
+        ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
     }
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
@@ -860,7 +869,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         }),
         ("store_waiting", "Requests waiting", |s| s.waiting),
         (
-            "store_owed",
+            "store_requests_pending",
             "Requests that wait for space on the disk",
             |s| s.deferred,
         ),
