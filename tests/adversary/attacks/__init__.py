@@ -26,8 +26,8 @@ class Attack:
         if not cls.__name__.startswith("_"):
             REGISTRY.append(cls)
 
-    # Whether the broker is to refuse it: by reason codes, or by the end of its connections. Any other attack has to be let
-    # in: one that is refused measures nothing (`measure/runner.py`).
+    # Whether the broker is to refuse it, by reason codes or by the end of its connections, or ends its connections because
+    # the protocol asks for it. Any other attack has to be let in: one that is refused measures nothing (`measure/runner.py`).
     is_refused = False
 
     # Whether it leaves so much behind that it needs a broker of its own.

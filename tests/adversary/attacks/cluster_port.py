@@ -13,6 +13,7 @@ NUMBERS = itertools.count(1)
 
 
 class _ClusterPort(Attack):
+    is_refused = True
     n, small = 1000, 150
     data = b""
     PORT = 18899

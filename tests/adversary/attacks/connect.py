@@ -81,12 +81,13 @@ class ConnectLongNamesDurable(Attack):
 
     def run(self, stage):
         stage.cause.synced += 3 * stage.n
-        in_batches(stage, stage.n, lambda number: stage.durable(f"{number}" + "x" * 60_000, waits=False))
+        in_batches(stage, stage.n, lambda number: stage.durable(f"{number}".ljust(60_000, "x"), waits=False))
 
 
 class ConnectRefused(Attack):
     """n CONNECT packets with an identifier that is not UTF-8, each on a connection of its own."""
 
+    is_refused = True
     n, small = 4000, 500
 
     def run(self, stage):
@@ -96,6 +97,7 @@ class ConnectRefused(Attack):
 class ConnectRefusedLong(Attack):
     """n CONNECT packets that are refused for their version, with identifiers of 60 kB: what the log says of them."""
 
+    is_refused = True
     n, small = 200, 40
 
     def run(self, stage):
@@ -125,6 +127,7 @@ class ConnectHalves(Attack):
 class ConnectTwice(Attack):
     """n connections that send a second CONNECT, which closes them."""
 
+    is_refused = True
     n, small = 3000, 400
 
     def run(self, stage):
@@ -137,6 +140,7 @@ class ConnectTwice(Attack):
 
 
 class _Takeover(Attack):
+    is_refused = True
     n, small = 3000, 400
 
     def one(self, stage):
@@ -169,6 +173,7 @@ class TakeoverStormDurable(_Takeover):
 class TakeoverStormTogether(Attack):
     """n connections with one client identifier, 50 of them at once."""
 
+    is_refused = True
     n, small = 3000, 400
 
     def run(self, stage):

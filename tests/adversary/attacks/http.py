@@ -36,6 +36,8 @@ class HttpHeads(_Http):
 class HttpManyHeads(_Http):
     """n requests with 90 header lines."""
 
+    is_refused = True
+
     def request(self):
         lines = "".join(f"x{number}: y\r\n" for number in range(90))
         return f"GET /healthz HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode()
@@ -57,6 +59,7 @@ class HttpUnfinished(_Http):
 class HttpBigBody(_Http):
     """n bans without a token, with 60 kB of JSON."""
 
+    is_refused = True
     n, small = 200, 40
 
     def request(self):
@@ -96,6 +99,7 @@ class HttpWrongTokens(_Http):
 class HttpMetrics(_Http):
     """n readings of the metrics on one connection after the other."""
 
+    is_refused = True
     n, small = 300, 60
 
     def request(self):
@@ -105,6 +109,7 @@ class HttpMetrics(_Http):
 class HttpMetricsPipelined(_Http):
     """n readings of the metrics on one connection, all asked for at once."""
 
+    is_refused = True
     n, small = 1000, 150
 
     def run(self, stage):
@@ -120,6 +125,7 @@ class HttpMetricsPipelined(_Http):
 class HttpDrops(_Http):
     """n readings of the list of drops, which is full of topics of 60 kB."""
 
+    is_refused = True
     n, small = 20, 4
 
     def prepare(self, stage):

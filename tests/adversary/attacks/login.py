@@ -14,6 +14,7 @@ HASH_S = 0.15
 
 
 class _Login(Attack):
+    is_refused = True
     def broker_fields(self, folder):
         users = folder / "users"
         command = [BINARY, "passwd", str(users), "alice", "--stdin"]
@@ -67,6 +68,7 @@ class LoginWrongPasswordsLimited(_Login):
 class LoginUnknownMethod(_Login):
     """n CONNECT packets with 60 kB of data for a method of authentication that there is not."""
 
+    is_refused = True
     n, small, versions = 200, 40, (5,)
 
     def run(self, stage):

@@ -9,6 +9,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 class _Proxy(Attack):
+    is_refused = True
     n, small = 2000, 300
     head = b""
 

@@ -53,21 +53,24 @@ class PublishQos1(Attack):
         flood(line, made, PUBACK)
 
 
+def exactly_once(stage, line, count):
+    """Messages of QoS 2 with their PUBREL, as many at a time as there are packet identifiers for."""
+    for first in range(0, count, WINDOW):
+        number = min(WINDOW, count - first)
+        made = [raw.publish("a", version=stage.version, qos=2, pid=pid + 1) for pid in range(number)]
+        line.send(b"".join(made), number)
+        line.got(PUBREC, first + number)
+        line.send(b"".join(raw.ack(6, pid + 1) for pid in range(number)), number)
+        line.got(PUBCOMP, first + number)
+
+
 class PublishQos2(Attack):
     """n small messages of QoS 2 that nobody receives, with their PUBREL."""
 
     n, small = 60_000, 10_000
 
     def run(self, stage):
-        line = stage.connect(f"{stage.tag}p")
-        made = []
-        for number in range(stage.n):
-            made.append(raw.publish("a", version=stage.version, qos=2, pid=number % 60_000 + 1))
-            made.append(raw.ack(6, number % 60_000 + 1))
-        for first in range(0, len(made), WINDOW):
-            part = made[first : first + WINDOW]
-            line.send(b"".join(part), len(part))
-            line.got(PUBCOMP, (first + len(part)) // 2)
+        exactly_once(stage, stage.connect(f"{stage.tag}p"), stage.n)
 
 
 class PublishQos2Durable(Attack):
@@ -77,15 +80,7 @@ class PublishQos2Durable(Attack):
 
     def run(self, stage):
         stage.cause.synced += 2 * stage.n
-        line = stage.durable(f"{stage.tag}p")
-        made = []
-        for number in range(stage.n):
-            made.append(raw.publish("a", version=stage.version, qos=2, pid=number % 60_000 + 1))
-            made.append(raw.ack(6, number % 60_000 + 1))
-        for first in range(0, len(made), WINDOW):
-            part = made[first : first + WINDOW]
-            line.send(b"".join(part), len(part))
-            line.got(PUBCOMP, (first + len(part)) // 2)
+        exactly_once(stage, stage.durable(f"{stage.tag}p"), stage.n)
 
 
 class PublishDuplicates(Attack):
@@ -104,6 +99,9 @@ class PublishLongTopics(Attack):
     """n messages with topics of 60 kB, each another one."""
 
     n, small = 300, 60
+
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535}
 
     def run(self, stage):
         line = stage.connect(f"{stage.tag}p")
@@ -154,6 +152,9 @@ class PublishAliasesLong(Attack):
     """One topic of 60 kB behind an alias, named n times, to a subscriber that reads: allowed by what is delivered."""
 
     n, small, versions = 40_000, 6000, (5,)
+
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535}
 
     def prepare(self, stage):
         subscriber = stage.ordinary(f"{stage.tag}s")
@@ -238,6 +239,9 @@ class PublishRetainedPastStalled(Attack):
     leaves = True
     n, small = 400, 100
     STALLED = 20
+
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535}
 
     def prepare(self, stage):
         keeper = stage.ordinary(f"{stage.tag}k")
@@ -337,6 +341,7 @@ class PublishExpiring(Attack):
 class PublishMalformed(Attack):
     """n connections that publish to a topic with a wildcard."""
 
+    is_refused = True
     n, small = 3000, 400
 
     def run(self, stage):
@@ -351,6 +356,7 @@ class PublishMalformed(Attack):
 class PublishEmptyTopic(Attack):
     """n connections that publish without a topic and without an alias."""
 
+    is_refused = True
     n, small = 3000, 400
 
     def run(self, stage):

@@ -199,6 +199,9 @@ class RetainedLongTopics(Attack):
     leaves = True
     n, small = 300, 60
 
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535}
+
     def run(self, stage):
         stage.cause.synced += stage.n
         line = stage.connect(f"{stage.tag}p")

@@ -37,6 +37,7 @@ class PingreqUnread(Attack):
 
 
 class _Ended(Attack):
+    is_refused = True
     n, small = 3000, 400
     ending = b""
 

@@ -42,6 +42,7 @@ class SubscribeManyFilters(Attack):
 class SubscribeOnePacket(Attack):
     """n filters of a few bytes in one packet, most of them beyond the limit of the session."""
 
+    is_refused = True
     n, small = 200_000, 30_000
 
     def run(self, stage):
@@ -193,6 +194,7 @@ class SubscribeOwnTopics(Attack):
 class SubscribeRefused(Attack):
     """n filters that are refused, from a client with an identifier of 40 kB: what the log says of them."""
 
+    is_refused = True
     n, small = 2000, 500
 
     def sets(self, _folder):
@@ -207,6 +209,7 @@ class SubscribeRefused(Attack):
 class SubscribeRefusedPackets(Attack):
     """n packets with a filter of 1 kB each that is refused: what the log says of them."""
 
+    is_refused = True
     n, small = 5000, 1000
 
     def sets(self, _folder):
@@ -223,6 +226,9 @@ class SubscribeLongFilters(Attack):
 
     n, small = 2000, 200
 
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535, "limits.session.subscriptionBytes": 1 << 30}
+
     def run(self, stage):
         line = stage.connect(f"{stage.tag}s")
         for first in range(0, stage.n, 20):
@@ -235,6 +241,9 @@ class SubscribeLongFiltersDurable(Attack):
     """The same in a session that outlives its connection."""
 
     n, small = 1000, 200
+
+    def sets(self, _folder):
+        return {"limits.topic.length": 65_535, "limits.session.subscriptionBytes": 1 << 30}
 
     def run(self, stage):
         stage.cause.synced += stage.n
@@ -256,8 +265,25 @@ class SubscribeManyLevels(Attack):
         subscribe_all(line, filters_of(stage, stage.n, lambda number: (f"{number:x}" + "/" * 127, 0)))
 
 
+# Patterns of wildcards that a session may have.
+PATTERNS = 64
+
+
+def spread(stage, filters, durable=False, **fields) -> list:
+    """Subscribes sessions to filters, to as many each as a session may have patterns of; the sessions' connections."""
+    lines = []
+    for first in range(0, len(filters), PATTERNS):
+        line = (stage.durable if durable else stage.connect)(f"{stage.tag}s{first}")
+        made = [(filter, 0) for filter in filters[first : first + PATTERNS]]
+        line.send(raw.subscribe(1, made, version=stage.version, **fields))
+        lines.append(line)
+    stage.until(lambda: all(line.counts[SUBACK] or not line.is_open for line in lines), what="the subscriptions")
+    return lines
+
+
 class SubscribeNearlyMatching(Attack):
-    """8,000 filters of `+` and names at 128 levels that all nearly match; n messages to topics of 128 levels."""
+    """8,000 filters of `+` and names at 128 levels, of 125 sessions, that all nearly match; n messages to topics of 128
+    levels."""
 
     n, small = 100, 20
     FILTERS = 8000
@@ -265,14 +291,9 @@ class SubscribeNearlyMatching(Attack):
     leaves = True
 
     def prepare(self, stage):
-        line = (stage.durable if self.durable else stage.connect)(f"{stage.tag}s")
-        made = []
         # Every choice of `+` or the name in 13 places, and an end that no topic has.
-        for choice in itertools.islice(itertools.product("a+", repeat=13), self.FILTERS):
-            made.append(("/".join(choice) + "/a" * 114 + "/z", 0))
-        for first in range(0, len(made), 500):
-            line.send(raw.subscribe(1, made[first : first + 500], version=stage.version))
-        line.got(SUBACK, len(made) // 500)
+        choices = itertools.islice(itertools.product("a+", repeat=13), self.FILTERS)
+        spread(stage, ["/".join(choice) + "/a" * 114 + "/z" for choice in choices], self.durable)
 
     def run(self, stage):
         stage.cause.visits += stage.n * self.FILTERS
@@ -290,22 +311,20 @@ class SubscribeNearlyMatchingDurable(SubscribeNearlyMatching):
 
 
 class SubscribeBranching(Attack):
-    """8,001 filters of `+` at 128 levels, but for two levels that differ each time; n messages to such topics."""
+    """8,001 filters of `+` at 128 levels, of 126 sessions, but for two levels that differ each time; n messages to such
+    topics."""
 
     n, small = 200, 60
     leaves = True
 
     def prepare(self, stage):
-        line = stage.connect(f"{stage.tag}s")
         made = []
         for first, second in itertools.combinations(range(127), 2):
             levels = ["+"] * 128
             levels[first] = levels[second] = "a"
             levels[127] = "z"
-            made.append(("/".join(levels), 0))
-        for first in range(0, len(made), 500):
-            line.send(raw.subscribe(1, made[first : first + 500], version=stage.version))
-        line.got(SUBACK, -(-len(made) // 500))
+            made.append("/".join(levels))
+        spread(stage, made)
         self.filters = len(made)
 
     def run(self, stage):
@@ -317,22 +336,17 @@ class SubscribeBranching(Attack):
 
 
 class SubscribeOverlapping(Attack):
-    """10,000 filters that match one topic; n messages to it."""
+    """10,000 filters, of 157 sessions, that match one topic; n messages to it."""
 
     n, small = 1000, 100
 
     def prepare(self, stage):
-        self.line = stage.connect(f"{stage.tag}s")
         # 14 levels, each `+` or the name.
-        made = ["/".join(choice) for choice in itertools.islice(itertools.product("a+", repeat=14), 10_000)]
-        packets = [
-            raw.subscribe(1, [(f, 0) for f in made[first : first + 1000]], version=stage.version)
-            for first in range(0, len(made), 1000)
-        ]
-        subscribe_all(self.line, packets)
+        choices = itertools.islice(itertools.product("a+", repeat=14), 10_000)
+        self.sessions = len(spread(stage, ["/".join(choice) for choice in choices]))
 
     def run(self, stage):
-        stage.cause.deliveries += stage.n
+        stage.cause.deliveries += stage.n * self.sessions
         # The first of them matches 10,000 filters; what it came to is remembered for the others.
         stage.cause.visits += 10_000
         publisher = stage.connect(f"{stage.tag}p")
@@ -341,21 +355,23 @@ class SubscribeOverlapping(Attack):
 
 
 class SubscribeOverlappingIdentifiers(Attack):
-    """10,000 filters with a subscription identifier each that match one topic; n messages to it."""
+    """10,000 filters with a subscription identifier each, of 157 sessions, that match one topic; n messages to it."""
 
     n, small, versions = 200, 20, (5,)
 
     def prepare(self, stage):
-        self.line = stage.connect(f"{stage.tag}s")
-        self.line.parses = True
+        lines = []
         for number, choice in enumerate(itertools.islice(itertools.product("a+", repeat=14), 10_000)):
+            if number % PATTERNS == 0:
+                lines.append(stage.connect(f"{stage.tag}s{number}"))
             props = {"subscription_identifier": number + 1}
-            self.line.send(raw.subscribe(1, [("/".join(choice), 0)], props=props))
-        self.line.got(SUBACK, 10_000)
+            lines[-1].send(raw.subscribe(1, [("/".join(choice), 0)], props=props))
+        stage.until(lambda: sum(line.counts[SUBACK] for line in lines) == 10_000, what="the subscriptions")
+        self.sessions = len(lines)
 
     def run(self, stage):
-        # Each message carries all identifiers, as the standard has it: 30 kB for each delivery.
-        stage.cause.deliveries += stage.n
+        # Each message carries all identifiers of its session, as the standard has it.
+        stage.cause.deliveries += stage.n * self.sessions
         stage.cause.visits += stage.n * 10_000
         publisher = stage.connect(f"{stage.tag}p")
         publisher.send(raw.publish("/".join("a" * 14)) * stage.n, stage.n)
@@ -453,6 +469,7 @@ class UnsubscribeAllDurable(UnsubscribeAll):
 class SubscribeEmpty(Attack):
     """n connections that send a SUBSCRIBE without filters."""
 
+    is_refused = True
     n, small = 3000, 400
 
     def run(self, stage):

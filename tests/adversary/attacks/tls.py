@@ -54,6 +54,7 @@ class TlsHalves(_Tls):
 class TlsGarbage(_Tls):
     """n connections that say what is not TLS."""
 
+    is_refused = True
     n, small = 2000, 200
 
     def run(self, stage):

@@ -72,6 +72,7 @@ class WebsocketEmptyFragments(_WebSocket):
 class WebsocketHeads(_WebSocket):
     """n requests with 8 kB of header lines that are no WebSocket handshake."""
 
+    is_refused = True
     n, small = 1000, 150
 
     def run(self, stage):
@@ -82,6 +83,7 @@ class WebsocketHeads(_WebSocket):
 class WebsocketHeadsEndless(_WebSocket):
     """n requests whose header lines do not end."""
 
+    is_refused = True
     n, small = 1000, 150
 
     def run(self, stage):

@@ -82,6 +82,9 @@ class Nodes:
                 total += sum(s.value for s in family.samples if s.name == "heraldmq_link_sent_bytes_total")
         return int(total)
 
+    def metric(self, name, **labels) -> float:
+        return sum(broker.metric(name, **labels) for broker in self.brokers)
+
     def leaders(self) -> dict:
         view = self.cluster.running()[0].status()
         return {f"{shard['store']} {shard['shard']}": shard["leader"] for shard in view["shards"]}

@@ -180,6 +180,14 @@ class Hollow(Exception):
     what the attack is about."""
 
 
+# Reasons of drops by which a message was not let in; versions before 5.0 have no reason code for that.
+NOT_LET_IN = ("topic_limit", "reserved_topic", "publish_denied", "retain_denied", "payload_format_invalid")
+
+
+def not_let_in(broker) -> dict[str, float]:
+    return {reason: broker.metric("heraldmq_messages_dropped_total", reason=reason) for reason in NOT_LET_IN}
+
+
 def check_let_in(attack, stage):
     if bool(stage.refusals) != attack.is_refused:
         told = ", ".join(f"{count} × {what}" for what, count in stage.refusals.most_common(5))
@@ -203,6 +211,7 @@ def measure(attack, stage, bystander) -> Cost:
     links = broker.link_bytes()
     threads, resident, log, taken = broker.threads(), broker.reset_peak(), broker.log_bytes, broker.folder()
     start, cpu = time.monotonic(), broker.cpu()
+    dropped = not_let_in(broker)
     stage.counting = True
     faults = stage.faults
     try:
@@ -236,6 +245,9 @@ def measure(attack, stage, bystander) -> Cost:
     for name, used in broker.threads().items():
         cost.threads[name] = round(used - threads.get(name, 0), 3)
     faults += stage.leaders_moved()
+    for reason, count in not_let_in(broker).items():
+        if count > dropped[reason]:
+            stage.refusals[f"message dropped: {reason}"] = int(count - dropped[reason])
     check_let_in(attack, stage)
     attack.judge(stage, cost)
     return cost
