@@ -20,7 +20,7 @@ def cases():
     for number, name in enumerate(NAMES):
         attack = by_name[name]
         reason = KNOWN_OF_NODES.get(name)
-        marks = [pytest.mark.xfail(strict=False, reason=reason)] if reason else []
+        marks = [pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)] if reason else []
         yield pytest.param(attack, attack.versions[number % len(attack.versions)], marks=marks, id=name)
 
 

@@ -163,13 +163,13 @@ fn nodes(status: &ClusterStatus) -> Table {
     for node in &status.nodes {
         let mark = if node.node == status.node { " *" } else { "" };
         let connections = node.connections.map_or("?".to_owned(), |n| n.to_string());
+        let name = match node.name.as_str() {
+            "" => "?".to_owned(),
+            name => name.to_owned(),
+        };
         table.row([
             &format!("{}{mark}", node.node),
-            if node.name.is_empty() {
-                "?"
-            } else {
-                &node.name
-            },
+            &name,
             &node.address,
             &node.state.to_string(),
             &node.reach.to_string(),

@@ -109,13 +109,19 @@ class Bystanders:
 
 
 class Place:
-    """One cluster for many attacks."""
+    """One cluster for many attacks; another one after an attack that leaves much behind, which would be counted to the
+    next."""
 
     def __init__(self):
         self.cluster = Cluster(3, dict(SETS))
+        self.is_used_up = False
 
     @contextlib.contextmanager
     def __call__(self, attack, version, n):
+        if self.is_used_up:
+            self.cluster.close()
+            self.cluster = Cluster(3, dict(SETS))
+        self.is_used_up = attack.leaves
         nodes, tag = Nodes(self.cluster), "a" + uuid.uuid4().hex[:6]
         self.cluster.settled()
         bystanders, stage = Bystanders(nodes.brokers, tag), Stage(nodes, version, n, tag)
