@@ -1,14 +1,15 @@
 //! `commits`: each commit of a branch loads, and has a subject that fits a line.
 //!
-//! A commit loads if `cargo metadata --locked --offline` succeeds in it: the manifests can be read, name members that
+//! A commit loads if `cargo metadata --locked` succeeds in it: the manifests can be read, name members that
 //! exist, and agree with `Cargo.lock`. So `git bisect` can stop at each of them.
 //!
 //! Commits are checked out one after the other in one worktree in a temporary folder, which is removed at the end,
 //! also when the chore fails. An interrupt leaves it; `git worktree remove --force` takes it away then. The checkout that
 //! the chore runs in is not touched, and what is not committed in it makes no difference.
 //!
-//! Deliberately absent: whether a commit builds or its tests pass, which takes hours; downloads: a commit that needs a
-//! library which this machine does not have fails, and Cargo's message says so.
+//! Cargo downloads libraries that only such a commit needs.
+//!
+//! Deliberately absent: whether a commit builds or its tests pass, which takes hours.
 
 use std::ffi::OsString;
 use std::fs;
@@ -98,7 +99,7 @@ fn wrong_with(worktree: &Worktree, commit: &str) -> Result<Vec<String>, String> 
         ));
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--locked", "--offline", "--format-version", "1"];
+    let arguments = ["metadata", "--locked", "--format-version", "1"];
     let output = run(folder, cargo, &arguments)?;
     if !output.status.success() {
         // Where the worktree is says nothing.
