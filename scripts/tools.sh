@@ -189,10 +189,13 @@ is_same() {
     printf '%s\n' "$said" | grep -qxF "commit: $commit"
 }
 
-# A broker that is there and fits the sources, in `broker`; fails if there is none.
+# find_broker [PROFILE ...]: a broker that is there and fits the sources, in `broker`; fails if there is none. It is of one
+# of the profiles, by their folders' names, or somebody has put it into the path.
 find_broker() {
     target=$(target_dir)
-    for candidate in "$target/release/heraldmq" "$target/quick/heraldmq"; do
+    [ $# -gt 0 ] || set -- release quick
+    for profile in "$@"; do
+        candidate="$target/$profile/heraldmq"
         if is_current "$candidate"; then
             broker=$candidate
             return 0
@@ -201,11 +204,11 @@ find_broker() {
     candidate=$(command -v heraldmq 2>/dev/null) && is_same "$candidate" && broker=$candidate
 }
 
-# The broker for the tests, in HERALDMQ_BIN: the one that this names already, or one that fits the sources, which is built
-# if there is none.
+# The broker for the tests, in HERALDMQ_BIN: the one that this names already, or one that fits the sources (such as that
+# which `cargo test --workspace` leaves), which is built if there is none.
 need_broker() {
     if [ -z "${HERALDMQ_BIN:-}" ]; then
-        if ! find_broker; then
+        if ! find_broker debug release quick; then
             build_broker quick
             broker="$(target_dir)/quick/heraldmq"
         fi
