@@ -4,6 +4,8 @@ import datetime
 import os
 import platform
 
+from known import CAUSES
+
 from .bars import MIB
 
 HEAD = [
@@ -51,6 +53,13 @@ enough to tell. Each figure is the best of up to three runs.
 """
 
 
+def causes(entries) -> str:
+    """What is known of why bars are exceeded, an attack a line."""
+    names = dict.fromkeys(entry["attack"] for entry in entries if entry["broken"])
+    lines = [f"- {name}: {CAUSES.get(name, 'not looked into')}" for name in names]
+    return "\n".join(["Bars are exceeded because of this:\n", *lines]) + "\n" if lines else ""
+
+
 def page(entries) -> str:
     parts = [INTRODUCTION.format(machine=machine())]
     for nodes, title in ((1, "One node"), (3, "Three nodes")):
@@ -59,6 +68,7 @@ def page(entries) -> str:
             continue
         exceeding = sum(bool(entry["broken"]) for entry in chosen)
         parts.append(f"## {title}\n\n{len(chosen)} attacks, {exceeding} of which exceed a bar.\n")
+        parts.append(causes(chosen))
         for group in dict.fromkeys(entry["group"] for entry in chosen):
             members = [entry for entry in chosen if entry["group"] == group]
             if nodes == 1:
