@@ -451,10 +451,11 @@ impl<R: Rim> ClientLoop<R> {
         epoch: u64,
         attached: Attached,
     ) {
+        // It may have gone while older connections of it were closed.
         if self
             .clients
             .get(key)
-            .is_some_and(|client| client.connection.is_none())
+            .is_none_or(|client| client.connection.is_none())
         {
             return self.leave_attached(io, key, epoch, Some(attached));
         }
