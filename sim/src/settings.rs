@@ -16,7 +16,7 @@ pub(crate) fn settings() -> Settings {
     let policy = Policy {
         queue_messages: NEVER,
         queue_bytes: 1 << 40,
-        queue_full: QueueFull::Refuse,
+        queue_full: QueueFull::REFUSE,
         ..Policy::default()
     };
     Settings {

@@ -214,6 +214,33 @@ def test_a_durable_session_that_fills_up_holds_the_publisher_back(name, hold_ms)
         assert drops_of(broker, name) == []
 
 
+def test_a_slow_durable_session_costs_publishers_to_others_a_tenth(name):
+    # P8, P11: it is held for limits.connection.holdUnearnedMs, then a tenth of the time, whether the session stalls or hovers
+    sets = {"limits.session.queueMessages": 40}
+    with (
+        Broker(sets) as broker,
+        broker.client(name, props={"session_expiry": 60, "receive_maximum": 10}) as slow,
+        broker.client(name + "o") as other,
+        broker.client(name + "p") as publisher,
+    ):
+        slow.subscribe(name, qos=1)
+        other.subscribe(name, qos=1)
+        clock = Stopwatch()
+        hovered = 0
+        while clock.seconds() < 3:
+            publisher.published(name, b"x")
+            other.message()
+            if hovered % 8 == 0:
+                # It takes some, and its queue stays about three quarters full.
+                slow.message()
+            hovered += 1
+        held = broker.metric("heraldmq_publisher_backpressure_durable_seconds_total")
+        assert 0 < held <= 0.08 + clock.seconds() / 10 + 0.02
+        assert broker.metric("heraldmq_publisher_backpressure_skipped_total") > 0
+        (row,) = broker.api("/api/v1/backpressure")
+        assert (row["subscriber"], row["publisher"], row["durable"]) == (name, name + "p", True)
+
+
 # A publisher of the same event loop is held back from its next message on; one of another loop when that loop hears of it.
 ONE_LOOP = {"eventLoops": 1}
 
@@ -335,9 +362,42 @@ def test_queue_limit_in_messages(name, policy, kept, qos):
             client.ping()
 
 
-def test_what_is_acknowledged_is_kept_unless_it_is_set_otherwise(name):
-    # P1: a full queue of a session that is away refuses; the publisher knows what is not kept
+def fill(broker, name, count=10):
+    """A session that is away, and whose queue is full."""
+    with broker.client(name, props={"session_expiry": 60}) as client:
+        client.subscribe(name, qos=1)
+        client.disconnect()
+    with broker.client() as publisher:
+        for number in range(count):
+            publisher.published(name, str(number))
+
+
+def test_a_full_queue_refuses_nobody_by_default(name):
+    # P1: who is away loses what its queue has no room for, counted (P7); others, and the publisher, do not notice
     with Broker({"limits.session.queueMessages": 10}) as broker:
+        fill(broker, name)
+        with broker.client(name + "p") as publisher, broker.client(name + "o") as other:
+            other.subscribe(name, qos=1)
+            for number in range(10, 15):
+                publisher.published(name, str(number))
+                assert other.message().payload == str(number).encode()
+        (row,) = broker.api("/api/v1/drops/sessions")
+        assert (row["client_id"], row["dropped"], row["reasons"]) == (name, 5, {"queue_full_messages": 5})
+        assert row["first"] <= row["last"]
+        assert len(drops_of(broker, name)) == 5
+        (line,) = broker.find("the queue of a session is full; messages are dropped for it (limits.session)")
+        assert (line["client_id"], line["dropped"]) == (name, 1)
+        assert broker.metric("heraldmq_inboxes_full") == 1
+        assert broker.metric("heraldmq_sessions_away", longer_than="1d") == 0
+        with broker.client(name, clean=False, session_present=True) as client:
+            assert [int(m.payload) for m in client.take(10)] == list(range(10))
+            client.ping()
+            until(lambda: broker.metric("heraldmq_inboxes_full") == 0, what="room in the queue")
+
+
+def test_a_full_queue_refuses_where_it_is_set(name):
+    # P1: queueFull: refuse; the publisher knows what is not kept by all
+    with Broker({"limits.session.queueMessages": 10, "limits.session.queueFull": "refuse"}) as broker:
         with broker.client(name, props={"session_expiry": 60}) as client:
             client.subscribe(name, qos=1)
             client.disconnect()
@@ -347,6 +407,24 @@ def test_what_is_acknowledged_is_kept_unless_it_is_set_otherwise(name):
         with broker.client(name, clean=False, session_present=True) as client:
             assert [int(m.payload) for m in client.take(10)] == list(range(10))
             client.ping()
+
+
+def test_who_has_been_away_for_long_refuses_nothing(name):
+    # limits.session.queueFullAwaySeconds
+    sets = {
+        "limits.session.queueMessages": 10,
+        "limits.session.queueFull": "refuse",
+        "limits.session.queueFullAwaySeconds": 1,
+    }
+    with Broker(sets) as broker:
+        fill(broker, name)
+        with broker.client(name + "p") as publisher:
+
+            def publishes():
+                return publisher.answer(PUBACK, publisher.publish(name, b"more", qos=1)).reason == 0
+
+            until(publishes, what="a session that has been away for a second")
+            assert drops_of(broker, name)
 
 
 def test_queue_limit_in_bytes(name):

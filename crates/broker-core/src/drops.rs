@@ -5,13 +5,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use authorization::Action;
+use guard::Quota;
 use mqtt_proto::QoS;
-use mqtt_session::DropReason;
+use mqtt_session::{DropReason, Timestamp};
 use net_api::Counter;
 use parking_lot::Mutex;
 
+use crate::excerpt::excerpt;
+use crate::session_drops::{Alarm, SessionDrops, Sessions, merged};
+
 /// Longest part of a topic or client identifier that a record keeps, in bytes.
 const KEPT: usize = 256;
+
+/// Lines of the log in a second that say that a queue is full.
+const ALARMS: u32 = 10;
 
 /// Why a message was dropped, or why it never got in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,8 +120,15 @@ pub struct Drop {
 pub struct Drops {
     /// Read by anybody, added to under the lock of `recent`: a [`Counter`] has one writer at a time.
     counts: [Counter; DropReason::ALL.len() + Reason::OWN.len()],
-    recent: Mutex<VecDeque<Drop>>,
+    recent: Mutex<Recent>,
+    alarms: Quota,
     limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    list: VecDeque<Drop>,
+    sessions: Sessions,
 }
 
 impl Drops {
@@ -122,12 +136,14 @@ impl Drops {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             counts: Default::default(),
-            recent: Mutex::new(VecDeque::new()),
+            recent: Default::default(),
+            alarms: Quota::new(ALARMS),
             limit,
         })
     }
 
-    /// Records a drop.
+    /// Records a drop. Writes to the log if it is because the queue of a session is full: once an hour of each, and 10
+    /// lines in a second.
     pub fn record(
         &self,
         at_ms: u64,
@@ -141,9 +157,24 @@ impl Drops {
         if let Some(count) = reason.counter(&self.counts) {
             count.add(1);
         }
+        let alarm = recent
+            .sessions
+            .handle_drop(client_id, reason, Timestamp(at_ms));
+        if let Some(Alarm(dropped)) = alarm
+            && let Some(left_out) = self.alarms.take(at_ms)
+        {
+            tracing::warn!(
+                client_id = &*excerpt(client_id),
+                topic = &*excerpt(topic),
+                dropped,
+                left_out,
+                "the queue of a session is full; messages are dropped for it (limits.session)"
+            );
+        }
         if self.limit == 0 {
             return;
         }
+        let recent = &mut recent.list;
         // A flood of drops must not cost allocations: the oldest record's strings are used again.
         let mut record = if recent.len() >= self.limit {
             recent.pop_front()
@@ -185,6 +216,7 @@ impl Drops {
                 drops
                     .recent
                     .lock()
+                    .list
                     .iter()
                     .rev()
                     .cloned()
@@ -196,12 +228,27 @@ impl Drops {
         all.truncate(limit);
         all
     }
+
+    /// What sessions have lost, of several: `limit` of them, newest losses first. Of each `Drops` at most 4,096 sessions
+    /// are remembered.
+    pub fn by_session(of: &[Arc<Self>], limit: usize) -> Vec<SessionDrops> {
+        let each = of.iter().flat_map(|drops| {
+            let recent = drops.recent.lock();
+            recent.sessions.iter().cloned().collect::<Vec<_>>()
+        });
+        merged(each, limit)
+    }
 }
 
-fn replace(kept: &mut String, text: &str) {
-    kept.clear();
-    let end = text.floor_char_boundary(KEPT);
-    kept.push_str(text.get(..end).unwrap_or_default());
+fn replace(of: &mut String, text: &str) {
+    of.clear();
+    of.push_str(kept(text));
+}
+
+/// As much of a name as is kept of it.
+pub(crate) fn kept(name: &str) -> &str {
+    let end = name.floor_char_boundary(KEPT);
+    name.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

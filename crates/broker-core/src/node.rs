@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use route_exchange::Exports;
 use store_state::api::Store;
 
-use crate::backpressure::stalls::Stalls;
+use crate::backpressure::slow::SlowSubscribers;
 use crate::connect::registry::Registry;
 use crate::drops::Drops;
 use crate::key::SessionKey;
@@ -48,10 +48,8 @@ pub struct Node<R: Rim> {
     pub unreleased: Unreleased,
     /// What the broker published and sessions here have got.
     pub direct: Direct,
-    /// Whom subscribers that do not drain hold back no more for a while.
-    pub(crate) stalls: Stalls,
-    /// Lines of the log about publishers that are held back.
-    pub(crate) hold_lines: Quota,
+    /// Subscribers that do not keep up.
+    pub slow: SlowSubscribers,
     /// Who is let in.
     pub guard: Arc<Guard>,
     /// Lines of the log about connections and clients that are refused.
@@ -128,8 +126,7 @@ impl<R: Rim> Node<R> {
             retained: Retained::default(),
             unreleased: Unreleased::default(),
             direct: Direct::default(),
-            stalls: Stalls::default(),
-            hold_lines: Quota::new(REFUSAL_LINES),
+            slow: SlowSubscribers::default(),
             guard,
             refusal_lines: Quota::new(REFUSAL_LINES),
             connect_lines: Quota::new(CLIENT_LINES),

@@ -10,6 +10,7 @@ use store_state::inbox::{InboxReply, Item, Origin, StoredSubscription};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
+use crate::backpressure::throttle::Receivers;
 use crate::clients::message::Done;
 use crate::connect::taking::{Closing, Taking};
 use crate::publish::once::Once;
@@ -130,8 +131,8 @@ pub(crate) struct Publication {
     pub(crate) storing: Storing,
     /// The retain store has no room for it.
     pub(crate) not_retained: bool,
-    /// Durable sessions that it went to are filling up.
-    pub(crate) pressing: bool,
+    /// Who gets it, and which durable sessions among them are filling up.
+    pub(crate) receivers: Receivers,
     /// It is not known whether anybody is to keep it, and that does not matter if this node is cut off.
     pub(crate) unsure: bool,
     pub(crate) message: Arc<ApplicationMessage>,

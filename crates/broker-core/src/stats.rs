@@ -51,6 +51,8 @@ pub struct BrokerStats {
     pub wills: Counter,
     /// Times a publisher was held back for a subscriber's full queue.
     pub holds: Counter,
+    /// How long publishers were held back for durable sessions, in ms, as of the beginning of each hold.
+    pub throttled_ms: Counter,
     /// Publishers that subscribers of this loop hold back.
     pub holding: Counter,
     /// Times a subscriber held publishers back until the time for that was over.

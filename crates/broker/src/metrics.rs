@@ -8,6 +8,7 @@ use authorization::Action;
 use cluster::{Channel, LinkReading, Members};
 use guard::{Refusal, Remembered};
 use host::Process;
+use mqtt_session::Timestamp;
 use net::{HandshakeFailure, KindStats, LoopStats};
 use net_api::{Counter, Kind};
 use prometheus_client::collector::Collector;
@@ -17,7 +18,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use store::{ShardStats, Store, StoreStats};
+use store::{AWAY_DAYS, ShardStats, StoreStats};
 use store_state::api::StoreId;
 
 use crate::cluster_control::Reach;
@@ -332,8 +333,16 @@ impl Collector for NodeCollector {
         encode_guard(&mut encoder, node)?;
         encode_cluster(&mut encoder, node)?;
         encode_peers(&mut encoder, node)?;
-        let stored = node.opened_store().map(Store::stats).unwrap_or_default();
+        let stored = node.opened_store();
+        let now = Timestamp(node.cluster_now_ms());
+        let stored = stored.map(|store| store.stats(now)).unwrap_or_default();
         encode_store(&mut encoder, &stored)?;
+        let help = "Time for which publishers were held back for durable sessions, as of the beginning of each hold; \
+                    /api/v1/backpressure lists who has held whom back";
+        let (name, unit) = ("publisher_backpressure_durable", Some(&Unit::Seconds));
+        let metric = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        let throttled_ms = sum(&node.stats, |s| &s.throttled_ms);
+        ConstCounter::new(throttled_ms as f64 / 1_000.0).encode(metric)?;
         let sessions = node.sessions();
         let cached = sum(&node.stats, |s| &s.cached_topics);
         let open = sum_net(&node.rim.net, |s| &s.open);
@@ -459,6 +468,12 @@ impl Collector for NodeCollector {
                 "Inboxes of durable sessions",
                 None,
                 stored.inboxes,
+            ),
+            (
+                "inboxes_full",
+                "Inboxes whose queues are full, as far as a message has been dropped for it since this node serves them",
+                None,
+                stored.full_queues as u64,
             ),
             (
                 "inbox_messages",
@@ -828,6 +843,14 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     let help = "Time spent in syncs of the log";
     let metric = encoder.encode_descriptor("store_log_sync", help, unit, MetricType::Counter)?;
     ConstCounter::new(log.sync_time.as_secs_f64()).encode(metric)?;
+    let help = "Sessions whose clients have been away for longer, to the hour; mqtt.sessionExpiryV3 ends those of \
+                clients before MQTT 5.0, and never by default";
+    let mut family = encoder.encode_descriptor("sessions_away", help, None, MetricType::Gauge)?;
+    for (days, away) in AWAY_DAYS.into_iter().zip(stats.away) {
+        let labels = [("longer_than", format!("{days}d"))];
+        ConstGauge::new(i64::try_from(away).unwrap_or(i64::MAX))
+            .encode(family.encode_family(&labels)?)?;
+    }
     type Pick = fn(&ShardStats) -> u64;
     let counters: [(&str, &str, Option<&Unit>, Pick); 6] = [
         (

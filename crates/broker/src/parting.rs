@@ -251,7 +251,7 @@ fn await_other_leaders(node: &Node, clustered: &Clustered, patience: Duration) {
     let deadline = Instant::now() + patience;
     let leads = || {
         node.store()
-            .stats()
+            .stats(mqtt_session::Timestamp(0))
             .stores
             .iter()
             .any(|(_, store)| store.led > 0)

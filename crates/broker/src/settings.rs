@@ -61,7 +61,9 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         queue_full: match limits.session.queue_full {
             QueueFull::DropOldest => mqtt_session::QueueFull::DropOldest,
             QueueFull::DropNewest => mqtt_session::QueueFull::DropNewest,
-            QueueFull::Refuse => mqtt_session::QueueFull::Refuse,
+            QueueFull::Refuse => mqtt_session::QueueFull::Refuse {
+                away_secs: limits.session.queue_full_away,
+            },
         },
         subscriptions: limits.session.subscriptions,
         wildcard_patterns: limits.session.wildcard_patterns,

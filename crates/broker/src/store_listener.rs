@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mqtt_session::ApplicationMessage;
+use mqtt_session::{ApplicationMessage, Timestamp};
 use store::Listener;
 use store_state::Limits;
 use store_state::api::{Event, ShardNumber};
@@ -75,6 +75,12 @@ impl Listener for StoreListener {
     fn inbox_announced(&self, shard: ShardNumber) {
         self.node
             .with_peers(|peers, node| peers.complete(node, shard));
+    }
+
+    fn filling(&self, client: &str, message: &ApplicationMessage) {
+        let now = Timestamp(self.node.rim.clock.now_ms());
+        let topic = message.body.topic_bytes();
+        self.node.slow.handle_filling(topic, client, now);
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::Ordering;
 
+use mqtt_session::Timestamp;
 use net::LoopStats;
 use net_api::Counter;
-use store::Store;
 
 use crate::node::Node;
 use broker_core::{BrokerStats, sum};
@@ -49,7 +49,10 @@ impl SysTopics {
             .sum::<u64>();
         let publishes_out = broker(|s| &s.publishes_out);
         let dropped = node.drops.iter().map(|drops| drops.total()).sum::<u64>();
-        let stored = node.opened_store().map(Store::stats).unwrap_or_default();
+        let stored = node
+            .opened_store()
+            .map(|store| store.stats(Timestamp(node.cluster_now_ms())))
+            .unwrap_or_default();
         let (retained, retained_bytes) = (stored.retained_messages, stored.retained_bytes);
         let bytes_in = net(|s| &s.bytes_in);
         let bytes_out = net(|s| &s.bytes_out);

@@ -264,11 +264,16 @@ options! {
         live "queueMessages" => queue_messages: u32 = 10_000, range 1..=U32;
         /// Size of the messages queued for a session.
         live "queueBytes" => queue_bytes: u64 = 16_777_216, unit Bytes, range 1..=u64::MAX;
-        /// Which message is dropped when the queue is full: the oldest in it (`dropOldest`) or the
-        /// arriving one (`dropNewest`). `refuse`: the arriving one, and if the session is a persistent
-        /// one, its publisher is told by 0x97 (5.0, QoS 1 and 2): so what is acknowledged is kept. Before
-        /// 5.0 an acknowledgement cannot say no. Each is counted and kept in the drop list.
-        live "queueFull" => queue_full: QueueFull = QueueFull::Refuse;
+        /// Which message is dropped for a session whose queue is full: the oldest in it (`dropOldest`) or the
+        /// arriving one (`dropNewest`). All others get it, and its publisher is told that it is kept. Each drop is
+        /// counted and kept in the drop list, and the log names the session. `refuse`: the arriving one, and if the
+        /// session is a persistent one, its publisher is told by 0x97 (5.0, QoS 1 and 2), and should publish it
+        /// again: so what is acknowledged is kept by all, and one full queue stops its publishers. Before 5.0 an
+        /// acknowledgement cannot say no.
+        live "queueFull" => queue_full: QueueFull = QueueFull::DropNewest;
+        /// With `queueFull: refuse`: a persistent session whose client has been away for longer drops instead, from
+        /// the first message that came for it since. 4294967295: it refuses without end.
+        live "queueFullAwaySeconds" => queue_full_away: u32 = 3_600, unit Seconds;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
         /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have
@@ -357,7 +362,7 @@ choice! {
         DropOldest = "dropOldest",
         /// The arriving one.
         DropNewest = "dropNewest",
-        /// The arriving one, and the publisher is told.
+        /// The arriving one, and the publisher is told that it is not kept.
         Refuse = "refuse",
     }
 }

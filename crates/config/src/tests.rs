@@ -166,7 +166,7 @@ fn defaults_are_the_documented_ones() {
         limits.connection.hold_publisher,
         Some(Duration::from_secs(5))
     );
-    assert_eq!(limits.session.queue_full, QueueFull::Refuse);
+    assert_eq!(limits.session.queue_full, QueueFull::DropNewest);
     assert_eq!(config.mqtt.maximum_qos.level(), 2);
     assert_eq!(config.mqtt.keep_alive_maximum_seconds, None);
     assert_eq!(config.sys.interval, Some(Duration::from_secs(10)));

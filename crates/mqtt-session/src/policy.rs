@@ -18,8 +18,19 @@ pub enum QueueFull {
     /// The new message is dropped.
     DropNewest,
     /// The arriving message is dropped, and a publisher of QoS 1 or 2 whose message it is learns of it
-    /// from the reason code of its acknowledgement (5.0), if the session is a durable one.
-    Refuse,
+    /// from the reason code of its acknowledgement (5.0), if the session is a durable one, and its client is
+    /// connected or has not been away for longer than this.
+    Refuse {
+        /// In seconds, from the first message that came while the client was away; [`NEVER_EXPIRES`]: without end.
+        away_secs: u32,
+    },
+}
+
+impl QueueFull {
+    /// However long the client has been away.
+    pub const REFUSE: Self = Self::Refuse {
+        away_secs: NEVER_EXPIRES,
+    };
 }
 
 /// Whether QoS 0 messages are stored for persistent sessions.

@@ -281,7 +281,7 @@ fn header(now_ms: u64) -> Header {
         limits: Limits {
             queue_messages: 0,
             queue_bytes: 0,
-            queue_full: QueueFull::Refuse,
+            queue_full: QueueFull::REFUSE,
             qos0: Qos0Inbox::Never,
             retained_messages: u64::MAX,
             retained_bytes: u64::MAX,

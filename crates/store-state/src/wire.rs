@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, PacketId, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{
-    ApplicationMessage, PacketIdSet, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp,
+    ApplicationMessage, NEVER_EXPIRES, PacketIdSet, Qos0Inbox, QueueFull, SubscriptionIdSet,
+    Timestamp,
 };
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -35,16 +36,57 @@ through!(qos: QoS as u8, |qos: &QoS| qos.as_u8(), QoS::from_u8);
 through!(options: SubscriptionOptions as u8, |options: &SubscriptionOptions| options.to_byte(),
     |byte| SubscriptionOptions::from_byte(byte, ProtocolVersion::V5).ok());
 
-through!(queue_full: QueueFull as u8, |full: &QueueFull| match full {
-    QueueFull::DropOldest => 0,
-    QueueFull::DropNewest => 1,
-    QueueFull::Refuse => 2,
-}, |byte| match byte {
-    0 => Some(QueueFull::DropOldest),
-    1 => Some(QueueFull::DropNewest),
-    2 => Some(QueueFull::Refuse),
-    _ => None,
-});
+/// A byte, and seconds if they follow.
+pub(crate) mod queue_full {
+    use std::fmt;
+
+    use serde::de::{SeqAccess, Visitor};
+
+    use super::*;
+
+    const REFUSE_FOR: u8 = 3;
+
+    pub(crate) fn serialize<S: Serializer>(full: &QueueFull, to: S) -> Result<S::Ok, S::Error> {
+        let byte = match full {
+            QueueFull::DropOldest => 0u8,
+            QueueFull::DropNewest => 1,
+            QueueFull::Refuse {
+                away_secs: NEVER_EXPIRES,
+            } => 2,
+            QueueFull::Refuse { away_secs } => return (REFUSE_FOR, away_secs).serialize(to),
+        };
+        byte.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<QueueFull, D::Error> {
+        from.deserialize_tuple(2, Read)
+    }
+
+    struct Read;
+
+    impl<'de> Visitor<'de> for Read {
+        type Value = QueueFull;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("what happens when a queue is full")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<QueueFull, A::Error> {
+            match from.next_element::<u8>()? {
+                Some(0) => Ok(QueueFull::DropOldest),
+                Some(1) => Ok(QueueFull::DropNewest),
+                Some(2) => Ok(QueueFull::Refuse {
+                    away_secs: NEVER_EXPIRES,
+                }),
+                Some(REFUSE_FOR) => match from.next_element()? {
+                    Some(away_secs) => Ok(QueueFull::Refuse { away_secs }),
+                    None => Err(A::Error::custom("the seconds are missing")),
+                },
+                _ => Err(A::Error::custom("no queue_full")),
+            }
+        }
+    }
+}
 
 through!(qos0_inbox: Qos0Inbox as u8, |qos0: &Qos0Inbox| match qos0 {
     Qos0Inbox::Offline => 0,

@@ -38,7 +38,7 @@ mod storage;
 pub use api::error::OpenError;
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
-pub use api::stats::{ShardStats, StoreStats};
+pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
 pub use api::store::Store;
 pub use consensus::LogStats;
 pub use peers::member::{Member, Role};

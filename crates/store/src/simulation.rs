@@ -42,8 +42,7 @@ impl Describe for SessionMachine {
     fn describe(&mut self, _: &dyn Table) -> String {
         let mut clients = Vec::new();
         self.for_each_known(|client| {
-            let (owner, incarnation) = (self.owner(client), self.incarnation(client));
-            clients.push((client.to_owned(), owner, incarnation));
+            clients.push((client.to_owned(), self.find(client)));
         });
         clients.sort();
         format!("{:?} {clients:?}", self.counts())

@@ -169,6 +169,11 @@ class Broker:
                     return sample.value
         return 0
 
+    def api(self, path):
+        status, text = self.http(path)
+        assert status == 200, text
+        return json.loads(text)
+
     def drops(self, limit=1000) -> list[dict]:
         return json.loads(self.http(f"/api/v1/drops?limit={limit}")[1])
 

@@ -1,7 +1,10 @@
 //! What a session has to do with back-pressure: whom it holds back, and who holds it back.
 
 use mqtt_proto::PacketType;
+use mqtt_session::Timestamp;
 
+use crate::backpressure::slow::SlowSubscribers;
+use crate::backpressure::throttle::Throttle;
 use crate::key::Publisher;
 
 /// A session's part in holding back and being held.
@@ -24,10 +27,8 @@ pub(crate) struct Hold {
     pub(super) drained: i8,
     /// When the log last said that it holds somebody back.
     pub(super) said_ms: u64,
-    /// Since when durable sessions that this session publishes to have been filling up; 0: they are not.
-    pub(super) pressed_since_ms: u64,
-    /// It is held back for them, until the next timer.
-    pub(super) pressed: bool,
+    /// How it is held back for durable sessions that it publishes to; `None`: it has not been lately.
+    pub(super) throttle: Option<Throttle>,
 }
 
 impl Hold {
@@ -64,7 +65,7 @@ impl Hold {
             && !self.spent
             && self.drained == 0
             && self.said_ms == 0
-            && self.pressed_since_ms == 0
+            && self.throttle.is_none()
     }
 }
 
@@ -81,25 +82,24 @@ pub(crate) enum Wait {
 /// Bytes of PUBLISH packets that are kept of a held publisher before its connection is not read.
 const KEPT_LIMIT: usize = 64 * 1024;
 
-/// A line of the log: who holds whom back; of the publishers, the first.
+/// Who holds a publisher back.
 #[derive(Debug)]
-pub(crate) struct HoldLine {
+pub(crate) struct Holder {
     pub(super) subscriber: Box<str>,
-    /// Lines before it.
-    pub(super) left_out: u64,
+    /// The log says so, with how many lines were left out before.
+    pub(super) line: Option<u64>,
 }
 
-impl HoldLine {
-    pub(super) fn write(&self, publisher: &str) {
-        let Self {
-            subscriber,
-            left_out,
-        } = self;
-        tracing::info!(
-            client_id = &**subscriber,
-            publisher,
-            left_out,
-            "a subscriber does not keep up; publishers to it are held back"
-        );
+impl Holder {
+    pub(super) fn note(&self, publisher: &str, slow: &SlowSubscribers, now: Timestamp) {
+        slow.handle_held(&self.subscriber, publisher, now);
+        if let Some(left_out) = self.line {
+            tracing::info!(
+                client_id = &*self.subscriber,
+                publisher,
+                left_out,
+                "a subscriber does not keep up; publishers to it are held back"
+            );
+        }
     }
 }

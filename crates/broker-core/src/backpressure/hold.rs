@@ -25,24 +25,25 @@
 //! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
 //! connection between their nodes.
 
+use std::time::Duration;
+
 use hashbrown::hash_map::Entry;
 use mqtt_proto::peek_frame;
 use net_api::Key;
 use peer_protocol::{Foreign, place_of};
 use route_exchange::NodeId;
 
-use crate::backpressure::held::HoldLine;
+use crate::backpressure::held::Holder;
+use crate::backpressure::throttle::{Bounds, Receivers, Step, Throttle};
 use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
 use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
 use crate::rim::Rim;
+use mqtt_session::Timestamp;
 
 /// So many publishers that are held back for other nodes are not worth being looked through.
 const FEW: usize = 1024;
-
-/// How long a publisher is held back each time for durable sessions.
-const PRESS_MS: u64 = 20;
 
 /// So often a subscriber that did not drain in time has to drain before it counts as one that does.
 const PROBATION: i8 = 8;
@@ -110,7 +111,7 @@ impl<R: Rim> ClientLoop<R> {
                     return false;
                 }
             }
-            if self.node.stalls.spares(name, now) {
+            if self.node.slow.spares(name, now) {
                 self.stats.holds_spared.add(1);
                 return false;
             }
@@ -128,83 +129,91 @@ impl<R: Rim> ClientLoop<R> {
             io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
         let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
-        let left_out = is_due.then(|| self.node.hold_lines.take(now)).flatten();
-        let line = left_out.map(|left_out| {
+        let left_out = is_due.then(|| self.node.slow.take_line(now)).flatten();
+        if left_out.is_some() {
             hold.said_ms = now;
-            let subscriber = excerpt(client.session.client_id()).into();
-            Box::new(HoldLine {
-                subscriber,
-                left_out,
-            })
+        }
+        let holder = Box::new(Holder {
+            subscriber: excerpt(client.session.client_id()).into(),
+            line: left_out,
         });
         match publisher {
             Publisher::Here(publisher) if publisher.loop_index() == self.index => {
-                self.held(publisher.key(), line);
+                self.held(io, publisher.key(), Some(holder));
             }
             Publisher::Here(publisher) => {
                 io.send(
                     publisher.loop_index(),
-                    BetweenLoops::Hold(publisher, line).into(),
+                    BetweenLoops::Hold(publisher, Some(holder)).into(),
                 );
             }
             Publisher::Elsewhere(publisher) => {
-                if let Some(line) = line {
-                    line.write(&format!("{publisher:?}, on another node"));
-                }
+                let name = format!("{publisher:?}, on another node");
+                holder.note(&name, &self.node.slow, Timestamp(now));
             }
         }
         true
     }
 
-    /// A publication was stored. `pressing`: it went to durable sessions that are connected and whose
-    /// queues are three quarters full. These cannot say when they have drained, so the publisher is held
-    /// back for a moment each time, as long as the settings allow in all.
-    pub(crate) fn press(&mut self, io: &mut impl LoopIo, key: Key, pressing: bool) {
-        let hold_ms = self.settings.hold_publisher_ms;
-        let now = io.now_ms();
+    /// A publication of a client is kept by all who are to keep it: if durable sessions among its receivers are
+    /// filling up, the client may be held back for a moment.
+    pub(crate) fn throttle_publisher(
+        &mut self,
+        io: &mut impl LoopIo,
+        key: Key,
+        receivers: Receivers,
+        topic: &[u8],
+    ) {
+        let now = Timestamp(io.now_ms());
+        let bounds = Bounds {
+            longest: Duration::from_millis(self.settings.hold_publisher_ms),
+            unearned: Duration::from_millis(self.settings.hold_unearned_ms),
+        };
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        if !pressing {
-            if let Some(hold) = &mut client.hold {
-                hold.pressed_since_ms = 0;
+        let hold = client.hold.get_or_insert_default();
+        let throttle = hold
+            .throttle
+            .get_or_insert_with(|| Throttle::new(now, bounds));
+        let step = throttle.handle_publication(receivers, now, bounds);
+        if throttle.is_idle(bounds) {
+            hold.throttle = None;
+        }
+        match step {
+            Step::None => {
                 if hold.is_idle() {
                     client.hold = None;
                 }
             }
-            return;
+            Step::Spared => self.stats.holds_spared.add(1),
+            Step::PauseUntil(until) => {
+                hold.by += 1;
+                let publisher = client.session.client_id();
+                self.node.slow.handle_paused(publisher, topic, now);
+                self.stats.holds.add(1);
+                self.stats.throttled_ms.add(until.saturating_since(now));
+                io.arm(until.0, Timer::Throttled(key).to_bits());
+            }
         }
-        if hold_ms == 0 {
-            return;
-        }
-        let hold = client.hold.get_or_insert_default();
-        if hold.pressed_since_ms == 0 {
-            hold.pressed_since_ms = now;
-            self.stats.holds.add(1);
-        }
-        if hold.pressed || now >= hold.pressed_since_ms + hold_ms {
-            return;
-        }
-        hold.pressed = true;
-        hold.by += 1;
-        io.arm(now + PRESS_MS, Timer::Pressed(key).to_bits());
     }
 
     /// A moment has passed for which a publisher was held back.
-    pub(crate) fn end_press(&mut self, io: &mut impl LoopIo, key: Key) {
+    pub(crate) fn end_throttle(&mut self, io: &mut impl LoopIo, key: Key) {
         let hold = self.clients.get_mut(key).and_then(|c| c.hold.as_mut());
         if let Some(hold) = hold
-            && std::mem::take(&mut hold.pressed)
+            && hold.throttle.as_mut().is_some_and(Throttle::handle_timer)
         {
             self.released(io, key);
         }
     }
 
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
-    pub(crate) fn held(&mut self, key: Key, line: Option<Box<HoldLine>>) {
+    pub(crate) fn held(&mut self, io: &impl LoopIo, key: Key, holder: Option<Box<Holder>>) {
         if let Some(client) = self.clients.get_mut(key) {
-            if let Some(line) = line {
-                line.write(&excerpt(client.session.client_id()));
+            if let Some(holder) = holder {
+                let publisher = excerpt(client.session.client_id());
+                holder.note(&publisher, &self.node.slow, Timestamp(io.now_ms()));
             }
             self.stats.holds.add(1);
             client.hold.get_or_insert_default().by += 1;
@@ -303,7 +312,7 @@ impl<R: Rim> ClientLoop<R> {
             && hold.until_ms != 0
             && hold.until_ms <= io.now_ms()
         {
-            if let Some(left_out) = self.node.hold_lines.take(io.now_ms()) {
+            if let Some(left_out) = self.node.slow.take_line(io.now_ms()) {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),
                     publishers = hold.of.len(),
@@ -314,7 +323,7 @@ impl<R: Rim> ClientLoop<R> {
             self.stats.holds_expired.add(1);
             let until = io.now_ms() + SPARED * hold.length_ms;
             let names = hold.of.iter().map(|publisher| publisher.to_bits());
-            self.node.stalls.note(names, until, io.now_ms());
+            self.node.slow.handle_stall(names, until, io.now_ms());
             self.let_go(io, key, true);
         }
     }
@@ -355,7 +364,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A subscriber of another node holds a publisher back.
-    pub(crate) fn held_for(&mut self, node: NodeId, publisher: u64) {
+    pub(crate) fn held_for(&mut self, io: &impl LoopIo, node: NodeId, publisher: u64) {
         let Some(key) = self.find_publisher(publisher) else {
             return;
         };
@@ -367,7 +376,7 @@ impl<R: Rim> ClientLoop<R> {
             self.held_for_most = FEW.max(2 * self.held_for.len());
         }
         *self.held_for.entry((node, key)).or_default() += 1;
-        self.held(key, None);
+        self.held(io, key, None);
     }
 
     /// A subscriber of another node holds a publisher back no longer.

@@ -2,4 +2,7 @@
 
 pub(crate) mod held;
 pub(crate) mod hold;
-pub(crate) mod stalls;
+pub(crate) mod pairs;
+pub(crate) mod slow;
+mod stalls;
+pub(crate) mod throttle;

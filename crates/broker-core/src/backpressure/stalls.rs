@@ -4,19 +4,23 @@
 //! another such one: all of them together take a stated share of a publisher's time.
 
 use hashing::HashMap;
-use parking_lot::Mutex;
 
 /// Publishers that are remembered. Beyond that, further ones are not.
 const MOST: usize = 65_536;
 
 /// Publishers, as messages name them, and until when they are spared, in ms.
 #[derive(Debug, Default)]
-pub(crate) struct Stalls(Mutex<HashMap<u64, u64>>);
+pub(super) struct Stalls(HashMap<u64, u64>);
 
 impl Stalls {
     /// Publishers have waited in vain.
-    pub(crate) fn note(&self, publishers: impl Iterator<Item = u64>, until_ms: u64, now_ms: u64) {
-        let mut spared = self.0.lock();
+    pub(super) fn note(
+        &mut self,
+        publishers: impl Iterator<Item = u64>,
+        until_ms: u64,
+        now_ms: u64,
+    ) {
+        let spared = &mut self.0;
         for publisher in publishers {
             if spared.len() >= MOST {
                 spared.retain(|_, until| *until > now_ms);
@@ -29,8 +33,8 @@ impl Stalls {
     }
 
     /// Whether a publisher is not to be held back by whoever has not shown that it drains.
-    pub(crate) fn spares(&self, publisher: u64, now_ms: u64) -> bool {
-        let mut spared = self.0.lock();
+    pub(super) fn spares(&mut self, publisher: u64, now_ms: u64) -> bool {
+        let spared = &mut self.0;
         let Some(until) = spared.get(&publisher) else {
             return false;
         };
@@ -48,21 +52,21 @@ mod tests {
 
     #[test]
     fn a_publisher_is_spared_for_a_time() {
-        let stalls = Stalls::default();
+        let mut stalls = Stalls::default();
         stalls.note([1, 2].into_iter(), 100, 10);
         assert!(stalls.spares(1, 99) && !stalls.spares(3, 99));
         assert!(!stalls.spares(1, 100));
-        assert_eq!(stalls.0.lock().len(), 1);
+        assert_eq!(stalls.0.len(), 1);
     }
 
     #[test]
     fn so_many_are_remembered() {
-        let stalls = Stalls::default();
+        let mut stalls = Stalls::default();
         stalls.note(0..MOST as u64, 100, 10);
         stalls.note([u64::MAX].into_iter(), 100, 10);
         assert!(!stalls.spares(u64::MAX, 50));
         stalls.note([u64::MAX].into_iter(), 300, 200);
         assert!(stalls.spares(u64::MAX, 250));
-        assert_eq!(stalls.0.lock().len(), 1);
+        assert_eq!(stalls.0.len(), 1);
     }
 }

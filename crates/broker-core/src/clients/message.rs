@@ -9,7 +9,7 @@ use authentication_api::Verdict;
 use mqtt_session::{ApplicationMessage, Delivery};
 use net_api::ConnectionId;
 
-use crate::backpressure::held::HoldLine;
+use crate::backpressure::held::Holder;
 use crate::connect::login_stage::Login;
 use crate::key::SessionKey;
 use crate::peers::PeerEvent;
@@ -68,7 +68,7 @@ pub(crate) enum BetweenLoops {
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
     /// A queue of a subscriber is full: do not read this publisher / go on.
-    Hold(SessionKey, Option<Box<HoldLine>>),
+    Hold(SessionKey, Option<Box<Holder>>),
     Release(SessionKey),
     /// Comes with a connection that another loop handed over: who its client is, and when its CONNECT came.
     Entering(Login),

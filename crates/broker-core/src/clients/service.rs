@@ -170,7 +170,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
             Some(Timer::Resume(connection)) => io.resume(connection),
             Some(Timer::Hold(key)) => self.end_hold(io, key),
-            Some(Timer::Pressed(key)) => self.end_press(io, key),
+            Some(Timer::Throttled(key)) => self.end_throttle(io, key),
             Some(Timer::Pressure) => {
                 if self.node.pressure() == Pressure::None {
                     for connection in std::mem::take(&mut self.waiting_for_memory) {
@@ -262,7 +262,7 @@ impl<R: Rim> ClientLoop<R> {
             PeerEvent::RegisterAgain(shards) => self.register_again(&shards),
             PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
-            PeerEvent::HoldFor(node, publisher) => self.held_for(node, publisher),
+            PeerEvent::HoldFor(node, publisher) => self.held_for(io, node, publisher),
             PeerEvent::ReleaseFor(node, publisher) => self.released_for(io, node, publisher),
             PeerEvent::HoldsLost(node) => self.holds_lost(io, node),
         }
@@ -284,7 +284,9 @@ impl<R: Rim> ClientLoop<R> {
             BetweenLoops::DeliverTo(session, delivery) => {
                 self.deliver_to(io, session.key(), delivery)
             }
-            BetweenLoops::Hold(publisher, line) => self.held(publisher.key(), line),
+            BetweenLoops::Hold(publisher, holder) => {
+                self.held(io, publisher.key(), holder);
+            }
             BetweenLoops::Release(publisher) => self.released(io, publisher.key()),
             // Comes with its connection only.
             BetweenLoops::Entering(_) => {}

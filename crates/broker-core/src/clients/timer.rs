@@ -13,7 +13,7 @@ pub(crate) enum Timer {
     /// A subscriber may hold back publishers no longer.
     Hold(Key),
     /// A moment has passed for which a publisher was held back for durable sessions.
-    Pressed(Key),
+    Throttled(Key),
     /// See whether there is memory again.
     Pressure,
     /// See whether the store can take more again.
@@ -62,7 +62,7 @@ impl Timer {
             Self::Pressure => (5, 0),
             Self::Sys => (6, 0),
             Self::Store => (7, 0),
-            Self::Pressed(key) => (8, key.to_bits()),
+            Self::Throttled(key) => (8, key.to_bits()),
             Self::Login => (9, 0),
             Self::LoginExpiry => (10, 0),
             Self::Bans => (11, 0),
@@ -91,7 +91,7 @@ impl Timer {
             5 => Self::Pressure,
             6 => Self::Sys,
             7 => Self::Store,
-            8 => Self::Pressed(key),
+            8 => Self::Throttled(key),
             9 => Self::Login,
             10 => Self::LoginExpiry,
             11 => Self::Bans,

@@ -178,7 +178,7 @@ impl<R: Rim> ClientLoop<R> {
         match Publisher::from_bits(publisher) {
             // At once: the next of its messages may be among those that are handled now.
             Some(Publisher::Here(publisher)) if hold && publisher.loop_index() == self.index => {
-                self.held(publisher.key(), None);
+                self.held(io, publisher.key(), None);
             }
             Some(Publisher::Here(publisher)) => {
                 // By mail also within this loop: a publisher that is let go handles what was kept of it.

@@ -14,6 +14,7 @@ use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 use store_state::retain::{ConnectionNumber, Writer};
 
+use crate::backpressure::throttle::Receivers;
 use crate::clients::{
     BetweenLoops, Client, ClientLoop, LoopIo, STORED_NAME, Timer, effective, record, record_drop,
 };
@@ -43,7 +44,7 @@ pub(crate) const MATCHES_PER_UNIT: usize = 16;
 
 /// Who is to store a message.
 #[derive(Debug, Default)]
-struct Keepers {
+struct Recorders {
     /// Inbox shards, for their sessions that match.
     shards: Vec<u16>,
     /// Members of shared groups.
@@ -53,9 +54,11 @@ struct Keepers {
     /// Nobody is known to have sessions that match, and the publisher does not wait for that if this node is
     /// cut off.
     unsure: bool,
+    /// Sessions get it that no inbox keeps it for.
+    others: bool,
 }
 
-impl Keepers {
+impl Recorders {
     fn len(&self) -> usize {
         self.shards.len() + self.members.len() + usize::from(self.rest.is_some())
     }
@@ -167,13 +170,15 @@ impl<R: Rim> ClientLoop<R> {
             // What waits for members goes before what comes later.
             self.members_may_be_known(io);
         }
-        let mut keepers = Keepers {
+        let mut recorders = Recorders {
             shards: self.matching_shards(&set, message).to_vec(),
             unsure: set.unsure && source.transient,
-            ..Keepers::default()
+            ..Recorders::default()
         };
+        let direct = set.targets.iter().any(|target| !target.durable);
+        let elsewhere = set.nodes.iter().any(|target| !target.qos0_only);
         if !source.transient && message.qos > QoS::AtMostOnce {
-            keepers.shards.extend_from_slice(&set.cut_off);
+            recorders.shards.extend_from_slice(&set.cut_off);
         }
         let awaits = set.lacks_shards && message.qos > QoS::AtMostOnce;
         if awaits || !set.groups.is_empty() {
@@ -190,14 +195,16 @@ impl<R: Rim> ClientLoop<R> {
                 served: awaits.then(Vec::new),
             };
             let (rest, members) = self.deliver_to_first_groups(io, message, Arc::clone(&set), to);
-            keepers.members = members;
-            keepers.rest = (awaits || !rest.range.is_empty()).then_some(rest);
+            recorders.others = set.groups.len() > members.len();
+            recorders.members = members;
+            recorders.rest = (awaits || !rest.range.is_empty()).then_some(rest);
         }
+        recorders.others |= direct || elsewhere;
         if !source.repeated {
             self.deliver_to_sessions(io, message, &set, source.of_broker());
             self.forward(io, message, &set, source.key, source.of_broker(), awaits);
         }
-        self.remember_keepers(&source, &mut keepers);
+        self.remember_keepers(&source, &mut recorders);
         let reason = if set.is_empty() {
             self.stats.unmatched.add(1);
             ReasonCode::NoMatchingSubscribers
@@ -205,15 +212,15 @@ impl<R: Rim> ClientLoop<R> {
             ReasonCode::Success
         };
         let retain = message.retain && self.can_retain(io, message, &source);
-        if keepers.len() == 0 && !retain {
+        if recorders.len() == 0 && !retain {
             return Some(reason);
         }
-        let is_put_off = keepers
+        let is_put_off = recorders
             .rest
             .as_ref()
             .is_some_and(|rest| !rest.range.is_empty());
-        keepers.unsure &= keepers.members.is_empty() && !is_put_off && !retain;
-        self.keep(io, message, source, keepers, reason, retain);
+        recorders.unsure &= recorders.members.is_empty() && !is_put_off && !retain;
+        self.keep(io, message, source, recorders, reason, retain);
         None
     }
 
@@ -282,17 +289,20 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Takes note of who is asked to keep a QoS 2 publication of a durable session: they forget it at
     /// PUBREL. The publisher's own shard remembers it, whoever gets it.
-    fn remember_keepers(&mut self, source: &Source, keepers: &mut Keepers) {
+    fn remember_keepers(&mut self, source: &Source, recorders: &mut Recorders) {
         if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
             && source.once.is_some()
             && let Some(inbox) = self.clients.get_mut(from).and_then(Client::inbox)
         {
             let store = self.node.store();
-            let members = keepers.members.iter();
+            let members = recorders.members.iter();
             let of_members = members.map(|(client, _)| store.inbox_shard(client));
-            inbox.remember(packet_id, keepers.shards.iter().copied().chain(of_members));
-            if !keepers.shards.contains(&inbox.shard) {
-                keepers.shards.push(inbox.shard);
+            inbox.remember(
+                packet_id,
+                recorders.shards.iter().copied().chain(of_members),
+            );
+            if !recorders.shards.contains(&inbox.shard) {
+                recorders.shards.push(inbox.shard);
             }
         }
     }
@@ -312,11 +322,11 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         message: &Arc<ApplicationMessage>,
         source: Source,
-        keepers: Keepers,
+        recorders: Recorders,
         reason: ReasonCode,
         retain: bool,
     ) {
-        let publisher = if keepers.shards.is_empty() {
+        let publisher = if recorders.shards.is_empty() {
             0
         } else {
             self.hash_of(&source)
@@ -332,12 +342,15 @@ impl<R: Rim> ClientLoop<R> {
         let publication = awaiting.map(|from| {
             self.pending.insert(Pending::Publish(Box::new(Publication {
                 from,
-                left: keepers.len() + usize::from(retain),
+                left: recorders.len() + usize::from(retain),
                 reason,
                 storing: Storing::Done,
                 not_retained: false,
-                pressing: false,
-                unsure: keepers.unsure,
+                receivers: Receivers {
+                    others: recorders.others,
+                    ..Receivers::default()
+                },
+                unsure: recorders.unsure,
                 message: Arc::clone(message),
                 once: once.clone(),
                 call,
@@ -350,15 +363,15 @@ impl<R: Rim> ClientLoop<R> {
             let writer = self.writer(source_key, once.as_ref());
             store.retain(ticket, Arc::clone(message), writer);
         }
-        for shard in keepers.shards {
+        for shard in recorders.shards {
             let op = once::publish(Arc::clone(message), publisher, once.clone());
             let op = if is_numbered { self.calls.once(op) } else { op };
             store.inbox(shard, ticket, op);
         }
-        for (client, item) in keepers.members {
+        for (client, item) in recorders.members {
             self.give_to_inbox(&client, item, publication, once.clone());
         }
-        if let Some(mut rest) = keepers.rest {
+        if let Some(mut rest) = recorders.rest {
             rest.to.publication = publication;
             self.put_off_groups(io, message, rest);
         }

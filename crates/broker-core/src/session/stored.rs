@@ -301,7 +301,7 @@ impl<R: Rim> ClientLoop<R> {
                     pressing,
                 }) => {
                     publication.matched(matched > 0, refused > 0);
-                    publication.pressing |= pressing > 0;
+                    publication.receivers.answered(matched, pressing);
                 }
                 Answer::Retain(RetainReply::Full) => {
                     publication.matched(true, true);
@@ -336,7 +336,7 @@ impl<R: Rim> ClientLoop<R> {
             storing,
             message,
             once,
-            pressing,
+            receivers,
             not_retained,
             call,
             ..
@@ -379,8 +379,8 @@ impl<R: Rim> ClientLoop<R> {
                 if let Some(connection) = client.connection {
                     io.touch(connection);
                 }
-                if pressing || client.hold.is_some() {
-                    self.press(io, key, pressing);
+                if receivers.filling > 0 || client.hold.is_some() {
+                    self.throttle_publisher(io, key, receivers, message.body.topic_bytes());
                 }
                 if let Some(once) = once.filter(|_| reason.is_error()) {
                     // [MQTT-4.3.3-9] the identifier is free for another message.

@@ -98,7 +98,9 @@ fn reads() -> Router<Api> {
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
+        .route("/api/v1/backpressure", get(holders))
         .route("/api/v1/drops", get(drops))
+        .route("/api/v1/drops/sessions", get(sessions))
         .route("/api/v1/drops/totals", get(totals))
         .route("/api/v1/bans", get(bans::list))
         .merge(cluster::reads())
@@ -164,12 +166,52 @@ async fn drops(State(api): State<Api>, Query(query): Query<DropsQuery>) -> Json<
     );
     let rows = recent.into_iter().map(|drop| {
         json!({
-            "time": humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(drop.at_ms)).to_string(),
+            "time": time_of(drop.at_ms),
             "client_id": drop.client_id,
             "topic": drop.topic,
             "reason": drop.reason,
             "qos": drop.qos,
             "bytes": drop.bytes,
+        })
+    });
+    Json(Value::Array(rows.collect()))
+}
+
+/// A time in ms of Unix time, as people read it.
+fn time_of(at_ms: u64) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(at_ms)).to_string()
+}
+
+/// Who has held whom back, the latest first.
+async fn holders(State(api): State<Api>, Query(query): Query<DropsQuery>) -> Json<Value> {
+    let pairs = api.node.slow.list(query.limit.unwrap_or(DEFAULT_LIMIT));
+    let rows = pairs.into_iter().map(|pair| {
+        json!({
+            "subscriber": pair.subscriber,
+            "durable": pair.is_durable,
+            "publisher": pair.publisher,
+            "times": pair.times,
+            "last": time_of(pair.last.0),
+        })
+    });
+    Json(Value::Array(rows.collect()))
+}
+
+/// What sessions have lost, those first that have lost something last.
+async fn sessions(State(api): State<Api>, Query(query): Query<DropsQuery>) -> Json<Value> {
+    let drops = Drops::by_session(&api.node.drops, query.limit.unwrap_or(DEFAULT_LIMIT));
+    let rows = drops.into_iter().map(|drops| {
+        let total = drops.total();
+        let reasons = drops.counts.iter();
+        let reasons: Map<String, Value> = reasons
+            .map(|(reason, count)| (reason.as_str().to_owned(), (*count).into()))
+            .collect();
+        json!({
+            "client_id": drops.client_id,
+            "dropped": total,
+            "reasons": reasons,
+            "first": time_of(drops.first.0),
+            "last": time_of(drops.last.0),
         })
     });
     Json(Value::Array(rows.collect()))

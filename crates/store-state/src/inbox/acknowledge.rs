@@ -17,6 +17,9 @@ impl InboxMachine {
             return Ok(InboxReply::Stale);
         };
         self.stock.touch(inbox);
+        if !done.is_empty() {
+            self.stock.has_room(inbox);
+        }
         inbox.queue.mark_sent(sent);
         for &sequence in done {
             if !inbox.queue.take(sequence, &mut self.stock, table)? {
@@ -44,6 +47,7 @@ impl InboxMachine {
         if !inbox.queue.take(sequence, &mut self.stock, table)? {
             return Ok(InboxReply::Stale);
         }
+        self.stock.has_room(inbox);
         inbox.queue.release(sequence);
         Ok(InboxReply::Done)
     }

@@ -1,6 +1,6 @@
 //! Connections come and go; sessions begin and end.
 
-use mqtt_session::DropReason;
+use mqtt_session::{DropReason, Timestamp};
 
 use super::inbox::{Inbox, is_shared};
 use super::machine::{Context, InboxMachine};
@@ -200,6 +200,9 @@ impl InboxMachine {
         self.stock.settle(inbox);
         inbox.queue.rest();
         inbox.lingers = false;
+        if place.is_some() {
+            inbox.away_since = Timestamp(0);
+        }
         let before = std::mem::replace(&mut inbox.attached, place);
         match (before.is_some(), place.is_some()) {
             (false, true) => {
@@ -225,6 +228,7 @@ impl InboxMachine {
         };
         self.attached -= usize::from(inbox.is_attached());
         self.unroute(&inbox, context.outlet);
+        self.stock.has_room(&mut inbox);
         self.stock.end(&mut inbox);
         let Inbox { client, queue, .. } = &mut *inbox;
         self.owed.end(client);

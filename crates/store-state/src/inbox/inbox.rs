@@ -1,10 +1,11 @@
 //! One inbox: whose it is, who is attached, its subscriptions and its queue.
 
 use mqtt_proto::SubscriptionFilter;
+use mqtt_session::Timestamp;
 
 use super::StoredSubscription;
 use super::queue::Queue;
-use super::tables::{INBOX, InboxRow, LEGACY};
+use super::tables::{INBOX, InboxRow, LEGACY, Rest};
 use crate::{Changes, row};
 
 #[derive(Debug)]
@@ -26,6 +27,11 @@ pub(super) struct Inbox {
     pub(super) round: u32,
     /// Its row is in the tables, or is being written.
     pub(super) stored: bool,
+    /// Since when messages have come while the client was not connected, as far as a batch has asked for it by
+    /// [`mqtt_session::QueueFull::Refuse`]; the beginning of time: not known.
+    pub(super) away_since: Timestamp,
+    /// A message was dropped because the queue is full, and it has been full since. Not written.
+    pub(super) is_full: bool,
     /// Its session has ended, and what is queued is for others: it is a legacy.
     pub(super) is_legacy: bool,
 }
@@ -43,6 +49,8 @@ impl Inbox {
             queue: Queue::new(slot, number),
             round: 0,
             stored,
+            away_since: Timestamp(0),
+            is_full: false,
             is_legacy: false,
         }
     }
@@ -54,7 +62,9 @@ impl Inbox {
             incarnation: row.incarnation,
             epoch: row.epoch,
             attached: row.attached,
-            lingers: row.lingers,
+            lingers: row.rest.lingers,
+            away_since: row.rest.away_since,
+            is_full: false,
             queue: Queue::load(slot, &mut row),
             subscriptions: row.subscriptions,
             round: 0,
@@ -69,6 +79,7 @@ impl Inbox {
         self.stored = false;
         self.attached = None;
         self.lingers = false;
+        self.away_since = Timestamp(0);
         self.subscriptions = Vec::new();
         self.queue.owe_nothing();
         self
@@ -127,7 +138,10 @@ impl Inbox {
             bytes: self.queue.bytes(),
             sent: self.queue.sent(),
             released: self.queue.released(),
-            lingers: self.lingers,
+            rest: Rest {
+                lingers: self.lingers,
+                away_since: self.away_since,
+            },
         };
         changes.put(self.key(), row::encode(&row));
         self.queue.collect(changes);

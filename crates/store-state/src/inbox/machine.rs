@@ -70,6 +70,9 @@ pub struct InboxCounts {
     pub messages: u64,
     /// Their accounted bytes.
     pub bytes: u64,
+    /// Inboxes whose queues are full: a message was dropped for it since this replica has been loaded, and no room has
+    /// been made since.
+    pub full: usize,
     /// Wills and messages of legacies whose publication is not recorded yet.
     pub origins: usize,
     /// Those whose publication is, and that are known for a while still.
@@ -382,6 +385,7 @@ impl InboxMachine {
             legacies: self.inboxes.legacies.len(),
             messages: self.stock.messages,
             bytes: self.stock.bytes,
+            full: self.stock.full,
         }
     }
 

@@ -432,6 +432,9 @@ pub trait InboxOutlet {
     /// A message was dropped (P7).
     fn dropped(&mut self, drop: InboxDrop<'_>);
 
+    /// A message was given to a session whose client is connected, and whose queue is three quarters full.
+    fn filling(&mut self, _client: &str, _message: &Arc<ApplicationMessage>) {}
+
     /// Whether any session of this shard subscribes to this filter, and whether any such is detached.
     /// Told at each change of the two; not for shared subscriptions.
     fn filter(&mut self, filter: &str, any: bool, detached: bool);

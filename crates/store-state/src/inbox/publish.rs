@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mqtt_proto::QoS;
-use mqtt_session::{ApplicationMessage, DropReason, Qos0Inbox, QueueFull};
+use mqtt_session::{
+    ApplicationMessage, DropReason, NEVER_EXPIRES, Qos0Inbox, QueueFull, Timestamp,
+};
 
 use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
@@ -278,31 +280,61 @@ fn enqueue(
     context: &mut Context<'_>,
 ) -> Result<Outcome, TableError> {
     let bytes = accounted(&item);
+    let refuses = refuses(inbox, stock, context);
+    let mut is_full = false;
     while let Some(limit) = inbox.queue.broken_limit(bytes, context.limits) {
         if !make_room(inbox, &item, limit, stock, context)? {
+            stock.overflowed(inbox);
             drop_message(inbox, &item.message, limit, context);
-            let refuses = context.limits.queue_full == QueueFull::Refuse;
             return Ok(if refuses && item.qos != QoS::AtMostOnce {
                 Outcome::Refused
             } else if inbox.is_connected() && inbox.queue.is_filling(context.limits) {
+                context.outlet.filling(&inbox.client, &item.message);
                 Outcome::Overflowed
             } else {
                 Outcome::Dropped
             });
         }
+        is_full = true;
+    }
+    if is_full {
+        stock.overflowed(inbox);
+    } else {
+        stock.has_room(inbox);
     }
     stock.touch(inbox);
     if inbox.is_connected() {
         let sequence = inbox.queue.next();
         context.outlet.queued(inbox.number, sequence, &item);
     }
+    let message = Arc::clone(&item.message);
     inbox.queue.push(item, body, stock);
     let pressing = inbox.is_connected() && inbox.queue.is_filling(context.limits);
+    if pressing {
+        context.outlet.filling(&inbox.client, &message);
+    }
     Ok(if pressing {
         Outcome::Pressing
     } else {
         Outcome::Queued
     })
+}
+
+/// Whether a full queue of an inbox refuses what comes, by the limits in force: not if its client has been away for
+/// longer than these say. Takes note of when that began.
+fn refuses(inbox: &mut Inbox, stock: &mut Stock, context: &Context<'_>) -> bool {
+    match context.limits.queue_full {
+        QueueFull::DropOldest | QueueFull::DropNewest => false,
+        QueueFull::Refuse { away_secs } if away_secs == NEVER_EXPIRES => true,
+        QueueFull::Refuse { .. } if inbox.is_connected() => true,
+        QueueFull::Refuse { away_secs } => {
+            if inbox.away_since == Timestamp(0) {
+                stock.touch(inbox);
+                inbox.away_since = context.now.max(Timestamp(1));
+            }
+            inbox.away_since.add_secs(away_secs) > context.now
+        }
+    }
 }
 
 /// Drops the oldest message that cannot have been sent, if it has expired or the policy says so. Not

@@ -58,6 +58,8 @@ pub(super) struct Stock {
     pub(super) messages: u64,
     /// Their accounted bytes.
     pub(super) bytes: u64,
+    /// Inboxes whose queues are full, as far as a message has been dropped for it since the start.
+    pub(super) full: usize,
     /// Estimated bytes that changed since the last checkpoint began.
     fresh: usize,
     /// Estimated bytes that are being written.
@@ -90,6 +92,16 @@ impl Stock {
         self.messages += 1;
         self.bytes += u64::from(weight.bytes);
         self.fresh += weight.unsaved();
+    }
+
+    /// A message was dropped because a queue is full.
+    pub(super) fn overflowed(&mut self, inbox: &mut Inbox) {
+        self.full += usize::from(!std::mem::replace(&mut inbox.is_full, true));
+    }
+
+    /// A queue has room, or goes.
+    pub(super) fn has_room(&mut self, inbox: &mut Inbox) {
+        self.full -= usize::from(std::mem::take(&mut inbox.is_full));
     }
 
     /// A queued message turned out to be the only one of what was to be a body.
@@ -264,6 +276,7 @@ impl Default for Stock {
             collected: Vec::new(),
             ended: BTreeSet::new(),
             messages: 0,
+            full: 0,
             bytes: 0,
             fresh: 0,
             writing: 0,

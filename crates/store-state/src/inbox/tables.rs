@@ -25,7 +25,7 @@
 use std::sync::Arc;
 
 use mqtt_proto::QoS;
-use mqtt_session::{ApplicationMessage, SubscriptionIdSet};
+use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::stock::Weight;
@@ -142,31 +142,72 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     pub(super) bytes: u64,
     pub(super) sent: u64,
     pub(super) released: R,
-    /// Written only if it does: rows of earlier versions end before this.
-    #[serde(with = "trailing")]
-    pub(super) lingers: bool,
+    /// Rows of earlier versions end before this.
+    #[serde(with = "rest")]
+    pub(super) rest: Rest,
 }
 
-/// A flag at the end of a row. One that is not set takes no byte.
-mod trailing {
-    use serde::{Deserialize, Deserializer, Serializer};
+/// What stands at the end of an inbox's row, as far as it is not zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Rest {
+    pub(super) lingers: bool,
+    /// The beginning of time: not known.
+    pub(super) away_since: Timestamp,
+}
+
+/// Nothing, the flag, or both.
+mod rest {
+    use std::fmt;
+
+    use serde::de::{SeqAccess, Visitor};
+    use serde::{Deserializer, Serialize, Serializer};
+
+    use super::{Rest, Timestamp};
 
     pub(in crate::inbox) fn serialize<S: Serializer>(
-        flag: &bool,
+        rest: &Rest,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        if *flag {
-            serializer.serialize_bool(true)
-        } else {
-            serializer.serialize_unit()
+        match *rest {
+            Rest {
+                lingers: false,
+                away_since: Timestamp(0),
+            } => serializer.serialize_unit(),
+            Rest {
+                lingers,
+                away_since: Timestamp(0),
+            } => lingers.serialize(serializer),
+            Rest {
+                lingers,
+                away_since,
+            } => (lingers, away_since.0).serialize(serializer),
         }
     }
 
     pub(in crate::inbox) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<bool, D::Error> {
-        // The only thing that can fail is that the row ends here.
-        Ok(bool::deserialize(deserializer).unwrap_or_default())
+    ) -> Result<Rest, D::Error> {
+        deserializer.deserialize_tuple(2, Read)
+    }
+
+    struct Read;
+
+    impl<'de> Visitor<'de> for Read {
+        type Value = Rest;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the end of an inbox's row")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Rest, A::Error> {
+            // The only thing that can fail is that the row ends here.
+            let lingers = from.next_element().ok().flatten();
+            let away_since = from.next_element().ok().flatten();
+            Ok(Rest {
+                lingers: lingers.unwrap_or_default(),
+                away_since: Timestamp(away_since.unwrap_or_default()),
+            })
+        }
     }
 }
 

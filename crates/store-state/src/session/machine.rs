@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mqtt_session::Timestamp;
+
 use super::by_epoch::ByEpoch;
 use super::held::HeldWills;
 use super::record::Owner;
@@ -137,23 +139,18 @@ impl SessionMachine {
         }
     }
 
-    /// The node that a client is connected to, and the connection's epoch.
+    /// The node that a client is connected to with the connection's epoch, and the epoch that its session began with.
     #[must_use]
-    pub fn owner(&self, client: &str) -> Option<(u64, u64)> {
+    pub fn find(&self, client: &str) -> Option<(Option<(u64, u64)>, u64)> {
         let record = self.records.get(client)?;
-        Some((record.owner?.node, record.epoch))
+        let owner = record.owner.map(|owner| (owner.node, record.epoch));
+        Some((owner, record.incarnation))
     }
 
     /// The highest incarnation of a node that is known; 0: none.
     #[must_use]
     pub fn incarnation_of(&self, node: u64) -> u64 {
         self.nodes.get(&node).copied().unwrap_or_default()
-    }
-
-    /// The epoch that a client's session began with.
-    #[must_use]
-    pub fn incarnation(&self, client: &str) -> Option<u64> {
-        Some(self.records.get(client)?.incarnation)
     }
 
     /// Whether there is a record of a client: a session, a connection, a will that is being published,
@@ -207,6 +204,12 @@ impl SessionMachine {
             held: self.held.len(),
             ending: self.ending.len(),
         }
+    }
+
+    /// Sessions whose clients have been away since before a time, to the hour.
+    #[must_use]
+    pub fn away_before(&self, at: Timestamp) -> usize {
+        self.records.away_before(at.0)
     }
 
     /// `None`: not all of it is done.

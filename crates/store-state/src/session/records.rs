@@ -3,7 +3,7 @@
 //! Invariant: deadlines and counts are those of the records. A record is changed by taking it out and
 //! putting it back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashing::HashMap;
@@ -22,6 +22,7 @@ pub(super) struct Records {
     deadlines: BTreeSet<Deadline>,
     connected: usize,
     wills: usize,
+    away: Away,
 }
 
 impl Records {
@@ -33,6 +34,7 @@ impl Records {
         let (client, record) = self.by_client.remove_entry(client)?;
         self.connected -= usize::from(record.owner.is_some());
         self.wills -= usize::from(record.will.is_some());
+        self.away.take(&record);
         if let Some(at) = record.deadline() {
             self.deadlines
                 .remove(&(at, record.epoch, Arc::clone(&client)));
@@ -44,6 +46,7 @@ impl Records {
     pub(super) fn put(&mut self, client: Arc<str>, record: Record) {
         self.connected += usize::from(record.owner.is_some());
         self.wills += usize::from(record.will.is_some());
+        self.away.put(&record);
         if let Some(at) = record.deadline() {
             self.deadlines
                 .insert((at, record.epoch, Arc::clone(&client)));
@@ -86,9 +89,58 @@ impl Records {
         self.connected
     }
 
+    /// Those without a connection since before a time in ms of Unix time, to the hour. In proportion to the hours.
+    pub(super) fn away_before(&self, at_ms: u64) -> usize {
+        self.away.before(at_ms)
+    }
+
     /// Those that have a will.
     pub(super) fn wills(&self) -> usize {
         self.wills
+    }
+}
+
+/// How many clients have been away since when, by the hour of Unix time.
+#[derive(Debug, Default)]
+struct Away(BTreeMap<u64, usize>);
+
+impl Away {
+    const HOUR_MS: u64 = 3_600_000;
+
+    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+        let mut away = Self::default();
+        for record in records {
+            away.put(record);
+        }
+        away
+    }
+
+    fn hour(record: &Record) -> Option<u64> {
+        record
+            .owner
+            .is_none()
+            .then_some(record.since / Self::HOUR_MS)
+    }
+
+    fn put(&mut self, record: &Record) {
+        if let Some(hour) = Self::hour(record) {
+            *self.0.entry(hour).or_default() += 1;
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        if let Some(hour) = Self::hour(record)
+            && let Some(count) = self.0.get_mut(&hour)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&hour);
+            }
+        }
+    }
+
+    fn before(&self, at_ms: u64) -> usize {
+        self.0.range(..at_ms / Self::HOUR_MS).map(|(_, n)| n).sum()
     }
 }
 
@@ -99,6 +151,7 @@ impl From<HashMap<Arc<str>, Record>> for Records {
         Self {
             connected: count(|record| record.owner.is_some()),
             wills: count(|record| record.will.is_some()),
+            away: Away::of(by_client.values()),
             deadlines: by_client
                 .iter()
                 .filter_map(|(client, record)| {
@@ -107,5 +160,48 @@ impl From<HashMap<Arc<str>, Record>> for Records {
                 .collect(),
             by_client,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(since: u64, owner: Option<Owner>) -> Record {
+        Record {
+            epoch: 1,
+            incarnation: 1,
+            owner,
+            since,
+            expiry: 60,
+            inbox: true,
+            user: None,
+            will: None,
+        }
+    }
+
+    #[test]
+    fn who_is_away_is_counted_by_the_hour() {
+        const HOUR: u64 = Away::HOUR_MS;
+        let owner = Owner {
+            node: 1,
+            incarnation: 1,
+        };
+        let all = [
+            ("a", record(5 * HOUR + 9, None)),
+            ("b", record(6 * HOUR, None)),
+            ("c", record(HOUR, Some(owner))),
+        ];
+        let mut records = Records::default();
+        for (client, record) in all {
+            records.put(client.into(), record);
+        }
+        let away = |records: &Records, hour| records.away_before(hour * HOUR);
+        let counts = [5, 6, 7].map(|hour| away(&records, hour));
+        assert_eq!(counts, [0, 1, 2]);
+        records.take("a");
+        assert_eq!(away(&records, 7), 1);
+        let loaded = Records::from(std::mem::take(&mut records.by_client));
+        assert_eq!(away(&loaded, 7), 1);
     }
 }

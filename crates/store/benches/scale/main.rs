@@ -164,7 +164,7 @@ fn sessions(settings: &Settings) {
         mb(disk.log),
         mb(peak_memory()),
     );
-    let stats = node.store.stats();
+    let stats = node.store.stats(mqtt_session::Timestamp(0));
     assert_eq!((stats.sessions, stats.inboxes), (count, count));
     node.store.shutdown();
 }
@@ -182,7 +182,10 @@ fn restart(settings: &Settings) {
     let count = settings.sessions;
     let before = settings.memory();
     let node = reopen(settings, "restart", "sessions", count, before);
-    assert_eq!(node.store.stats().queued_messages, 0);
+    assert_eq!(
+        node.store.stats(mqtt_session::Timestamp(0)).queued_messages,
+        0
+    );
     node.store.shutdown();
 }
 
@@ -202,7 +205,7 @@ fn reopen(settings: &Settings, case: &str, folder: &str, count: u64, before: u64
         "{case}: {:.0} bytes of memory for each of {count} sessions",
         settings.memory().saturating_sub(before) as f64 / count as f64,
     );
-    let stats = node.store.stats();
+    let stats = node.store.stats(mqtt_session::Timestamp(0));
     assert_eq!((stats.sessions, stats.inboxes), (count, count));
     node
 }
@@ -222,7 +225,10 @@ fn backlog(settings: &Settings) {
     }
     let before = settings.memory();
     let node = reopen(settings, "backlog", "sessions", count, before);
-    assert_eq!(node.store.stats().queued_messages, count * QUEUED);
+    assert_eq!(
+        node.store.stats(mqtt_session::Timestamp(0)).queued_messages,
+        count * QUEUED
+    );
     let drained = DRAINED.min(count);
     let step = (count / drained) as usize;
     let meter = Meter::start();
@@ -239,7 +245,10 @@ fn backlog(settings: &Settings) {
         used.cpu_each(drained * QUEUED),
     );
     let left = (count - drained) * QUEUED;
-    assert_eq!(node.store.stats().queued_messages, left);
+    assert_eq!(
+        node.store.stats(mqtt_session::Timestamp(0)).queued_messages,
+        left
+    );
     node.store.shutdown();
 }
 
@@ -282,10 +291,10 @@ fn broadcast(settings: &Settings) {
     settings.settle(&node);
     let empty = (settings.memory(), Disk::of(&folder));
     let probe = Probe::start(&node.store);
-    let (stats, meter) = (node.store.stats(), Meter::start());
+    let (stats, meter) = (node.store.stats(mqtt_session::Timestamp(0)), Meter::start());
     flow::broadcast(&node, NEWS, count);
     let used = meter.used();
-    let queued = node.store.stats();
+    let queued = node.store.stats(mqtt_session::Timestamp(0));
     println!(
         "broadcast: to {count} sessions: reply after {:.1} ms, {:.2} µs of CPU each, {} bytes of log; \
          memory {:.0} MB, before {:.0} MB",
@@ -320,7 +329,10 @@ fn broadcast(settings: &Settings) {
         used.cpu_each(count),
         probe.longest_ms(),
     );
-    assert_eq!(node.store.stats().queued_messages, 0);
+    assert_eq!(
+        node.store.stats(mqtt_session::Timestamp(0)).queued_messages,
+        0
+    );
     settings.settle(&node);
     let disk = Disk::of(&folder);
     println!(
@@ -334,7 +346,11 @@ fn broadcast(settings: &Settings) {
 }
 
 fn checkpoint_bytes(node: &Node) -> u64 {
-    node.store.stats().stores.inbox.checkpoint_bytes
+    node.store
+        .stats(mqtt_session::Timestamp(0))
+        .stores
+        .inbox
+        .checkpoint_bytes
 }
 
 /// Messages through inboxes of connected clients: through one, and through very many.
@@ -362,11 +378,11 @@ fn carry(settings: &Settings, node: &Node, first: u64, inboxes: u64) {
     let messages = settings.messages;
     let mut readers = InboxCursors::connect(node, first, inboxes);
     let probe = Probe::start(&node.store);
-    let (stats, meter) = (node.store.stats(), Meter::start());
+    let (stats, meter) = (node.store.stats(mqtt_session::Timestamp(0)), Meter::start());
     readers.carry(messages);
     node.flush();
     let used = meter.used();
-    let now = node.store.stats();
+    let now = node.store.stats(mqtt_session::Timestamp(0));
     assert_eq!(now.queued_messages, 0);
     let each = |bytes: u64| bytes as f64 / messages as f64;
     println!(

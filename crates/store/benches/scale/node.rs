@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LIMITS: Limits = Limits {
     queue_messages: 1_000_000,
     queue_bytes: 1 << 40,
-    queue_full: QueueFull::Refuse,
+    queue_full: QueueFull::REFUSE,
     qos0: Qos0Inbox::Offline,
     retained_messages: 1,
     retained_bytes: 1,
@@ -98,7 +98,7 @@ impl Node {
         let store = Store::open(folder, &options, &listener).expect("the store opens");
         store.begin(&*listener);
         let stopped: u64 = store
-            .stats()
+            .stats(mqtt_session::Timestamp(0))
             .stores
             .iter()
             .map(|(_, shards)| shards.stopped)
@@ -261,10 +261,10 @@ impl Node {
     pub(crate) fn checkpointed(&self) {
         // One may have begun before; the second has not.
         for _ in 0..2 {
-            let before = checkpoints(&self.store.stats());
+            let before = checkpoints(&self.store.stats(mqtt_session::Timestamp(0)));
             self.touch();
             let written = |now: [u64; 2]| now.iter().zip(before).all(|(now, before)| *now > before);
-            while !written(checkpoints(&self.store.stats())) {
+            while !written(checkpoints(&self.store.stats(mqtt_session::Timestamp(0)))) {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }

@@ -38,6 +38,9 @@ pub trait Listener: Send + Sync + 'static {
     /// All that an inbox shard had to tell when this node began to lead it has been told.
     fn inbox_announced(&self, _shard: ShardNumber) {}
 
+    /// A message was given to a durable session whose client is connected, and whose queue is three quarters full.
+    fn filling(&self, _client: &str, _message: &ApplicationMessage) {}
+
     /// A message was dropped.
     fn dropped(&self, drop: &InboxDrop<'_>);
 

@@ -114,7 +114,7 @@ impl<M: Kind> ShardSet<M> {
     }
 
     /// Of the shards that are served here, so that each counts on one node.
-    pub(super) fn sum(&self, look: impl Fn(&M) -> u64) -> u64 {
+    pub(super) fn sum<N: std::iter::Sum>(&self, look: impl Fn(&M) -> N) -> N {
         let here = self.shards.iter().filter(|shard| shard.routing.is_here());
         here.filter_map(|shard| shard.look(&look)).sum()
     }

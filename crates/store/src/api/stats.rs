@@ -3,6 +3,9 @@
 use consensus::LogStats;
 use store_state::api::PerStore;
 
+/// For how long sessions are away that are counted, in days.
+pub const AWAY_DAYS: [u32; 2] = [1, 30];
+
 /// What the store counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
@@ -14,8 +17,12 @@ pub struct StoreStats {
     pub sessions: u64,
     /// Of these, the connected ones.
     pub connected: u64,
+    /// Of these, those whose clients have been away for longer than each of [`AWAY_DAYS`], to the hour.
+    pub away: [usize; AWAY_DAYS.len()],
     /// Inboxes.
     pub inboxes: u64,
+    /// Inboxes whose queues are full, as far as a message has been dropped for it since this node serves them.
+    pub full_queues: usize,
     /// Messages queued in them.
     pub queued_messages: u64,
     /// Bytes queued in them.

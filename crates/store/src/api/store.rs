@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use consensus::{Condition, Log};
+use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 use store_state::api::PerStore;
 use store_state::inbox::InboxMachine;
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
-use crate::api::stats::StoreStats;
+use crate::api::stats::{AWAY_DAYS, StoreStats};
 use crate::node::disk::is_full;
 use crate::node::shutdown::Stop;
 use crate::peers::known::KnownPeers;
@@ -148,9 +149,10 @@ impl Store {
         self.folder.reserve().keep();
     }
 
-    /// Figures for the metrics.
+    /// Figures for the metrics. `now`: by the time of the cluster.
     #[must_use]
-    pub fn stats(&self) -> StoreStats {
+    pub fn stats(&self, now: Timestamp) -> StoreStats {
+        const DAY_MS: u64 = 86_400_000;
         StoreStats {
             log: self.log.stats(),
             stores: PerStore {
@@ -162,7 +164,12 @@ impl Store {
             connected: self
                 .session
                 .sum(|machine| machine.counts().connected as u64),
+            away: AWAY_DAYS.map(|days| {
+                let before = Timestamp(now.0.saturating_sub(u64::from(days) * DAY_MS));
+                self.session.sum(|machine| machine.away_before(before))
+            }),
             inboxes: self.inbox.sum(|machine| machine.counts().inboxes as u64),
+            full_queues: self.inbox.sum(|machine| machine.counts().full),
             queued_messages: self.inbox.sum(|machine| machine.counts().messages),
             queued_bytes: self.inbox.sum(|machine| machine.counts().bytes),
             remembered_calls: self.inbox.sum(|machine| machine.counts().calls as u64),

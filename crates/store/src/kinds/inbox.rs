@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mqtt_session::ApplicationMessage;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
@@ -183,6 +184,12 @@ impl InboxOutlet for Effects {
     fn dropped(&mut self, drop: InboxDrop<'_>) {
         if self.live {
             self.listener.dropped(&drop);
+        }
+    }
+
+    fn filling(&mut self, client: &str, message: &Arc<ApplicationMessage>) {
+        if self.live {
+            self.listener.filling(client, message);
         }
     }
 

@@ -35,7 +35,7 @@ fn check(folder: &Path) {
     let node = Node::start(folder, 4);
     let stopped: Vec<u64> = node
         .store
-        .stats()
+        .stats(mqtt_session::Timestamp(0))
         .stores
         .iter()
         .map(|(_, of)| of.stopped)

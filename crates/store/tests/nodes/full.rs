@@ -86,7 +86,7 @@ fn refused(node: &Node) {
 
 /// Requests of the session, inbox and retain store that wait for space.
 fn deferred(node: &Node) -> Vec<u64> {
-    let stores = node.store.stats().stores;
+    let stores = node.store.stats(mqtt_session::Timestamp(0)).stores;
     stores.iter().map(|(_, shards)| shards.deferred).collect()
 }
 
@@ -159,7 +159,7 @@ fn what_nobody_would_say_again_is_recorded_before_anything_else() {
     until("the disk has space again", || {
         node.retain("new", b"x").is_ok()
     });
-    let stats = node.store.stats();
+    let stats = node.store.stats(mqtt_session::Timestamp(0));
     assert_eq!((stats.connected, stats.queued_messages), (0, 1));
     assert_eq!(counts(), [0, 0, 0]);
     let reply = node.wait(|event| match event {
@@ -266,7 +266,10 @@ fn a_node_starts_on_a_full_disk_again_and_again() {
         disk.fill_with(&node);
         refused(&node);
         assert_eq!(node.retained().len(), 1);
-        assert_eq!(node.store.stats().queued_messages, 1);
+        assert_eq!(
+            node.store.stats(mqtt_session::Timestamp(0)).queued_messages,
+            1
+        );
         node.stop();
     }
     disk.free();

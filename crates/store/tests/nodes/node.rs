@@ -77,7 +77,7 @@ impl Listener for Told {
         Limits {
             queue_messages: 1_000_000,
             queue_bytes: 1 << 40,
-            queue_full: QueueFull::Refuse,
+            queue_full: QueueFull::REFUSE,
             qos0: Qos0Inbox::Offline,
             retained_messages: 1_000_000,
             retained_bytes: 1 << 40,

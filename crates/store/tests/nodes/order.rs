@@ -24,7 +24,12 @@ fn what_one_sender_gives_is_applied_in_its_order() {
     );
     node.inbox_reply(correlation_ids[correlation_ids.len() - 1])
         .unwrap();
-    let batches = node.store.stats().stores.inbox.batches;
+    let batches = node
+        .store
+        .stats(mqtt_session::Timestamp(0))
+        .stores
+        .inbox
+        .batches;
     assert!(batches > 1 && batches < 2_000, "{batches} batches");
     node.stop();
 }
@@ -66,7 +71,7 @@ fn batches_are_cut_by_what_is_written_whatever_the_operation() {
     let at = tempfile::tempdir().unwrap();
     let node = Node::start(at.path(), 1);
     let ann = node.connect("ann");
-    let before = node.store.stats().stores.inbox;
+    let before = node.store.stats(mqtt_session::Timestamp(0)).stores.inbox;
     let correlation_ids: Vec<_> = (0..40)
         .map(|_| {
             let correlation_id = node.correlation_id();
@@ -82,7 +87,7 @@ fn batches_are_cut_by_what_is_written_whatever_the_operation() {
     for correlation_id in correlation_ids {
         node.inbox_reply(correlation_id).unwrap();
     }
-    let after = node.store.stats().stores.inbox;
+    let after = node.store.stats(mqtt_session::Timestamp(0)).stores.inbox;
     let (batches, requests) = (
         after.batches - before.batches,
         after.requests - before.requests,

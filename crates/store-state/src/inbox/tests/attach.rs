@@ -1,7 +1,7 @@
 //! Connections and sessions come and go.
 
 use super::*;
-use crate::inbox::tables::InboxRow;
+use crate::inbox::tables::{InboxRow, Rest};
 use crate::row;
 
 fn node_up(incarnation: u64) -> InboxOp {
@@ -309,7 +309,7 @@ fn what_lingers_stays_so_over_a_restart_and_ends_with_its_process() {
 
 #[test]
 fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
-    let row = |lingers| {
+    let row = |lingers, away_since| {
         row::encode(&InboxRow::<&[StoredSubscription], &[u64]> {
             number: 1,
             incarnation: 1,
@@ -322,16 +322,25 @@ fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
             bytes: 0,
             sent: 0,
             released: &[][..],
-            lingers,
+            rest: Rest {
+                lingers,
+                away_since: Timestamp(away_since),
+            },
         })
     };
-    assert_eq!(row(false), [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0]);
-    assert_eq!(row(true), [&row(false)[..], &[1]].concat());
-    for lingers in [false, true] {
-        let read: InboxRow = row::decode(b"I", &row(lingers)).unwrap();
-        assert_eq!(read.lingers, lingers);
+    let plain = row(false, 0);
+    assert_eq!(plain, [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0]);
+    assert_eq!(row(true, 0), [&plain[..], &[1]].concat());
+    assert_eq!(row(false, 9), [&plain[..], &[0, 9]].concat());
+    for (lingers, away_since) in [(false, 0), (true, 0), (false, 9), (true, 9)] {
+        let read: InboxRow = row::decode(b"I", &row(lingers, away_since)).unwrap();
+        let rest = Rest {
+            lingers,
+            away_since: Timestamp(away_since),
+        };
+        assert_eq!(read.rest, rest);
     }
-    let longer = [&row(true)[..], &[0]].concat();
+    let longer = [&row(true, 9)[..], &[0]].concat();
     assert!(row::decode::<InboxRow>(b"I", &longer).is_err());
 }
 

@@ -39,7 +39,7 @@ fn the_oldest_that_cannot_have_been_sent_makes_room() {
 
 #[test]
 fn the_newest_is_dropped_or_refused() {
-    for (policy, refused) in [(QueueFull::DropNewest, 0), (QueueFull::Refuse, 1)] {
+    for (policy, refused) in [(QueueFull::DropNewest, 0), (QueueFull::REFUSE, 1)] {
         let (mut shard, inbox) = full_shard(policy);
         let reply = shard.publish("a", "4", QoS::AtLeastOnce);
         assert_eq!(reply, published(1, refused));
@@ -54,6 +54,84 @@ fn the_newest_is_dropped_or_refused() {
     shard.publish("a", "5", QoS::AtMostOnce);
     let full = DropReason::QueueFullMessages;
     assert_eq!(shard.drops(), [drop_of("5", full)]);
+}
+
+#[test]
+fn who_has_been_away_for_long_refuses_nothing() {
+    let away = QueueFull::Refuse { away_secs: 10 };
+    for restarts in [false, true] {
+        let (mut shard, _) = full_shard(away);
+        // Since the first message, at 1 s.
+        for (now_ms, refused) in [(10_999, 1), (11_000, 0)] {
+            if restarts {
+                shard.checkpoint();
+                shard.restart();
+            }
+            shard.header.now_ms = now_ms;
+            let reply = shard.publish("a", "4", QoS::AtLeastOnce);
+            assert_eq!(reply, published(1, refused));
+            let full = DropReason::QueueFullMessages;
+            assert_eq!(shard.drops(), [drop_of("4", full)]);
+        }
+        // It has been there again.
+        shard.attach("ann", 2, true);
+        assert_eq!(
+            shard.publish("a", "5", QoS::AtLeastOnce),
+            published(1, 1),
+            "it is connected"
+        );
+        shard.detach("ann", 2, 0);
+        let reply = shard.publish("a", "6", QoS::AtLeastOnce);
+        assert_eq!(reply, published(1, 1), "it has just gone");
+    }
+}
+
+#[test]
+fn full_queues_are_counted_until_there_is_room() {
+    let (mut shard, inbox) = full_shard(QueueFull::DropNewest);
+    let full = |shard: &Shard| shard.machine.counts().full;
+    assert_eq!(full(&shard), 0, "nothing was dropped yet");
+    for _ in 0..2 {
+        shard.publish("a", "4", QoS::AtLeastOnce);
+        assert_eq!(full(&shard), 1);
+    }
+    shard.attach("ann", 2, true);
+    shard.acknowledge("ann", 2, 1, &[1]);
+    assert_eq!(full(&shard), 0);
+    for _ in 0..2 {
+        shard.publish("a", "5", QoS::AtLeastOnce);
+    }
+    assert_eq!(full(&shard), 1);
+    shard.apply(&InboxOp::Remove {
+        client: "ann".into(),
+        epoch: 2,
+    });
+    assert_eq!(full(&shard), 0);
+    assert!(inbox > 0);
+    let (mut shard, _) = full_shard(QueueFull::DropOldest);
+    for _ in 0..2 {
+        shard.publish("a", "4", QoS::AtLeastOnce);
+        assert_eq!(full(&shard), 1);
+    }
+}
+
+#[test]
+fn what_happens_when_a_queue_is_full_is_written_as_it_always_was() {
+    let written = |queue_full| {
+        let limits = Limits {
+            queue_full,
+            ..HEADER.limits
+        };
+        let bytes = postcard::to_allocvec(&limits).unwrap();
+        assert_eq!(postcard::from_bytes(&bytes), Ok(limits));
+        bytes
+    };
+    let always = written(QueueFull::REFUSE);
+    let at = always.len() - 4;
+    assert_eq!((written(QueueFull::DropOldest)[at], always[at]), (0, 2));
+    let some_time = written(QueueFull::Refuse { away_secs: 5 });
+    let expected = [&always[..at], &[3, 5], &always[at + 1..]].concat();
+    assert_eq!(some_time, expected);
 }
 
 #[test]

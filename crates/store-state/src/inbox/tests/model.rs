@@ -807,7 +807,7 @@ impl Model {
             } else if queue_full == QueueFull::DropOldest && !qos0 && fits && oldest.is_some() {
                 limit
             } else {
-                let refused = queue_full == QueueFull::Refuse && !qos0;
+                let refused = queue_full == QueueFull::REFUSE && !qos0;
                 let presses = !refused && inbox.is_connected() && inbox.is_filling(&header.limits);
                 self.pressing += u32::from(presses);
                 self.drop(&client, &item.message, limit);

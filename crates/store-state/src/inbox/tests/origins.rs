@@ -60,7 +60,7 @@ fn until_it_is_released() {
 #[test]
 fn a_refusal_is_told_again_and_kept_by_nobody_twice() {
     let mut shard = Shard::new();
-    shard.header.limits.queue_full = QueueFull::Refuse;
+    shard.header.limits.queue_full = QueueFull::REFUSE;
     shard.header.limits.queue_messages = 2;
     let full = shard.sleeper("full", "a");
     for payload in ["1", "2"] {

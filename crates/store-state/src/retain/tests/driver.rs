@@ -19,7 +19,7 @@ pub(super) fn header(now_ms: u64) -> Header {
         limits: Limits {
             queue_messages: 0,
             queue_bytes: 0,
-            queue_full: QueueFull::Refuse,
+            queue_full: QueueFull::REFUSE,
             qos0: Qos0Inbox::Never,
             retained_messages: 3,
             retained_bytes: 10_000,

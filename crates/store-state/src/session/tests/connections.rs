@@ -23,8 +23,8 @@ fn a_first_claim_begins_a_session() {
     };
     assert_eq!(reply, SessionReply::Claimed(expected));
     assert_eq!(told, ["known c"]);
-    assert_eq!(shard.machine.owner("c"), Some((1, 1)));
-    assert_eq!(shard.machine.owner("d"), None);
+    assert_eq!(shard.owner("c"), Some((1, 1)));
+    assert_eq!(shard.owner("d"), None);
 }
 
 /// [MQTT-3.1.2-5] [MQTT-3.1.2-23] a session with an expiry goes on, and keeps its incarnation.
@@ -33,7 +33,7 @@ fn a_session_goes_on() {
     let mut shard = Shard::new();
     shard.claimed(0, Connect("c", 60).op());
     assert_eq!(shard.told(1, left("c", 1, 60)), NOTHING);
-    assert_eq!(shard.machine.owner("c"), None);
+    assert_eq!(shard.owner("c"), None);
     let claimed = shard.claimed(60, Connect("c", 0).op());
     let expected = Claimed {
         epoch: 2,
@@ -42,7 +42,7 @@ fn a_session_goes_on() {
         taken_from: TakenFrom::Nobody,
     };
     assert_eq!(claimed, expected);
-    assert_eq!(shard.machine.incarnation("c"), Some(1));
+    assert_eq!(shard.incarnation("c"), Some(1));
     // Without an expiry now, but with an inbox from before.
     assert_eq!(shard.told(61, left("c", 2, 0)), ["ended c 2"]);
 }
@@ -63,7 +63,7 @@ fn a_clean_start_discards() {
     assert_eq!(reply, SessionReply::Claimed(expected));
     // [MQTT-3.1.2-8] the session's end comes before the delay.
     assert_eq!(told, ["fire c 1 w", "ended c 1"]);
-    assert_eq!(shard.machine.incarnation("c"), Some(2));
+    assert_eq!(shard.incarnation("c"), Some(2));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_session_without_expiry_lives_as_long_as_its_connection() {
     // [MQTT-4.1.0-1]
     shard.claimed(0, Connect("c", 0).op());
     assert_eq!(shard.told(1_000_000, SessionOp::Due), NOTHING);
-    assert_eq!(shard.machine.owner("c"), Some((1, 1)));
+    assert_eq!(shard.owner("c"), Some((1, 1)));
     // [MQTT-4.1.0-2]
     assert_eq!(shard.told(1_000_001, left("c", 1, 0)), ["not known c"]);
     let claimed = shard.claimed(1_000_002, Connect("c", 0).op());
@@ -93,7 +93,7 @@ fn takeover() {
             panic!("{reply:?}");
         };
         assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, epoch: 1 });
-        assert_eq!(shard.machine.owner("c"), Some((2, 2)));
+        assert_eq!(shard.owner("c"), Some((2, 2)));
         assert_eq!(shard.ask(2, lost("c", 1, 60)).0, SessionReply::Stale);
         (claimed.resumed, claimed.had_inbox, told)
     };
@@ -163,7 +163,7 @@ fn a_claim_that_is_said_again_does_not_take_a_client_back() {
     // It came before that, and was given up.
     let (reply, told) = shard.ask(6, again(4, Connect("c", 60).op()));
     assert_eq!((reply, told), (SessionReply::Stale, vec![]));
-    assert_eq!(shard.machine.owner("c"), Some((2, 1)));
+    assert_eq!(shard.owner("c"), Some((2, 1)));
     // Not when the other one is gone: nobody can say then who was the later one.
     shard.told(7, left("c", 1, 60));
     assert_eq!(shard.claimed(8, again(4, Connect("c", 60).op())).epoch, 2);
@@ -180,7 +180,7 @@ fn a_claim_that_has_waited_does_not_take_a_client_back() {
     shard.claimed(5, claim(2, 5_000));
     // It was asked for before that, and its client has gone to node 2.
     assert_eq!(shard.ask(9, claim(1, 3_000)).0, SessionReply::Stale);
-    assert_eq!(shard.machine.owner("c"), Some((2, 1)));
+    assert_eq!(shard.owner("c"), Some((2, 1)));
     // A claim that has waited and is the later one; one that comes at once, whatever the clocks of nodes say.
     assert_eq!(shard.claimed(9, claim(1, 7_000)).epoch, 2);
     assert_eq!(shard.claimed(9, claim(2, 8_500)).epoch, 3);

@@ -43,7 +43,7 @@ pub(super) fn header(now_ms: u64) -> Header {
         limits: Limits {
             queue_messages: 0,
             queue_bytes: 0,
-            queue_full: QueueFull::Refuse,
+            queue_full: QueueFull::REFUSE,
             qos0: Qos0Inbox::Never,
             retained_messages: 0,
             retained_bytes: 0,
@@ -67,6 +67,14 @@ impl Shard {
     }
 
     /// The reply and what is told, at a time in seconds.
+    pub(super) fn owner(&self, client: &str) -> Option<(u64, u64)> {
+        self.machine.find(client)?.0
+    }
+
+    pub(super) fn incarnation(&self, client: &str) -> Option<u64> {
+        Some(self.machine.find(client)?.1)
+    }
+
     pub(super) fn ask(&mut self, at: u64, op: SessionOp) -> (SessionReply, Vec<String>) {
         let mut told = Told::default();
         let header = header(at * 1_000);

@@ -160,7 +160,7 @@ fn nothing_is_heard_of_a_process_that_has_ended() {
     assert_eq!(shard.claimed(1, from((1, 2))).epoch, 1);
     // The same process again.
     assert_eq!(shard.ask(1, node_up(1, 2, 0)).0, SessionReply::Done);
-    assert_eq!(shard.machine.owner("c"), Some((1, 1)));
+    assert_eq!(shard.owner("c"), Some((1, 1)));
     shard.checkpoint();
     shard.restart();
     assert_eq!(shard.ask(1, from((1, 1))), stale);
@@ -209,7 +209,7 @@ fn however_many_clients_a_node_had_its_end_takes_parts() {
     for number in 0..CLIENTS {
         shard.claimed(0, Connect(&format!("c{number}"), 0).op());
     }
-    let node = shard.machine.owner("c0").unwrap().0;
+    let node = shard.owner("c0").unwrap().0;
     let parts = parts(&mut shard, 5, &node_up(node, u64::MAX, 4));
     let gone = |told: &Vec<String>| {
         told.iter()

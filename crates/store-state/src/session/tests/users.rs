@@ -31,7 +31,7 @@ fn another_user_neither_gets_a_session_nor_ends_it() {
             assert_eq!(shard.ask(1, again(1, by(user, Refuse, op))), refused);
         }
         // Its connection and its will are as they were.
-        assert_eq!(shard.machine.owner("c"), Some((1, 1)));
+        assert_eq!(shard.owner("c"), Some((1, 1)));
         assert_eq!(shard.told(2, lost("c", 1, 60)), ["fire c 1 w"]);
         assert_eq!(
             shard.ask(3, claim(user, Refuse)).0,
@@ -54,7 +54,7 @@ fn another_user_gets_a_session_of_his_own_if_so_set() {
         assert!(!claimed.resumed && claimed.had_inbox);
         assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, epoch: 1 });
         assert_eq!(told, ["fire c 1 w", "ended c 1"]);
-        assert_eq!(shard.machine.incarnation("c"), Some(claimed.epoch));
+        assert_eq!(shard.incarnation("c"), Some(claimed.epoch));
         // Asked again, it is the same claim.
         let again = shard.claimed(2, again(1, claim(user, Discard)));
         assert_eq!((again.epoch, again.resumed), (claimed.epoch, false));
