@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use mqtt_proto::{
-    ConnAck, ConnAckProperties, Connect, Disconnect, DisconnectProperties, Packet, PacketType,
-    ProtocolVersion, ReasonCode,
+    ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, Packet,
+    PacketType, ProtocolVersion, ReasonCode,
 };
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
@@ -87,7 +87,7 @@ impl<R: Rim> ClientLoop<R> {
                     let statement = error.statement();
                     tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
                 }
-                self.refuse(io, connection, answer_to(frame, error.reason_code()));
+                self.refuse(io, connection, answer_to(frame, error));
                 return Some(Next::Read);
             }
         };
@@ -559,17 +559,28 @@ impl<R: Rim> ClientLoop<R> {
     }
 }
 
+/// The highest protocol level of MQTT that could be a later version's. The levels above it have the bit that marks bridges.
+const LATEST_LEVEL: u8 = 0x7F;
+
 /// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
-/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]; a level that is not served is refused in the words of 3.1.1, which
-/// every client understands [MQTT3-3.1.2-2].
-fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, ReasonCode)> {
-    if reason == ReasonCode::UnsupportedProtocolVersion {
-        return Some((ProtocolVersion::V3_1_1, reason));
-    }
+/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]. A level that is not served is refused in the form of 5.0 if its version
+/// is later than that [MQTT-3.1.2-2], and else in the form of 3.1.1, which clients of all earlier versions understand
+/// [MQTT3-3.1.2-2].
+fn answer_to(frame: &[u8], error: DecodeError) -> Option<(ProtocolVersion, ReasonCode)> {
+    let reason = error.reason_code();
     let header = mqtt_proto::peek_frame(frame, None).ok()??.header_len;
-    frame
-        .get(header..)?
-        .starts_with(b"\0\x04MQTT\x05")
+    let body = frame.get(header..)?;
+    let newest = ProtocolVersion::V5 as u8;
+    if let DecodeError::UnsupportedProtocolLevel(level) = error {
+        let is_later = level > newest && level <= LATEST_LEVEL && body.starts_with(b"\0\x04MQTT");
+        let version = if is_later {
+            ProtocolVersion::V5
+        } else {
+            ProtocolVersion::V3_1_1
+        };
+        return Some((version, reason));
+    }
+    body.starts_with(b"\0\x04MQTT\x05")
         .then_some((ProtocolVersion::V5, reason))
 }
 
@@ -579,18 +590,34 @@ mod tests {
 
     #[test]
     fn only_a_broken_connect_of_5_0_is_answered() {
-        let broken = ReasonCode::MalformedPacket;
+        let broken = DecodeError::NotUtf8;
         assert_eq!(
             answer_to(b"\x10\x0a\0\x04MQTT\x05xyz", broken),
-            Some((ProtocolVersion::V5, broken))
+            Some((ProtocolVersion::V5, ReasonCode::MalformedPacket))
         );
         assert_eq!(answer_to(b"\x10\x0a\0\x04MQTT\x04xyz", broken), None);
         assert_eq!(answer_to(b"\x10\x0a\0\x04HTTP\x05xyz", broken), None);
         assert_eq!(answer_to(b"\x10", broken), None);
-        let unknown = ReasonCode::UnsupportedProtocolVersion;
-        assert_eq!(
-            answer_to(b"\x10\x0a\0\x04MQTT\x06xyz", unknown),
-            Some((ProtocolVersion::V3_1_1, unknown))
-        );
+    }
+
+    /// [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+    #[test]
+    fn a_later_version_is_refused_in_the_form_of_5_0_and_others_in_that_of_3_1_1() {
+        let check = |name: &[u8], level: u8, version| {
+            let frame = [&[0x10, 9, 0, name.len() as u8], name, &[level], b"xyz"].concat();
+            let reason = ReasonCode::UnsupportedProtocolVersion;
+            let error = DecodeError::UnsupportedProtocolLevel(level);
+            let expected = Some((version, reason));
+            assert_eq!(answer_to(&frame, error), expected, "{name:?} {level}");
+        };
+        for level in 6..=127 {
+            check(b"MQTT", level, ProtocolVersion::V5);
+        }
+        for level in [0, 1, 2, 3, 128, 129, 255] {
+            check(b"MQTT", level, ProtocolVersion::V3_1_1);
+        }
+        for level in [0, 2, 4, 5, 6, 255] {
+            check(b"MQIsdp", level, ProtocolVersion::V3_1_1);
+        }
     }
 }
