@@ -3,19 +3,21 @@
 use std::sync::atomic::Ordering;
 
 use mqtt_proto::{
-    ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, Packet,
-    PacketType, ProtocolVersion, ReasonCode,
+    ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, LastWill,
+    Packet, PacketType, ProtocolVersion, ReasonCode,
 };
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
+use crate::bridge;
 use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
 use crate::connect::registry::Claim;
 use crate::drain::last_policy;
+use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::node::Pressure;
@@ -25,7 +27,9 @@ use crate::rim::Rim;
 struct Entry<'a> {
     connection: ConnectionId,
     connect: &'a Connect<'a>,
-    /// The same as it came.
+    /// Its will, if that is a bridge's notification: `connect` has none then.
+    notification: Option<LastWill<'a>>,
+    /// The CONNECT as it came.
     frame: &'a [u8],
     /// When it came, in µs of the node's clock.
     came_us: u64,
@@ -155,6 +159,7 @@ impl<R: Rim> ClientLoop<R> {
         let Ok(Packet::Connect(connect)) = Packet::decode(frame, ProtocolVersion::V5) else {
             return Some(Next::Close);
         };
+        let (connect, notification) = bridge::take_notification(&connect);
         let assigned = connect.client_id.is_empty();
         let client_id = if assigned {
             self.new_client_id(io)
@@ -173,6 +178,7 @@ impl<R: Rim> ClientLoop<R> {
         let mut entry = Entry {
             connection,
             connect: &connect,
+            notification,
             frame,
             came_us,
             assigned,
@@ -275,6 +281,12 @@ impl<R: Rim> ClientLoop<R> {
             authentication_data: data,
         };
         let now = Timestamp(io.now_ms());
+        if let Some(will) = &entry.notification {
+            let (topic, length) = (will.topic, will.payload.len());
+            let reason = Reason::BridgeNotification;
+            self.drops
+                .record(io.now_ms(), &client_id, topic, reason, will.qos, length);
+        }
         let policy = &self.settings.policy;
         let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
         // A session that others have a say in stands in until they have answered; nothing of it is ever
