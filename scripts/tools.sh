@@ -111,18 +111,46 @@ cannot be fetched: https://go.dev/dl"
 need_mosquitto_passwd() {
     command -v mosquitto_passwd >/dev/null 2>&1 && return
     unpacked="$(target_dir)/mosquitto"
-    if [ ! -x "$unpacked/usr/bin/mosquitto_passwd" ]; then
-        command -v apt-get >/dev/null 2>&1 ||
-            fail "mosquitto_passwd is missing; Debian has it in the package mosquitto"
-        mkdir -p "$unpacked"
-        echo "fetching mosquitto_passwd" >&2
-        (
-            cd "$unpacked"
-            apt-get download -qq mosquitto >&2
-            for package in mosquitto_*.deb; do dpkg-deb -x "$package" .; done
-        ) || fail "mosquitto_passwd is missing; Debian has it in the package mosquitto"
-    fi
+    [ -x "$unpacked/usr/bin/mosquitto_passwd" ] || unpack "$unpacked" mosquitto
     PATH="$PATH:$unpacked/usr/bin"
+}
+
+# The broker of that package, for the tests of bridges: `mosquitto` in the path. It finds the libraries that Debian does not
+# have everywhere beside it.
+need_mosquitto() {
+    command -v mosquitto >/dev/null 2>&1 && return
+    unpacked="$(target_dir)/mosquitto"
+    if [ ! -x "$unpacked/bin/mosquitto" ]; then
+        unpack "$unpacked" mosquitto libwrap0 libdlt2 libnsl2 libtirpc3
+        mkdir -p "$unpacked/bin"
+        cat >"$unpacked/bin/mosquitto.new" <<'SCRIPT'
+#!/bin/sh
+folder=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+for libraries in "$folder"/usr/lib/*-linux-gnu* "$folder"/lib/*-linux-gnu*; do
+    LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+done
+export LD_LIBRARY_PATH
+exec "$folder/usr/sbin/mosquitto" "$@"
+SCRIPT
+        chmod +x "$unpacked/bin/mosquitto.new"
+        mv "$unpacked/bin/mosquitto.new" "$unpacked/bin/mosquitto"
+    fi
+    PATH="$PATH:$unpacked/bin"
+}
+
+# unpack FOLDER PACKAGE ...: fetches Debian packages and unpacks them into a folder, without installing them.
+unpack() {
+    into=$1
+    shift
+    command -v apt-get >/dev/null 2>&1 || fail "this is missing; Debian has it in the packages $*"
+    mkdir -p "$into"
+    echo "fetching $*" >&2
+    (
+        cd "$into" && apt-get download -qq "$@" >&2 || exit 1
+        for package in "$@"; do
+            for file in "$package"_*.deb; do dpkg-deb -x "$file" . || exit 1; done
+        done
+    ) || fail "the packages $* cannot be fetched and unpacked"
 }
 
 # PostgreSQL for the tests, which make servers of their own: Debian's is not to make and start another.

@@ -643,6 +643,7 @@ impl World {
         let payload = will.unwrap_or(0).to_be_bytes();
         let connect = Connect {
             version: ProtocolVersion::V5,
+            is_bridge: false,
             clean_start: !client.is_durable,
             keep_alive: 0,
             client_id: &client.name,

@@ -5,6 +5,7 @@ cd "$(dirname "$0")"
 root=$(CDPATH='' cd -- ../.. && pwd)
 . "$root/scripts/tools.sh"
 need_mosquitto_passwd
+need_mosquitto
 ./setup.sh
 need_broker
 # More workers than cores: most tests wait, few compute.

@@ -58,9 +58,9 @@ CONNECTS = {
     # [MQTT-3.1.2-2] [MQTT3-3.1.2-2] level
     "level 0": (_connect(level=0), (0x84, 1)),
     "level 2": (_connect(level=2), (0x84, 1)),
-    "level 6": (_connect(level=6), (0x84, 1)),
+    "level 6": (_connect(level=6), (0x84,)),
     "level 255": (_connect(level=255), (0x84, 1)),
-    "level 0x84, the bridges' mark": (_connect(level=0x84, tail=b"\x00\x00"), (0x84, 1, 0x81)),
+    "level 0x85, 5.0 with the bit of bridges": (_connect(level=0x85), (1,)),
     # [MQTT-3.1.2-3] reserved flag; [MQTT-3.1.2-11] [MQTT-3.1.2-13] will bits
     "reserved flag": (_connect(flags=3), MALFORMED),
     "will qos without will": (_connect(flags=2 | 8), MALFORMED),

@@ -55,6 +55,24 @@ def test_packets_cut_into_single_bytes(broker, name):
         client.expect(PUBLISH, payload="x")
 
 
+@pytest.mark.parametrize("level", [6, 7, 100, 127])
+def test_a_later_version_is_refused_in_the_form_of_5_0(broker, name, level):
+    # [MQTT-3.1.2-2] CONNACK: no session present, 0x84, no properties; then the end of the connection
+    with broker.raw() as client:
+        client.send(raw.connect(name, level=level))
+        client.expect(CONNACK, body=b"\x00\x84\x00")
+        client.expect_closed()
+
+
+@pytest.mark.parametrize("level", [0, 2, 3, 0x85, 0xFF])
+def test_other_versions_that_are_not_served_are_refused_in_the_form_of_3_1_1(broker, name, level):
+    # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+    with broker.raw(version=4) as client:
+        client.send(raw.connect(name, version=4, level=level))
+        client.expect(CONNACK, body=b"\x00\x01")
+        client.expect_closed()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_assigned_client_identifier(broker, clean):
     # [MQTT-3.1.3-6] [MQTT-3.1.3-7] [MQTT-3.2.2-16] new, unique, and good for coming back with

@@ -29,6 +29,8 @@ pub enum Reason {
     RetainedLimit,
     /// A client published under `$SYS/`, which belongs to the broker.
     ReservedTopic,
+    /// A Mosquitto bridge published the state of its connection under `$SYS/`, or left a will that does.
+    BridgeNotification,
     /// A shared group had no member left that could take the message.
     NoGroupMember,
     /// The store could not keep it; a publisher of QoS 1 or 2 was told so, or disconnected.
@@ -40,9 +42,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    const OWN: [Self; 8] = [
+    const OWN: [Self; 9] = [
         Self::RetainedLimit,
         Self::ReservedTopic,
+        Self::BridgeNotification,
         Self::NoGroupMember,
         Self::StoreFailed,
         Self::PeerUnreachable,
@@ -65,6 +68,7 @@ impl Reason {
             Self::Session(reason) => reason.as_str(),
             Self::RetainedLimit => "retained_limit",
             Self::ReservedTopic => "reserved_topic",
+            Self::BridgeNotification => "bridge_notification",
             Self::NoGroupMember => "no_group_member",
             Self::StoreFailed => "store_failed",
             Self::PeerUnreachable => "peer_unreachable",
@@ -81,12 +85,13 @@ impl Reason {
             Self::Session(reason) => return Some(reason as usize),
             Self::RetainedLimit => 0,
             Self::ReservedTopic => 1,
-            Self::NoGroupMember => 2,
-            Self::StoreFailed => 3,
-            Self::PeerUnreachable => 4,
-            Self::Denied(Action::Publish) => 5,
-            Self::Denied(Action::Retain) => 6,
-            Self::Denied(Action::Receive) => 7,
+            Self::BridgeNotification => 2,
+            Self::NoGroupMember => 3,
+            Self::StoreFailed => 4,
+            Self::PeerUnreachable => 5,
+            Self::Denied(Action::Publish) => 6,
+            Self::Denied(Action::Retain) => 7,
+            Self::Denied(Action::Receive) => 8,
             Self::Denied(Action::Subscribe) => return None,
         };
         Some(DropReason::ALL.len() + own)

@@ -9,6 +9,7 @@
 //! session (`mqtt-session`), where shards are (`store`).
 
 mod backpressure;
+mod bridge;
 mod clients;
 mod connect;
 mod drain;

@@ -391,6 +391,7 @@ fn connect_packet<'a>(
     let is_v5 = identity.version.is_v5();
     Connect {
         version: identity.version,
+        is_bridge: false,
         clean_start: false,
         keep_alive: 0,
         client_id: &identity.name,

@@ -43,6 +43,7 @@ impl Visitor {
         };
         let connect = Connect {
             version: VERSION,
+            is_bridge: false,
             clean_start: true,
             keep_alive: 0,
             client_id: "visitor",

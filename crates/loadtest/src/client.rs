@@ -538,6 +538,7 @@ fn connect(mqtt: &mut mqtt_client::Client<Sent>, options: Options<'_>) -> Result
     let login = options.login;
     mqtt.connect(&Connect {
         version: login.version,
+        is_bridge: false,
         clean_start: options.clean_session,
         keep_alive: login.keep_alive_s,
         client_id: options.client_id,

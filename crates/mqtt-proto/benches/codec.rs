@@ -98,6 +98,7 @@ fn main() {
 
     let connect = Connect {
         version: v5,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "device-1234",

@@ -58,6 +58,7 @@ fn measure(name: &str, batch: usize, rounds: usize, run: fn(&mut Turn, usize)) {
     let policy = Policy::default();
     let connect = Connect {
         version: ProtocolVersion::V5,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "c",

@@ -9,6 +9,7 @@ use mqtt_proto::{
 };
 
 use crate::alias::OutboundAliases;
+use crate::declared::Declared;
 use crate::patterns::Patterns;
 use crate::will::Will;
 use crate::{Policy, Session, Timestamp};
@@ -189,9 +190,7 @@ impl Session {
             version,
             online: false,
             closing: false,
-            problem_information: true,
-            expiry_requested: false,
-            enhanced: false,
+            declared: Declared::NOTHING,
         }
     }
 
@@ -227,12 +226,10 @@ impl Session {
         self.will = connect.will.as_ref().map(Will::new);
         self.since = now;
         self.version = connect.version;
-        self.enhanced = connect.properties.authentication_method.is_some();
         self.online = true;
         self.client_maximum_packet_size = properties
             .maximum_packet_size
             .map_or(u32::MAX, NonZeroU32::get);
-        self.problem_information = properties.request_problem_information.unwrap_or(true);
         self.client_receive_maximum = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
         self.set_window(policy);
         self.receive_maximum = policy.receive_maximum.max(1);
@@ -245,17 +242,11 @@ impl Session {
         let aliases_out = properties.topic_alias_maximum.unwrap_or(0);
         self.outbound_aliases = NonZeroU16::new(aliases_out.min(policy.topic_alias_maximum_out))
             .map(|maximum| Box::new(OutboundAliases::new(maximum)));
-        let requested_expiry = self.accept_expiry(connect, policy);
-        self.keep_alive = negotiate_keep_alive(connect, policy);
-        self.send_connack(connect, accepted, session_present, requested_expiry, policy);
-    }
-
-    /// Sets the session expiry interval; returns the one that the client asked for.
-    fn accept_expiry(&mut self, connect: &Connect<'_>, policy: &Policy) -> u32 {
         let requested = requested_expiry(connect, policy);
-        self.expiry_requested = requested != 0;
+        self.declared = Declared::by(connect, requested);
         self.session_expiry = session_expiry(connect, policy);
-        requested
+        self.keep_alive = negotiate_keep_alive(connect, policy);
+        self.send_connack(connect, accepted, session_present, requested, policy);
     }
 
     /// CONNACK. Properties that would repeat the protocol's default are left out.

@@ -89,7 +89,7 @@ impl Session {
     ) -> Result<Action<'a>, Violation> {
         if let Some(expiry) = disconnect.properties.session_expiry_interval {
             // §3.14.2.2.2
-            if expiry != 0 && !self.expiry_requested {
+            if expiry != 0 && !self.declared.wants_expiry {
                 return Err(Violation::SessionExpiryFromZero);
             }
             self.session_expiry = expiry.min(policy.session_expiry_maximum);

@@ -198,7 +198,8 @@ impl Session {
 
     fn send_answer(&mut self, packet_id: PacketId, qos: QoS, reason: ReasonCode) {
         // [MQTT-3.1.2-29] a client may ask for no words.
-        let words = explain(reason).filter(|_| self.problem_information && self.version.is_v5());
+        let words =
+            explain(reason).filter(|_| self.declared.problem_information && self.version.is_v5());
         let properties = AckProperties {
             reason_string: words,
             ..AckProperties::default()

@@ -26,6 +26,7 @@
 mod alias;
 mod connect;
 mod deadline;
+mod declared;
 mod disconnect;
 mod durable;
 mod in_order;

@@ -11,6 +11,7 @@ use mqtt_proto::{
 
 use crate::alias::{InboundAliases, OutboundAliases};
 use crate::connect::auth;
+use crate::declared::Declared;
 use crate::durable::Durable;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
@@ -66,11 +67,7 @@ pub struct Session {
     pub(crate) online: bool,
     /// DISCONNECT was sent or received: no packet follows.
     pub(crate) closing: bool,
-    pub(crate) problem_information: bool,
-    /// CONNECT asked for a session that outlives the network connection.
-    pub(crate) expiry_requested: bool,
-    /// CONNECT named an authentication method.
-    pub(crate) enhanced: bool,
+    pub(crate) declared: Declared,
 }
 
 /// What the server has to do because of a packet.
@@ -151,7 +148,7 @@ impl Session {
             Packet::Disconnect(disconnect) => self.handle_disconnect(disconnect, policy),
             // [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
             Packet::Connect(_) => Err(Violation::SecondConnect),
-            Packet::Auth(_) if self.enhanced => Ok(Action::Authenticate),
+            Packet::Auth(_) if self.declared.enhanced => Ok(Action::Authenticate),
             // [MQTT-4.12.0-7]
             Packet::Auth(_) => Err(Violation::UnexpectedAuth),
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
@@ -207,6 +204,12 @@ impl Session {
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version
+    }
+
+    /// Whether the last CONNECT said that the client is a bridge.
+    #[must_use]
+    pub fn is_bridge(&self) -> bool {
+        self.declared.is_bridge
     }
 
     /// Whether there is a network connection.

@@ -53,7 +53,8 @@ impl TakenSubscriptions {
 
 impl Session {
     /// The reason code for one filter of a SUBSCRIBE under the policy: the filter taken apart and the
-    /// options to grant.
+    /// options to grant. A bridge gets those of 5.0 that it needs: retain as published, and no local unless the
+    /// subscription is shared.
     ///
     /// # Errors
     /// The reason code for this filter in SUBACK.
@@ -82,7 +83,8 @@ impl Session {
         }
         // [MQTT-3.2.2-10] a higher QoS is asked for in vain, not in error.
         let qos = options.qos.min(policy.maximum_qos);
-        Ok((parsed, SubscriptionOptions { qos, ..options }))
+        let granted = SubscriptionOptions { qos, ..options };
+        Ok((parsed, self.declared.granted(&parsed, granted)))
     }
 
     /// Whether the wildcards of a new filter are within the limit of patterns. `fresh`: the patterns of filters
@@ -171,7 +173,7 @@ impl Session {
     /// The subscription with exactly this filter.
     #[must_use]
     pub fn subscription(&self, filter: &str) -> Option<&Subscription> {
-        self.find_subscription(filter)
+        position_of(&self.subscriptions, filter)
             .ok()
             .and_then(|index| self.subscriptions.get(index))
     }
@@ -194,7 +196,7 @@ impl Session {
     pub fn add_subscriptions(&mut self, subscriptions: Vec<Subscription>) {
         let mut new = Vec::new();
         for subscription in subscriptions {
-            match self.find_subscription(&subscription.filter) {
+            match position_of(&self.subscriptions, &subscription.filter) {
                 Ok(index) => {
                     if let Some(known) = self.subscriptions.get_mut(index) {
                         *known = subscription;
@@ -225,7 +227,7 @@ impl Session {
         }
         match <[Subscription; 1]>::try_from(new) {
             Ok([one]) => {
-                let index = self.find_subscription(&one.filter).unwrap_or_else(|at| at);
+                let index = position_of(&self.subscriptions, &one.filter).unwrap_or_else(|at| at);
                 self.subscriptions.insert(index, one);
             }
             Err(several) => merge(&mut self.subscriptions, several),
@@ -242,7 +244,7 @@ impl Session {
     pub fn remove_subscriptions(&mut self, filters: &[&str]) -> Vec<Subscription> {
         let mut found: Vec<usize> = filters
             .iter()
-            .filter_map(|filter| self.find_subscription(filter).ok())
+            .filter_map(|filter| position_of(&self.subscriptions, filter).ok())
             .collect();
         let removed: Vec<Subscription> = if let [index] = found[..] {
             vec![self.subscriptions.remove(index)]
@@ -266,11 +268,6 @@ impl Session {
             self.subscriptions = Vec::new();
         }
         removed
-    }
-
-    fn find_subscription(&self, filter: &str) -> Result<usize, usize> {
-        self.subscriptions
-            .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
     }
 
     pub(crate) fn handle_subscribe<'a>(
@@ -315,6 +312,11 @@ impl Session {
         (self.version.is_v5() && self.is_inbound_id_in_use(packet_id))
             .then_some(ReasonCode::PacketIdentifierInUse)
     }
+}
+
+/// The place of the subscription with exactly this filter among sorted ones; `Err`: the place where it would stand.
+fn position_of(subscriptions: &[Subscription], filter: &str) -> Result<usize, usize> {
+    subscriptions.binary_search_by(|subscription| (*subscription.filter).cmp(filter))
 }
 
 /// Adds subscriptions to sorted ones. Both lists are sorted, and no filter is in both. A place is searched for each

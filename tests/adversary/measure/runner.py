@@ -181,7 +181,14 @@ class Hollow(Exception):
 
 
 # Reasons of drops by which a message was not let in; versions before 5.0 have no reason code for that.
-NOT_LET_IN = ("topic_limit", "reserved_topic", "publish_denied", "retain_denied", "payload_format_invalid")
+NOT_LET_IN = (
+    "topic_limit",
+    "reserved_topic",
+    "bridge_notification",
+    "publish_denied",
+    "retain_denied",
+    "payload_format_invalid",
+)
 
 
 def not_let_in(broker) -> dict[str, float]:

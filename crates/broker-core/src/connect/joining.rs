@@ -6,6 +6,8 @@ use net_api::ConnectionId;
 use peer_protocol::{Asker, Older};
 use route_exchange::NodeId;
 
+use crate::bridge;
+
 /// A CONNECT that waits.
 #[derive(Debug)]
 pub(crate) struct Joining {
@@ -82,10 +84,16 @@ impl Joining {
         }
     }
 
+    /// See [`connect_in`].
     pub(super) fn connect(&self) -> Option<Connect<'_>> {
-        match Packet::decode(&self.frame, ProtocolVersion::V5) {
-            Ok(Packet::Connect(connect)) => Some(connect),
-            _ => None,
-        }
+        connect_in(&self.frame)
+    }
+}
+
+/// The CONNECT in the packet of one that waits, without a will that is a bridge's notification.
+pub(super) fn connect_in(frame: &[u8]) -> Option<Connect<'_>> {
+    match Packet::decode(frame, ProtocolVersion::V5) {
+        Ok(Packet::Connect(connect)) => Some(bridge::take_notification(&connect).0),
+        _ => None,
     }
 }

@@ -33,6 +33,7 @@ impl<R: Rim> ClientLoop<R> {
             user = client.user().map(excerpt).as_deref(),
             peer = peer.map(tracing::field::display),
             version = version_name(client.session.version()),
+            bridge = client.session.is_bridge().then_some(true),
             left_out,
             "a client is connected"
         );

@@ -3,19 +3,21 @@
 use std::sync::atomic::Ordering;
 
 use mqtt_proto::{
-    ConnAck, ConnAckProperties, Connect, Disconnect, DisconnectProperties, Packet, PacketType,
-    ProtocolVersion, ReasonCode,
+    ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, LastWill,
+    Packet, PacketType, ProtocolVersion, ReasonCode,
 };
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
+use crate::bridge;
 use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
 use crate::connect::registry::Claim;
 use crate::drain::last_policy;
+use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::node::Pressure;
@@ -25,7 +27,9 @@ use crate::rim::Rim;
 struct Entry<'a> {
     connection: ConnectionId,
     connect: &'a Connect<'a>,
-    /// The same as it came.
+    /// Its will, if that is a bridge's notification: `connect` has none then.
+    notification: Option<LastWill<'a>>,
+    /// The CONNECT as it came.
     frame: &'a [u8],
     /// When it came, in µs of the node's clock.
     came_us: u64,
@@ -87,7 +91,7 @@ impl<R: Rim> ClientLoop<R> {
                     let statement = error.statement();
                     tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
                 }
-                self.refuse(io, connection, answer_to(frame, error.reason_code()));
+                self.refuse(io, connection, answer_to(frame, error));
                 return Some(Next::Read);
             }
         };
@@ -155,6 +159,7 @@ impl<R: Rim> ClientLoop<R> {
         let Ok(Packet::Connect(connect)) = Packet::decode(frame, ProtocolVersion::V5) else {
             return Some(Next::Close);
         };
+        let (connect, notification) = bridge::take_notification(&connect);
         let assigned = connect.client_id.is_empty();
         let client_id = if assigned {
             self.new_client_id(io)
@@ -173,6 +178,7 @@ impl<R: Rim> ClientLoop<R> {
         let mut entry = Entry {
             connection,
             connect: &connect,
+            notification,
             frame,
             came_us,
             assigned,
@@ -275,6 +281,12 @@ impl<R: Rim> ClientLoop<R> {
             authentication_data: data,
         };
         let now = Timestamp(io.now_ms());
+        if let Some(will) = &entry.notification {
+            let (topic, length) = (will.topic, will.payload.len());
+            let reason = Reason::BridgeNotification;
+            self.drops
+                .record(io.now_ms(), &client_id, topic, reason, will.qos, length);
+        }
         let policy = &self.settings.policy;
         let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
         // A session that others have a say in stands in until they have answered; nothing of it is ever
@@ -559,17 +571,28 @@ impl<R: Rim> ClientLoop<R> {
     }
 }
 
+/// The highest protocol level of MQTT that could be a later version's. The levels above it have the bit that marks bridges.
+const LATEST_LEVEL: u8 = 0x7F;
+
 /// How to answer a CONNECT that could not be read. Only 5.0 knows codes for that
-/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]; a level that is not served is refused in the words of 3.1.1, which
-/// every client understands [MQTT3-3.1.2-2].
-fn answer_to(frame: &[u8], reason: ReasonCode) -> Option<(ProtocolVersion, ReasonCode)> {
-    if reason == ReasonCode::UnsupportedProtocolVersion {
-        return Some((ProtocolVersion::V3_1_1, reason));
-    }
+/// [MQTT-3.1.4-1] [MQTT3-3.1.4-1] [MQTT3-3.2.2-6]. A level that is not served is refused in the form of 5.0 if its version
+/// is later than that [MQTT-3.1.2-2], and else in the form of 3.1.1, which clients of all earlier versions understand
+/// [MQTT3-3.1.2-2].
+fn answer_to(frame: &[u8], error: DecodeError) -> Option<(ProtocolVersion, ReasonCode)> {
+    let reason = error.reason_code();
     let header = mqtt_proto::peek_frame(frame, None).ok()??.header_len;
-    frame
-        .get(header..)?
-        .starts_with(b"\0\x04MQTT\x05")
+    let body = frame.get(header..)?;
+    let newest = ProtocolVersion::V5 as u8;
+    if let DecodeError::UnsupportedProtocolLevel(level) = error {
+        let is_later = level > newest && level <= LATEST_LEVEL && body.starts_with(b"\0\x04MQTT");
+        let version = if is_later {
+            ProtocolVersion::V5
+        } else {
+            ProtocolVersion::V3_1_1
+        };
+        return Some((version, reason));
+    }
+    body.starts_with(b"\0\x04MQTT\x05")
         .then_some((ProtocolVersion::V5, reason))
 }
 
@@ -579,18 +602,34 @@ mod tests {
 
     #[test]
     fn only_a_broken_connect_of_5_0_is_answered() {
-        let broken = ReasonCode::MalformedPacket;
+        let broken = DecodeError::NotUtf8;
         assert_eq!(
             answer_to(b"\x10\x0a\0\x04MQTT\x05xyz", broken),
-            Some((ProtocolVersion::V5, broken))
+            Some((ProtocolVersion::V5, ReasonCode::MalformedPacket))
         );
         assert_eq!(answer_to(b"\x10\x0a\0\x04MQTT\x04xyz", broken), None);
         assert_eq!(answer_to(b"\x10\x0a\0\x04HTTP\x05xyz", broken), None);
         assert_eq!(answer_to(b"\x10", broken), None);
-        let unknown = ReasonCode::UnsupportedProtocolVersion;
-        assert_eq!(
-            answer_to(b"\x10\x0a\0\x04MQTT\x06xyz", unknown),
-            Some((ProtocolVersion::V3_1_1, unknown))
-        );
+    }
+
+    /// [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+    #[test]
+    fn a_later_version_is_refused_in_the_form_of_5_0_and_others_in_that_of_3_1_1() {
+        let check = |name: &[u8], level: u8, version| {
+            let frame = [&[0x10, 9, 0, name.len() as u8], name, &[level], b"xyz"].concat();
+            let reason = ReasonCode::UnsupportedProtocolVersion;
+            let error = DecodeError::UnsupportedProtocolLevel(level);
+            let expected = Some((version, reason));
+            assert_eq!(answer_to(&frame, error), expected, "{name:?} {level}");
+        };
+        for level in 6..=127 {
+            check(b"MQTT", level, ProtocolVersion::V5);
+        }
+        for level in [0, 1, 2, 3, 128, 129, 255] {
+            check(b"MQTT", level, ProtocolVersion::V3_1_1);
+        }
+        for level in [0, 2, 4, 5, 6, 255] {
+            check(b"MQIsdp", level, ProtocolVersion::V3_1_1);
+        }
     }
 }

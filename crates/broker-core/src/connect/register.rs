@@ -4,13 +4,13 @@
 //! A client is registered before anything else becomes of its CONNECT. It stays so until it is gone, or the
 //! session store knows it.
 
-use mqtt_proto::Packet;
 use net_api::Key;
 use peer_protocol::{Registered, Registration};
 use store_state::api::{ShardNumber, Store as _};
 use store_state::session::TakenFrom;
 
 use crate::clients::{ClientLoop, LoopIo};
+use crate::connect::joining::connect_in;
 use crate::connect::taking::Then;
 use crate::pending::Pending;
 use crate::rim::Rim;
@@ -113,9 +113,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let frame = Box::<[u8]>::from(joining.frame());
         let client_id = Box::<str>::from(client.session.client_id());
-        if let Ok(Packet::Connect(connect)) =
-            Packet::decode(&frame, mqtt_proto::ProtocolVersion::V5)
-        {
+        if let Some(connect) = connect_in(&frame) {
             self.join(key, &connect, &client_id);
         }
     }

@@ -13,6 +13,7 @@ use mqtt_proto::{Connect, PacketId, QoS, ReasonCode};
 use mqtt_session::ApplicationMessage;
 use net_api::{ConnectionId, Key};
 
+use crate::bridge;
 use crate::clients::{ClientLoop, LoopIo};
 use crate::connect::login_stage::Admission;
 use crate::drops::Reason;
@@ -112,7 +113,8 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    /// Routes what a client publishes, if it may; the answer is that of [`Self::publish`].
+    /// Routes what a client publishes, if it may; the answer is that of [`Self::publish`]. A bridge's notification needs no
+    /// rights, as it goes nowhere.
     pub(crate) fn publish_if_allowed(
         &mut self,
         io: &mut impl LoopIo,
@@ -120,6 +122,10 @@ impl<R: Rim> ClientLoop<R> {
         from: Key,
         packet_id: Option<PacketId>,
     ) -> Option<ReasonCode> {
+        if bridge::is_notification(message.body.topic_bytes()) {
+            self.drop_inbound(io, from, &message, Reason::BridgeNotification);
+            return Some(ReasonCode::NoMatchingSubscribers);
+        }
         let denied = if !self.may_with(io, from, Action::Publish, &message) {
             Action::Publish
         } else if message.retain && !self.may_with(io, from, Action::Retain, &message) {

@@ -150,7 +150,7 @@ fn a_shutdown_publishes_wills_and_tells_clients() {
     check(
         "
         a connects will w gone
-            session of a: claim
+            session of a: claim with a will
             a CONNACK 0x00
         b connects on 1 durable
             session of b: claim

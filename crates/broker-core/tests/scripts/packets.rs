@@ -33,7 +33,7 @@ pub(crate) fn connect(client_id: &str, words: &[&str]) -> (ProtocolVersion, Vec<
         let at = words.iter().position(|w| *w == word)?;
         words.get(at + n).copied()
     };
-    let version = match has("v3") {
+    let version = match has("v3") || has("bridge") {
         true => ProtocolVersion::V3_1_1,
         false => ProtocolVersion::V5,
     };
@@ -51,6 +51,7 @@ pub(crate) fn connect(client_id: &str, words: &[&str]) -> (ProtocolVersion, Vec<
     });
     let connect = Connect {
         version,
+        is_bridge: has("bridge"),
         clean_start: !has("resume") && (is_v5 || !durable),
         keep_alive: after("keepalive", 1).map_or(0, |s| s.parse().unwrap()),
         client_id,

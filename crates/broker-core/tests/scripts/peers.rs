@@ -24,6 +24,19 @@ fn the_directory_says_which_node_is_to_close_the_older_connection() {
 }
 
 #[test]
+fn a_bridges_notification_is_no_will_in_a_cluster_either() {
+    check(
+        "
+        b connects bridge durable will $SYS/broker/connection/edge/state 0
+            session of b: claim
+            inbox of b: begin
+            b CONNACK 0x00
+            dropped: $SYS/broker/connection/edge/state bridge_notification
+        ",
+    );
+}
+
+#[test]
 fn a_later_connection_on_another_node_closes_the_one_here_by_its_number() {
     check(
         "

@@ -178,6 +178,50 @@ fn the_brokers_own_topics_are_its_own() {
 }
 
 #[test]
+fn the_notifications_of_a_bridge_are_dropped() {
+    check(
+        "
+        a connects
+            a CONNACK 0x00
+        a PUBLISH $SYS/broker/connection/edge/state 1 1 #5 retain
+            a PUBACK #5 0x10
+            dropped: $SYS/broker/connection/edge/state bridge_notification
+        a PUBLISH $SYS/broker/connection/state 1 1 #6
+            a PUBACK #6 0x87
+            dropped: $SYS/broker/connection/state reserved_topic
+        b connects bridge
+            b CONNACK 0x00
+        b PUBLISH $SYS/broker/connection/edge/state 1 1 #7 retain
+            b PUBACK #7
+            dropped: $SYS/broker/connection/edge/state bridge_notification
+        ",
+    );
+}
+
+#[test]
+fn a_bridge_gets_what_others_publish_with_its_retain_flag() {
+    check(
+        "
+        b connects bridge
+            b CONNACK 0x00
+        b SUBSCRIBE #1 t/# 1 $share/g/s 0
+            b SUBACK #1 [01 00]
+        p connects
+            p CONNACK 0x00
+        p PUBLISH t/1 x 1 #5 retain
+            retained: keep t/1
+            b PUBLISH t/1 x 1 #1 retain
+            p PUBACK #5
+        b PUBACK #1
+        b PUBLISH t/1 y 1 #6
+            b PUBACK #6
+        b PUBLISH s z 0
+            b PUBLISH s z 0
+        ",
+    );
+}
+
+#[test]
 fn what_is_published_and_not_acknowledged_is_stored_though_the_publisher_is_gone() {
     check(
         "

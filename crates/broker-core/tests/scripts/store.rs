@@ -215,13 +215,12 @@ impl Store for AskedStore {
     }
 
     fn session(&self, client: &str, ticket: CorrelationId, op: SessionOp) {
+        let claimed = op.claimed();
         let what = match &op {
-            SessionOp::Claim(_)
-            | SessionOp::ClaimAgain(_)
-            | SessionOp::ClaimBy(_)
-            | SessionOp::ClaimByAgain(_)
-            | SessionOp::ClaimHolding(_)
-            | SessionOp::ClaimHoldingAgain(_) => "claim".to_owned(),
+            _ if claimed.is_some_and(|claim| claim.will.is_some()) => {
+                "claim with a will".to_owned()
+            }
+            _ if claimed.is_some() => "claim".to_owned(),
             SessionOp::Disconnect { will, expiry, .. } => {
                 format!("disconnect, expiry {expiry}, will: {will:?}").to_lowercase()
             }
@@ -233,7 +232,7 @@ impl Store for AskedStore {
             ticket,
             format!("session of {client}: {what}"),
             |state, token| {
-                let reply = if what == "claim" {
+                let reply = if claimed.is_some() {
                     SessionReply::Claimed(state.claimed())
                 } else {
                     SessionReply::Done

@@ -99,11 +99,11 @@ fn the_will_of_the_older_connection_is_kept_for_the_store_to_publish() {
     check(
         "
         a connects will w gone
-            session of a: claim
+            session of a: claim with a will
             a CONNACK 0x00
         a connects will w again
             session of a: disconnect, expiry 0, will: keep
-            session of a: claim
+            session of a: claim with a will
             a DISCONNECT 0x8e
             a is closed
             a CONNACK 0x00

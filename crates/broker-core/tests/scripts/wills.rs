@@ -8,7 +8,7 @@ fn a_will_is_recorded_with_the_connection() {
         "
         the store waits
         a connects will w gone
-            session of a: claim
+            session of a: claim with a will
         the store answers
             a CONNACK 0x00
         s connects
@@ -22,11 +22,32 @@ fn a_will_is_recorded_with_the_connection() {
 }
 
 #[test]
+fn a_will_that_is_a_bridges_notification_is_not_kept() {
+    check(
+        "
+        a connects bridge will $SYS/broker/connection/edge/state 0
+            a CONNACK 0x00
+            dropped: $SYS/broker/connection/edge/state bridge_notification
+        a is lost
+        b connects bridge durable will $SYS/broker/connection/edge/state 0
+            session of b: claim
+            inbox of b: begin
+            b CONNACK 0x00
+            dropped: $SYS/broker/connection/edge/state bridge_notification
+        c connects bridge will $SYS/broker/connection/state 0
+            c CONNACK 0x87
+            c is closed
+            dropped: $SYS/broker/connection/state reserved_topic
+        ",
+    );
+}
+
+#[test]
 fn disconnect_discards_the_will() {
     check(
         "
         a connects will w gone
-            session of a: claim
+            session of a: claim with a will
             a CONNACK 0x00
         a DISCONNECT
             session of a: disconnect, expiry 0, will: discard
@@ -40,7 +61,7 @@ fn disconnect_with_will_message_keeps_it() {
     check(
         "
         a connects will w gone
-            session of a: claim
+            session of a: claim with a will
             a CONNACK 0x00
         a DISCONNECT with-will
             session of a: disconnect, expiry 0, will: keep
@@ -70,7 +91,7 @@ fn a_will_with_a_delay_is_the_session_stores_to_time() {
     check(
         "
         a connects durable will w gone 30
-            session of a: claim
+            session of a: claim with a will
             inbox of a: begin
             a CONNACK 0x00
         a is lost

@@ -124,6 +124,7 @@ impl<'a> Connection<'a> {
         properties.session_expiry_interval = options.session_expiry();
         let connect = Connect {
             version,
+            is_bridge: false,
             clean_start: !options.disable_clean_session,
             keep_alive: options.keepalive,
             client_id: &client_id,

@@ -12,6 +12,7 @@ const V3: ProtocolVersion = ProtocolVersion::V3_1_1;
 fn connect(version: ProtocolVersion) -> Connect<'static> {
     Connect {
         version,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 0,
         client_id: "c",

@@ -325,6 +325,7 @@ impl World {
         }
         let connect = Connect {
             version: self.version,
+            is_bridge: false,
             clean_start: false,
             keep_alive: 2,
             client_id: "c",

@@ -10,6 +10,10 @@ use crate::{
     WillProperties,
 };
 
+/// Bit of the protocol level by which a bridge of MQTT 3.1 or 3.1.1 says that it is one: levels 0x83 and 0x84. No standard
+/// has it; Mosquitto's bridges set it unless told otherwise (`try_private`).
+const BRIDGE: u8 = 0b1000_0000;
+
 const RESERVED: u8 = 0b0000_0001;
 const CLEAN_START: u8 = 0b0000_0010;
 const WILL: u8 = 0b0000_0100;
@@ -22,6 +26,9 @@ const USER_NAME: u8 = 0b1000_0000;
 pub struct Connect<'a> {
     /// Version of the protocol from here on.
     pub version: ProtocolVersion,
+    /// Whether the client is a bridge, which forwards what another broker's clients publish; said before 5.0 only, where
+    /// there are no subscription options.
+    pub is_bridge: bool,
     /// Whether an existing session is discarded (clean session before 5.0).
     pub clean_start: bool,
     /// Longest silence of the client in seconds; 0: not watched.
@@ -56,7 +63,7 @@ pub struct LastWill<'a> {
 impl<'a> Connect<'a> {
     pub(crate) fn decode(header: &Frame, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
-        let version = decode_version(&mut reader)?;
+        let (version, is_bridge) = decode_version(&mut reader)?;
         // [MQTT-1.5.5-1] only now is it known that the remaining length must be in its shortest form.
         if version.is_v5()
             && header.header_len
@@ -105,6 +112,7 @@ impl<'a> Connect<'a> {
         let clean_start = flags & CLEAN_START != 0;
         Ok(Self {
             version,
+            is_bridge,
             clean_start,
             keep_alive,
             client_id,
@@ -115,7 +123,8 @@ impl<'a> Connect<'a> {
         })
     }
 
-    /// Appends the packet to `out`, in the packet's own version. Before 5.0, properties are left out.
+    /// Appends the packet to `out`, in the packet's own version. Before 5.0, properties are left out; in 5.0, whether the
+    /// client is a bridge.
     ///
     /// # Errors
     /// The packet breaks a rule of CONNECT or has a field that cannot be written; `out` is then
@@ -145,9 +154,13 @@ impl<'a> Connect<'a> {
         if self.password.is_some() {
             flags |= PASSWORD;
         }
+        let mut level = self.version as u8;
+        if self.is_bridge && !self.version.is_v5() {
+            level |= BRIDGE;
+        }
         put_frame(PacketType::Connect.first_byte(), &[], out, |out| {
             put_string(self.version.protocol_name(), out)?;
-            out.extend_from_slice(&[self.version as u8, flags]);
+            out.extend_from_slice(&[level, flags]);
             put_u16(self.keep_alive, out);
             if self.version.is_v5() {
                 self.properties.encode(out)?;
@@ -167,8 +180,9 @@ impl<'a> Connect<'a> {
     }
 }
 
-/// Protocol name and level. Nothing behind them is looked at unless both are known.
-fn decode_version(reader: &mut Reader<'_>) -> Result<ProtocolVersion, DecodeError> {
+/// Protocol name and level: the version, and whether the client is a bridge. Nothing behind them is looked at unless both
+/// are known.
+fn decode_version(reader: &mut Reader<'_>) -> Result<(ProtocolVersion, bool), DecodeError> {
     // [MQTT-3.1.2-1] [MQTT3-3.1.2-1] another name is another protocol.
     let name = reader
         .binary()
@@ -177,12 +191,15 @@ fn decode_version(reader: &mut Reader<'_>) -> Result<ProtocolVersion, DecodeErro
         return Err(DecodeError::UnknownProtocolName);
     }
     // [MQTT-3.1.2-2] [MQTT3-3.1.2-2] a known name with a level that is not served gets an answer.
-    match (name, reader.u8()?) {
-        (b"MQIsdp", 3) => Ok(ProtocolVersion::V3_1),
-        (b"MQTT", 4) => Ok(ProtocolVersion::V3_1_1),
-        (b"MQTT", 5) => Ok(ProtocolVersion::V5),
-        (_, level) => Err(DecodeError::UnsupportedProtocolLevel(level)),
-    }
+    let level = reader.u8()?;
+    let is_bridge = level & BRIDGE != 0;
+    let version = match (name, level & !BRIDGE) {
+        (b"MQIsdp", 3) => ProtocolVersion::V3_1,
+        (b"MQTT", 4) => ProtocolVersion::V3_1_1,
+        (b"MQTT", 5) if !is_bridge => ProtocolVersion::V5,
+        _ => return Err(DecodeError::UnsupportedProtocolLevel(level)),
+    };
+    Ok((version, is_bridge))
 }
 
 impl<'a> LastWill<'a> {

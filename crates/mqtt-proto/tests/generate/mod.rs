@@ -211,6 +211,7 @@ fn connect(source: &mut Source<'_>, version: ProtocolVersion) -> Connect<'static
     }
     Connect {
         version,
+        is_bridge: !v5 && source.flag(),
         clean_start: source.flag(),
         keep_alive: source.u16(),
         client_id: source.text(),

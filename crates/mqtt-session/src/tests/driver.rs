@@ -613,6 +613,7 @@ fn client_packet<'a>(
                 Some("3.1.1") => ProtocolVersion::V3_1_1,
                 _ => ProtocolVersion::V5,
             },
+            is_bridge: words.has("bridge"),
             clean_start: words.has("clean"),
             keep_alive: words.number("ka").unwrap_or(0),
             client_id: words.text("id").unwrap_or("c"),

@@ -557,6 +557,7 @@ fn direct_and_stored_messages_leave_as_they_came() {
     let mut session = Session::open_durable(
         &Connect {
             version: ProtocolVersion::V3_1_1,
+            is_bridge: false,
             clean_start: false,
             keep_alive: 0,
             client_id: "c",

@@ -103,6 +103,7 @@ impl Random {
         let v5 = version.is_v5();
         Connect {
             version,
+            is_bridge: version != ProtocolVersion::V5 && self.below(4) == 0,
             clean_start: self.flag(),
             keep_alive: self.below(3) as u16,
             client_id: self.pick(&["", "c"]),

@@ -488,6 +488,7 @@ fn check_log(log: &[(QoS, u32)], last: u32) {
 fn connect(version: ProtocolVersion, receive_maximum: u16, aliases: u16) -> Connect<'static> {
     Connect {
         version,
+        is_bridge: false,
         clean_start: false,
         keep_alive: 0,
         client_id: "c",

@@ -1,9 +1,9 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use mqtt_proto::SubscriptionOptions;
+use mqtt_proto::{Connect, ConnectProperties, ProtocolVersion, QoS, SubscriptionOptions};
 
 use super::driver::check;
-use crate::{Subscription, Timestamp};
+use crate::{Accepted, Policy, Subscription, Timestamp};
 
 /// [MQTT-3.8.4-1] [MQTT-3.8.4-2] [MQTT-3.8.4-5] [MQTT-3.8.4-6] [MQTT-3.8.4-7] [MQTT-3.9.3-1]
 /// [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT3-3.8.4-1] [MQTT3-3.8.4-2] [MQTT3-3.10.4-4] [MQTT3-3.10.4-5]
@@ -74,6 +74,42 @@ fn no_local_on_a_shared_subscription() {
     }
 }
 
+/// A bridge is granted what 5.0 would let it ask for; no local only where it is allowed [MQTT-3.8.3-4].
+#[test]
+fn subscriptions_of_a_bridge() {
+    let options = |is_bridge: bool, filter: &str| {
+        let connect = Connect {
+            version: ProtocolVersion::V3_1_1,
+            is_bridge,
+            clean_start: true,
+            keep_alive: 0,
+            client_id: "edge",
+            will: None,
+            username: None,
+            password: None,
+            properties: ConnectProperties::default(),
+        };
+        let policy = Policy::default();
+        let accepted = Accepted::default();
+        let session =
+            crate::Session::open(&connect, "edge".into(), accepted, &policy, Timestamp(0));
+        assert_eq!(session.is_bridge(), is_bridge);
+        let asked = SubscriptionOptions {
+            qos: QoS::AtLeastOnce,
+            ..SubscriptionOptions::default()
+        };
+        let checked = session.check_filter(filter, asked, &policy);
+        let (_, granted) = checked.expect("an allowed filter");
+        assert_eq!(granted.qos, QoS::AtLeastOnce);
+        (granted.no_local, granted.retain_as_published)
+    };
+    assert_eq!(options(true, "a/#"), (true, true));
+    for shared in ["$share/g/a", "$queue/a", "$oshare/g/a"] {
+        assert_eq!(options(true, shared), (false, true), "{shared}");
+    }
+    assert_eq!(options(false, "a/#"), (false, false));
+}
+
 /// A completion that comes after the end of the connection does no harm.
 #[test]
 fn late_completions() {
@@ -99,11 +135,7 @@ fn subscription(filter: &str, id: u32) -> Subscription {
 /// Subscriptions that are added in parts stand sorted, wherever the parts belong.
 #[test]
 fn parts_of_many_subscriptions() {
-    let mut session = crate::Session::detached(
-        mqtt_proto::ProtocolVersion::V5,
-        "client".into(),
-        Timestamp(0),
-    );
+    let mut session = crate::Session::detached(ProtocolVersion::V5, "client".into(), Timestamp(0));
     // 7 and 1,000 have no common divisor: each number comes once, and each part is spread over all others.
     let mut number = 0;
     for part in [1, 2, 300, 1, 256, 440] {
@@ -122,11 +154,7 @@ fn parts_of_many_subscriptions() {
 /// Many at once come to the same as one after the other.
 #[test]
 fn several_subscriptions_at_once() {
-    let mut session = crate::Session::detached(
-        mqtt_proto::ProtocolVersion::V5,
-        "client".into(),
-        Timestamp(0),
-    );
+    let mut session = crate::Session::detached(ProtocolVersion::V5, "client".into(), Timestamp(0));
     let named = |session: &crate::Session| -> Vec<(String, Option<u32>)> {
         let all = session.subscriptions().iter();
         all.map(|s| (s.filter.to_string(), s.id)).collect()

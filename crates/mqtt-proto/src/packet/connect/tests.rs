@@ -10,6 +10,7 @@ use crate::{
 fn plain(version: ProtocolVersion) -> Connect<'static> {
     Connect {
         version,
+        is_bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "c",
@@ -217,7 +218,7 @@ fn names_and_levels() {
         refuse(V5, &frame(name, 4), DecodeError::UnknownProtocolName);
     }
     // [MQTT-3.1.2-2] [MQTT3-3.1.2-2] known names, other levels
-    for (name, served) in [(&b"MQTT"[..], &[4, 5][..]), (b"MQIsdp", &[3])] {
+    for (name, served) in [(&b"MQTT"[..], &[4, 5, 0x84][..]), (b"MQIsdp", &[3, 0x83])] {
         for level in (0..=255).filter(|level| !served.contains(level)) {
             let error = DecodeError::UnsupportedProtocolLevel(level);
             refuse(V5, &frame(name, level), error);
@@ -233,6 +234,29 @@ fn names_and_levels() {
         &[0x10, 7, 0, 4, b'M', b'Q', b'T', b'T', 6],
         DecodeError::UnsupportedProtocolLevel(6),
     );
+}
+
+#[test]
+fn the_highest_bit_of_the_level_marks_a_bridge() {
+    for (version, name, level) in [(V3_1, "MQIsdp", 0x83), (V3_1_1, "MQTT", 0x84)] {
+        let bridge = Connect {
+            is_bridge: true,
+            ..plain(version)
+        };
+        let rest = [level, 2, 0, 60, 0, 1, b'c'];
+        let len = (2 + name.len() + rest.len()) as u8;
+        let head = [0x10, len, 0, name.len() as u8];
+        let frame = [&head[..], name.as_bytes(), &rest].concat();
+        check(V5, &frame, Packet::Connect(bridge));
+    }
+    // 5.0 has subscription options instead: no bit is set there.
+    let mut out = Vec::new();
+    let bridge = Connect {
+        is_bridge: true,
+        ..plain(V5)
+    };
+    bridge.encode(&mut out).unwrap();
+    check(V5, &out, Packet::Connect(plain(V5)));
 }
 
 #[test]
