@@ -17,6 +17,7 @@ mod failures;
 mod limits;
 mod open;
 mod quota;
+mod slow_start;
 mod source;
 mod tracked;
 mod window;
