@@ -13,6 +13,7 @@
 mod attempt;
 mod ban;
 mod bans;
+mod changes;
 mod failures;
 mod limits;
 mod open;
@@ -33,6 +34,7 @@ use parking_lot::RwLock;
 pub use attempt::{Attempt, NotNow};
 pub use ban::{Ban, Subject};
 pub use bans::{Bans, TooMany};
+pub use changes::{Change, Lifted, PARTS, Version};
 pub use quota::Quota;
 pub use source::Source;
 
