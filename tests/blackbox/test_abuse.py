@@ -9,6 +9,7 @@ import contextlib
 import json
 import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 
@@ -19,7 +20,7 @@ from harness.broker import BASE, Broker, run
 from harness.raw import CONNACK, Raw
 from harness.scram import Scram
 from harness.wait import DEADLINE_S, Stopwatch, until
-from test_authentication import method_and, passwd
+from test_authentication import method_and, passwd, serve
 from test_http import metrics
 
 BAD, OTHER = "127.0.0.2", "127.0.0.3"
@@ -235,6 +236,58 @@ def test_many_devices_of_one_address_log_in_at_the_same_time(passwords):
             client.close()
 
 
+class SlowJudge:
+    """What an HTTP authenticator answers: each login takes 100 ms, until `wanted` have been under way at once."""
+
+    def __init__(self, wanted):
+        self.changed, self.wanted, self.under_way, self.most = threading.Condition(), wanted, 0, 0
+
+    def __call__(self, asked):
+        with self.changed:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most >= self.wanted, 0.1)
+            self.under_way -= 1
+        return 200, json.dumps({"result": "allow" if asked["password"] == "right" else "deny"})
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["one user name", "names of their own"])
+def test_hundreds_of_one_address_are_judged_at_the_same_time(is_shared):
+    judge = SlowJudge(64)
+    with serve(judge) as server, contextlib.ExitStack() as stack:
+        chain = [{"kind": "http", "http": {"url": server.url}}]
+        sets = {**INCLUDED, "abuse.failedLoginWaitSeconds": 3600}
+        broker = stack.enter_context(Broker(sets, config={**BASE, "authentication": {"chain": chain}}))
+        devices = [stack.enter_context(peer(broker, BAD)) for _ in range(200)]
+        for number, client in enumerate(devices):
+            user = "device" if is_shared else f"device{number}"
+            client.send(raw.connect("", username=user, password=b"right"))
+        assert [client.expect(CONNACK).reason for client in devices] == [0] * 200
+        assert judge.most >= 64
+        # Guesses from there are few, although all of these have succeeded.
+        before = len(server.requests)
+        guessing = [stack.enter_context(peer(broker, BAD)) for _ in range(60)]
+        for client in guessing:
+            client.send(raw.connect("", username="victim", password=b"guess"))
+        codes = [client.expect(CONNACK).reason for client in guessing]
+        assert sorted(codes) == [0x86] * 5 + [0x97] * 55
+        assert len(server.requests) - before == 5
+
+
+def test_logins_of_one_address_have_a_limit():
+    judge = SlowJudge(200)
+    with serve(judge) as server, contextlib.ExitStack() as stack:
+        chain = [{"kind": "http", "http": {"url": server.url}}]
+        sets = {**INCLUDED, "abuse.loginsPerAddress": 12}
+        broker = stack.enter_context(Broker(sets, config={**BASE, "authentication": {"chain": chain}}))
+        devices = [stack.enter_context(peer(broker, BAD)) for _ in range(60)]
+        for client in devices:
+            client.send(raw.connect("", username="device", password=b"right"))
+        assert [client.expect(CONNACK).reason for client in devices] == [0] * 60
+        assert judge.most == 12
+
+
 def test_a_login_counts_although_its_client_has_gone(passwords):
     with with_chain(passwords, "passwordFile") as broker:
         for _ in range(3):
@@ -268,6 +321,21 @@ def test_failures_by_scram_count_for_the_account(passwords):
         assert code(BAD, "bob", "correct horse") == 0x97
         assert code(BAD, "alice", "correct horse") == 0
         assert code(OTHER, "bob", "correct horse") == 0
+
+
+def test_guesses_by_scram_are_few_also_between_successes(passwords):
+    with with_chain({**passwords, "abuse.failedLoginWaitSeconds": 3600}, "scram") as broker:
+        codes, clock = [], Stopwatch()
+        for number in range(40):
+            with peer(broker, BAD) as client:
+                codes.append(by_scram(client, "bob", f"guess {number}"))
+            with peer(broker, BAD) as client:
+                assert by_scram(client, "alice", "correct horse") == 0
+        # Beyond the third one after 1 s, one after 2 s more, one after 4 s more.
+        looked_at = codes.count(0x87)
+        assert 3 <= looked_at <= 3 + int(clock.seconds() + 1).bit_length()
+        assert codes.count(0x97) == 40 - looked_at
+        assert counted(broker, "heraldmq_failed_logins") == looked_at
 
 
 def test_failures_of_authenticating_again_count(passwords):

@@ -495,6 +495,12 @@ def test_a_certificate_names_the_user_of_an_anonymous_client(tmp_path, users, na
 # ---- HTTP ------------------------------------------------------------------------------------
 
 
+class Listening(http.server.ThreadingHTTPServer):
+    """It takes as many connections at once as the broker opens."""
+
+    request_queue_size = 256
+
+
 class Server:
     """An HTTP server that answers with (status, text); `requests` are the bodies it got."""
 
@@ -525,7 +531,7 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Listening(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/auth"
 
 

@@ -448,6 +448,9 @@ impl Handler for Clustered {
         if let (Some(node), Channel::Data) = (self.node.get(), channel) {
             node.with_peers(|peers, node| peers.connected(node, to));
             node.store().linked(to, true);
+            if let Some(bans) = node.rim.bans() {
+                bans.linked(to);
+            }
         }
     }
 

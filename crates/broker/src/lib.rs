@@ -10,6 +10,7 @@
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
 mod ban_file;
+mod cluster_bans;
 pub mod cluster_control;
 mod cluster_time;
 mod clustered;
@@ -51,6 +52,7 @@ pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 
 use ban_file::BanFile;
+use cluster_bans::ClusterBans;
 use cluster_control::ClusterControl;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::Control;
@@ -342,7 +344,9 @@ impl Broker {
             .clamp(1, SessionKey::MAX_LOOPS);
         let recent_drops = config.limits.node.recent_drops as usize;
         let trusted_peers = listeners::trusted_peers(&config.mqtt_server_config);
-        let (ban_file, bans) = ban_file(config)?;
+        let shared = clustered.as_ref().map(|_| folder.node());
+        let (ban_file, bans) = ban_file(config, shared)?;
+        let ban_file = Arc::new(ban_file);
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
         let process = Process::new(clock, authentication, trusted_peers, loops);
@@ -369,6 +373,11 @@ impl Broker {
         node.rim.set_store(store);
         node.with_peers(|peers, node| peers.opened(node));
         if let Some(clustered) = &clustered {
+            let links = PeerLinks(Box::new(BrokerLinks(Arc::clone(clustered))));
+            node.rim.set_bans(ClusterBans::new(
+                bans_of(&node, Arc::clone(&ban_file), Arc::clone(clustered)),
+                links,
+            ));
             node.rim.set_clustered(Arc::clone(clustered));
         }
         let services = (0..loops)
@@ -393,7 +402,7 @@ impl Broker {
             }
             control(config, &node, clustered, left)
         });
-        let router = http::router(Arc::clone(&node), ban_file, remote.clone(), control);
+        let router = http::router(Arc::clone(&node), ban_file, control);
         let beside = beside_loops(Arc::clone(&node), http, router);
         let side = Side::start(beside).map_err(StartError::System)?;
         listeners.announce();
@@ -519,7 +528,7 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems.extend(chain.into_iter().map(StartError::Authentication));
     problems.extend(read_settings(config).err().map(StartError::Rules));
     problems.extend(http_token(&config.http).err());
-    problems.extend(ban_file(config).err());
+    problems.extend(ban_file(config, None).err());
     if config.cluster_config.is_enabled() {
         problems.extend(clustered::check(config).err());
     }
@@ -608,14 +617,41 @@ fn control(
     ))
 }
 
-fn ban_file(config: &Config) -> Result<(BanFile, Bans), StartError> {
+fn ban_file(config: &Config, node: Option<u64>) -> Result<(BanFile, Bans), StartError> {
     let in_data_folder = || config.data_dir.join("bans.json");
     let path = config.abuse.ban_file.clone().unwrap_or_else(in_data_folder);
-    BanFile::open(path.clone()).map_err(|source| StartError::File {
+    BanFile::open(path.clone(), node).map_err(|source| StartError::File {
         kind: "bans",
         path,
         source,
     })
+}
+
+/// What the bans of a cluster need of a node.
+fn bans_of(
+    node: &Arc<Node>,
+    file: Arc<BanFile>,
+    clustered: Arc<Clustered>,
+) -> cluster_bans::Process {
+    let own = node.store().node();
+    let others = move || {
+        let members = clustered.cluster().members();
+        let ids = members.nodes.keys().copied();
+        ids.filter(|id| *id != own).collect()
+    };
+    let weak = Arc::downgrade(node);
+    let check_clients = move || {
+        if let Some(node) = weak.upgrade() {
+            node.rim.check_bans();
+        }
+    };
+    cluster_bans::Process {
+        file,
+        guard: Arc::clone(&node.guard),
+        clock: node.rim.clock,
+        others: Box::new(others),
+        check_clients: Arc::new(check_clients),
+    }
 }
 
 fn http_token(config: &HttpConfig) -> Result<Option<Token>, StartError> {
@@ -713,7 +749,15 @@ async fn beside_loops(node: Arc<Node>, http: Option<std::net::TcpListener>, rout
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}
         () = keep_cluster_time(&node) => {}
+        () = share_bans(&node) => {}
         () = serve_http(http, router) => {}
+    }
+}
+
+async fn share_bans(node: &Arc<Node>) {
+    match node.rim.bans() {
+        Some(bans) => bans.run().await,
+        None => std::future::pending().await,
     }
 }
 

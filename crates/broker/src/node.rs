@@ -13,6 +13,7 @@ use net_api::PeerAddress;
 use parking_lot::{Mutex, RwLock};
 use store::Store;
 
+use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
 use crate::http::Token;
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     store: OnceLock<Store>,
     /// The node's membership; only in a cluster.
     clustered: OnceLock<Arc<Clustered>>,
+    /// The bans that it has in common with others; only in a cluster.
+    bans: OnceLock<ClusterBans>,
     /// They start after the store.
     loops: OnceLock<Remote<ClientLoop>>,
     /// All listeners are bound and all loops run, and no shutdown has begun.
@@ -66,6 +69,7 @@ impl Process {
             http_token: RwLock::new(None),
             store: OnceLock::new(),
             clustered: OnceLock::new(),
+            bans: OnceLock::new(),
             loops: OnceLock::new(),
             ready: AtomicBool::new(false),
             net: (0..loops).map(|_| Arc::default()).collect(),
@@ -90,6 +94,25 @@ impl Process {
     /// The node's membership in its cluster, if it has one.
     pub(crate) fn clustered(&self) -> Option<&Arc<Clustered>> {
         self.clustered.get()
+    }
+
+    /// The node has its bans in common with others.
+    pub(crate) fn set_bans(&self, bans: ClusterBans) {
+        // A second time changes nothing.
+        let _ = self.bans.set(bans);
+    }
+
+    /// Has all loops look whether one of their clients is banned.
+    pub(crate) fn check_bans(&self) {
+        let loops = self.loops();
+        for index in 0..loops.loops() {
+            loops.send(index, Mail::Bans);
+        }
+    }
+
+    /// The bans that the node has in common with others.
+    pub(crate) fn bans(&self) -> Option<&ClusterBans> {
+        self.bans.get()
     }
 
     /// The loops have started.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::ApplicationMessage;
 use peer_protocol::{
-    ClockReading, Control, DirectoryMessage, Encode, ForGroup, Forwarded, NodeRequest, Older,
-    PeerMessage, PeerRequest, Publications, Registered, Registration, Takeover, VERSIONS, Welcome,
-    Whom,
+    BanChange, BanSubject, Bans, ClockReading, Control, DirectoryMessage, Encode, ForGroup,
+    Forwarded, NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered,
+    Registration, Takeover, VERSIONS, Welcome, Whom,
 };
 use route_exchange::{Batch, Key, Message, State, Value};
 use store_state::api::{PerStore, StoreId};
@@ -145,6 +145,13 @@ fn messages() -> Vec<PeerMessage<'static>> {
         Message::Batch(batch).into(),
         Message::State(state).into(),
         PeerMessage::Store(b"abc"),
+        Bans::Digest(vec![1, 2]).into(),
+        Bans::Changes(vec![BanChange {
+            subject: BanSubject::User("u".into()),
+            version: (2, 1),
+            banned: None,
+        }])
+        .into(),
     ]
 }
 

@@ -1,7 +1,8 @@
 //! A login on its way from the credentials to the verdict.
 //!
-//! Invariants: an attempt counts from its beginning, so that any number of them at the same time can fail no more
-//! often than as many one after the other. Failures elsewhere shut nobody out: from addresses that a user has not
+//! Invariants: an attempt counts from its beginning, so that any number of guesses of one account at the same time
+//! can fail no more often than as many one after the other. More are judged at the same time only while logins of
+//! the same address and user name succeed (`slow_start.rs`). Failures elsewhere shut nobody out: from addresses that a user has not
 //! logged in from they slow the logins of that name down, and where it has logged in from they count for nothing.
 
 use std::sync::Arc;
@@ -31,6 +32,8 @@ struct Counted {
     login: (Network, Name),
     /// Whether it gave a user name: without one there is no account that others could try.
     is_named: bool,
+    /// Whether the user name has not logged in from the address yet, so that it is counted for the account.
+    is_stranger: bool,
 }
 
 /// Why a login is not judged now.
@@ -56,10 +59,15 @@ impl Guard {
         let limits = *self.limits.read();
         let address = source.and_then(|source| limits.counted(source));
         let counted = address
-            .filter(|_| limits.failed_logins.is_some())
-            .map(|address| Counted {
-                login: (address, self.name(username.unwrap_or_default())),
-                is_named: username.is_some(),
+            .filter(|_| limits.failed_logins.is_some() || limits.logins.is_some())
+            .map(|address| {
+                let login = (address, self.name(username.unwrap_or_default()));
+                let is_named = username.is_some();
+                Counted {
+                    login,
+                    is_named,
+                    is_stranger: is_named && !self.homes.look(&login, |()| true),
+                }
             });
         if let Some(counted) = counted {
             self.take_turn(&limits, counted, now_ms)?;
@@ -75,17 +83,14 @@ impl Guard {
         if self.must_wait(limits, login, now_ms) {
             return Err(NotNow::Refused(self.refuse(Refusal::FailedLogins)));
         }
-        if !self
-            .addresses
-            .with(address, |failures| failures.begin(limits))
-        {
+        let begin = |failures: &mut Failures| failures.begin(limits.logins_of_address(), now_ms);
+        if !self.addresses.with(address, begin) {
             return Err(NotNow::Later);
         }
-        let may_begin = self.logins.with(login, |failures| failures.begin(limits));
-        let is_stranger = counted.is_named && !self.homes.look(&login, |()| true);
+        let may_begin = self.logins.with(login, begin);
         let turn =
             |failures: &mut Failures| failures.take_turn(limits, ACCOUNT_INTERVAL_MS, now_ms);
-        if may_begin && (!is_stranger || self.accounts.change(&name, turn).unwrap_or(true)) {
+        if may_begin && (!counted.is_stranger || self.accounts.with(name, turn)) {
             return Ok(());
         }
         self.addresses
@@ -104,19 +109,22 @@ impl Attempt {
         let guard = &self.guard;
         guard.failed_logins.fetch_add(1, Ordering::Relaxed);
         let limits = *guard.limits.read();
-        let Some(Counted { login, is_named }) = self.counted else {
+        let Some(Counted {
+            login, is_named, ..
+        }) = self.counted
+        else {
             return;
         };
         if limits.failed_logins.is_none() {
             return;
         }
         let (address, name) = login;
-        guard
-            .addresses
-            .with(address, |failures| failures.add(&limits, now_ms));
-        guard
-            .logins
-            .with(login, |failures| failures.add(&limits, now_ms));
+        guard.addresses.with(address, |failures| {
+            failures.add_unless_waiting(&limits, now_ms)
+        });
+        guard.logins.with(login, |failures| {
+            failures.add_unless_waiting(&limits, now_ms)
+        });
         if is_named {
             guard
                 .accounts
@@ -126,10 +134,18 @@ impl Attempt {
 
     /// The login was allowed: earlier failures of its address, and for its user name there, are forgotten.
     pub fn succeeded(self) {
-        let Some(Counted { login, is_named }) = self.counted else {
+        let Some(Counted {
+            login,
+            is_named,
+            is_stranger,
+        }) = self.counted
+        else {
             return;
         };
         let guard = &self.guard;
+        if is_stranger {
+            guard.accounts.change(&login.1, Failures::succeeded);
+        }
         guard.addresses.change(&login.0, Failures::forgive);
         guard.logins.change(&login, Failures::forgive);
         if is_named {
@@ -140,8 +156,16 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(Counted { login, .. }) = self.counted {
+        if let Some(Counted {
+            login, is_stranger, ..
+        }) = self.counted
+        {
             let guard = &self.guard;
+            if is_stranger {
+                guard
+                    .accounts
+                    .settle(&login.1, Failures::end, Failures::is_empty);
+            }
             guard
                 .addresses
                 .settle(&login.0, Failures::end, Failures::is_empty);

@@ -6,11 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use config::Network;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::{Lifted, Version};
+
 /// Somebody who is not let in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct Ban {
-    /// Its number, unique among all bans of the node.
+    /// Its number, unique among all bans of the node, and of its cluster.
     pub id: u64,
     /// Whom it concerns.
     pub subject: Subject,
@@ -23,7 +25,7 @@ pub struct Ban {
 }
 
 /// Whom a ban concerns.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
     /// A client identifier.
     Client(Box<str>),
@@ -66,6 +68,10 @@ fn network(text: &str) -> Option<Network> {
 impl Ban {
     pub(crate) fn counts(&self, now_ms: u64) -> bool {
         self.expires_ms.is_none_or(|at| now_ms < at)
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        (self.created_ms, self.id)
     }
 }
 
@@ -116,6 +122,55 @@ impl TryFrom<Record> for Ban {
             reason: record.reason,
             created_ms: time(&record.created)?,
             expires_ms: record.expires.as_deref().map(time).transpose()?,
+        })
+    }
+}
+
+/// The number of a ban.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Number(u64);
+
+/// A lifted ban as JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LiftedRecord {
+    id: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    lifted: String,
+}
+
+impl From<Lifted> for LiftedRecord {
+    fn from(lifted: Lifted) -> Self {
+        let (at_ms, id) = lifted.version;
+        let mut record = Self {
+            id: Number(id),
+            client: None,
+            user: None,
+            address: None,
+            lifted: time_text(at_ms),
+        };
+        match lifted.subject {
+            Subject::Client(name) => record.client = Some(name.into()),
+            Subject::User(name) => record.user = Some(name.into()),
+            Subject::Address(network) => record.address = Some(network.to_string()),
+        }
+        record
+    }
+}
+
+impl TryFrom<LiftedRecord> for Lifted {
+    type Error = String;
+
+    fn try_from(record: LiftedRecord) -> Result<Self, String> {
+        Ok(Self {
+            subject: Subject::new(record.client, record.user, record.address.as_deref())?,
+            version: (time(&record.lifted)?, record.id.0),
         })
     }
 }

@@ -6,9 +6,16 @@ use std::net::IpAddr;
 use config::Network;
 
 use crate::ban::{Ban, Subject};
+use crate::changes::{Change, Changes, Lifted, PARTS, Version, part_of};
 
 /// The most bans there can be.
 const MOST: usize = 100_000;
+
+/// In a cluster, the number of a ban is the time when it was made, in µs; those below are of a node that was alone.
+const FIRST_SHARED_ID: u64 = 1 << 40;
+
+/// Of the µs of such a number only the ms are those of the time; the rest tells nodes apart.
+const IDS_OF_MS: u64 = 1_000;
 
 /// The bans of a node. A subject has one at most.
 #[derive(Clone, Default, Debug)]
@@ -20,6 +27,10 @@ pub struct Bans {
     addresses: HashMap<Network, u64>,
     /// How many bans of addresses there are by family (IPv4 or not) and prefix length.
     prefixes: BTreeMap<(bool, u8), usize>,
+    /// What other nodes are told.
+    changes: Changes,
+    /// The node, if others have the same bans.
+    node: Option<u64>,
 }
 
 /// There are as many bans as there can be.
@@ -50,11 +61,14 @@ impl Bans {
         now_ms: u64,
         expires_ms: Option<u64>,
     ) -> Result<Ban, TooMany> {
+        // Later than what is known, whatever the clock of the node that it comes from says.
+        let known = self.version(&subject);
+        let created_ms = known.map_or(now_ms, |(at_ms, _)| now_ms.max(at_ms.saturating_add(1)));
         let ban = Ban {
-            id: self.last_id + 1,
+            id: self.next_id(created_ms),
             subject,
             reason,
-            created_ms: now_ms,
+            created_ms,
             expires_ms,
         };
         self.insert(ban.clone())?;
@@ -62,8 +76,95 @@ impl Bans {
     }
 
     /// Takes a ban back. `None`: there is none with this number.
-    pub fn remove(&mut self, id: u64) -> Option<Ban> {
+    pub fn lift(&mut self, id: u64, now_ms: u64) -> Option<Ban> {
+        let ban = self.remove(id)?;
+        let at_ms = now_ms.max(ban.created_ms.saturating_add(1));
+        self.changes.lift(ban.subject.clone(), (at_ms, id));
+        Some(ban)
+    }
+
+    /// Others have the same bans: from now on numbers are unique among the nodes. Bans that were made before get
+    /// such numbers.
+    pub fn share(&mut self, node: u64) {
+        self.node = Some(node);
+        let before: Vec<u64> = self
+            .by_id
+            .range(..FIRST_SHARED_ID)
+            .map(|it| *it.0)
+            .collect();
+        for id in before {
+            if let Some(mut ban) = self.remove(id) {
+                ban.id = self.next_id(ban.created_ms);
+                // There is room: one was just removed.
+                let _ = self.insert(ban);
+            }
+        }
+    }
+
+    /// Takes in what another node, or the file, says. False: it was known, or is out of date.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn merge(&mut self, change: Change, now_ms: u64) -> Result<bool, TooMany> {
+        let version = change.version();
+        if self.version(change.subject()) >= Some(version) {
+            return Ok(false);
+        }
+        match change {
+            Change::Banned(mut ban) if ban.counts(now_ms) => {
+                let is_of_another = |id| {
+                    let there = self.by_id.get(&id);
+                    there.is_some_and(|there| there.subject != ban.subject)
+                };
+                let mut id = ban.id;
+                while is_of_another(id) {
+                    id = id.wrapping_add(1);
+                }
+                ban.id = id;
+                self.insert(ban)?;
+            }
+            ended => {
+                let subject = ended.subject().clone();
+                if let Some(id) = self.id_of(&subject) {
+                    self.remove(id);
+                }
+                self.changes.lift(subject, version);
+            }
+        }
+        Ok(true)
+    }
+
+    /// All that is known of the parts for which `wanted` holds, with the part of each.
+    pub fn changes(&self, wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = (usize, Change)> {
+        let bans = self.by_id.values().cloned().map(Change::Banned);
+        let all = bans.chain(self.lifted().map(Change::Lifted));
+        all.map(|change| (part_of(change.subject()), change))
+            .filter(move |(part, _)| wanted(*part))
+    }
+
+    /// That a subject's ban was lifted or has ended, if it is remembered.
+    #[must_use]
+    pub fn lifted_of(&self, subject: &Subject) -> Option<Lifted> {
+        let version = self.changes.version(subject)?;
+        let subject = subject.clone();
+        Some(Lifted { subject, version })
+    }
+
+    /// Those that were lifted or have ended.
+    pub fn lifted(&self) -> impl Iterator<Item = Lifted> {
+        self.changes.lifted()
+    }
+
+    /// A hash of all that is known, in parts: the same for the same bans.
+    #[must_use]
+    pub fn digest(&self) -> &[u64; PARTS] {
+        self.changes.digest()
+    }
+
+    /// Takes a ban out as if it had never been. `None`: there is none with this number.
+    fn remove(&mut self, id: u64) -> Option<Ban> {
         let ban = self.by_id.remove(&id)?;
+        self.changes.toggle(&ban.subject, ban.version());
         match &ban.subject {
             Subject::Client(name) => {
                 self.clients.remove(name);
@@ -89,7 +190,10 @@ impl Bans {
     pub fn remove_ended(&mut self, now_ms: u64) {
         let ended = self.by_id.values().filter(|ban| !ban.counts(now_ms));
         for id in ended.map(|ban| ban.id).collect::<Vec<_>>() {
-            self.remove(id);
+            if let Some(ban) = self.remove(id) {
+                let version = ban.version();
+                self.changes.lift(ban.subject, version);
+            }
         }
     }
 
@@ -125,13 +229,36 @@ impl Bans {
             .find(|ban| ban.counts(now_ms))
     }
 
-    fn insert(&mut self, ban: Ban) -> Result<(), TooMany> {
-        let earlier = match &ban.subject {
+    fn id_of(&self, subject: &Subject) -> Option<u64> {
+        match subject {
             Subject::Client(name) => self.clients.get(name),
             Subject::User(name) => self.users.get(name),
             Subject::Address(network) => self.addresses.get(network),
+        }
+        .copied()
+    }
+
+    fn version(&self, subject: &Subject) -> Option<Version> {
+        let ban = self.id_of(subject).and_then(|id| self.by_id.get(&id));
+        ban.map(Ban::version)
+            .or_else(|| self.changes.version(subject))
+    }
+
+    fn next_id(&self, created_ms: u64) -> u64 {
+        let Some(node) = self.node else {
+            return self.last_id + 1;
         };
-        if let Some(&earlier) = earlier {
+        let mut id = created_ms
+            .saturating_mul(IDS_OF_MS)
+            .saturating_add(node % IDS_OF_MS);
+        while self.by_id.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        id
+    }
+
+    fn insert(&mut self, ban: Ban) -> Result<(), TooMany> {
+        if let Some(earlier) = self.id_of(&ban.subject) {
             self.remove(earlier);
         }
         // A file that people have written may have a number twice.
@@ -152,6 +279,8 @@ impl Bans {
                 *self.prefixes.entry(length).or_default() += 1;
             }
         }
+        self.changes.forget(&ban.subject);
+        self.changes.toggle(&ban.subject, ban.version());
         self.last_id = self.last_id.max(ban.id);
         self.by_id.insert(ban.id, ban);
         Ok(())

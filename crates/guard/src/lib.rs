@@ -13,10 +13,12 @@
 mod attempt;
 mod ban;
 mod bans;
+mod changes;
 mod failures;
 mod limits;
 mod open;
 mod quota;
+mod slow_start;
 mod source;
 mod tracked;
 mod window;
@@ -32,6 +34,7 @@ use parking_lot::RwLock;
 pub use attempt::{Attempt, NotNow};
 pub use ban::{Ban, Subject};
 pub use bans::{Bans, TooMany};
+pub use changes::{Change, Lifted, PARTS, Version};
 pub use quota::Quota;
 pub use source::Source;
 

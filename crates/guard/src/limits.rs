@@ -4,6 +4,7 @@ use std::num::NonZero;
 
 use config::{AbuseConfig, Network};
 
+use crate::slow_start::{Bounds, Logins};
 use crate::{IPV6_PREFIX, Source};
 
 /// `None`: no limit.
@@ -12,6 +13,7 @@ pub(crate) struct Limits {
     pub(crate) connections: Option<NonZero<u32>>,
     pub(crate) connections_per_second: Option<NonZero<u32>>,
     pub(crate) failed_logins: Option<NonZero<u16>>,
+    pub(crate) logins: Option<NonZero<u32>>,
     pub(crate) longest_wait_ms: u64,
     pub(crate) flapping_connections: Option<NonZero<u16>>,
     pub(crate) flapping_window_ms: u64,
@@ -27,6 +29,7 @@ impl From<&AbuseConfig> for Limits {
             connections: config.connections_per_address,
             connections_per_second: config.connections_per_second_per_address,
             failed_logins: config.failed_logins,
+            logins: config.logins_per_address,
             longest_wait_ms: ms(config.failed_login_wait),
             flapping_connections: config.flapping_connections,
             flapping_window_ms: ms(config.flapping_window),
@@ -37,6 +40,26 @@ impl From<&AbuseConfig> for Limits {
 }
 
 impl Limits {
+    /// How many logins of one address, or for one user name there, are judged at the same time.
+    pub(crate) fn logins_of_address(&self) -> Bounds {
+        let most = self.logins.map_or(u32::MAX, NonZero::get);
+        let first = self.failed_logins.map_or(u32::MAX, |n| n.get().into());
+        Bounds {
+            first: Logins(first),
+            most: Logins(most),
+        }
+    }
+
+    /// How many logins for one user name are judged at the same time, of all addresses that it has not logged in
+    /// from.
+    pub(crate) fn logins_of_account(&self) -> Bounds {
+        let most = Logins(u32::MAX);
+        Bounds {
+            most,
+            ..self.logins_of_address()
+        }
+    }
+
     /// What an address is counted as; `None`: it is not.
     pub(crate) fn counted(&self, source: Source) -> Option<Network> {
         let is_counted = self.include_loopback || !source.is_this_machine();

@@ -269,7 +269,11 @@ fn logins_at_the_same_time_fail_no_more_often_than_one_after_the_other() {
 
 #[test]
 fn many_of_one_address_that_succeed_come_in_turn() {
-    let guard = guard(&config());
+    let config = AbuseConfig {
+        logins_per_address: NonZero::new(3),
+        ..config()
+    };
+    let guard = guard(&config);
     let here = some("192.0.2.1");
     for round in 0..100 {
         let name = |n: usize| format!("device {round}/{n}");
@@ -279,7 +283,8 @@ fn many_of_one_address_that_succeed_come_in_turn() {
         assert!(guard.begin_login(here, Some("later"), 0).is_err());
         begun.into_iter().for_each(Attempt::succeeded);
     }
-    assert_eq!(guard.remembered().addresses, 0);
+    let remembered = guard.remembered();
+    assert_eq!((remembered.addresses, remembered.logins), (1, 0));
 }
 
 #[test]
@@ -332,4 +337,102 @@ fn what_comes_through_a_proxy_is_never_this_machine() {
     }
     assert!(guard.admit_login(Some(proxied), USER, "c", 0).is_err());
     assert!(guard.admit_login(some("127.0.0.1"), USER, "c", 0).is_ok());
+}
+
+/// Begins as many logins as it can, of a hundred.
+fn begin_many(guard: &Arc<Guard>, source: Option<Source>, name: &str, now_ms: u64) -> Vec<Attempt> {
+    (0..100)
+        .filter_map(|_| guard.begin_login(source, Some(name), now_ms).ok())
+        .collect()
+}
+
+#[test]
+fn many_devices_of_one_address_with_one_user_name_are_judged_at_once_when_some_have_succeeded() {
+    let config = AbuseConfig {
+        logins_per_address: NonZero::new(20),
+        ..config()
+    };
+    let guard = guard(&config);
+    let here = some("192.0.2.1");
+    let mut most = 0;
+    for round in 0..6 {
+        let begun = begin_many(&guard, here, "device", round * 10);
+        most = begun.len();
+        begun.into_iter().for_each(Attempt::succeeded);
+    }
+    assert_eq!(most, 20);
+    // One that fails takes it back, and the next successes open it again.
+    fail(&guard, here, Some("device"), 60);
+    let begun = begin_many(&guard, here, "device", 60);
+    assert_eq!(begun.len(), 2);
+    begun.into_iter().for_each(Attempt::succeeded);
+    assert!(begin_many(&guard, here, "device", 60).len() > 3);
+}
+
+#[test]
+fn devices_of_one_address_do_not_open_up_the_accounts_of_others() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for round in 0..6 {
+        let begun = begin_many(&guard, here, "device", round);
+        begun.into_iter().for_each(Attempt::succeeded);
+    }
+    let mut devices = begin_many(&guard, here, "device", 6);
+    assert_eq!(devices.len(), 100);
+    let guesses = begin_many(&guard, here, "victim", 6);
+    assert_eq!(guesses.len(), 3);
+    for attempt in guesses {
+        attempt.failed(6);
+        devices.pop().unwrap().succeeded();
+    }
+    let next = guard.begin_login(here, Some("victim"), 6).map(drop);
+    assert_eq!(next, Err(NotNow::Refused(Refusal::FailedLogins)));
+    drop(devices);
+}
+
+#[test]
+fn guesses_at_the_same_time_from_many_addresses_are_no_more_than_may_fail() {
+    let guard = guard(&config());
+    let begin = |n: u32, at| {
+        let address = IpAddr::V4((0x0a00_0000 + n).into());
+        guard.begin_login(Some(address.into()), USER, at).ok()
+    };
+    let guesses: Vec<_> = (0..1_000).filter_map(|n| begin(n, 0)).collect();
+    assert_eq!(guesses.len(), 3);
+    guesses.into_iter().for_each(Attempt::succeeded);
+    // Devices with one user name at many addresses are not held up.
+    let devices: Vec<_> = (0..1_000).filter_map(|n| begin(2_000 + n, 10)).collect();
+    assert_eq!(devices.len(), 3 << 3);
+    devices.into_iter().for_each(Attempt::succeeded);
+    let devices: Vec<_> = (0..1_000).filter_map(|n| begin(4_000 + n, 20)).collect();
+    assert_eq!(devices.len(), 1_000);
+}
+
+#[test]
+fn failures_of_logins_begun_before_a_wait_do_not_make_it_longer() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for round in 0..6 {
+        let begun = begin_many(&guard, here, "device", round);
+        begun.into_iter().for_each(Attempt::succeeded);
+    }
+    let begun = begin_many(&guard, here, "device", 100);
+    assert_eq!(begun.len(), 100);
+    begun.into_iter().for_each(|attempt| attempt.failed(100));
+    assert!(guard.begin_login(here, Some("device"), 1_099).is_err());
+    assert_eq!(begin_many(&guard, here, "device", 1_100).len(), 1);
+}
+
+#[test]
+fn logins_at_the_same_time_have_a_limit_although_failures_have_none() {
+    let config = AbuseConfig {
+        failed_logins: None,
+        logins_per_address: NonZero::new(7),
+        ..config()
+    };
+    let guard = guard(&config);
+    let begun = begin_many(&guard, some("192.0.2.1"), "device", 0);
+    assert_eq!(begun.len(), 7);
+    begun.into_iter().for_each(|attempt| attempt.failed(0));
+    assert_eq!(begin_many(&guard, some("192.0.2.1"), "device", 0).len(), 7);
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::{FULL_BYTES, LARGEST, Violation};
 
 /// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=1;
+pub const VERSIONS: RangeInclusive<u16> = 1..=2;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -28,6 +28,8 @@ pub enum Kind {
     Takeover,
     /// The clocks of a node.
     Clock,
+    /// Bans.
+    Bans,
 }
 
 /// How a message travels.
@@ -59,7 +61,7 @@ pub struct Format {
 }
 
 /// All kinds, in the order of [`Kind`].
-pub const FORMATS: [Format; 7] = [
+pub const FORMATS: [Format; 8] = [
     // A batch is sent at 64 KiB, with one route more, whose filter has up to 64 KiB.
     message(Kind::Routes, 1, "routes", MIB),
     message(Kind::Control, 3, "control", MIB),
@@ -74,6 +76,7 @@ pub const FORMATS: [Format; 7] = [
     request(Kind::Node, 33, "node", KIB, 64 * KIB),
     message(Kind::Takeover, 34, "takeover", MIB),
     request(Kind::Clock, 35, "clock", 1, 25),
+    since(2, message(Kind::Bans, 36, "bans", MIB)),
 ];
 
 /// Tags that messages of earlier programs had; no message ever gets one of them.
@@ -102,6 +105,13 @@ const fn request(
         carriage: Carriage::Request,
         answer_limit,
         ..message(kind, tag, name, limit)
+    }
+}
+
+const fn since(version: u16, format: Format) -> Format {
+    Format {
+        since: version,
+        ..format
     }
 }
 

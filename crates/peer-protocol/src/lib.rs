@@ -2,7 +2,7 @@
 //!
 //! [`PeerMessage`]: what a link carries one way. [`PeerRequest`]: what is answered. [`FORMATS`]: the one table of
 //! their kinds, with the tag, the limit and the first version of each. [`Violation`]: what can be wrong with bytes.
-//! `publication.rs`: messages of clients. `control.rs`: barriers, copies, holds. `takeover.rs`, `directory.rs`: client
+//! `publication.rs`: messages of clients. `ban.rs`: bans. `control.rs`: barriers, copies, holds. `takeover.rs`, `directory.rs`: client
 //! identifiers that another node has. `request.rs`: clocks, and what people ask of a cluster. `replica.rs`: requests
 //! to Raft replicas. `welcome.rs`: what a node that joins is told. `publisher.rs`: how nodes name each other's
 //! sessions. docs/decisions/0016-peer-protocol.md says how a version is made.
@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ban;
 mod control;
 mod directory;
 mod kind;
@@ -27,6 +28,7 @@ mod takeover;
 mod violation;
 mod welcome;
 
+pub use ban::{BanChange, BanSubject, Banned, Bans};
 pub use control::{Control, SETTLED_AT_ONCE};
 pub use directory::{DirectoryMessage, Registered, Registration, in_parts};
 pub use kind::{Carriage, FORMATS, Format, Kind, RETIRED_TAGS, VERSIONS};

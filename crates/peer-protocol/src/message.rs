@@ -5,7 +5,7 @@ use route_exchange::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Carriage, Control, Kind, Publications, Takeover, Violation};
+use crate::{Bans, Carriage, Control, Kind, Publications, Takeover, Violation};
 
 /// A message between two nodes on their common channel.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub enum PeerMessage<'a> {
     Control(Control),
     /// Client identifiers that another node has.
     Takeover(Takeover),
+    /// Bans that were made and lifted.
+    Bans(Bans),
     /// What a store tells another: its own encoding, without the tag.
     Store(&'a [u8]),
 }
@@ -40,6 +42,7 @@ impl<'a> PeerMessage<'a> {
             Self::Publications(_) => Kind::Publications,
             Self::Control(_) => Kind::Control,
             Self::Takeover(_) => Kind::Takeover,
+            Self::Bans(_) => Kind::Bans,
             Self::Store(_) => Kind::Store,
         }
     }
@@ -55,6 +58,7 @@ impl<'a> PeerMessage<'a> {
             Kind::Publications => Publications::decode(rest).map(Self::Publications),
             Kind::Control => read(kind, rest).map(Self::Control),
             Kind::Takeover => read(kind, rest).map(Self::Takeover),
+            Kind::Bans => read(kind, rest).map(Self::Bans),
             Kind::Store => Ok(Self::Store(rest)),
             Kind::Node | Kind::Clock => Err(Violation::Misplaced(kind)),
         }
@@ -70,6 +74,7 @@ impl Encode for PeerMessage<'_> {
             Self::Publications(publications) => publications.append(begun),
             Self::Control(control) => write(control, begun),
             Self::Takeover(takeover) => write(takeover, begun),
+            Self::Bans(bans) => write(bans, begun),
             Self::Store(bytes) => [&begun, *bytes].concat(),
         };
         kind.check(bytes.len(), version)?;
@@ -86,6 +91,12 @@ impl From<Message> for PeerMessage<'_> {
 impl From<Control> for PeerMessage<'_> {
     fn from(control: Control) -> Self {
         Self::Control(control)
+    }
+}
+
+impl From<Bans> for PeerMessage<'_> {
+    fn from(bans: Bans) -> Self {
+        Self::Bans(bans)
     }
 }
 

@@ -14,7 +14,8 @@ use super::event::PeerEvent;
 use super::{Links, Peers, ThisNode};
 
 impl<L: Links> Peers<L> {
-    /// A message of a member, in their order. `bytes`: its length. What stores say to each other is not for here.
+    /// A message of a member, in their order. `bytes`: its length. What stores say to each other, and bans, are not
+    /// for here.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -32,7 +33,7 @@ impl<L: Links> Peers<L> {
             }
             PeerMessage::Control(control) => self.control_message(node, from, control),
             PeerMessage::Takeover(takeover) => self.takeover_message(node, from, takeover),
-            PeerMessage::Store(_) => {}
+            PeerMessage::Store(_) | PeerMessage::Bans(_) => {}
         }
         Ok(())
     }

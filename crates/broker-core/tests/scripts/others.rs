@@ -376,7 +376,7 @@ fn describe(message: &PeerMessage<'_>) -> Vec<String> {
             ids => format!("closed, unreleased {ids:?}"),
         }],
         PeerMessage::Takeover(Takeover::Directory(message)) => describe_directory(message),
-        PeerMessage::Store(_) => panic!("that is the store's"),
+        PeerMessage::Store(_) | PeerMessage::Bans(_) => panic!("that is not broker-core's"),
     }
 }
 

@@ -8,11 +8,10 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use guard::{Ban, Bans, Subject, TooMany};
+use guard::{Ban, Bans, Change, Subject, TooMany};
 use serde::Deserialize;
 
 use super::{Api, sentence};
-use broker_core::Mail;
 
 /// The longest reason that is kept, in bytes.
 const LONGEST_REASON: usize = 1_024;
@@ -91,9 +90,8 @@ pub(super) async fn add(
     match added.await {
         Ok(ban) => {
             tracing::info!(id = ban.id, subject = ?ban.subject, reason = ban.reason, "ban added");
-            for index in 0..api.loops.loops() {
-                api.loops.send(index, Mail::Bans);
-            }
+            api.node.rim.check_bans();
+            tell(&api, &Change::Banned(ban.clone()));
             (StatusCode::CREATED, Json(ban)).into_response()
         }
         Err(unchanged) => unchanged.into_response(),
@@ -103,14 +101,25 @@ pub(super) async fn add(
 pub(super) async fn remove(State(api): State<Api>, Path(id): Path<u64>) -> Response {
     let now_ms = api.node.rim.clock.now_ms();
     let removed = change(&api, now_ms, move |bans| {
-        bans.remove(id).ok_or(Unchanged::Unknown(id))
+        bans.lift(id, now_ms).ok_or(Unchanged::Unknown(id))
     });
     match removed.await {
         Ok(ban) => {
             tracing::info!(id, subject = ?ban.subject, "ban removed");
+            let known = api.node.guard.bans().lifted_of(&ban.subject);
+            if let Some(lifted) = known {
+                tell(&api, &Change::Lifted(lifted));
+            }
             StatusCode::NO_CONTENT.into_response()
         }
         Err(unchanged) => unchanged.into_response(),
+    }
+}
+
+/// The nodes in reach hear of it at once, the others when they are.
+fn tell(api: &Api, change: &Change) {
+    if let Some(bans) = api.node.rim.bans() {
+        bans.tell(change);
     }
 }
 

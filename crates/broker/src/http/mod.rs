@@ -18,13 +18,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use net::Remote;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 
 use crate::ban_file::BanFile;
 use crate::control;
-use crate::node::ClientLoop;
 use crate::node::Node;
 use broker_core::{Drops, Reason};
 
@@ -46,7 +44,6 @@ struct Api {
     node: Arc<Node>,
     registry: Arc<Registry>,
     ban_file: Arc<BanFile>,
-    loops: Remote<ClientLoop>,
     cluster: Control,
 }
 
@@ -57,17 +54,11 @@ impl FromRef<Api> for Control {
 }
 
 /// `cluster`: `None` if this node runs alone.
-pub(crate) fn router(
-    node: Arc<Node>,
-    ban_file: BanFile,
-    loops: Remote<ClientLoop>,
-    cluster: Control,
-) -> Router {
+pub(crate) fn router(node: Arc<Node>, ban_file: Arc<BanFile>, cluster: Control) -> Router {
     let api = Api {
         registry: Arc::new(crate::metrics::registry(Arc::clone(&node))),
         node,
-        ban_file: Arc::new(ban_file),
-        loops,
+        ban_file,
         cluster,
     };
     let may_change = middleware::from_fn_with_state(api.clone(), token::authorize);

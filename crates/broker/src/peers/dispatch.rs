@@ -79,6 +79,12 @@ pub(super) fn receive(
         }
         return Ok(());
     }
+    if let PeerMessage::Bans(bans) = message {
+        if let Some(shared) = node.rim.bans() {
+            shared.received(from, bans);
+        }
+        return Ok(());
+    }
     match node.peers() {
         Some(peers) => peers.message(&**node, from, message, bytes.len()),
         None => Ok(()),

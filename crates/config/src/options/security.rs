@@ -133,6 +133,10 @@ options! {
         /// Failed logins of one address, or for one user name from one address, after which it must wait
         /// before the next is looked at; the wait doubles with each further one. 0: no limit.
         live "failedLogins" => failed_logins: Option<NonZero<u16>> = NonZero::new(5);
+        /// Logins of one address, and for one user name from one address, that are judged at the same time; more
+        /// wait for their turn. At first `failedLogins` of them are; each login that succeeds doubles that number
+        /// up to this limit, a login that fails takes it back. 0: no limit.
+        live "loginsPerAddress" => logins_per_address: Option<NonZero<u32>> = NonZero::new(256);
         /// The longest such wait.
         live "failedLoginWaitSeconds" => failed_login_wait: Duration = Duration::from_secs(60), unit Seconds, range 1..=86_400;
         /// Connections of one client identifier within `flappingWindowSeconds` after which it is banned.

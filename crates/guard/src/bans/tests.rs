@@ -140,3 +140,82 @@ proptest! {
         }
     }
 }
+
+/// Tells one what the other knows and it does not.
+fn tell(from: &Bans, to: &mut Bans, now_ms: u64) {
+    let differs: Vec<bool> = from
+        .digest()
+        .iter()
+        .zip(to.digest())
+        .map(|(from, to)| from != to)
+        .collect();
+    for (_, change) in from.changes(|part| differs[part]) {
+        to.merge(change, now_ms).unwrap();
+    }
+}
+
+fn of(bans: &Bans) -> Vec<Ban> {
+    bans.iter(0).cloned().collect()
+}
+
+#[test]
+fn nodes_that_tell_each_other_have_the_same_bans() {
+    let (mut one, mut two) = (with(&[]), with(&[]));
+    // Each had bans with the same numbers before they were a cluster.
+    one.add(Subject::User("a".into()), String::new(), 5, None)
+        .unwrap();
+    two.add(Subject::User("b".into()), String::new(), 5, None)
+        .unwrap();
+    one.share(1);
+    two.share(2);
+    let both = one
+        .add(address("192.0.2.0/24"), "one".into(), 10, None)
+        .unwrap();
+    two.add(address("192.0.2.0/24"), "two".into(), 11, Some(90))
+        .unwrap();
+    tell(&one, &mut two, 20);
+    tell(&two, &mut one, 20);
+    assert_eq!(one.digest(), two.digest());
+    assert_eq!(of(&one), of(&two));
+    assert_eq!(one.iter(20).count(), 3);
+    assert!(one.iter(20).all(|ban| ban.reason != "one"));
+    assert_eq!(one.merge(Change::Banned(both), 20), Ok(false));
+}
+
+#[test]
+fn a_lifted_ban_does_not_come_back_and_may_be_made_again() {
+    let (mut one, mut two) = (with(&[]), with(&[]));
+    one.share(1);
+    two.share(2);
+    let ban = one
+        .add(Subject::User("a".into()), String::new(), 50, None)
+        .unwrap();
+    tell(&one, &mut two, 60);
+    // Its clock is behind.
+    two.lift(ban.id, 40).unwrap();
+    tell(&one, &mut two, 60);
+    tell(&two, &mut one, 60);
+    assert_eq!((of(&one), of(&two)), (vec![], vec![]));
+    assert_eq!(one.digest(), two.digest());
+    let again = two.add(ban.subject, String::new(), 41, None).unwrap();
+    tell(&one, &mut two, 60);
+    tell(&two, &mut one, 60);
+    assert_eq!((of(&one), of(&two)), (vec![again.clone()], vec![again]));
+    assert_eq!(one.digest(), two.digest());
+}
+
+#[test]
+fn what_a_ban_with_an_end_has_replaced_does_not_come_back() {
+    let (mut one, mut two) = (with(&[]), with(&[]));
+    one.share(1);
+    two.share(2);
+    let user = Subject::User("a".into());
+    one.add(user.clone(), String::new(), 10, None).unwrap();
+    tell(&one, &mut two, 10);
+    one.add(user, String::new(), 20, Some(30)).unwrap();
+    one.remove_ended(40);
+    tell(&two, &mut one, 40);
+    tell(&one, &mut two, 40);
+    assert_eq!((of(&one), of(&two)), (vec![], vec![]));
+    assert_eq!(one.digest(), two.digest());
+}

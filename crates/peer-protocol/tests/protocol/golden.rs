@@ -57,7 +57,8 @@ fn bytes_of(golden: &str, name: &str) -> Vec<u8> {
 fn messages_have_the_bytes_that_they_had() {
     for version in VERSIONS {
         let mut out = format!("Messages between nodes in version {version} of the protocol\n");
-        for (name, message) in messages() {
+        let has = |message: &PeerMessage<'_>| message.kind().format().since <= version;
+        for (name, message) in messages().into_iter().filter(|(_, it)| has(it)) {
             let value = format!("{message:?}");
             entry(&mut out, name, &value, &message.encode(version).unwrap());
         }
@@ -69,7 +70,7 @@ fn messages_have_the_bytes_that_they_had() {
             entry(&mut out, name, &value, &bytes);
         }
         let golden = compare(&format!("v{version}.txt"), &out);
-        for (name, message) in messages() {
+        for (name, message) in messages().into_iter().filter(|(_, it)| has(it)) {
             let bytes = bytes_of(&golden, name);
             let read = PeerMessage::decode(&bytes, version).unwrap();
             assert_eq!(format!("{read:?}"), format!("{message:?}"), "{name}");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use peer_protocol::{
-    Control, DirectoryMessage, ForGroup, Forwarded, NodeRequest, Older, PeerMessage, PeerRequest,
-    Publications, Registered, Registration, Takeover, Whom, found_by, with_hash,
+    BanChange, BanSubject, Banned, Bans, Control, DirectoryMessage, ForGroup, Forwarded,
+    NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered, Registration, Takeover,
+    Whom, found_by, with_hash,
 };
 use route_exchange::{Batch, Key, Message, State, Value};
 use store_state::api::StoreId;
@@ -34,7 +35,34 @@ pub(crate) fn messages() -> Vec<(&'static str, PeerMessage<'static>)> {
     samples.extend(controls.map(|(name, control)| (name, control.into())));
     let takeovers = takeovers().into_iter();
     samples.extend(takeovers.map(|(name, takeover)| (name, takeover.into())));
+    let bans = bans().into_iter();
+    samples.extend(bans.map(|(name, bans)| (name, bans.into())));
     samples
+}
+
+pub(crate) fn bans() -> Vec<(&'static str, Bans)> {
+    let change = |subject, banned| BanChange {
+        subject,
+        version: (1_800_000_000_000, 1_800_000_000_000_042),
+        banned,
+    };
+    let until = Banned {
+        reason: "why".into(),
+        expires_ms: Some(1_800_000_060_000),
+    };
+    let always = Banned {
+        reason: "".into(),
+        expires_ms: None,
+    };
+    let changes = vec![
+        change(BanSubject::Client("c".into()), Some(until)),
+        change(BanSubject::User("u".into()), None),
+        change(BanSubject::Address("192.0.2.0/24".into()), Some(always)),
+    ];
+    vec![
+        ("bans/digest", Bans::Digest(vec![0, 1, u64::MAX])),
+        ("bans/changes", Bans::Changes(changes)),
+    ]
 }
 
 pub(crate) fn requests() -> Vec<(&'static str, PeerRequest)> {
