@@ -52,6 +52,8 @@ pub(crate) fn settings() -> Settings {
         sessions: 0,
         session_subscription_bytes: 1 << 20,
         node_subscription_bytes: 1 << 30,
+        node_wildcard_patterns: 1_000,
+        node_user_share: 25,
         sys_interval_ms: 0,
         memory_high_water: 0,
         memory_refuse: 0,

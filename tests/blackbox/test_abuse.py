@@ -339,15 +339,23 @@ def test_guesses_by_scram_are_few_also_between_successes(passwords):
 
 
 def test_failures_of_authenticating_again_count(passwords):
-    with with_chain(passwords, "scram") as broker:
-        for _ in range(3):
+    with with_chain({**passwords, "abuse.failedLoginWaitSeconds": 3600}, "scram") as broker:
+        clock = Stopwatch()
+
+        def guess_again(number):
+            """Logs in to an account of its own, and goes on to another one."""
             with peer(broker, BAD) as client:
                 assert by_scram(client, "alice", "correct horse") == 0
-                guess = Scram("bob", "guess")
+                guess = Scram("bob", f"guess {number}")
                 client.send(raw.auth(0x19, method_and(guess.first)))
                 challenge = client.expect(raw.AUTH, reason=0x18)
                 client.send(raw.auth(0x18, method_and(guess.final(challenge.props["authentication_data"]))))
-                client.expect_disconnected(0x87)
+                return client.expect(raw.DISCONNECT).reason
+
+        codes = [guess_again(number) for number in range(40)]
+        looked_at = codes.count(0x87)
+        assert 3 <= looked_at <= 3 + int(clock.seconds() + 1).bit_length()
+        assert counted(broker, "heraldmq_failed_logins") == looked_at
         with peer(broker, BAD) as client:
             assert by_scram(client, "bob", "correct horse") == 0x97
 

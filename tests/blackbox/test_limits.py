@@ -9,8 +9,9 @@ import pytest
 
 from harness import raw
 from harness.broker import BASE, Broker
-from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH
+from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH, SUBACK
 from harness.wait import Stopwatch, until
+from test_authentication import passwd
 
 MIB = 1 << 20
 
@@ -570,6 +571,71 @@ def test_subscription_bytes_of_a_node(name):
                 other.subscribe("12", "3", expect=[0, 0x97])
                 client.unsubscribe("12345678")
                 other.subscribe("12345678")
+
+
+def codes_of(client, filter) -> list[int]:
+    """What a SUBSCRIBE is answered with."""
+    pid = client.next_pid()
+    client.send(raw.subscribe(pid, [(filter, 0)], version=client.version))
+    return client.answer(SUBACK, pid).reasons
+
+
+def test_subscription_bytes_of_absent_sessions(name):
+    # limits.node.subscriptionBytes: what sessions have that are away counts too
+    props = {"session_expiry": 60}
+    with Broker({"limits.node.subscriptionBytes": 10}) as broker:
+        with broker.client(name, props=props) as client:
+            client.subscribe("12345678")
+            client.disconnect()
+        until(lambda: broker.metric("heraldmq_inbox_filters_bytes") == 8, what="the filters of the inbox")
+        with broker.client(name + "2") as other:
+            other.subscribe("12", "3", expect=[0, 0x97])
+        with broker.client(name, props={"session_expiry": 0}) as client:
+            client.disconnect()
+        with broker.client(name + "2") as other:
+            until(lambda: codes_of(other, "1234567890") == [0], what="room after the end of the session")
+
+
+def test_wildcard_patterns_of_a_node(name):
+    # limits.node.wildcardPatterns: of all sessions, also of those that are away
+    props = {"session_expiry": 60}
+    with Broker({"limits.node.wildcardPatterns": 3}) as broker:
+        with broker.client(name, props=props) as client:
+            client.subscribe("a/+", "+/a")
+            client.disconnect()
+        with broker.client(name + "2") as other:
+            other.subscribe("b/+", "a", "+/+", "a/a/+", "+/b/#", "#", expect=[0, 0, 0, 0x97, 0, 0])
+            assert broker.metric("heraldmq_wildcard_patterns") == 3
+            other.unsubscribe("+/+")
+            other.subscribe("a/a/+")
+
+
+@pytest.mark.parametrize("what", ["patterns", "bytes"])
+def test_a_user_has_a_share(name, what, tmp_path):
+    # limits.node.userShare: many sessions of one user, connected or away, leave room for others
+    filters = [f"{'a/' * n}+" for n in range(8)] if what == "patterns" else [f"{n}".ljust(300, "x") for n in range(8)]
+    sets = {"limits.node.wildcardPatterns": 16} if what == "patterns" else {"limits.node.subscriptionBytes": 4_800}
+    file = tmp_path / "passwords"
+    for user in ("alice", "bob"):
+        passwd(file, user, "x")
+    chain = [{"kind": "passwordFile", "file": str(file)}]
+    with Broker(sets, config={**BASE, "authentication": {"chain": chain}}) as broker:
+
+        def subscribes(client_id, user, filter):
+            with broker.client(client_id, username=user, password=b"x", props={"session_expiry": 60}) as client:
+                code = codes_of(client, filter)
+                client.disconnect()
+            return code
+
+        codes = [subscribes(f"{name}{n}", "alice", filter) for n, filter in enumerate(filters)]
+        assert codes == 4 * [[0]] + 4 * [[0x97]]
+        assert subscribes(f"{name}0", "alice", filters[0]) == [0]
+        assert subscribes(f"{name}b", "bob", filters[4]) == [0]
+        # A session that ends makes room.
+        with broker.client(f"{name}0", username="alice", password=b"x", props={"session_expiry": 0}) as client:
+            client.disconnect()
+        if what == "bytes":
+            until(lambda: subscribes(f"{name}9", "alice", filters[7]) == [0], what="room after the end of a session")
 
 
 def test_memory_of_subscriptions(name):

@@ -9,7 +9,6 @@ use guard::Quota;
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Timestamp};
 use net_api::Counter;
-use parking_lot::Mutex;
 
 use crate::excerpt::excerpt;
 use crate::session_drops::{Alarm, SessionDrops, Sessions, merged};
@@ -125,7 +124,7 @@ pub struct Drop {
 pub struct Drops {
     /// Read by anybody, added to under the lock of `recent`: a [`Counter`] has one writer at a time.
     counts: [Counter; DropReason::ALL.len() + Reason::OWN.len()],
-    recent: Mutex<Recent>,
+    recent: parking_lot::Mutex<Recent>,
     alarms: Quota,
     limit: usize,
 }

@@ -15,6 +15,7 @@ use crate::drops::Drops;
 use crate::key::SessionKey;
 use crate::peers::{PeerEvent, Peers, Place, ThisNode};
 use crate::publish::direct::Direct;
+use crate::quotas::Quotas;
 use crate::retained::grace::GracePeriods;
 use crate::retained::own::Retained;
 use crate::rim::Rim;
@@ -52,12 +53,12 @@ pub struct Node<R: Rim> {
     pub slow: SlowSubscribers,
     /// Who is let in.
     pub guard: Arc<Guard>,
-    /// Lines of the log about connections and clients that are refused.
-    pub(crate) refusal_lines: Quota,
-    /// Lines about clients that connect.
-    pub(crate) connect_lines: Quota,
-    /// Lines about clients that go.
-    pub(crate) disconnect_lines: Quota,
+    /// How much the log says of clients.
+    pub lines: LogLines,
+    /// Bytes of the topic filters of inboxes that are kept here, as of a moment ago.
+    pub inbox_filters: AtomicUsize,
+    /// What users have.
+    pub(crate) quotas: Quotas,
     /// Clients connected, in all loops.
     pub connected: AtomicUsize,
     /// The most clients ever connected at once.
@@ -105,6 +106,27 @@ pub struct NodeOptions {
     pub seed: u64,
 }
 
+/// Lines of the log about clients, which strangers cause.
+#[derive(Debug)]
+pub struct LogLines {
+    /// Connections and logins that are refused, and clients that are disconnected.
+    pub refusals: Quota,
+    /// Clients that connect.
+    pub connects: Quota,
+    /// Clients that go.
+    pub disconnects: Quota,
+}
+
+impl LogLines {
+    fn new() -> Self {
+        Self {
+            refusals: Quota::new(REFUSAL_LINES),
+            connects: Quota::new(CLIENT_LINES),
+            disconnects: Quota::new(CLIENT_LINES),
+        }
+    }
+}
+
 impl<R: Rim> Node<R> {
     /// A node without clients and routes.
     pub fn new(options: NodeOptions, rim: R) -> Self {
@@ -128,9 +150,9 @@ impl<R: Rim> Node<R> {
             direct: Direct::default(),
             slow: SlowSubscribers::default(),
             guard,
-            refusal_lines: Quota::new(REFUSAL_LINES),
-            connect_lines: Quota::new(CLIENT_LINES),
-            disconnect_lines: Quota::new(CLIENT_LINES),
+            lines: LogLines::new(),
+            inbox_filters: AtomicUsize::new(0),
+            quotas: Quotas::default(),
             connected: AtomicUsize::new(0),
             connected_maximum: AtomicUsize::new(0),
             pressure: AtomicU8::new(0),

@@ -21,14 +21,15 @@ use crossbeam_utils::sync::ShardedLock;
 use hashbrown::HashTable;
 use hashing::{HashMap, HashSet};
 use mqtt_proto::{ProtocolVersion, QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
-use mqtt_session::Wanted;
+use mqtt_session::{Pattern, Wanted};
 use parking_lot::Mutex;
 use peer_protocol::Slot;
 use route_exchange::{Change, Exports, Key, NodeId, Receivers, Value};
+use topic_router::Inserted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
-use topic_router::{Inserted, Router};
 
 use crate::key::{Kind, Receiver, SessionKey};
+use crate::route_table::RouteTable;
 use crate::shared::groups::{Gauge, Group, Member, Who};
 use crate::sys;
 
@@ -126,7 +127,7 @@ pub struct Routes {
 
 #[derive(Debug)]
 struct Index {
-    router: Router<Receiver, Wanted>,
+    router: RouteTable,
     groups: HashMap<u32, Arc<Group>>,
     /// A number is not used again: a delivery may name a group that is gone.
     last_group: u32,
@@ -178,7 +179,7 @@ impl Routes {
     pub fn with_seed(seed: u64) -> Self {
         Self {
             index: ShardedLock::new(Index {
-                router: Router::with_seed(seed),
+                router: RouteTable::with_seed(seed),
                 groups: HashMap::default(),
                 last_group: 0,
                 named_groups: HashTable::new(),
@@ -197,6 +198,17 @@ impl Routes {
     /// Subscriptions, those in shared groups included.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions.load(Ordering::Relaxed)
+    }
+
+    /// Patterns of wildcards in all filters, those of other nodes and of absent sessions included: one more is one
+    /// more path for each topic to be compared with.
+    pub fn patterns(&self) -> usize {
+        self.read().router.patterns()
+    }
+
+    /// Whether a filter has this pattern.
+    pub(crate) fn has_pattern(&self, pattern: &Pattern) -> bool {
+        self.read().router.has_pattern(pattern)
     }
 
     /// Shared groups with members.

@@ -45,8 +45,12 @@ pub struct Settings {
     pub sessions: usize,
     /// Bytes of the topic filters of a session.
     pub session_subscription_bytes: u64,
-    /// Bytes of the topic filters of all clients that are connected.
+    /// Bytes of the topic filters of all clients that are connected, and of the inboxes that are kept here.
     pub node_subscription_bytes: u64,
+    /// Patterns of wildcards in all filters that messages are compared with.
+    pub node_wildcard_patterns: usize,
+    /// What one user may have of these two, in percent; 100: all.
+    pub node_user_share: usize,
     /// What the stores obey.
     pub store_limits: Limits,
     /// How often `$SYS` topics are published; 0: never.

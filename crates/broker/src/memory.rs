@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use broker_core::Pressure;
+use mqtt_session::Timestamp;
 
 use crate::node::Node;
 
@@ -43,6 +45,11 @@ pub(crate) fn available_bytes() -> Option<u64> {
 
 /// Looks at the memory once and tells the loops.
 pub(crate) fn check(node: &Arc<Node>) {
+    if let Some(store) = node.opened_store() {
+        let stats = store.stats(Timestamp(node.cluster_now_ms()));
+        node.inbox_filters
+            .store(stats.filter_bytes, Ordering::Relaxed);
+    }
     let Some(used) = resident_bytes() else { return };
     let settings = Arc::clone(&node.settings.read());
     let percent = |percent: u64| available_bytes().map_or(u64::MAX, |total| total / 100 * percent);

@@ -392,10 +392,22 @@ impl Collector for NodeCollector {
                 node.routes.subscriptions() as u64,
             ),
             (
+                "wildcard_patterns",
+                "Patterns of + in the topic filters of all sessions that this node knows of; limits.node.wildcardPatterns is the limit",
+                None,
+                node.routes.patterns() as u64,
+            ),
+            (
                 "subscription_filters",
                 "Topic filters of connected clients, and of sessions that linger",
                 Some(&Unit::Bytes),
                 node.subscription_bytes(),
+            ),
+            (
+                "inbox_filters",
+                "Topic filters of the inboxes that are kept here, those of shards that other nodes lead included",
+                Some(&Unit::Bytes),
+                node.inbox_filters.load(Ordering::Relaxed) as u64,
             ),
             (
                 "deliveries_waiting",

@@ -292,9 +292,16 @@ options! {
         live "connectionsPerSecond" => connections_per_second: Option<NonZero<u32>>;
         /// Sessions, online and offline; further ones are refused with 0x97.
         live "sessions" => sessions: u32 = 10_000_000, range 1..=U32;
-        /// Size of the topic filters of all clients that are connected to this node; more is refused with
-        /// 0x97.
+        /// Size of the topic filters of all clients that are connected to this node, and of the persistent
+        /// sessions that are kept on it, connected or not; more is refused with 0x97.
         live "subscriptionBytes" => subscription_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
+        /// Patterns of `+` in the filters of all sessions that this node knows of, also on other nodes and not
+        /// connected: a message is compared with one path of filters for each. A filter with a further one is
+        /// refused with 0x97. Filters that come from templates have few.
+        live "wildcardPatterns" => wildcard_patterns: u32 = 1_000, range 1..=U32;
+        /// What the sessions of one user may have of `subscriptionBytes` and `wildcardPatterns`, connected or
+        /// not, in percent; more is refused with 0x97. Anonymous clients have no share. 100: no limit.
+        live "userShare" => user_share: u8 = 25, range 1..=100;
         /// Memory in use at which the broker stops reading from publishers, and refuses further subscriptions
         /// with 0x97.
         /// 0: 80 % of what the machine or its cgroup has.

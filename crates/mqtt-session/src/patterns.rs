@@ -55,6 +55,10 @@ impl Patterns {
         }
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter().map(|(pattern, _)| pattern)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

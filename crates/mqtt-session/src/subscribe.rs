@@ -178,10 +178,9 @@ impl Session {
             .and_then(|index| self.subscriptions.get(index))
     }
 
-    /// Bytes of the filters of all subscriptions.
-    #[must_use]
-    pub fn subscription_bytes(&self) -> u64 {
-        self.subscription_bytes
+    /// Bytes of the filters of all subscriptions, and the patterns of wildcards in them, each once.
+    pub fn filters(&self) -> (u64, impl Iterator<Item = &Pattern>) {
+        (self.subscription_bytes, self.patterns.iter())
     }
 
     /// Adds a subscription, or replaces the one with the same filter [MQTT-3.8.4-3]

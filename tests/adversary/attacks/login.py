@@ -13,14 +13,21 @@ from . import Attack
 HASH_S = 0.15
 
 
+def with_users(folder, *users) -> dict:
+    """A broker that knows users, and lets others in without a name."""
+    file = folder / "users"
+    for user in users:
+        command = [BINARY, "passwd", str(file), user, "--stdin"]
+        subprocess.run(command, input="correct horse\n", text=True, check=True, capture_output=True, timeout=60)
+    chain = {"kind": "passwordFile", "file": str(file)}
+    return {"config": {**BASE, "allowAnonymous": True, "authentication": {"chain": [chain]}}}
+
+
 class _Login(Attack):
     is_refused = True
+
     def broker_fields(self, folder):
-        users = folder / "users"
-        command = [BINARY, "passwd", str(users), "alice", "--stdin"]
-        subprocess.run(command, input="correct horse\n", text=True, check=True, capture_output=True, timeout=60)
-        chain = {"kind": "passwordFile", "file": str(users)}
-        return {"config": {**BASE, "allowAnonymous": True, "authentication": {"chain": [chain]}}}
+        return with_users(folder, "alice")
 
 
 class LoginWrongPasswords(_Login):

@@ -274,15 +274,24 @@ class PublishAtStalledSubscribers(Attack):
     def sets(self, _folder):
         return {"limits.session.queueMessages": 100, "limits.connection.inflightMaximum": 16}
 
+    durable = False
+
     def run(self, stage):
         # A second for a message every five milliseconds, for each of them.
         stage.cause.deliveries += stage.n * 2000
         for number in range(stage.n):
-            line = stage.connect(f"{stage.tag}s{number}")
+            line = (stage.durable if self.durable else stage.connect)(f"{stage.tag}s{number}")
             line.send(raw.subscribe(1, [("#", 1)], version=stage.version))
             line.got(SUBACK, 1)
         start = time.monotonic()
         stage.until(lambda: time.monotonic() - start > 8, what="their queues to be full")
+
+
+class PublishAtStalledSubscribersDurable(PublishAtStalledSubscribers):
+    """The same with sessions that outlive their connections."""
+
+    durable = True
+    leaves = True
 
 
 class PublishPastFullQueue(Attack):

@@ -7,6 +7,7 @@ from harness import raw
 from harness.raw import PUBACK, SUBACK, UNSUBACK
 
 from . import Attack
+from .login import HASH_S, with_users
 from .retained import retain
 
 
@@ -282,9 +283,10 @@ def spread(stage, filters, durable=False, **fields) -> list:
 
 
 class SubscribeNearlyMatching(Attack):
-    """8,000 filters of `+` and names at 128 levels, of 125 sessions, that all nearly match; n messages to topics of 128
-    levels."""
+    """8,000 filters of `+` and names at 128 levels, of 125 sessions, that all nearly match, and of which the node has room
+    for 1,000 patterns; n messages to topics of 128 levels."""
 
+    is_refused = True
     n, small = 100, 20
     FILTERS = 8000
     durable = False
@@ -296,7 +298,6 @@ class SubscribeNearlyMatching(Attack):
         spread(stage, ["/".join(choice) + "/a" * 114 + "/z" for choice in choices], self.durable)
 
     def run(self, stage):
-        stage.cause.visits += stage.n * self.FILTERS
         publisher = stage.connect(f"{stage.tag}p")
         for number in range(stage.n):
             # The last level is another one each time: no cache knows the topic.
@@ -311,9 +312,10 @@ class SubscribeNearlyMatchingDurable(SubscribeNearlyMatching):
 
 
 class SubscribeBranching(Attack):
-    """8,001 filters of `+` at 128 levels, of 126 sessions, but for two levels that differ each time; n messages to such
-    topics."""
+    """8,001 filters of `+` at 128 levels, of 126 sessions, but for two levels that differ each time, and of which the node
+    has room for 1,000 patterns; n messages to such topics."""
 
+    is_refused = True
     n, small = 200, 60
     leaves = True
 
@@ -325,54 +327,56 @@ class SubscribeBranching(Attack):
             levels[127] = "z"
             made.append("/".join(levels))
         spread(stage, made)
-        self.filters = len(made)
 
     def run(self, stage):
-        stage.cause.visits += stage.n * self.filters
         publisher = stage.connect(f"{stage.tag}p")
         for number in range(stage.n):
             publisher.send(raw.publish("a/" * 127 + str(number), version=stage.version))
         publisher.settle()
 
 
+# Filters of as many patterns as a node has room for, and bystanders do not need.
+ALL_PATTERNS = 960
+
+
 class SubscribeOverlapping(Attack):
-    """10,000 filters, of 157 sessions, that match one topic; n messages to it."""
+    """960 filters, of 15 sessions, that match one topic; n messages to it."""
 
     n, small = 1000, 100
 
     def prepare(self, stage):
         # 14 levels, each `+` or the name.
-        choices = itertools.islice(itertools.product("a+", repeat=14), 10_000)
+        choices = itertools.islice(itertools.product("a+", repeat=14), ALL_PATTERNS)
         self.sessions = len(spread(stage, ["/".join(choice) for choice in choices]))
 
     def run(self, stage):
         stage.cause.deliveries += stage.n * self.sessions
-        # The first of them matches 10,000 filters; what it came to is remembered for the others.
-        stage.cause.visits += 10_000
+        # The first of them matches all filters; what it came to is remembered for the others.
+        stage.cause.visits += ALL_PATTERNS
         publisher = stage.connect(f"{stage.tag}p")
         publisher.send(raw.publish("/".join("a" * 14), version=stage.version) * stage.n, stage.n)
         publisher.settle()
 
 
 class SubscribeOverlappingIdentifiers(Attack):
-    """10,000 filters with a subscription identifier each, of 157 sessions, that match one topic; n messages to it."""
+    """960 filters with a subscription identifier each, of 15 sessions, that match one topic; n messages to it."""
 
     n, small, versions = 200, 20, (5,)
 
     def prepare(self, stage):
         lines = []
-        for number, choice in enumerate(itertools.islice(itertools.product("a+", repeat=14), 10_000)):
+        for number, choice in enumerate(itertools.islice(itertools.product("a+", repeat=14), ALL_PATTERNS)):
             if number % PATTERNS == 0:
                 lines.append(stage.connect(f"{stage.tag}s{number}"))
             props = {"subscription_identifier": number + 1}
             lines[-1].send(raw.subscribe(1, [("/".join(choice), 0)], props=props))
-        stage.until(lambda: sum(line.counts[SUBACK] for line in lines) == 10_000, what="the subscriptions")
+        stage.until(lambda: sum(line.counts[SUBACK] for line in lines) == ALL_PATTERNS, what="the subscriptions")
         self.sessions = len(lines)
 
     def run(self, stage):
         # Each message carries all identifiers of its session, as the standard has it.
         stage.cause.deliveries += stage.n * self.sessions
-        stage.cause.visits += stage.n * 10_000
+        stage.cause.visits += stage.n * ALL_PATTERNS
         publisher = stage.connect(f"{stage.tag}p")
         publisher.send(raw.publish("/".join("a" * 14)) * stage.n, stage.n)
         publisher.settle()
@@ -558,3 +562,37 @@ class SubscribeThenLost(Attack):
         # Nothing may be left behind for later.
         start = time.monotonic()
         stage.until(lambda: time.monotonic() - start > 0.2, what="the ends")
+
+
+class SubscribeManySessionsOfOneUser(Attack):
+    """n durable sessions of one user with 64 kB of filters each, of which most are away; another user subscribes as well."""
+
+    is_refused = True
+    leaves = True
+    n, small = 80, 20
+    grows = False
+    FILTERS = 64
+
+    def sets(self, _folder):
+        # The share of one user is a quarter.
+        return {"limits.node.subscriptionBytes": 4 << 20, "authentication.hashThreads": 1}
+
+    def broker_fields(self, folder):
+        return with_users(folder, "alice", "bob")
+
+    def run(self, stage):
+        for number in range(stage.n):
+            line = stage.durable(f"{stage.tag}s{number}", username="alice", password=b"correct horse")
+            made = [(f"{stage.tag}/{number}/{n}/".ljust(1000, "x"), 0) for n in range(self.FILTERS)]
+            line.send(raw.subscribe(1, made, version=stage.version))
+            line.got(SUBACK, 1)
+            line.close()
+        before = stage.refusals.total()
+        other = stage.connect(f"{stage.tag}o", username="bob", password=b"correct horse")
+        other.send(raw.subscribe(1, [(f"{stage.tag}/other", 0)], version=stage.version))
+        other.got(SUBACK, 1)
+        if stage.refusals.total() > before:
+            stage.faults.append("another user has no room")
+
+    def judge(self, stage, cost):
+        cost.cpu = max(cost.cpu - HASH_S * (stage.n + 1), 0)

@@ -66,6 +66,11 @@ impl Client {
         parts.is_some_and(|parts| parts.bytes_left > 0)
     }
 
+    /// The user that it has confirmed to be; `None`: it is anonymous.
+    pub(crate) fn confirmed_user(&self) -> Option<&str> {
+        self.login.as_ref()?.username()
+    }
+
     /// A durable session's inbox.
     pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
         self.stored.as_mut()?.inbox.as_mut()

@@ -329,7 +329,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         if let Some(client) = self.clients.get(key)
-            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),

@@ -37,7 +37,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         peer: PeerAddress,
     ) -> bool {
         let admitted = self.node.rim.trusts(listener, peer);
-        if !admitted && let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if !admitted && let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(%peer, left_out, "closed: only trusted peers may connect to this listener");
         }
         admitted

@@ -349,7 +349,7 @@ impl<R: Rim> ClientLoop<R> {
     /// The store cannot record a client: it is refused.
     fn refuse_joining(&mut self, io: &mut impl LoopIo, key: Key, failure: Failure) {
         if let Some(client) = self.clients.get(key)
-            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
@@ -387,7 +387,7 @@ impl<R: Rim> ClientLoop<R> {
         user: Option<&str>,
     ) {
         self.stats.not_owner.add(1);
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 user = user.map(excerpt).as_deref(),
@@ -508,10 +508,13 @@ impl<R: Rim> ClientLoop<R> {
             // Their bytes are counted all the time.
             Some(taken) => client.session.restore_subscriptions(taken),
             None => {
-                let filters = client.session.subscription_bytes();
+                let filters = client.session.filters().0;
                 self.stats.subscription_bytes.add(filters);
             }
         }
+        self.node
+            .quotas
+            .handle_connected(client.confirmed_user(), &client.session);
         let inbox = Inbox {
             shard,
             number: inbox,

@@ -93,7 +93,7 @@ impl<R: Rim> ClientLoop<R> {
                 true
             }
             Err(refusal) => {
-                if let Some(left_out) = self.node.refusal_lines.take(now_ms) {
+                if let Some(left_out) = self.node.lines.refusals.take(now_ms) {
                     let reason = refusal.as_str();
                     tracing::info!(%peer, reason, left_out, "a connection is refused");
                 }
@@ -120,7 +120,7 @@ impl<R: Rim> ClientLoop<R> {
             .connected(source, client_id, io.now_ms())
             .is_err()
         {
-            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+            if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
                 let client_id = excerpt(client_id);
                 tracing::info!(
                     client_id = &*client_id,
@@ -147,7 +147,7 @@ impl<R: Rim> ClientLoop<R> {
         for key in self.unchecked.split_off(rest) {
             if self.is_banned(io, key) {
                 if let Some(client) = self.clients.get(key)
-                    && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+                    && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
                 {
                     let client_id = excerpt(client.session.client_id());
                     tracing::info!(

@@ -24,7 +24,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
-        let Some(left_out) = self.node.connect_lines.take(io.now_ms()) else {
+        let Some(left_out) = self.node.lines.connects.take(io.now_ms()) else {
             return;
         };
         let peer = client.connection.and_then(|id| io.peer(id));
@@ -75,7 +75,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
-        let Some(left_out) = self.node.disconnect_lines.take(io.now_ms()) else {
+        let Some(left_out) = self.node.lines.disconnects.take(io.now_ms()) else {
             return;
         };
         let peer = client.connection.and_then(|id| io.peer(id));
@@ -99,7 +99,7 @@ impl<R: Rim> ClientLoop<R> {
         connect: &Connect<'_>,
         reason: ReasonCode,
     ) {
-        let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) else {
+        let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) else {
             return;
         };
         tracing::info!(
@@ -135,7 +135,7 @@ impl<R: Rim> ClientLoop<R> {
         cause: &Closed,
     ) {
         if let Closed::Transport(error) = cause
-            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 peer = io.peer(connection).map(tracing::field::display),
@@ -154,7 +154,7 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         spoken: Spoken,
     ) {
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 peer = io.peer(connection).map(tracing::field::display),
                 listener = self.kind_of(io, connection).map(Kind::name),

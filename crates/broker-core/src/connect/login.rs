@@ -370,18 +370,25 @@ impl<R: Rim> ClientLoop<R> {
             ));
         };
         let data = auth.properties.authentication_data.unwrap_or_default();
+        // [MQTT-4.12.1-2]
+        let mut refusal = ReasonCode::NotAuthorized;
         let step = match (auth.reason, login.exchange.take()) {
             (ReasonCode::Reauthenticate, None) => self.node.rim.begin_exchange(method, data),
             // [MQTT-4.12.0-3]
             (ReasonCode::ContinueAuthentication, Some(exchange)) => {
                 let guard = &self.node.guard;
-                let attempt = guard.begin_login(source, Some(exchange.username()), io.now_ms());
-                // It has a session to lose: it is not made to wait, but refused.
-                attempt.ok().map(|attempt| {
-                    let step = exchange.answer(data);
-                    settle_step(attempt, &step, io.now_ms());
-                    step
-                })
+                match guard.begin_login(source, Some(exchange.username()), io.now_ms()) {
+                    Ok(attempt) => {
+                        let step = exchange.answer(data);
+                        settle_step(attempt, &step, io.now_ms());
+                        Some(step)
+                    }
+                    // It has a session to lose: it is not made to wait, but told that its answer was not looked at.
+                    Err(_) => {
+                        refusal = ReasonCode::QuotaExceeded;
+                        None
+                    }
+                }
             }
             _ => return Err(violated(None, "AUTH out of order")),
         };
@@ -402,15 +409,14 @@ impl<R: Rim> ClientLoop<R> {
                 if let Some(Step::Denied(denial)) = denied {
                     count_denial(&self.stats, denial);
                 }
-                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
                     tracing::info!(
                         client_id = &*excerpt(client.session.client_id()),
                         left_out,
                         "a client failed to authenticate again and is disconnected"
                     );
                 }
-                // [MQTT-4.12.1-2]
-                self.kick(io, key, ReasonCode::NotAuthorized);
+                self.kick(io, key, refusal);
             }
         }
         Ok(())

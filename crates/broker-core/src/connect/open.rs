@@ -87,7 +87,7 @@ impl<R: Rim> ClientLoop<R> {
             Ok(Packet::Connect(connect)) => connect,
             Ok(_) => return Some(Next::Close),
             Err(error) => {
-                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
                     let statement = error.statement();
                     tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
                 }
@@ -518,7 +518,7 @@ impl<R: Rim> ClientLoop<R> {
 
     fn count_takeover(&self, io: &impl LoopIo, client_id: &str) {
         self.stats.takeovers.add(1);
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 left_out,

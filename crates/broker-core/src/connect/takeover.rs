@@ -159,7 +159,7 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(client) = self.clients.get_mut(key) {
             let version = client.session.version();
             if let Some(connection) = client.connection.take() {
-                if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
                     tracing::info!(
                         client_id = client.session.client_id(),
                         left_out,
@@ -284,7 +284,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A connection ends because its client has a later one on another node.
     fn end_older(&mut self, io: &mut impl LoopIo, key: Key, client_id: &str, node: NodeId) {
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 node = format!("{node:016x}"),

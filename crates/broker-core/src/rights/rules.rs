@@ -208,7 +208,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         self.stats.revoked.add(filters.len() as u64);
         let client_id = Box::<str>::from(client.session.client_id());
-        if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(&client_id),
                 filters = filters.len(),

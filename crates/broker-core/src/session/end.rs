@@ -176,8 +176,13 @@ impl<R: Rim> ClientLoop<R> {
             if client.counted {
                 self.stats.sessions.sub(1);
             }
-            let filters = client.session.subscription_bytes();
+            let filters = client.session.filters().0;
             self.stats.subscription_bytes.sub(filters);
+            let goes_on = client.session.is_durable();
+            let now = Timestamp(io.now_ms());
+            self.node
+                .quotas
+                .handle_gone(client.confirmed_user(), &client.session, goes_on, now);
             self.node
                 .registry
                 .release(client.session.client_id(), session_key);
@@ -213,7 +218,7 @@ impl<R: Rim> ClientLoop<R> {
                 Deadline::None => {}
                 Deadline::KeepAliveTimeout => {
                     self.stats.keep_alive_timeouts.add(1);
-                    if let Some(left_out) = self.node.refusal_lines.take(now.0) {
+                    if let Some(left_out) = self.node.lines.refusals.take(now.0) {
                         tracing::info!(
                             client_id = &*excerpt(client.session.client_id()),
                             left_out,

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use mqtt_session::{
-    ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, TakenSubscriptions,
+    ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, TakenSubscriptions, Timestamp,
 };
 use net_api::Key;
 use store_state::api::Store as _;
@@ -88,6 +88,12 @@ impl<R: Rim> ClientLoop<R> {
         client.kept = None;
         client.session.release_spare();
         client.access = None;
+        self.node.quotas.handle_gone(
+            client.confirmed_user(),
+            &client.session,
+            true,
+            Timestamp(io.now_ms()),
+        );
         let subscriptions = client.session.take_subscriptions();
         let replay = client.replay.take().map(|of| Box::new(of.suspended()));
         let login = client.login.take();
@@ -185,10 +191,13 @@ impl<R: Rim> ClientLoop<R> {
                 client.replay = replay.map(Box::new);
                 let all = attached.subscriptions.into_iter().map(subscription);
                 client.session.add_subscriptions(all.collect());
-                let filters = client.session.subscription_bytes();
+                let filters = client.session.filters().0;
                 self.stats.subscription_bytes.add(filters);
             }
         }
+        self.node
+            .quotas
+            .handle_connected(client.confirmed_user(), &client.session);
         self.linger(io, key, epoch, ms);
         true
     }

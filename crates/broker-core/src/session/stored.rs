@@ -441,6 +441,7 @@ impl<R: Rim> ClientLoop<R> {
             // The node ends: whoever leads next is told.
             return;
         }
+        self.node.quotas.handle_ended(&client);
         self.forget_everywhere(&client, epoch);
         let op = SessionOp::Gone {
             client: client.clone(),

@@ -18,14 +18,15 @@ use crate::connect::claim;
 use crate::connect::claim::route_connection;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
-use crate::node::Pressure;
 use crate::pending::{Answer, Pending};
+use crate::quotas::Holding;
 use crate::retained::backlog::Owed;
 use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use crate::shared::groups::Gauge;
 use crate::subscribe::parts;
 use crate::subscribe::parts::Parts;
+use crate::subscribe::room::Room;
 
 /// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
 type Part = Vec<Result<StoredSubscription, ReasonCode>>;
@@ -134,7 +135,7 @@ impl<R: Rim> ClientLoop<R> {
         filters: &mut SubscribeFiltersIter<'_>,
     ) -> Part {
         let mut part = Part::new();
-        let mut room = self.room_for_filters(key);
+        let mut room = self.room_for_filters(io, key);
         // Filters of this part that the session does not have yet.
         let mut fresh: HashSet<&str> = HashSet::default();
         let mut patterns = Vec::new();
@@ -154,7 +155,7 @@ impl<R: Rim> ClientLoop<R> {
                     let policy = &self.settings.policy;
                     if full
                         || !client.session.admits_pattern(text, &mut patterns, policy)
-                        || !room.take(text)
+                        || !room.take(text, &self.node)
                     {
                         return Err(ReasonCode::QuotaExceeded);
                     }
@@ -179,19 +180,11 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// How much more a session may subscribe to. While memory is scarce, nothing.
-    fn room_for_filters(&self, key: Key) -> Room {
-        let held = self
-            .clients
-            .get(key)
-            .map_or(0, |client| client.session.subscription_bytes());
-        let session = self.settings.session_subscription_bytes;
-        let node = self.settings.node_subscription_bytes;
-        Room(if self.node.pressure() == Pressure::None {
-            let left = node.saturating_sub(self.node.subscription_bytes());
-            session.saturating_sub(held).min(left)
-        } else {
-            0
-        })
+    fn room_for_filters(&self, io: &impl LoopIo, key: Key) -> Room {
+        let client = self.clients.get(key);
+        let held = client.map_or(0, |client| client.session.filters().0);
+        let user = client.and_then(Client::confirmed_user);
+        Room::new(&self.settings, &self.node, held, user, io.now_ms())
     }
 
     /// The options to grant a subscription with, or why it is refused.
@@ -297,10 +290,15 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let before = client.session.subscription_bytes();
+        let before = Holding::of(&client.session);
         client.session.add_subscriptions(subscriptions);
-        let added = client.session.subscription_bytes() - before;
-        self.stats.subscription_bytes.add(added);
+        let after = Holding::of(&client.session);
+        self.stats
+            .subscription_bytes
+            .add((after.bytes - before.bytes) as u64);
+        self.node
+            .quotas
+            .handle_change(client.confirmed_user(), &before, &after);
         let Some(parts) = &mut client.parts else {
             return;
         };
@@ -332,7 +330,7 @@ impl<R: Rim> ClientLoop<R> {
         } = *parts;
         self.stats.subscriptions_refused.add(refused.count as u64);
         if refused.count > 0
-            && let Some(left_out) = self.node.refusal_lines.take(io.now_ms())
+            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
@@ -648,10 +646,15 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return reasons;
         };
-        let before = client.session.subscription_bytes();
+        let before = Holding::of(&client.session);
         let removed = client.session.remove_subscriptions(&removed);
-        let left = client.session.subscription_bytes();
-        self.stats.subscription_bytes.sub(before - left);
+        let after = Holding::of(&client.session);
+        self.stats
+            .subscription_bytes
+            .sub((before.bytes - after.bytes) as u64);
+        self.node
+            .quotas
+            .handle_change(client.confirmed_user(), &before, &after);
         for group in removed.into_iter().filter_map(|s| s.group) {
             let deliveries = self
                 .clients
@@ -684,18 +687,6 @@ impl<R: Rim> ClientLoop<R> {
                 self.node.routes.unsubscribe(routes, filter);
             }
         }
-    }
-}
-
-/// Bytes of filters that a session may still subscribe to.
-struct Room(u64);
-
-impl Room {
-    /// Whether there is room for one more filter; then it is taken.
-    fn take(&mut self, filter: &str) -> bool {
-        let left = self.0.checked_sub(filter.len() as u64);
-        self.0 = left.unwrap_or(self.0);
-        left.is_some()
     }
 }
 

@@ -2,3 +2,4 @@
 
 pub(crate) mod grant;
 pub(crate) mod parts;
+mod room;

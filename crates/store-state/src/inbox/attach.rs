@@ -256,6 +256,7 @@ impl InboxMachine {
     fn unroute(&mut self, inbox: &Inbox, outlet: &mut dyn InboxOutlet) {
         for subscription in &inbox.subscriptions {
             let filter = &*subscription.filter;
+            self.stock.filter_bytes -= filter.len();
             if is_shared(filter) {
                 outlet.member(&inbox.client, filter, None);
             } else {

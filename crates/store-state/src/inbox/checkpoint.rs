@@ -126,6 +126,7 @@ impl InboxMachine {
         self.attached += usize::from(inbox.is_attached());
         self.stock.load(&inbox.queue);
         for subscription in &inbox.subscriptions {
+            self.stock.filter_bytes += subscription.filter.len();
             if !is_shared(&subscription.filter) {
                 self.matching.subscribe(inbox.number, subscription);
                 self.filters

@@ -73,6 +73,8 @@ pub struct InboxCounts {
     /// Inboxes whose queues are full: a message was dropped for it since this replica has been loaded, and no room has
     /// been made since.
     pub full: usize,
+    /// Bytes of the topic filters of all inboxes.
+    pub filter_bytes: usize,
     /// Wills and messages of legacies whose publication is not recorded yet.
     pub origins: usize,
     /// Those whose publication is, and that are known for a while still.
@@ -386,6 +388,7 @@ impl InboxMachine {
             messages: self.stock.messages,
             bytes: self.stock.bytes,
             full: self.stock.full,
+            filter_bytes: self.stock.filter_bytes,
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Stock {
     pub(super) bytes: u64,
     /// Inboxes whose queues are full, as far as a message has been dropped for it since the start.
     pub(super) full: usize,
+    /// Bytes of the topic filters of all inboxes.
+    pub(super) filter_bytes: usize,
     /// Estimated bytes that changed since the last checkpoint began.
     fresh: usize,
     /// Estimated bytes that are being written.
@@ -277,6 +279,7 @@ impl Default for Stock {
             ended: BTreeSet::new(),
             messages: 0,
             full: 0,
+            filter_bytes: 0,
             bytes: 0,
             fresh: 0,
             writing: 0,

@@ -44,7 +44,10 @@ impl InboxMachine {
         match place {
             Ok(place) if inbox.subscriptions[place] == *subscription => return false,
             Ok(place) => inbox.subscriptions[place] = subscription.clone(),
-            Err(place) => inbox.subscriptions.insert(place, subscription.clone()),
+            Err(place) => {
+                self.stock.filter_bytes += filter.len();
+                inbox.subscriptions.insert(place, subscription.clone());
+            }
         }
         if is_shared(filter) {
             outlet.member(client, filter, Some(subscription));
@@ -92,6 +95,7 @@ impl InboxMachine {
             return false;
         };
         inbox.subscriptions.remove(place);
+        self.stock.filter_bytes -= filter.len();
         self.owed.cancel(client, filter);
         if is_shared(filter) {
             outlet.member(client, filter, None);

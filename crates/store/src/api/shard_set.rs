@@ -119,6 +119,14 @@ impl<M: Kind> ShardSet<M> {
         here.filter_map(|shard| shard.look(&look)).sum()
     }
 
+    /// Of all replicas that are kept here.
+    pub(super) fn sum_kept<N: std::iter::Sum>(&self, look: impl Fn(&M) -> N) -> N {
+        self.shards
+            .iter()
+            .filter_map(|shard| shard.look(&look))
+            .sum()
+    }
+
     pub(super) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
         if let Some(shard) = self.get(mail.shard) {
             shard.delivered(listener, mail);

@@ -23,6 +23,8 @@ pub struct StoreStats {
     pub inboxes: u64,
     /// Inboxes whose queues are full, as far as a message has been dropped for it since this node serves them.
     pub full_queues: usize,
+    /// Bytes of the topic filters of all inboxes that are kept here, those of shards that other nodes lead included.
+    pub filter_bytes: usize,
     /// Messages queued in them.
     pub queued_messages: u64,
     /// Bytes queued in them.

@@ -170,6 +170,7 @@ impl Store {
             }),
             inboxes: self.inbox.sum(|machine| machine.counts().inboxes as u64),
             full_queues: self.inbox.sum(|machine| machine.counts().full),
+            filter_bytes: self.inbox.sum_kept(|machine| machine.counts().filter_bytes),
             queued_messages: self.inbox.sum(|machine| machine.counts().messages),
             queued_bytes: self.inbox.sum(|machine| machine.counts().bytes),
             remembered_calls: self.inbox.sum(|machine| machine.counts().calls as u64),

@@ -776,6 +776,11 @@ impl Model {
         self.published(1, refused.into())
     }
 
+    pub(super) fn filter_bytes(&self) -> usize {
+        let all = self.inboxes.iter().flat_map(|inbox| &inbox.subscriptions);
+        all.map(|subscription| subscription.filter.len()).sum()
+    }
+
     /// Whether the session refuses it.
     fn enqueue(&mut self, header: &Header, at: usize, item: Item) -> bool {
         let Limits {

@@ -154,6 +154,7 @@ impl Run {
             calls: self.model.calls.len(),
             fences: self.model.fences.len(),
             full: 0,
+            filter_bytes: self.model.filter_bytes(),
             inboxes: self.model.inboxes.len(),
             attached: self
                 .model
