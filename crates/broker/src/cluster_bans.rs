@@ -1,8 +1,12 @@
-//! Bans in a cluster: each node has all of them, in its memory and in its file, and tells the others what changes.
+//! Bans and failed logins in a cluster: each node has all bans, in its memory and in its file, and tells the others what
+//! changes.
 //!
 //! A change is sent to all nodes in reach when it is made. Every few seconds, and when a connection is made, a node
 //! sends the others a digest of what it knows; a node that knows something else answers with that. So a node that was
 //! down or out of reach has all bans soon after, and a node bans without asking a majority.
+//!
+//! Logins that have failed are told twice a second, so that attempts at several nodes count together. What is lost with a
+//! connection is not told again: it counts at one node only.
 //!
 //! Invariants: a node enforces what it is told before it has written it. What waits to be handled is bounded; what is
 //! left out comes with the next digest. Of two changes for one ban's subject the later one counts (`guard::Change`).
@@ -15,10 +19,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use broker_core::Links as _;
-use guard::{Ban, Change, Guard, Lifted, PARTS, Subject};
+use config::Network;
+use guard::{Ban, Change, FailedLogin, Guard, Lifted, PARTS, Subject};
 use net::Clock;
 use parking_lot::Mutex;
-use peer_protocol::{BanChange, BanSubject, Banned, Bans, Kind, PeerMessage};
+use peer_protocol::{BanChange, BanSubject, Banned, Bans, FailedLogins, Kind, PeerMessage};
 use route_exchange::NodeId;
 use tokio::sync::mpsc;
 
@@ -27,6 +32,9 @@ use crate::peers::PeerLinks;
 
 /// How often the others are told what this node knows.
 const ROUND: Duration = Duration::from_secs(5);
+
+/// How often the others are told of failed logins.
+const FAILURES: Duration = Duration::from_millis(500);
 
 /// Messages that wait to be handled.
 const WAITING: usize = 64;
@@ -116,6 +124,9 @@ impl ClusterBans {
     async fn handle(&self, mut to_handle: mpsc::Receiver<Event>) {
         let mut rounds = tokio::time::interval(ROUND);
         rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut failures = tokio::time::interval(FAILURES);
+        failures.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.process.guard.report_failed_logins();
         loop {
             tokio::select! {
                 _ = rounds.tick() => {
@@ -123,6 +134,7 @@ impl ClusterBans {
                         self.send_digest(to);
                     }
                 }
+                _ = failures.tick() => self.tell_failures(),
                 event = to_handle.recv() => match event {
                     Some(Event::Linked(to)) => self.send_digest(to),
                     Some(Event::Received(from, Bans::Digest(digest))) => {
@@ -131,8 +143,39 @@ impl ClusterBans {
                     Some(Event::Received(from, Bans::Changes(changes))) => {
                         self.merge(from, changes).await;
                     }
+                    Some(Event::Received(_, Bans::FailedLogins(failed))) => self.count(&failed),
                     None => return,
                 },
+            }
+        }
+    }
+
+    fn tell_failures(&self) {
+        let failed = self.process.guard.take_failed_logins();
+        if !failed.is_empty() {
+            let failed = failed.into_iter().map(|failed| FailedLogins {
+                address: failed.address.to_string().into(),
+                user: failed.user,
+                count: failed.count,
+            });
+            let failed: Vec<_> = failed.collect();
+            for to in (self.process.others)() {
+                self.send(to, Bans::FailedLogins(failed.clone()));
+            }
+        }
+    }
+
+    /// Logins have failed at another node.
+    fn count(&self, failed: &[FailedLogins]) {
+        let now_ms = self.process.clock.now_ms();
+        for failed in failed {
+            if let Some(address) = Network::new(&failed.address) {
+                let failed = FailedLogin {
+                    address,
+                    user: failed.user.clone(),
+                    count: failed.count,
+                };
+                self.process.guard.failed_elsewhere(&failed, now_ms);
             }
         }
     }

@@ -25,6 +25,8 @@ pub struct Attempt {
     guard: Arc<Guard>,
     /// `None`: it is not counted.
     counted: Option<Counted>,
+    /// The user name that it gave, if other nodes are told of failures.
+    username: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +77,9 @@ impl Guard {
         Ok(Attempt {
             guard: Arc::clone(self),
             counted,
+            username: username
+                .filter(|_| self.reports.get().is_some())
+                .map(Box::from),
         })
     }
 
@@ -118,17 +123,9 @@ impl Attempt {
         if limits.failed_logins.is_none() {
             return;
         }
-        let (address, name) = login;
-        guard.addresses.with(address, |failures| {
-            failures.add_unless_waiting(&limits, now_ms)
-        });
-        guard.logins.with(login, |failures| {
-            failures.add_unless_waiting(&limits, now_ms)
-        });
-        if is_named {
-            guard
-                .accounts
-                .with(name, |failures| failures.add(&limits, now_ms));
+        guard.count_failure(login, is_named, &limits, now_ms);
+        if let Some(reports) = guard.reports.get() {
+            reports.add(login.0, self.username.as_deref());
         }
     }
 

@@ -18,6 +18,7 @@ mod failures;
 mod limits;
 mod open;
 mod quota;
+mod reports;
 mod slow_start;
 mod source;
 mod tracked;
@@ -25,8 +26,8 @@ mod window;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use config::{AbuseConfig, Network};
 use parking_lot::RwLock;
@@ -36,11 +37,13 @@ pub use ban::{Ban, Subject};
 pub use bans::{Bans, TooMany};
 pub use changes::{Change, Lifted, PARTS, Version};
 pub use quota::Quota;
+pub use reports::FailedLogin;
 pub use source::Source;
 
 use failures::Failures;
 use limits::Limits;
 use open::Open;
+use reports::Reports;
 use tracked::Tracked;
 use window::Window;
 
@@ -68,6 +71,8 @@ pub struct Guard {
     bans: RwLock<Arc<Bans>>,
     refused: [AtomicU64; Refusal::ALL.len()],
     failed_logins: AtomicU64,
+    /// What other nodes are to be told; only in a cluster.
+    reports: OnceLock<Reports>,
     names: RandomState,
 }
 
@@ -166,6 +171,7 @@ impl Guard {
             bans: RwLock::default(),
             refused: Default::default(),
             failed_logins: AtomicU64::new(0),
+            reports: OnceLock::new(),
             names: RandomState::new(),
         }
     }

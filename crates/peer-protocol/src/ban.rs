@@ -1,4 +1,6 @@
-//! Bans, as nodes tell each other of them.
+//! Bans and failed logins, as nodes tell each other of them.
+
+use std::num::NonZero;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +36,18 @@ pub struct Banned {
     pub expires_ms: Option<u64>,
 }
 
-/// What nodes tell each other of bans.
+/// Logins of an address that have failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailedLogins {
+    /// The address, or the network that counts as one.
+    pub address: Box<str>,
+    /// The user name that they gave.
+    pub user: Option<Box<str>>,
+    /// How many.
+    pub count: NonZero<u32>,
+}
+
+/// What nodes tell each other of those who are shut out: bans, and logins that have failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Bans {
     /// Hashes of all changes that the sender knows, in parts by their subjects; the same on all nodes that know the
@@ -42,4 +55,6 @@ pub enum Bans {
     Digest(Vec<u64>),
     /// Changes, in no order.
     Changes(Vec<BanChange>),
+    /// Logins that have failed at the sender since it told so last.
+    FailedLogins(Vec<FailedLogins>),
 }

@@ -28,7 +28,7 @@ mod takeover;
 mod violation;
 mod welcome;
 
-pub use ban::{BanChange, BanSubject, Banned, Bans};
+pub use ban::{BanChange, BanSubject, Banned, Bans, FailedLogins};
 pub use control::{Control, SETTLED_AT_ONCE};
 pub use directory::{DirectoryMessage, Registered, Registration, in_parts};
 pub use kind::{Carriage, FORMATS, Format, Kind, RETIRED_TAGS, VERSIONS};

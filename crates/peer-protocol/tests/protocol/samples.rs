@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use peer_protocol::{
-    BanChange, BanSubject, Banned, Bans, Control, DirectoryMessage, ForGroup, Forwarded,
-    NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered, Registration, Takeover,
-    Whom, found_by, with_hash,
+    BanChange, BanSubject, Banned, Bans, Control, DirectoryMessage, FailedLogins, ForGroup,
+    Forwarded, NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered,
+    Registration, Takeover, Whom, found_by, with_hash,
 };
 use route_exchange::{Batch, Key, Message, State, Value};
 use store_state::api::StoreId;
@@ -59,9 +59,16 @@ pub(crate) fn bans() -> Vec<(&'static str, Bans)> {
         change(BanSubject::User("u".into()), None),
         change(BanSubject::Address("192.0.2.0/24".into()), Some(always)),
     ];
+    let failed = [(Some("u"), 3), (None, 1)].map(|(user, count)| FailedLogins {
+        address: "192.0.2.1/32".into(),
+        user: user.map(Into::into),
+        count: std::num::NonZero::new(count).expect("it is not 0"),
+    });
+    let failed = failed.to_vec();
     vec![
         ("bans/digest", Bans::Digest(vec![0, 1, u64::MAX])),
         ("bans/changes", Bans::Changes(changes)),
+        ("bans/failed-logins", Bans::FailedLogins(failed)),
     ]
 }
 
