@@ -16,6 +16,7 @@ use crate::peers::PeerEvent;
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 use crate::settings::Settings;
+use crate::shared::offer::Offer;
 
 /// What the other loops, and other threads, send a loop.
 #[derive(Debug)]
@@ -67,6 +68,8 @@ pub(crate) enum BetweenLoops {
     },
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
+    /// A message of a shared group that members of the sending loop may not receive.
+    Offer(Box<Offer>),
     /// A queue of a subscriber is full: do not read this publisher / go on.
     Hold(SessionKey, Option<Box<HoldLine>>),
     Release(SessionKey),

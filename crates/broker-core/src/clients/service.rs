@@ -284,6 +284,7 @@ impl<R: Rim> ClientLoop<R> {
             BetweenLoops::DeliverTo(session, delivery) => {
                 self.deliver_to(io, session.key(), delivery)
             }
+            BetweenLoops::Offer(offer) => self.pass_on(io, *offer),
             BetweenLoops::Hold(publisher, line) => self.held(publisher.key(), line),
             BetweenLoops::Release(publisher) => self.released(io, publisher.key()),
             // Comes with its connection only.

@@ -324,7 +324,10 @@ impl<R: Rim> ClientLoop<R> {
             exchange: None,
         }));
         let before = before.and_then(|login| login.expires_at);
-        self.watch_expiry(io, key, before, identity.expires_at);
+        if self.expiries.replace(key, before, identity.expires_at) {
+            // Not now: whoever logs a client in goes on with it.
+            io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
+        }
         self.grant(io, key, identity);
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use authorization::Action;
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
@@ -451,8 +452,11 @@ impl<R: Rim> ClientLoop<R> {
         delivery: Delivery,
         has_others: bool,
     ) {
-        if !self.may_receive(io, key, &delivery.message) {
-            return;
+        let action = Action::Receive;
+        if self.is_restricted(key, action)
+            && !self.allows(io, key, action, delivery.message.body.topic())
+        {
+            return self.deny_delivery(io, key, delivery, false);
         }
         let (now, now_ms) = (self.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
@@ -538,7 +542,9 @@ impl<R: Rim> ClientLoop<R> {
                 match member.gauge.home() {
                     Some(home) if !stored => home,
                     None if !stored && qos0 == Qos0Inbox::Never => {
-                        self.drop_for(io, client, &item.message, DropReason::OfflineQos0);
+                        let (message, reason) = (item.message, DropReason::OfflineQos0);
+                        let dropped = Dropped { message, reason };
+                        record(&self.drops, io.now_ms(), client, &dropped);
                         return None;
                     }
                     _ => return Some((Arc::clone(client), item)),
@@ -562,22 +568,6 @@ impl<R: Rim> ClientLoop<R> {
             io.send(to, BetweenLoops::DeliverTo(session, delivery).into());
         }
         None
-    }
-
-    fn drop_for(
-        &self,
-        io: &impl LoopIo,
-        client_id: &str,
-        message: &Arc<ApplicationMessage>,
-        reason: DropReason,
-    ) {
-        let message = Arc::clone(message);
-        record(
-            &self.drops,
-            io.now_ms(),
-            client_id,
-            &Dropped { message, reason },
-        );
     }
 
     pub(crate) fn nobody_in_group(&self, io: &impl LoopIo, message: &ApplicationMessage) {

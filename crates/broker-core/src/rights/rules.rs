@@ -114,7 +114,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Drops what is queued for a client and may not reach it any more. Returns how much was looked at.
-    pub(crate) fn judge_queued(&mut self, io: &impl LoopIo, key: Key) -> usize {
+    pub(crate) fn judge_queued(&mut self, io: &mut impl LoopIo, key: Key) -> usize {
         let rules = self.rules;
         match self.clients.get_mut(key) {
             // This is so nearly always.
@@ -142,9 +142,9 @@ impl<R: Rim> ClientLoop<R> {
             let topic = message.body.topic();
             decisions.allows(access, &client_id, node, Action::Receive, topic)
         });
-        for message in dropped {
-            self.count_denied(Action::Receive);
-            self.drop_inbound(io, key, &message, Reason::Denied(Action::Receive));
+        let is_stored = client.stored.as_ref().is_some_and(|s| s.inbox.is_some());
+        for delivery in dropped {
+            self.deny_delivery(io, key, delivery, is_stored);
         }
         queued
     }
@@ -158,8 +158,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some((topic, retain)) = self.clients.get(key).and_then(will) else {
             return;
         };
-        let mut is_denied =
-            |action| self.is_restricted(key, action) && !self.decide(io, key, action, &topic);
+        let mut is_denied = |action| !self.decide(io, key, action, &topic);
         let denied = if is_denied(Action::Publish) {
             Action::Publish
         } else if retain && is_denied(Action::Retain) {
