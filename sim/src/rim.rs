@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, Source, Step, Verdict};
 use broker_core::{Links, Mail, Node as Broker, Rim};
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
@@ -230,6 +230,10 @@ impl Rim for SimulatedProcess {
 
     fn has_authenticators(&self) -> bool {
         false
+    }
+
+    fn has_user(&self, _: Source, _: &str) -> bool {
+        true
     }
 
     fn has_too_many_logins(&self) -> bool {

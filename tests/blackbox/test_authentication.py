@@ -200,6 +200,44 @@ def test_reloaded_users(tmp_path, name):
                 other.ping()
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_user_that_is_removed_is_disconnected(tmp_path, name, version):
+    file = tmp_path / "passwords"
+    for user in ("alice", "bob"):
+        passwd(file, user, "right")
+    lines = file.read_text().splitlines(keepends=True)
+    member = {"kind": "passwordFile", "file": str(file)}
+    with broker_with(member, allowAnonymous=True) as broker, broker.client(name + "anonymous") as anonymous:
+        with broker.client(name + "bob", username="bob", password=b"right", version=version) as bob:
+            durable = {"clean": False, "props": {"session_expiry": 60} if version == 5 else None}
+            clients = [
+                broker.client(f"{name}{n}", username="alice", password=b"right", version=version, **fields)
+                for n, fields in enumerate([{}, durable])
+            ]
+            for client in clients:
+                client.subscribe(f"{name}/#", qos=1)
+            # A file that cannot be used disconnects nobody.
+            file.write_text("alice\n")
+            reload(broker)
+            for client in clients:
+                client.ping()
+            file.write_text("".join(line for line in lines if not line.startswith("alice:")))
+            reload(broker)
+            for client in clients:
+                if version == 5:
+                    client.expect_disconnected(NOT_AUTHORIZED)
+                else:
+                    client.expect_closed()
+            bob.ping()
+            anonymous.ping()
+            # Back again, she has her session.
+            file.write_text("".join(lines))
+            reload(broker)
+            fields = {**durable, "session_present": version > 3 or None, "version": version}
+            with broker.client(name + "1", username="alice", password=b"right", **fields) as client:
+                client.ping()
+
+
 @pytest.mark.parametrize("content", [None, "alice\n", "alice:plain\n"])
 def test_an_unusable_file_is_an_error_at_the_start(tmp_path, content):
     file = tmp_path / "passwords"
@@ -694,6 +732,21 @@ def test_scram_with_a_wrong_password(by_scram, user):
     with by_scram.raw() as client:
         scram(client, Scram(user, "wrong"))
         client.expect_refused(NOT_AUTHORIZED)
+
+
+def test_a_user_of_scram_that_is_removed_is_disconnected(tmp_path, name):
+    file = tmp_path / "users"
+    for user in ("alice", "bob"):
+        passwd(file, user, "right", "--scram")
+    with broker_with({"kind": "scram", "file": str(file)}) as broker, broker.raw() as alice, broker.raw() as bob:
+        for client, user in ((alice, "alice"), (bob, "bob")):
+            scram(client, Scram(user, "right"), client_id=name + user)
+            client.expect(raw.CONNACK, reason=0)
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if not line.startswith("alice:")))
+        reload(broker)
+        alice.expect_disconnected(NOT_AUTHORIZED)
+        bob.ping()
 
 
 def test_scram_out_of_order(by_scram):

@@ -58,6 +58,20 @@ pub struct Identity {
     pub rules: Option<Arc<Rules>>,
     /// When it must be disconnected, in seconds since 1970-01-01 UTC.
     pub expires_at: Option<u64>,
+    /// What has confirmed the user.
+    pub source: Source,
+}
+
+/// What has confirmed a user, as far as it tells without the client's credentials whether the user still exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Source {
+    /// Nothing that tells.
+    #[default]
+    Other,
+    /// A file of users, by a password.
+    PasswordFile,
+    /// A file of users, by SCRAM.
+    ScramFile,
 }
 
 /// The answer to a login.

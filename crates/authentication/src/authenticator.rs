@@ -9,6 +9,11 @@ pub(crate) trait Authenticator: Send + Sync + fmt::Debug {
     /// Its kind and place, for logs, such as `jwt (2)`.
     fn name(&self) -> &str;
 
+    /// Whether a user stands in a file of its own.
+    fn has_user(&self, _username: &str) -> bool {
+        false
+    }
+
     /// What it says about a client.
     fn authenticate<'a>(&'a self, credentials: &'a Credentials) -> Asked<'a>;
 }

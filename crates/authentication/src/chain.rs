@@ -12,7 +12,7 @@ use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use authentication_api::{Credentials, Denial, Step, Verdict};
+use authentication_api::{Credentials, Denial, Source, Step, Verdict};
 
 use crate::{
     OpenError,
@@ -111,6 +111,18 @@ impl Chain {
     /// Whether there are no authenticators.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty() && self.scram.is_empty()
+    }
+
+    /// Whether what has confirmed a user still has the user; true if that cannot be told.
+    pub(crate) fn has_user(&self, source: Source, username: &str) -> bool {
+        match source {
+            Source::Other => true,
+            Source::PasswordFile => {
+                let mut members = self.members.iter();
+                members.any(|member| member.authenticator.has_user(username))
+            }
+            Source::ScramFile => self.scram.iter().any(|file| file.has_user(username)),
+        }
     }
 
     /// Begins an enhanced authentication.

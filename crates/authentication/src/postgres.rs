@@ -110,7 +110,7 @@ impl Postgres {
             username: credentials.username.clone(),
             is_superuser: user.is_superuser,
             rules,
-            expires_at: None,
+            ..Identity::default()
         })))
     }
 

@@ -18,7 +18,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use authentication_api::{Credentials, Denial, Step, Verdict};
+use authentication_api::{Credentials, Denial, Source, Step, Verdict};
 
 use crate::{
     OpenError,
@@ -119,6 +119,12 @@ impl Authentication {
             let verdict = chain.ask(&credentials).await;
             login.answer(verdict);
         });
+    }
+
+    /// Whether what has confirmed a user still has the user, as of the last reload; true if that cannot be told.
+    #[must_use]
+    pub fn has_user(&self, source: Source, username: &str) -> bool {
+        self.chain.read().has_user(source, username)
     }
 
     /// Begins an enhanced authentication. `None`: no authenticator knows the method.

@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, Source, Step, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
@@ -54,6 +54,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// Whether there is anybody who judges credentials.
     fn has_authenticators(&self) -> bool;
+
+    /// Whether what has confirmed a user still has the user; true if that cannot be told.
+    fn has_user(&self, source: Source, username: &str) -> bool;
 
     /// Whether too many logins are under way for another one to begin.
     fn has_too_many_logins(&self) -> bool;

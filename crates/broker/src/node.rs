@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use authentication::Authentication;
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, Source, Step, Verdict};
 use broker_core::{Mail, Rim};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
@@ -162,6 +162,10 @@ impl Rim for Process {
 
     fn has_authenticators(&self) -> bool {
         !self.authentication.is_empty()
+    }
+
+    fn has_user(&self, source: Source, username: &str) -> bool {
+        self.authentication.has_user(source, username)
     }
 
     fn has_too_many_logins(&self) -> bool {

@@ -319,6 +319,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let before = client.login.replace(Box::new(LoggedIn {
             username: identity.username.clone(),
+            source: identity.source,
             expires_at: identity.expires_at,
             method: method.map(Box::from),
             exchange: None,

@@ -5,14 +5,16 @@
 //! afterwards, a part in each turn. A session that was resumed is looked through as well: the rules may have
 //! changed while its client was away.
 //!
+//! A client whose user was removed from its file meanwhile is disconnected.
+//!
 //! Rules that came with a login stay those of the login.
 //!
-//! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their users have
+//! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their passwords have
 //! changed: an operator bans them.
 
 use authentication_api::Identity;
 use authorization::Action;
-use mqtt_proto::SubscriptionFilter;
+use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use net_api::Key;
 use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, InboxReply};
@@ -48,7 +50,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let is_new = client.session.subscriptions().is_empty();
-        if client.judged != self.rules || (!is_new && self.is_restricted(key, Action::Subscribe)) {
+        let may_have_changed = !is_new && self.is_restricted(key, Action::Subscribe);
+        if client.judged != self.rules || may_have_changed || is_removed(&self.node.rim, client) {
             self.unjudged.clients.insert(key);
             self.go_on_soon(io);
         }
@@ -97,6 +100,17 @@ impl<R: Rim> ClientLoop<R> {
         }
         if client.waits {
             self.unjudged.later.insert(key);
+            return 0;
+        }
+        if is_removed(&self.node.rim, client) {
+            if let Some(left_out) = self.node.refusal_lines.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*excerpt(client.session.client_id()),
+                    left_out,
+                    "a user was removed and its client is disconnected"
+                );
+            }
+            self.kick(io, key, ReasonCode::NotAuthorized);
             return 0;
         }
         let queued = self.judge_queued(io, key);
@@ -248,4 +262,12 @@ impl<R: Rim> ClientLoop<R> {
             self.show_room(key);
         }
     }
+}
+
+/// Whether the user that a client has logged in as was removed from the file that has confirmed it.
+fn is_removed(rim: &impl Rim, client: &Client) -> bool {
+    client.login.as_ref().is_some_and(|login| {
+        let username = login.username().unwrap_or_default();
+        !rim.has_user(login.source(), username)
+    })
 }
