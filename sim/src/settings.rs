@@ -53,6 +53,7 @@ pub(crate) fn settings() -> Settings {
         session_subscription_bytes: 1 << 20,
         node_subscription_bytes: 1 << 30,
         sys_interval_ms: 0,
+        recheck: None,
         memory_high_water: 0,
         memory_refuse: 0,
     }

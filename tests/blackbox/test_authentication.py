@@ -686,6 +686,62 @@ def test_users_and_their_rules_in_a_database(postgres_server, users, name):
             client.ping()
 
 
+def test_users_of_a_database_are_looked_up_again(postgres_server, users, name):
+    hashed = next(line for line in users.read_text().splitlines() if line.startswith("alice:")).split(":", 1)[1]
+    postgres_server.sql(
+        f"""
+        CREATE TABLE mqtt_user (username text PRIMARY KEY, password_hash text, is_superuser boolean);
+        INSERT INTO mqtt_user VALUES ('alice', '{hashed}', false), ('bob', '{hashed}', false), ('root', '{hashed}', true);
+        CREATE TABLE mqtt_acl (number serial, username text, permission text, action text, topic text);
+        INSERT INTO mqtt_acl (username, permission, action, topic) VALUES ('root', 'deny', 'publish', '#');
+        """
+    )
+    settings = {
+        "connection": postgres_server.connection,
+        "passwordFile": str(postgres_server.password_file),
+        "aclQuery": "SELECT permission, action, topic FROM mqtt_acl WHERE username = $1 ORDER BY number",
+    }
+
+    def may_publish(client, topic):
+        return client.answer(raw.PUBACK, client.publish(topic, qos=1)).reason != NOT_AUTHORIZED
+
+    sets = {"authentication.recheckSeconds": 1}
+    with broker_with({"kind": "postgres", "postgres": settings}, **sets) as broker, contextlib.ExitStack() as stack:
+
+        def client(user, number=0):
+            login = {"username": user, "password": b"correct horse"}
+            return stack.enter_context(broker.client(f"{name}{user}{number}", **login))
+
+        alices, bob, root = [client("alice", number) for number in range(6)], client("bob"), client("root")
+        for alice in alices:
+            alice.subscribe(f"{name}/secret", f"{name}/open")
+        assert may_publish(root, f"{name}/root")
+        # Rights that are withdrawn end subscriptions; those of others stay as they are.
+        postgres_server.sql(
+            f"""
+            INSERT INTO mqtt_acl (username, permission, action, topic) VALUES ('alice', 'deny', 'subscribe', '{name}/secret');
+            UPDATE mqtt_user SET is_superuser = false WHERE username = 'root';
+            """
+        )
+        until(lambda: broker.metric("heraldmq_subscriptions_revoked_total") == len(alices), what="the end of subscriptions")
+        until(lambda: not may_publish(root, f"{name}/root"), what="a superuser to be none")
+        bob.published(f"{name}/secret", b"secret")
+        bob.published(f"{name}/open", b"open")
+        for alice in alices:
+            assert alice.until(b"open") == []
+        # A database that does not answer disconnects nobody.
+        postgres_server.stop()
+        until(lambda: any("postgres" in line and "WARN" in line for line in broker.log_text), what="a line in the log")
+        for one in [*alices, bob, root]:
+            one.ping()
+        postgres_server.start()
+        postgres_server.sql("DELETE FROM mqtt_user WHERE username = 'alice'; DELETE FROM mqtt_acl;")
+        for alice in alices:
+            alice.expect_disconnected(NOT_AUTHORIZED)
+        until(lambda: may_publish(root, f"{name}/root"), what="a rule to be gone")
+        bob.ping()
+
+
 # ---- SCRAM -----------------------------------------------------------------------------------
 
 

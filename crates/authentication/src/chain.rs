@@ -12,7 +12,7 @@ use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use authentication_api::{Credentials, Denial, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, Verdict};
 
 use crate::{
     OpenError,
@@ -128,6 +128,22 @@ impl Chain {
     /// Begins an enhanced authentication.
     pub(crate) fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
         scram::begin(&self.scram, method, data)
+    }
+
+    /// Looks a user of a database up again.
+    pub(crate) async fn look_up(&self, user: &DatabaseUser) -> Verdict {
+        for member in &self.members {
+            match member.authenticator.look_up(user).await {
+                Opinion::Allow(identity) => return Verdict::Allow(identity),
+                Opinion::Deny => return Verdict::Deny(Denial::Credentials),
+                Opinion::Ignore => {}
+                Opinion::Failed(reason) => {
+                    member.report(&reason);
+                    return Verdict::Deny(Denial::Unavailable);
+                }
+            }
+        }
+        Verdict::Deny(Denial::Credentials)
     }
 
     /// Asks one after the other.

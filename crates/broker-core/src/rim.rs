@@ -5,8 +5,9 @@
 //! from other nodes is handed to [`Peers`](crate::Peers).
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use authentication_api::{Credentials, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
@@ -70,6 +71,15 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
         loop_index: usize,
         credentials: Credentials,
         answered: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+    );
+
+    /// Has a user of a database looked up again, without a password; what `answered` makes of the verdict is sent to a
+    /// loop. [`Denial::Credentials`](authentication_api::Denial::Credentials): there is no such user.
+    fn look_up(
+        &self,
+        loop_index: usize,
+        user: Arc<DatabaseUser>,
+        answered: impl FnOnce(Verdict) -> Mail + Send + 'static,
     );
 
     /// Tells the other nodes that this process is the one that runs.

@@ -124,6 +124,7 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         sessions: limits.node.sessions as usize,
         session_subscription_bytes: limits.session.subscription_bytes,
         node_subscription_bytes: limits.node.subscription_bytes,
+        recheck: config.authentication.recheck,
         sys_interval_ms: millis(config.sys.interval),
         memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
         memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),

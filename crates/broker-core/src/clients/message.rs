@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use authentication_api::Verdict;
+use authentication_api::{DatabaseUser, Verdict};
 use mqtt_session::{ApplicationMessage, Delivery};
 use net_api::ConnectionId;
 
@@ -68,6 +68,8 @@ pub(crate) enum BetweenLoops {
     },
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
+    /// A user was looked up again.
+    LookedUp(Arc<DatabaseUser>, Verdict),
     /// A message of a shared group that members of the sending loop may not receive.
     Offer(Box<Offer>),
     /// A queue of a subscriber is full: do not read this publisher / go on.

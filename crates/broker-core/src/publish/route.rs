@@ -570,10 +570,6 @@ impl<R: Rim> ClientLoop<R> {
         None
     }
 
-    pub(crate) fn nobody_in_group(&self, io: &impl LoopIo, message: &ApplicationMessage) {
-        record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
-    }
-
     /// Gives what one member of a shared group did not acknowledge to others.
     pub(crate) fn redispatch(
         &mut self,
@@ -588,7 +584,8 @@ impl<R: Rim> ClientLoop<R> {
                 continue;
             };
             let Some(group) = self.node.routes.group(number.get()) else {
-                self.nobody_in_group(io, &delivery.message);
+                let (message, reason) = (&delivery.message, Reason::NoGroupMember);
+                record_drop(&self.drops, io.now_ms(), message, reason);
                 continue;
             };
             let (message, except) = (&delivery.message, except.as_ref());

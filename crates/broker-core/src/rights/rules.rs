@@ -42,6 +42,10 @@ impl<R: Rim> ClientLoop<R> {
         self.unjudged.current = None;
         self.unjudged.hurries = true;
         self.go_on_soon(io);
+        let (now_ms, every) = (io.now_ms(), self.settings.recheck);
+        if self.unjudged.rechecks.begin(now_ms, every) {
+            io.arm(now_ms, Timer::Recheck.to_bits());
+        }
     }
 
     /// A client has joined: what was decided about it before, in this process or another, is decided anew.
@@ -57,7 +61,7 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    fn go_on_soon(&mut self, io: &mut impl LoopIo) {
+    pub(super) fn go_on_soon(&mut self, io: &mut impl LoopIo) {
         if !self.unjudged.is_empty() && !std::mem::replace(&mut self.unjudged.is_armed, true) {
             let pause = if self.unjudged.hurries { 0 } else { PAUSE_MS };
             io.arm(io.now_ms() + pause, Timer::Rules.to_bits());

@@ -1,9 +1,10 @@
 //! The process that a node of the scripts runs in: a clock that stands still, a store that is asked, and mail.
 
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use authentication_api::{Credentials, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use broker_core::{Mail, Node, Rim};
 use net_api::PeerAddress;
 
@@ -98,6 +99,15 @@ impl Rim for Process {
         _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
     ) {
         unreachable!("there are no authenticators");
+    }
+
+    fn look_up(
+        &self,
+        _: usize,
+        _: Arc<DatabaseUser>,
+        _: impl FnOnce(Verdict) -> Mail + Send + 'static,
+    ) {
+        unreachable!("there is no database");
     }
 
     fn tell_incarnation(&self) {}
