@@ -479,6 +479,22 @@ def test_a_key_set(keys, name):
         refused(broker, BAD_CREDENTIALS, username="x", password=unknown)
 
 
+def test_a_key_that_leaves_the_set_ends_no_connection(keys, tmp_path, name):
+    file, rsa_key, ec_key = keys
+    both = json.loads(file.read_text())["keys"]
+    own = tmp_path / "keys.json"
+    own.write_text(json.dumps({"keys": both}))
+    with broker_with({"kind": "jwt", "jwt": {"jwksFile": str(own), "leewaySeconds": 0}}) as broker:
+        login = {"username": "x", "password": token(rsa_key, "RS256", headers={"kid": "r"}, seconds=6)}
+        with broker.client(name, **login) as client:
+            own.write_text(json.dumps({"keys": [key for key in both if key["kid"] != "r"]}))
+            reload(broker)
+            client.ping()
+            refused(broker, BAD_CREDENTIALS, **login)
+            # It goes on until its token expires.
+            client.expect_disconnected(NOT_AUTHORIZED)
+
+
 def test_a_key_set_from_a_server(keys, name):
     file, rsa_key, _ = keys
     with serve(lambda _: (200, file.read_text())) as server:
@@ -612,6 +628,16 @@ def test_a_server_is_asked(tmp_path, name):
             for user in ["alice", "mallory", "gone", "odd", "broken", "ignored"]:
                 refused(broker, BAD_CREDENTIALS, username=user, password=b"wrong")
             assert not any("wrong" in line or "s3cr3t" in line for line in broker.log_text)
+
+
+def test_an_answer_that_expires_disconnects(name):
+    def answer(_):
+        return 200, json.dumps({"result": "allow", "expire_at": int(time.time()) + 3})
+
+    with serve(answer) as server, broker_with({"kind": "http", "http": {"url": server.url}}) as broker:
+        with broker.client(name, username="alice", password=b"right") as client:
+            client.ping()
+            client.expect_disconnected(NOT_AUTHORIZED)
 
 
 def test_a_dead_server_denies(name):
