@@ -1,11 +1,11 @@
-//! What a broker runs on in a simulation: a clock that goes in steps, mail, links of the simulated network; and what its
+//! What a broker runs on in a simulation: a clock that goes in steps, loop messages, links of the simulated network; and what its
 //! store tells it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use broker_core::{Links, Mail, Node as Broker, Rim};
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
@@ -232,6 +232,10 @@ impl Rim for SimulatedProcess {
         false
     }
 
+    fn has_user(&self, _: Source, _: &str) -> bool {
+        true
+    }
+
     fn has_too_many_logins(&self) -> bool {
         false
     }
@@ -247,6 +251,15 @@ impl Rim for SimulatedProcess {
         _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
     ) {
         unreachable!("there are no authenticators");
+    }
+
+    fn look_up(
+        &self,
+        _: usize,
+        _: Arc<DatabaseUser>,
+        _: impl FnOnce(Verdict) -> Mail + Send + 'static,
+    ) {
+        unreachable!("there is no database");
     }
 
     fn tell_incarnation(&self) {}

@@ -55,6 +55,7 @@ pub(crate) fn settings() -> Settings {
         node_wildcard_patterns: 1_000,
         node_user_share: 25,
         sys_interval_ms: 0,
+        recheck: None,
         memory_high_water: 0,
         memory_refuse: 0,
     }

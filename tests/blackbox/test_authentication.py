@@ -200,6 +200,44 @@ def test_reloaded_users(tmp_path, name):
                 other.ping()
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_user_that_is_removed_is_disconnected(tmp_path, name, version):
+    file = tmp_path / "passwords"
+    for user in ("alice", "bob"):
+        passwd(file, user, "right")
+    lines = file.read_text().splitlines(keepends=True)
+    member = {"kind": "passwordFile", "file": str(file)}
+    with broker_with(member, allowAnonymous=True) as broker, broker.client(name + "anonymous") as anonymous:
+        with broker.client(name + "bob", username="bob", password=b"right", version=version) as bob:
+            durable = {"clean": False, "props": {"session_expiry": 60} if version == 5 else None}
+            clients = [
+                broker.client(f"{name}{n}", username="alice", password=b"right", version=version, **fields)
+                for n, fields in enumerate([{}, durable])
+            ]
+            for client in clients:
+                client.subscribe(f"{name}/#", qos=1)
+            # A file that cannot be used disconnects nobody.
+            file.write_text("alice\n")
+            reload(broker)
+            for client in clients:
+                client.ping()
+            file.write_text("".join(line for line in lines if not line.startswith("alice:")))
+            reload(broker)
+            for client in clients:
+                if version == 5:
+                    client.expect_disconnected(NOT_AUTHORIZED)
+                else:
+                    client.expect_closed()
+            bob.ping()
+            anonymous.ping()
+            # Back again, she has her session.
+            file.write_text("".join(lines))
+            reload(broker)
+            fields = {**durable, "session_present": version > 3 or None, "version": version}
+            with broker.client(name + "1", username="alice", password=b"right", **fields) as client:
+                client.ping()
+
+
 @pytest.mark.parametrize("content", [None, "alice\n", "alice:plain\n"])
 def test_an_unusable_file_is_an_error_at_the_start(tmp_path, content):
     file = tmp_path / "passwords"
@@ -441,6 +479,22 @@ def test_a_key_set(keys, name):
         refused(broker, BAD_CREDENTIALS, username="x", password=unknown)
 
 
+def test_a_key_that_leaves_the_set_ends_no_connection(keys, tmp_path, name):
+    file, rsa_key, ec_key = keys
+    both = json.loads(file.read_text())["keys"]
+    own = tmp_path / "keys.json"
+    own.write_text(json.dumps({"keys": both}))
+    with broker_with({"kind": "jwt", "jwt": {"jwksFile": str(own), "leewaySeconds": 0}}) as broker:
+        login = {"username": "x", "password": token(rsa_key, "RS256", headers={"kid": "r"}, seconds=6)}
+        with broker.client(name, **login) as client:
+            own.write_text(json.dumps({"keys": [key for key in both if key["kid"] != "r"]}))
+            reload(broker)
+            client.ping()
+            refused(broker, BAD_CREDENTIALS, **login)
+            # It goes on until its token expires.
+            client.expect_disconnected(NOT_AUTHORIZED)
+
+
 def test_a_key_set_from_a_server(keys, name):
     file, rsa_key, _ = keys
     with serve(lambda _: (200, file.read_text())) as server:
@@ -582,6 +636,16 @@ def test_a_server_is_asked(tmp_path, name):
             assert not any("wrong" in line or "s3cr3t" in line for line in broker.log_text)
 
 
+def test_an_answer_that_expires_disconnects(name):
+    def answer(_):
+        return 200, json.dumps({"result": "allow", "expire_at": int(time.time()) + 3})
+
+    with serve(answer) as server, broker_with({"kind": "http", "http": {"url": server.url}}) as broker:
+        with broker.client(name, username="alice", password=b"right") as client:
+            client.ping()
+            client.expect_disconnected(NOT_AUTHORIZED)
+
+
 def test_a_dead_server_denies(name):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -654,6 +718,62 @@ def test_users_and_their_rules_in_a_database(postgres_server, users, name):
             client.ping()
 
 
+def test_users_of_a_database_are_looked_up_again(postgres_server, users, name):
+    hashed = next(line for line in users.read_text().splitlines() if line.startswith("alice:")).split(":", 1)[1]
+    postgres_server.sql(
+        f"""
+        CREATE TABLE mqtt_user (username text PRIMARY KEY, password_hash text, is_superuser boolean);
+        INSERT INTO mqtt_user VALUES ('alice', '{hashed}', false), ('bob', '{hashed}', false), ('root', '{hashed}', true);
+        CREATE TABLE mqtt_acl (number serial, username text, permission text, action text, topic text);
+        INSERT INTO mqtt_acl (username, permission, action, topic) VALUES ('root', 'deny', 'publish', '#');
+        """
+    )
+    settings = {
+        "connection": postgres_server.connection,
+        "passwordFile": str(postgres_server.password_file),
+        "aclQuery": "SELECT permission, action, topic FROM mqtt_acl WHERE username = $1 ORDER BY number",
+    }
+
+    def may_publish(client, topic):
+        return client.answer(raw.PUBACK, client.publish(topic, qos=1)).reason != NOT_AUTHORIZED
+
+    sets = {"authentication.recheckSeconds": 1}
+    with broker_with({"kind": "postgres", "postgres": settings}, **sets) as broker, contextlib.ExitStack() as stack:
+
+        def client(user, number=0):
+            login = {"username": user, "password": b"correct horse"}
+            return stack.enter_context(broker.client(f"{name}{user}{number}", **login))
+
+        alices, bob, root = [client("alice", number) for number in range(6)], client("bob"), client("root")
+        for alice in alices:
+            alice.subscribe(f"{name}/secret", f"{name}/open")
+        assert may_publish(root, f"{name}/root")
+        # Rights that are withdrawn end subscriptions; those of others stay as they are.
+        postgres_server.sql(
+            f"""
+            INSERT INTO mqtt_acl (username, permission, action, topic) VALUES ('alice', 'deny', 'subscribe', '{name}/secret');
+            UPDATE mqtt_user SET is_superuser = false WHERE username = 'root';
+            """
+        )
+        until(lambda: broker.metric("heraldmq_subscriptions_revoked_total") == len(alices), what="the end of subscriptions")
+        until(lambda: not may_publish(root, f"{name}/root"), what="a superuser to be none")
+        bob.published(f"{name}/secret", b"secret")
+        bob.published(f"{name}/open", b"open")
+        for alice in alices:
+            assert alice.until(b"open") == []
+        # A database that does not answer disconnects nobody.
+        postgres_server.stop()
+        until(lambda: any("postgres" in line and "WARN" in line for line in broker.log_text), what="a line in the log")
+        for one in [*alices, bob, root]:
+            one.ping()
+        postgres_server.start()
+        postgres_server.sql("DELETE FROM mqtt_user WHERE username = 'alice'; DELETE FROM mqtt_acl;")
+        for alice in alices:
+            alice.expect_disconnected(NOT_AUTHORIZED)
+        until(lambda: may_publish(root, f"{name}/root"), what="a rule to be gone")
+        bob.ping()
+
+
 # ---- SCRAM -----------------------------------------------------------------------------------
 
 
@@ -700,6 +820,21 @@ def test_scram_with_a_wrong_password(by_scram, user):
     with by_scram.raw() as client:
         scram(client, Scram(user, "wrong"))
         client.expect_refused(NOT_AUTHORIZED)
+
+
+def test_a_user_of_scram_that_is_removed_is_disconnected(tmp_path, name):
+    file = tmp_path / "users"
+    for user in ("alice", "bob"):
+        passwd(file, user, "right", "--scram")
+    with broker_with({"kind": "scram", "file": str(file)}) as broker, broker.raw() as alice, broker.raw() as bob:
+        for client, user in ((alice, "alice"), (bob, "bob")):
+            scram(client, Scram(user, "right"), client_id=name + user)
+            client.expect(raw.CONNACK, reason=0)
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if not line.startswith("alice:")))
+        reload(broker)
+        alice.expect_disconnected(NOT_AUTHORIZED)
+        bob.ping()
 
 
 def test_scram_out_of_order(by_scram):

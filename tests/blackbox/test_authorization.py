@@ -1,6 +1,7 @@
 """Authorization: rules of a file, by client identifier, address and the lack of a user name, for each
 action, with the answers of each version of MQTT; and `heraldmq acl test`."""
 
+import contextlib
 import signal
 import subprocess
 
@@ -317,6 +318,84 @@ def test_no_match_denies_if_set_so(with_rules, rules):
         client.subscribe("a", expect=[DENIED])
         assert client.answer(PUBACK, client.publish("a", qos=1)).reason == (DENIED if not rules else 0x10)
         assert client.answer(PUBACK, client.publish("b", qos=1)).reason == DENIED
+
+
+# ---- shared groups -----------------------------------------------------------------------------
+
+DURABLE = {"clean": False, "props": {"session_expiry": 60}}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("group", ["$share/g", "$oshare/g"])
+def test_a_group_gives_others_what_a_member_may_not_receive(with_rules, name, durable, qos, group):
+    fields = DURABLE if durable else {}
+    payloads = [str(number).encode() for number in range(40)]
+    with with_rules(f"deny client {name}-no* receive {name}/t\n") as broker, contextlib.ExitStack() as stack:
+        for number in range(6):
+            denied_one = stack.enter_context(broker.client(f"{name}-no{number}", **fields))
+            denied_one.subscribe(f"{group}/{name}/#", qos=qos)
+        member = stack.enter_context(broker.client(name, **fields))
+        member.subscribe(f"{group}/{name}/#", qos=qos)
+        # Several publishers, for an ordered group chooses by them.
+        publishers = [stack.enter_context(broker.client(f"{name}-p{number}")) for number in range(4)]
+        for number, payload in enumerate(payloads):
+            publishers[number % 4].published(f"{name}/t", payload, qos=qos)
+        assert sorted(m.payload for m in member.take(len(payloads))) == sorted(payloads)
+        assert broker.drop_totals().get("receive_denied", 0) == denied(broker, "receive") == 0
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_no_member_may_receive_is_dropped_once(with_rules, name, durable, qos):
+    fields = DURABLE if durable else {}
+    with with_rules(f"deny all receive {name}/secret\n") as broker, contextlib.ExitStack() as stack:
+        members = [stack.enter_context(broker.client(f"{name}-{number}", **fields)) for number in range(5)]
+        for member in members:
+            member.subscribe(f"$share/g/{name}/#", qos=qos)
+        with broker.client("p") as publisher:
+            for _ in range(10):
+                publisher.published(f"{name}/secret", b"secret", qos=qos)
+        until(lambda: broker.drop_totals().get("receive_denied", 0) == 10, what="the drops")
+        assert denied(broker, "receive") == 10
+        for member in members:
+            member.ping()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_group_gets_back_what_was_queued_for_a_member(with_rules, name, durable):
+    props = {"receive_maximum": 1, "session_expiry": 60 if durable else 0}
+    with with_rules("") as broker, broker.client("p") as publisher:
+        with broker.client(f"{name}-1", clean=not durable, props=props) as first:
+            first.subscribe(f"$share/g/{name}/#", qos=1)
+            payloads = [str(number).encode() for number in range(10)]
+            for payload in payloads:
+                publisher.published(f"{name}/t", payload, qos=1)
+            # It is in flight, and stays.
+            assert first.recv().payload == payloads[0]
+            with broker.client(f"{name}-2") as second:
+                second.subscribe(f"$share/g/{name}/#", qos=1)
+                reload(broker, f"deny client {name}-1 receive {name}/t\n")
+                assert [m.payload for m in second.take(9)] == payloads[1:]
+                publisher.published(f"{name}/t", b"later", qos=1)
+                assert second.message().payload == b"later"
+            assert drops_of(broker, f"{name}-1") == []
+
+
+def test_a_group_gets_back_what_waited_for_a_session_without_a_connection(with_rules, name):
+    payloads = [str(number).encode() for number in range(10)]
+    with with_rules("") as broker, broker.client("p") as publisher:
+        with broker.client(f"{name}-1", **DURABLE) as first:
+            first.subscribe(f"$share/g/{name}/#", qos=1)
+        for payload in payloads:
+            publisher.published(f"{name}/t", payload, qos=1)
+        reload(broker, f"deny client {name}-1 receive {name}/t\n")
+        with broker.client(f"{name}-2") as second:
+            second.subscribe(f"$share/g/{name}/#", qos=1)
+            with broker.client(f"{name}-1", session_present=True, **DURABLE) as first:
+                first.ping()
+                assert [m.payload for m in second.take(len(payloads))] == payloads
+        assert drops_of(broker, f"{name}-1") == []
 
 
 # ---- reload ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Shared groups while inbox shards change their leaders (P1, P7): nothing that was acknowledged is lost."""
 
 import collections
+import contextlib
 import os
 import threading
 
@@ -18,6 +19,26 @@ BETWEEN = 40
 def cluster():
     with Cluster(3, {"limits.session.queueMessages": 100_000}) as cluster:
         yield cluster
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["clean", "durable"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_member_on_another_node_gets_what_members_here_may_not_receive(tmp_path, name, qos, durable):
+    rules = tmp_path / "rules"
+    rules.write_text(f"deny client {name}-a* receive {name}/t\n")
+    fields = dict(clean=not durable, props=DURABLE if durable else None)
+    payloads = [str(number).encode() for number in range(30)]
+    with Cluster(2, {"authorization.file": str(rules)}) as cluster, contextlib.ExitStack() as stack:
+        here, there = cluster.nodes
+        for number in range(3):
+            denied = stack.enter_context(here.client(f"{name}-a{number}", **fields))
+            denied.subscribe(f"$share/{name}/{name}/t", qos=qos)
+        member = stack.enter_context(there.client(f"{name}-b", **fields))
+        member.subscribe(f"$share/{name}/{name}/t", qos=qos)
+        publisher = stack.enter_context(here.client(f"{name}-p"))
+        for payload in payloads:
+            publisher.published(f"{name}/t", payload, qos=qos)
+        assert sorted(m.payload for m in member.take(len(payloads))) == sorted(payloads)
 
 
 class Publisher(threading.Thread):

@@ -58,6 +58,33 @@ pub struct Identity {
     pub rules: Option<Arc<Rules>>,
     /// When it must be disconnected, in seconds since 1970-01-01 UTC.
     pub expires_at: Option<u64>,
+    /// What has confirmed the user.
+    pub source: Source,
+    /// What the user can be looked up by again in the database that has confirmed it.
+    pub database: Option<Arc<DatabaseUser>>,
+}
+
+/// A user of a database, who can be looked up without a password: what its queries ask for, and nothing else.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DatabaseUser {
+    /// User name.
+    pub username: Option<Box<str>>,
+    /// Client identifier as in CONNECT.
+    pub client_id: Option<Box<str>>,
+    /// Where the client connects from.
+    pub address: Option<Box<str>>,
+}
+
+/// What has confirmed a user, as far as it tells without the client's credentials whether the user still exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Source {
+    /// Nothing that tells.
+    #[default]
+    Other,
+    /// A file of users, by a password.
+    PasswordFile,
+    /// A file of users, by SCRAM.
+    ScramFile,
 }
 
 /// The answer to a login.

@@ -2,12 +2,22 @@
 
 use std::{fmt, future::Future, pin::Pin};
 
-use authentication_api::{Credentials, Identity};
+use authentication_api::{Credentials, DatabaseUser, Identity};
 
 /// One authenticator of the chain.
 pub(crate) trait Authenticator: Send + Sync + fmt::Debug {
     /// Its kind and place, for logs, such as `jwt (2)`.
     fn name(&self) -> &str;
+
+    /// Whether a user stands in a file of its own.
+    fn has_user(&self, _username: &str) -> bool {
+        false
+    }
+
+    /// Looks a user up again, without a password. An opinion to ignore: there is no such user.
+    fn look_up<'a>(&'a self, _user: &'a DatabaseUser) -> Asked<'a> {
+        Box::pin(std::future::ready(Opinion::Ignore))
+    }
 
     /// What it says about a client.
     fn authenticate<'a>(&'a self, credentials: &'a Credentials) -> Asked<'a>;

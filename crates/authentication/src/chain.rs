@@ -12,7 +12,7 @@ use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use authentication_api::{Credentials, Denial, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, Verdict};
 
 use crate::{
     OpenError,
@@ -113,9 +113,37 @@ impl Chain {
         self.members.is_empty() && self.scram.is_empty()
     }
 
+    /// Whether what has confirmed a user still has the user; true if that cannot be told.
+    pub(crate) fn has_user(&self, source: Source, username: &str) -> bool {
+        match source {
+            Source::Other => true,
+            Source::PasswordFile => {
+                let mut members = self.members.iter();
+                members.any(|member| member.authenticator.has_user(username))
+            }
+            Source::ScramFile => self.scram.iter().any(|file| file.has_user(username)),
+        }
+    }
+
     /// Begins an enhanced authentication.
     pub(crate) fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
         scram::begin(&self.scram, method, data)
+    }
+
+    /// Looks a user of a database up again.
+    pub(crate) async fn look_up(&self, user: &DatabaseUser) -> Verdict {
+        for member in &self.members {
+            match member.authenticator.look_up(user).await {
+                Opinion::Allow(identity) => return Verdict::Allow(identity),
+                Opinion::Deny => return Verdict::Deny(Denial::Credentials),
+                Opinion::Ignore => {}
+                Opinion::Failed(reason) => {
+                    member.report(&reason);
+                    return Verdict::Deny(Denial::Unavailable);
+                }
+            }
+        }
+        Verdict::Deny(Denial::Credentials)
     }
 
     /// Asks one after the other.

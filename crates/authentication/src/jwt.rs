@@ -182,9 +182,9 @@ impl Jwt {
         };
         Ok(Identity {
             username: self.username(claims, credentials)?,
-            is_superuser: false,
             rules,
             expires_at: self.expires_at(claims),
+            ..Identity::default()
         })
     }
 

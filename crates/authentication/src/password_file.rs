@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use authentication_api::{Credentials, Identity, Secret};
+use authentication_api::{Credentials, Identity, Secret, Source};
 
 use crate::{
     authenticator::{Asked, Authenticator, Opinion},
@@ -42,6 +42,7 @@ impl PasswordFile {
         match self.hashes.run(check).await {
             Ok(Some(true)) => Opinion::Allow(Box::new(Identity {
                 username: Some(username.clone()),
+                source: Source::PasswordFile,
                 ..Identity::default()
             })),
             Ok(Some(false)) => Opinion::Deny,
@@ -54,6 +55,10 @@ impl PasswordFile {
 impl Authenticator for PasswordFile {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn has_user(&self, username: &str) -> bool {
+        self.users.has(username)
     }
 
     fn authenticate<'a>(&'a self, credentials: &'a Credentials) -> Asked<'a> {

@@ -26,7 +26,7 @@ use crate::file;
 use crate::hash_threads::HashThreads;
 use crate::password_hash::PasswordHash;
 use crate::tls_client::{authorities, tls_client};
-use authentication_api::{Credentials, Identity, Secret};
+use authentication_api::{Credentials, DatabaseUser, Identity, Secret};
 use pool::{Pool, Queries};
 use tls::Tls;
 
@@ -81,6 +81,40 @@ impl Postgres {
         })
     }
 
+    /// What a client can be looked up by again: the parameters that the queries name.
+    fn database_user(&self, credentials: &Credentials, address: Option<&str>) -> DatabaseUser {
+        let named = |parameter| self.pool.names(parameter);
+        DatabaseUser {
+            username: credentials.username.clone().filter(|_| named("$1")),
+            client_id: named("$2").then(|| credentials.client_id.clone()),
+            address: address.filter(|_| named("$3")).map(Box::from),
+        }
+    }
+
+    async fn find(&self, user: &DatabaseUser) -> Result<Opinion, String> {
+        let found = self
+            .pool
+            .look_up(&[
+                user.username.as_deref(),
+                user.client_id.as_deref(),
+                user.address.as_deref(),
+            ])
+            .await?;
+        let row = match found.users.as_slice() {
+            [] => return Ok(Opinion::Ignore),
+            [row] => row,
+            _ => return Err(format!("row of {user:?}: more than one row")),
+        };
+        let bad_row = |reason| format!("row of {user:?}: {reason}");
+        let is_superuser = User::read(row).map_err(bad_row)?.is_superuser;
+        Ok(Opinion::Allow(Box::new(Identity {
+            username: user.username.clone(),
+            is_superuser,
+            rules: rules(&found.rules).map_err(bad_row)?,
+            ..Identity::default()
+        })))
+    }
+
     async fn ask(&self, credentials: &Credentials) -> Result<Opinion, String> {
         let address = credentials.address.map(|address| address.to_string());
         let found = self
@@ -110,7 +144,10 @@ impl Postgres {
             username: credentials.username.clone(),
             is_superuser: user.is_superuser,
             rules,
-            expires_at: None,
+            database: Some(Arc::new(
+                self.database_user(credentials, address.as_deref()),
+            )),
+            ..Identity::default()
         })))
     }
 
@@ -136,6 +173,10 @@ impl Postgres {
 impl Authenticator for Postgres {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn look_up<'a>(&'a self, user: &'a DatabaseUser) -> Asked<'a> {
+        Box::pin(async { self.find(user).await.unwrap_or_else(Opinion::Failed) })
     }
 
     fn authenticate<'a>(&'a self, credentials: &'a Credentials) -> Asked<'a> {

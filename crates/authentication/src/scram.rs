@@ -12,7 +12,7 @@ use aws_lc_rs::{constant_time, error::Unspecified, rand};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
-use authentication_api::{Denial, Identity, Step};
+use authentication_api::{Denial, Identity, Source, Step};
 
 use crate::{
     scram_keys::{Mechanism, ScramKeys},
@@ -53,6 +53,11 @@ impl ScramUsers {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { users, models })
+    }
+
+    /// Whether a user stands in the file.
+    pub(crate) fn has_user(&self, username: &str) -> bool {
+        self.users.has(username)
     }
 
     /// Keys that no password fits, derived from those of a user who exists: so they are the same after a
@@ -173,6 +178,7 @@ impl authentication_api::Exchange for Exchange {
             Some(server_final) => Step::Done(
                 Box::new(Identity {
                     username: Some(self.name),
+                    source: Source::ScramFile,
                     ..Identity::default()
                 }),
                 server_final.into_bytes(),

@@ -18,7 +18,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use authentication_api::{Credentials, Denial, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, Verdict};
 
 use crate::{
     OpenError,
@@ -33,6 +33,8 @@ pub struct Authentication {
     shared: Shared,
     pending: Arc<AtomicUsize>,
     max_pending: usize,
+    /// Held while a user is looked up again: logins go before.
+    looked_up: Arc<tokio::sync::Mutex<()>>,
     thread: Option<Running>,
 }
 
@@ -68,6 +70,7 @@ impl Authentication {
             shared,
             pending: Arc::default(),
             max_pending: config.max_pending as usize,
+            looked_up: Arc::default(),
             thread: Some(Running::start(runtime).map_err(no_threads)?),
         })
     }
@@ -117,6 +120,25 @@ impl Authentication {
         let chain = Arc::clone(&self.chain.read());
         self.shared.runtime.spawn(async move {
             let verdict = chain.ask(&credentials).await;
+            login.answer(verdict);
+        });
+    }
+
+    /// Whether what has confirmed a user still has the user, as of the last reload; true if that cannot be told.
+    #[must_use]
+    pub fn has_user(&self, source: Source, username: &str) -> bool {
+        self.chain.read().has_user(source, username)
+    }
+
+    /// Looks a user of a database up again, without a password. `reply` is called once, from another thread, with
+    /// [`Denial::Credentials`] if there is no such user. One user is looked up at a time; the others wait.
+    pub fn look_up(&self, user: Arc<DatabaseUser>, reply: impl FnOnce(Verdict) + Send + 'static) {
+        let mut login = Login::begin(&self.pending, reply);
+        let chain = Arc::clone(&self.chain.read());
+        let turn = Arc::clone(&self.looked_up);
+        self.shared.runtime.spawn(async move {
+            let _turn = turn.lock().await;
+            let verdict = chain.look_up(&user).await;
             login.answer(verdict);
         });
     }

@@ -106,6 +106,11 @@ impl Users {
         Ok(())
     }
 
+    /// Whether there is a user of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
     /// Whether the password is that of the user; `None`: there is no such user. Takes as long for a name
     /// that does not exist as for one that does.
     pub(crate) fn check(&self, name: &str, password: &[u8]) -> Option<bool> {

@@ -8,7 +8,7 @@ use crate::Client;
 const EXACT: &str = "eq:";
 
 /// A topic filter, in which `%c` and `%u` stand for the client identifier and the user name.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Filter {
     text: Box<str>,
     /// How much of it everything begins with that it covers, in bytes.

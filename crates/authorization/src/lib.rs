@@ -73,7 +73,7 @@ pub struct Decision {
     pub line: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
     decision: Decision,
     /// All must hold.
@@ -92,7 +92,7 @@ impl Rule {
 }
 
 /// Rules in the order in which they count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
     /// Places in `rules`, ascending. A rule stands in one of the three: by the user it names, else by the

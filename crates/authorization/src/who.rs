@@ -5,7 +5,7 @@ use config::Network;
 use crate::Client;
 
 /// What must hold for a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     /// It has a confirmed user name, which the pattern matches.
     User(Pattern),
@@ -47,7 +47,7 @@ impl Condition {
 }
 
 /// A name in which each `*` stands for any text.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern(Box<str>);
 
 impl Pattern {

@@ -5,8 +5,9 @@
 //! from other nodes is handed to [`Peers`](crate::Peers).
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
@@ -55,6 +56,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
     /// Whether there is anybody who judges credentials.
     fn has_authenticators(&self) -> bool;
 
+    /// Whether what has confirmed a user still has the user; true if that cannot be told.
+    fn has_user(&self, source: Source, username: &str) -> bool;
+
     /// Whether too many logins are under way for another one to begin.
     fn has_too_many_logins(&self) -> bool;
 
@@ -67,6 +71,15 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
         loop_index: usize,
         credentials: Credentials,
         answered: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+    );
+
+    /// Has a user of a database looked up again, without a password; what `answered` makes of the verdict is sent to a
+    /// loop. [`Denial::Credentials`](authentication_api::Denial::Credentials): there is no such user.
+    fn look_up(
+        &self,
+        loop_index: usize,
+        user: Arc<DatabaseUser>,
+        answered: impl FnOnce(Verdict) -> Mail + Send + 'static,
     );
 
     /// Tells the other nodes that this process is the one that runs.

@@ -1,5 +1,7 @@
 //! The configuration in the form that the event loops use.
 
+use std::time::Duration;
+
 use mqtt_session::Policy;
 use store_state::Limits;
 use store_state::session::OfAnotherUser;
@@ -53,6 +55,8 @@ pub struct Settings {
     pub node_user_share: usize,
     /// What the stores obey.
     pub store_limits: Limits,
+    /// How often each user of a database with connected clients is looked up again; `None`: never.
+    pub recheck: Option<Duration>,
     /// How often `$SYS` topics are published; 0: never.
     pub sys_interval_ms: u64,
     /// Bytes of memory at which publishers are not read; 0: by the machine's memory.

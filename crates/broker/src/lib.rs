@@ -496,7 +496,7 @@ impl Broker {
         {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // While the loops still take mail: what the clients' ends brought is carried out.
+        // While the loops still take messages: what the clients' ends brought is carried out.
         self.node.store().shutdown();
         if let Some(clustered) = self.node.rim.clustered() {
             clustered.stop();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use authentication::Authentication;
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use broker_core::{Mail, Rim};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
@@ -187,6 +187,10 @@ impl Rim for Process {
         !self.authentication.is_empty()
     }
 
+    fn has_user(&self, source: Source, username: &str) -> bool {
+        self.authentication.has_user(source, username)
+    }
+
     fn has_too_many_logins(&self) -> bool {
         self.authentication.is_crowded()
     }
@@ -206,6 +210,18 @@ impl Rim for Process {
             .authenticate(credentials, move |verdict| {
                 loops.send(loop_index, answered(verdict, clock.now_ms()));
             });
+    }
+
+    fn look_up(
+        &self,
+        loop_index: usize,
+        user: Arc<DatabaseUser>,
+        answered: impl FnOnce(Verdict) -> Mail + Send + 'static,
+    ) {
+        let loops = self.loops().clone();
+        self.authentication.look_up(user, move |verdict| {
+            loops.send(loop_index, answered(verdict))
+        });
     }
 
     fn tell_incarnation(&self) {

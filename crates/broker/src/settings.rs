@@ -128,6 +128,7 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         node_subscription_bytes: limits.node.subscription_bytes,
         node_wildcard_patterns: limits.node.wildcard_patterns as usize,
         node_user_share: limits.node.user_share.into(),
+        recheck: config.authentication.recheck,
         sys_interval_ms: millis(config.sys.interval),
         memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
         memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),

@@ -991,6 +991,7 @@ fn exactly_these_options_reload() {
         "log.level",
         "allowAnonymous",
         "authentication.sessionOfAnotherUser",
+        "authentication.recheckSeconds",
         "inbox.qos0",
         "sys.intervalSeconds",
         "http.tokenFile",

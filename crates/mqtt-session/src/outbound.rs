@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use mqtt_proto::{
     AckProperties, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode,
@@ -481,14 +480,14 @@ impl Session {
     pub fn drop_waiting(
         &mut self,
         mut is_kept: impl FnMut(&ApplicationMessage) -> bool,
-    ) -> Vec<Arc<ApplicationMessage>> {
+    ) -> Vec<Delivery> {
         let mut dropped = Vec::new();
         let mut bytes = 0;
         let mut is_kept = |delivery: &Delivery| {
             let kept = is_kept(&delivery.message);
             if !kept {
                 bytes += delivery.bytes();
-                dropped.push(Arc::clone(&delivery.message));
+                dropped.push(delivery.clone());
             }
             kept
         };

@@ -104,3 +104,37 @@ fn failures_are_written_once_a_second_with_their_number() {
     assert_eq!(log.count(after(1_000)), Some(3));
     assert_eq!(log.count(after(1_001)), None);
 }
+
+#[test]
+fn only_files_of_users_tell_whether_a_user_exists() {
+    /// A file of its own with one user.
+    #[derive(Debug)]
+    struct Of(&'static str);
+
+    impl Authenticator for Of {
+        fn name(&self) -> &str {
+            "of (1)"
+        }
+
+        fn has_user(&self, username: &str) -> bool {
+            username == self.0
+        }
+
+        fn authenticate<'a>(&'a self, _: &'a Credentials) -> Asked<'a> {
+            Box::pin(std::future::ready(Opinion::Ignore))
+        }
+    }
+
+    let chain = Chain {
+        members: ["ann", "bob"]
+            .map(|name| Member::new(Box::new(Of(name))))
+            .into(),
+        scram: Vec::new(),
+    };
+    for name in ["ann", "bob"] {
+        assert!(chain.has_user(Source::PasswordFile, name));
+        assert!(!chain.has_user(Source::ScramFile, name));
+    }
+    assert!(!chain.has_user(Source::PasswordFile, "eve"));
+    assert!(chain.has_user(Source::Other, "eve"));
+}

@@ -75,10 +75,10 @@ impl Answer {
             Outcome::Allow => {}
         }
         Ok(Self::Allow(Identity {
-            username: None,
             is_superuser: body.is_superuser,
             rules: rules(&body.acl)?,
             expires_at: body.expire_at,
+            ..Identity::default()
         }))
     }
 

@@ -70,6 +70,12 @@ impl Pool {
         }
     }
 
+    /// Whether a query names a parameter, such as `$1`.
+    pub(super) fn names(&self, parameter: &str) -> bool {
+        let Queries { user, rules, .. } = &self.queries;
+        user.contains(parameter) || rules.as_ref().is_some_and(|q| q.contains(parameter))
+    }
+
     /// Looks a client up, within the time limit.
     ///
     /// # Errors

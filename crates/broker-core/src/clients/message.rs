@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use authentication_api::Verdict;
+use authentication_api::{DatabaseUser, Verdict};
 use mqtt_session::{ApplicationMessage, Delivery};
 use net_api::ConnectionId;
 
@@ -16,6 +16,7 @@ use crate::peers::PeerEvent;
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 use crate::settings::Settings;
+use crate::shared::offer::Offer;
 
 /// What the other loops, and other threads, send a loop.
 #[derive(Debug)]
@@ -67,6 +68,10 @@ pub(crate) enum BetweenLoops {
     },
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
+    /// A user was looked up again.
+    LookedUp(Arc<DatabaseUser>, Verdict),
+    /// A message of a shared group that members of the sending loop may not receive.
+    Offer(Box<Offer>),
     /// A queue of a subscriber is full: do not read this publisher / go on.
     Hold(SessionKey, Option<Box<Holder>>),
     Release(SessionKey),

@@ -192,6 +192,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry) => self.end_logins(io),
+            Some(Timer::Recheck) => self.recheck(io, None),
             Some(Timer::Rules) => self.go_on_judging(io),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.retry_handovers(),
@@ -287,6 +288,8 @@ impl<R: Rim> ClientLoop<R> {
             BetweenLoops::Hold(publisher, holder) => {
                 self.held(io, publisher.key(), holder);
             }
+            BetweenLoops::LookedUp(user, verdict) => self.recheck(io, Some((user, verdict))),
+            BetweenLoops::Offer(offer) => self.pass_on(io, *offer),
             BetweenLoops::Release(publisher) => self.released(io, publisher.key()),
             // Comes with its connection only.
             BetweenLoops::Entering(_) => {}

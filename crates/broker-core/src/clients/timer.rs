@@ -28,6 +28,8 @@ pub(crate) enum Timer {
     Bans,
     /// Go on judging what clients have, after rules have changed.
     Rules,
+    /// Look up again who is a user of a database.
+    Recheck,
     /// Try again to hand over what ended sessions have left.
     Legacies,
     /// Ask again for wills that could not be published.
@@ -77,6 +79,7 @@ impl Timer {
             Self::Linger(key) => (20, key.to_bits()),
             Self::Wills => (21, 0),
             Self::Superseded => (22, 0),
+            Self::Recheck => (23, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -106,6 +109,7 @@ impl Timer {
             20 => Self::Linger(key),
             21 => Self::Wills,
             22 => Self::Superseded,
+            23 => Self::Recheck,
             _ => return None,
         })
     }

@@ -9,6 +9,15 @@ use net_api::Key;
 pub(crate) struct Expiries(pub(super) BTreeSet<(u64, Key)>);
 
 impl Expiries {
+    /// A client's login ends `at` a time, in seconds since 1970-01-01 UTC, or not by itself. `before`: what it was.
+    /// True: no other login ends, so the loop has to begin to look at the time.
+    pub(crate) fn replace(&mut self, client: Key, before: Option<u64>, at: Option<u64>) -> bool {
+        if let Some(before) = before {
+            self.remove(before, client);
+        }
+        at.is_some_and(|at| self.add(at, client))
+    }
+
     /// Adds a client whose login ends `at` this time. True: it is the only one.
     pub(super) fn add(&mut self, at: u64, client: Key) -> bool {
         self.0.insert((at, client));

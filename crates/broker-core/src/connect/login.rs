@@ -1,7 +1,7 @@
 //! Logins: what stands between a CONNECT and its session.
 //!
 //! A CONNECT that an authenticator has to judge stays unread while the chain is asked. The answer comes
-//! as mail, the connection is resumed, and the same packet is offered again, now with its answer. In an
+//! as a loop message, the connection is resumed, and the same packet is offered again, now with its answer. In an
 //! exchange of authentication (MQTT 5.0 §4.12) the CONNECT is kept while AUTH packets go to and fro.
 //!
 //! Invariants: nothing of a client is looked up or claimed before it is admitted; what an answer says
@@ -319,12 +319,21 @@ impl<R: Rim> ClientLoop<R> {
         };
         let before = client.login.replace(Box::new(LoggedIn {
             username: identity.username.clone(),
+            source: identity.source,
             expires_at: identity.expires_at,
             method: method.map(Box::from),
             exchange: None,
         }));
         let before = before.and_then(|login| login.expires_at);
-        self.watch_expiry(io, key, before, identity.expires_at);
+        if self.expiries.replace(key, before, identity.expires_at) {
+            // Not now: whoever logs a client in goes on with it.
+            io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
+        }
+        let rechecks = &mut self.unjudged.rechecks;
+        rechecks.replace(key, identity.database.clone());
+        if rechecks.begin(io.now_ms(), self.settings.recheck) {
+            io.arm(io.now_ms(), Timer::Recheck.to_bits());
+        }
         self.grant(io, key, identity);
     }
 

@@ -4,7 +4,6 @@
 //! loop cannot wait for it, so the loop looks at it once a second while a login ends at all.
 
 use mqtt_proto::ReasonCode;
-use net_api::Key;
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
 use crate::excerpt::excerpt;
@@ -17,25 +16,6 @@ const LOOK_MS: u64 = 1_000;
 const PER_TURN: usize = 256;
 
 impl<R: Rim> ClientLoop<R> {
-    /// A client has logged in until a time, in seconds since 1970-01-01 UTC. `before`: what it was.
-    pub(crate) fn watch_expiry(
-        &mut self,
-        io: &mut impl LoopIo,
-        key: Key,
-        before: Option<u64>,
-        at: Option<u64>,
-    ) {
-        if let Some(before) = before {
-            self.expiries.remove(before, key);
-        }
-        if let Some(at) = at
-            && self.expiries.add(at, key)
-        {
-            // Not now: whoever logs a client in goes on with it.
-            io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
-        }
-    }
-
     /// Disconnects clients whose logins have ended, and looks again while there are others.
     pub(crate) fn end_logins(&mut self, io: &mut impl LoopIo) {
         let now = self.node.rim.system_s();

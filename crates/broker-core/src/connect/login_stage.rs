@@ -1,6 +1,6 @@
 //! How far a login is, and who is logged in.
 
-use authentication_api::{Exchange, Identity, Verdict};
+use authentication_api::{Exchange, Identity, Source, Verdict};
 use mqtt_proto::ReasonCode;
 
 /// A connection whose CONNECT has come, and that has no session yet.
@@ -65,6 +65,8 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct LoggedIn {
     pub(super) username: Option<Box<str>>,
+    /// What has confirmed the user.
+    pub(super) source: Source,
     /// When the client must be disconnected, in seconds since 1970-01-01 UTC.
     pub(super) expires_at: Option<u64>,
     /// The authentication method of CONNECT.
@@ -94,6 +96,11 @@ impl LoggedIn {
     /// The user that the client is.
     pub(crate) fn username(&self) -> Option<&str> {
         self.username.as_deref()
+    }
+
+    /// What has confirmed the user.
+    pub(crate) fn source(&self) -> Source {
+        self.source
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use authorization::Action;
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
@@ -464,8 +465,11 @@ impl<R: Rim> ClientLoop<R> {
         delivery: Delivery,
         has_others: bool,
     ) {
-        if !self.may_receive(io, key, &delivery.message) {
-            return;
+        let action = Action::Receive;
+        if self.is_restricted(key, action)
+            && !self.allows(io, key, action, delivery.message.body.topic())
+        {
+            return self.deny_delivery(io, key, delivery, false);
         }
         let (now, now_ms) = (self.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
@@ -551,7 +555,9 @@ impl<R: Rim> ClientLoop<R> {
                 match member.gauge.home() {
                     Some(home) if !stored => home,
                     None if !stored && qos0 == Qos0Inbox::Never => {
-                        self.drop_for(io, client, &item.message, DropReason::OfflineQos0);
+                        let (message, reason) = (item.message, DropReason::OfflineQos0);
+                        let dropped = Dropped { message, reason };
+                        record(&self.drops, io.now_ms(), client, &dropped);
                         return None;
                     }
                     _ => return Some((Arc::clone(client), item)),
@@ -577,26 +583,6 @@ impl<R: Rim> ClientLoop<R> {
         None
     }
 
-    fn drop_for(
-        &self,
-        io: &impl LoopIo,
-        client_id: &str,
-        message: &Arc<ApplicationMessage>,
-        reason: DropReason,
-    ) {
-        let message = Arc::clone(message);
-        record(
-            &self.drops,
-            io.now_ms(),
-            client_id,
-            &Dropped { message, reason },
-        );
-    }
-
-    pub(crate) fn nobody_in_group(&self, io: &impl LoopIo, message: &ApplicationMessage) {
-        record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
-    }
-
     /// Gives what one member of a shared group did not acknowledge to others.
     pub(crate) fn redispatch(
         &mut self,
@@ -611,7 +597,8 @@ impl<R: Rim> ClientLoop<R> {
                 continue;
             };
             let Some(group) = self.node.routes.group(number.get()) else {
-                self.nobody_in_group(io, &delivery.message);
+                let (message, reason) = (&delivery.message, Reason::NoGroupMember);
+                record_drop(&self.drops, io.now_ms(), message, reason);
                 continue;
             };
             let (message, except) = (&delivery.message, except.as_ref());

@@ -19,7 +19,8 @@ use net_api::Key;
 use peer_protocol::Slot;
 use store_state::api::Store as _;
 
-use crate::clients::{Client, ClientLoop, LoopIo};
+use crate::clients::{Client, ClientLoop, LoopIo, record_drop};
+use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending};
 use crate::publish::forward::item_for;
 use crate::publish::once::Once;
@@ -145,7 +146,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let Some(member) = chosen else {
             if to.served.is_none() && to.which != Which::Own {
-                self.nobody_in_group(io, message);
+                record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
             }
             return;
         };

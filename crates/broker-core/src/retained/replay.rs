@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use authorization::Action;
 use mqtt_proto::{QoS, ReasonCode};
 use mqtt_session::{ApplicationMessage, Delivered, Delivery, Timestamp, Wanted};
 use net_api::Key;
@@ -16,6 +17,7 @@ use store_state::inbox::{InboxOp, Item};
 use store_state::retain::PageBudget;
 
 use crate::clients::{Client, ClientLoop, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
+use crate::drops::Reason;
 use crate::node::Pressure;
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::{Given, MESSAGE_WORK, Owed, PAGE, PAGE_BYTES, Place};
@@ -92,8 +94,10 @@ impl<R: Rim> ClientLoop<R> {
             };
             budget.work = budget.work.saturating_sub(messages.len() * MESSAGE_WORK);
             for message in messages {
-                if self.may_receive(io, key, &message) {
+                if self.decide(io, key, Action::Receive, message.body.topic()) {
                     to_store.extend(self.replay_one(io, key, message, wanted));
+                } else {
+                    self.drop_inbound(io, key, &message, Reason::Denied(Action::Receive));
                 }
             }
         }

@@ -73,6 +73,11 @@ impl Access {
         }
     }
 
+    /// Whether what came with the login is what comes with this identity.
+    pub(crate) fn has_rights_of(&self, identity: &Identity) -> bool {
+        self.identity.is_superuser == identity.is_superuser && self.identity.rules == identity.rules
+    }
+
     /// Whether an action could be denied.
     pub(crate) fn is_restricted(&self, node: &Authorization, action: Action) -> bool {
         let own = self.identity.rules.as_ref();

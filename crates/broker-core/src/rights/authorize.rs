@@ -58,18 +58,7 @@ impl<R: Rim> ClientLoop<R> {
         action: Action,
         topic: &str,
     ) -> bool {
-        let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
-        let address = is_unknown.then(|| self.address_of(io, key)).flatten();
-        let Some(client) = self.clients.get_mut(key) else {
-            return true;
-        };
-        let decisions = &mut self.decisions;
-        let access = client
-            .access
-            .get_or_insert_with(|| decisions.access(Identity::default(), address));
-        let client_id = client.session.client_id();
-        let node = &self.settings.authorization;
-        let allowed = decisions.allows(access, client_id, node, action, topic);
+        let allowed = self.allows(io, key, action, topic);
         if !allowed {
             self.count_denied(action);
         }
@@ -86,7 +75,7 @@ impl<R: Rim> ClientLoop<R> {
         qos: QoS,
     ) -> bool {
         let action = Action::Subscribe;
-        if !self.is_restricted(key, action) || self.decide(io, key, action, filter) {
+        if self.decide(io, key, action, filter) {
             return true;
         }
         let client = self.clients.get(key);
@@ -97,14 +86,29 @@ impl<R: Rim> ClientLoop<R> {
         false
     }
 
-    fn may_with(
+    /// Whether the rules allow a client's action. Nothing is counted.
+    pub(crate) fn allows(
         &mut self,
         io: &impl LoopIo,
         key: Key,
         action: Action,
-        message: &ApplicationMessage,
+        topic: &str,
     ) -> bool {
-        !self.is_restricted(key, action) || self.decide(io, key, action, message.body.topic())
+        if !self.is_restricted(key, action) {
+            return true;
+        }
+        let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
+        let address = is_unknown.then(|| self.address_of(io, key)).flatten();
+        let Some(client) = self.clients.get_mut(key) else {
+            return true;
+        };
+        let decisions = &mut self.decisions;
+        let access = client
+            .access
+            .get_or_insert_with(|| decisions.access(Identity::default(), address));
+        let client_id = client.session.client_id();
+        let node = &self.settings.authorization;
+        decisions.allows(access, client_id, node, action, topic)
     }
 
     pub(crate) fn count_denied(&self, action: Action) {
@@ -126,9 +130,13 @@ impl<R: Rim> ClientLoop<R> {
             self.drop_inbound(io, from, &message, Reason::BridgeNotification);
             return Some(ReasonCode::NoMatchingSubscribers);
         }
-        let denied = if !self.may_with(io, from, Action::Publish, &message) {
+        // The topic is looked at as text only where something is restricted.
+        let mut may = |action| {
+            !self.is_restricted(from, action) || self.decide(io, from, action, message.body.topic())
+        };
+        let denied = if !may(Action::Publish) {
             Action::Publish
-        } else if message.retain && !self.may_with(io, from, Action::Retain, &message) {
+        } else if message.retain && !may(Action::Retain) {
             Action::Retain
         } else {
             return self.publish(io, message, from, packet_id);
@@ -176,19 +184,5 @@ impl<R: Rim> ClientLoop<R> {
         self.drops
             .record(io.now_ms(), client_id, will.topic, reason, will.qos, length);
         false
-    }
-
-    /// Whether a client may be sent a message. What is denied is counted, and recorded.
-    pub(crate) fn may_receive(
-        &mut self,
-        io: &impl LoopIo,
-        key: Key,
-        message: &ApplicationMessage,
-    ) -> bool {
-        let allowed = self.may_with(io, key, Action::Receive, message);
-        if !allowed {
-            self.drop_inbound(io, key, message, Reason::Denied(Action::Receive));
-        }
-        allowed
     }
 }

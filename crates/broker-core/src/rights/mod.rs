@@ -2,5 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod authorize;
+pub(crate) mod recheck;
+pub(crate) mod rechecks;
 pub(crate) mod rules;
 pub(crate) mod unjudged;

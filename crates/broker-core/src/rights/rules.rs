@@ -5,14 +5,16 @@
 //! afterwards, a part in each turn. A session that was resumed is looked through as well: the rules may have
 //! changed while its client was away.
 //!
+//! A client whose user was removed from its file meanwhile is disconnected.
+//!
 //! Rules that came with a login stay those of the login.
 //!
-//! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their users have
+//! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their passwords have
 //! changed: an operator bans them.
 
 use authentication_api::Identity;
 use authorization::Action;
-use mqtt_proto::SubscriptionFilter;
+use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use net_api::Key;
 use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, InboxReply};
@@ -40,6 +42,10 @@ impl<R: Rim> ClientLoop<R> {
         self.unjudged.current = None;
         self.unjudged.hurries = true;
         self.go_on_soon(io);
+        let (now_ms, every) = (io.now_ms(), self.settings.recheck);
+        if self.unjudged.rechecks.begin(now_ms, every) {
+            io.arm(now_ms, Timer::Recheck.to_bits());
+        }
     }
 
     /// A client has joined: what was decided about it before, in this process or another, is decided anew.
@@ -48,13 +54,14 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let is_new = client.session.subscriptions().is_empty();
-        if client.judged != self.rules || (!is_new && self.is_restricted(key, Action::Subscribe)) {
+        let may_have_changed = !is_new && self.is_restricted(key, Action::Subscribe);
+        if client.judged != self.rules || may_have_changed || is_removed(&self.node.rim, client) {
             self.unjudged.clients.insert(key);
             self.go_on_soon(io);
         }
     }
 
-    fn go_on_soon(&mut self, io: &mut impl LoopIo) {
+    pub(super) fn go_on_soon(&mut self, io: &mut impl LoopIo) {
         if !self.unjudged.is_empty() && !std::mem::replace(&mut self.unjudged.is_armed, true) {
             let pause = if self.unjudged.hurries { 0 } else { PAUSE_MS };
             io.arm(io.now_ms() + pause, Timer::Rules.to_bits());
@@ -99,6 +106,17 @@ impl<R: Rim> ClientLoop<R> {
             self.unjudged.later.insert(key);
             return 0;
         }
+        if is_removed(&self.node.rim, client) {
+            if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+                tracing::info!(
+                    client_id = &*excerpt(client.session.client_id()),
+                    left_out,
+                    "a user was removed and its client is disconnected"
+                );
+            }
+            self.kick(io, key, ReasonCode::NotAuthorized);
+            return 0;
+        }
         let queued = self.judge_queued(io, key);
         self.judge_will(io, key);
         if self.is_restricted(key, Action::Subscribe)
@@ -114,7 +132,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Drops what is queued for a client and may not reach it any more. Returns how much was looked at.
-    pub(crate) fn judge_queued(&mut self, io: &impl LoopIo, key: Key) -> usize {
+    pub(crate) fn judge_queued(&mut self, io: &mut impl LoopIo, key: Key) -> usize {
         let rules = self.rules;
         match self.clients.get_mut(key) {
             // This is so nearly always.
@@ -142,9 +160,9 @@ impl<R: Rim> ClientLoop<R> {
             let topic = message.body.topic();
             decisions.allows(access, &client_id, node, Action::Receive, topic)
         });
-        for message in dropped {
-            self.count_denied(Action::Receive);
-            self.drop_inbound(io, key, &message, Reason::Denied(Action::Receive));
+        let is_stored = client.stored.as_ref().is_some_and(|s| s.inbox.is_some());
+        for delivery in dropped {
+            self.deny_delivery(io, key, delivery, is_stored);
         }
         queued
     }
@@ -158,8 +176,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some((topic, retain)) = self.clients.get(key).and_then(will) else {
             return;
         };
-        let mut is_denied =
-            |action| self.is_restricted(key, action) && !self.decide(io, key, action, &topic);
+        let mut is_denied = |action| !self.decide(io, key, action, &topic);
         let denied = if is_denied(Action::Publish) {
             Action::Publish
         } else if retain && is_denied(Action::Retain) {
@@ -249,4 +266,12 @@ impl<R: Rim> ClientLoop<R> {
             self.show_room(key);
         }
     }
+}
+
+/// Whether the user that a client has logged in as was removed from the file that has confirmed it.
+fn is_removed(rim: &impl Rim, client: &Client) -> bool {
+    client.login.as_ref().is_some_and(|login| {
+        let username = login.username().unwrap_or_default();
+        !rim.has_user(login.source(), username)
+    })
 }

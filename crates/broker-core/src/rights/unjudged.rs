@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use net_api::Key;
 
+use crate::rights::rechecks::Rechecks;
+
 /// Whom the loop has yet to look through.
 #[derive(Debug, Default)]
 pub(crate) struct Unjudged {
@@ -16,11 +18,14 @@ pub(crate) struct Unjudged {
     /// Rules have changed since all were looked through.
     pub(super) hurries: bool,
     pub(super) is_armed: bool,
+    /// Users of databases that are looked up again.
+    pub(crate) rechecks: Rechecks,
 }
 
 impl Unjudged {
     /// A client is gone.
     pub(crate) fn forget(&mut self, key: Key) {
+        self.rechecks.remove(key);
         self.clients.remove(&key);
         self.later.remove(&key);
         self.current.take_if(|(of, _)| *of == key);

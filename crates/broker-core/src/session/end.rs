@@ -170,7 +170,7 @@ impl<R: Rim> ClientLoop<R> {
             .clients
             .get(key)
             .and_then(|client| client.login.as_ref()?.expires_at());
-        self.watch_expiry(io, key, expires_at, None);
+        self.expiries.replace(key, expires_at, None);
         self.unjudged.forget(key);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {

@@ -99,7 +99,7 @@ impl<R: Rim> ClientLoop<R> {
         let login = client.login.take();
         let expires_at = login.and_then(|login| login.expires_at());
         let until_ms = io.now_ms() + ms;
-        self.watch_expiry(io, key, expires_at, None);
+        self.expiries.replace(key, expires_at, None);
         if let Some(holder) = holder {
             self.hand_back(key, holder);
             self.forget_client(io, key);

@@ -4,6 +4,7 @@
 //! Invariants: an acknowledgement to a client follows the record of what it acknowledges; what a loop
 //! tells a shard about one session arrives in the order in which it was told.
 
+use authorization::Action;
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
 use mqtt_session::{Delivery, Session, StoredState};
 use net_api::{ConnectionId, Key};
@@ -19,6 +20,7 @@ use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::once::Once;
 use crate::rim::Rim;
+use crate::shared::offer;
 
 /// How long a client that has sent DISCONNECT waits for the record of it, in ms.
 const LEAVING_MS: u64 = 5_000;
@@ -150,32 +152,37 @@ impl<R: Rim> ClientLoop<R> {
     /// Gives a session a message of its inbox, if the client may receive it.
     fn hand_over(
         &mut self,
-        io: &impl LoopIo,
+        io: &mut impl LoopIo,
         key: Key,
         item: Item,
         sequence: u64,
         state: StoredState,
     ) {
-        let allowed = self.may_receive(io, key, &item.message);
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        if !allowed {
-            client.session.skip_stored(item.qos, sequence, state);
-            return;
-        }
-        if let Some(replay) = &mut client.replay
-            && let Some(topic) = replay.topic_of(&item.message)
-        {
-            replay.passed_by(topic);
-        }
+        let action = Action::Receive;
+        let allowed = !self.is_restricted(key, action)
+            || self.allows(io, key, action, item.message.body.topic());
         let delivery = Delivery {
+            group: offer::group_of(&self.node.routes, &item, state),
             message: item.message,
             qos: item.qos,
             retain: item.retain,
             subscription_ids: item.subscription_ids,
-            group: None,
         };
+        if !allowed {
+            self.deny_delivery(io, key, delivery, true);
+            if let Some(client) = self.clients.get_mut(key) {
+                client.session.skip_stored(item.qos, sequence, state);
+            }
+            return;
+        }
+        let Some(client) = self.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(replay) = &mut client.replay
+            && let Some(topic) = replay.topic_of(&delivery.message)
+        {
+            replay.passed_by(topic);
+        }
         client.session.deliver_stored(delivery, sequence, state);
     }
 

@@ -20,7 +20,8 @@ use net_api::Key;
 use store_state::api::Failure;
 use store_state::inbox::Origin;
 
-use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::clients::{ClientLoop, LoopIo, Timer, record_drop};
+use crate::drops::Reason;
 use crate::pending::{Answer, Pending};
 use crate::publish::once::Once;
 use crate::publish::rest::{ToGroups, Which};
@@ -73,7 +74,7 @@ impl<R: Rim> ClientLoop<R> {
         once: Option<&Origin>,
     ) {
         if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
-            self.nobody_in_group(io, message);
+            record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
             return;
         }
         if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
@@ -187,7 +188,7 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         match publication {
             Some(id) => self.publication_answered(io, id, Answer::Failed(failure)),
-            None => self.nobody_in_group(io, message),
+            None => record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember),
         }
     }
 }

@@ -5,3 +5,5 @@ pub(crate) mod groups;
 pub(crate) mod handover;
 pub(crate) mod legacies;
 pub(crate) mod members;
+pub(crate) mod offer;
+mod offers;

@@ -1,9 +1,10 @@
 //! The process that a node of the scripts runs in: a clock that stands still, a store that is asked, and mail.
 
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use authentication_api::{Credentials, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use broker_core::{Mail, Node, Rim};
 use net_api::PeerAddress;
 
@@ -79,6 +80,10 @@ impl Rim for Process {
         false
     }
 
+    fn has_user(&self, _: Source, _: &str) -> bool {
+        true
+    }
+
     fn has_too_many_logins(&self) -> bool {
         false
     }
@@ -94,6 +99,15 @@ impl Rim for Process {
         _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
     ) {
         unreachable!("there are no authenticators");
+    }
+
+    fn look_up(
+        &self,
+        _: usize,
+        _: Arc<DatabaseUser>,
+        _: impl FnOnce(Verdict) -> Mail + Send + 'static,
+    ) {
+        unreachable!("there is no database");
     }
 
     fn tell_incarnation(&self) {}

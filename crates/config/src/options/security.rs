@@ -16,6 +16,9 @@ options! {
         /// What a client gets whose client identifier has a session of another user: CONNACK 0x87 (before 5.0:
         /// 5), or a new session, whereby the other one ends.
         live "sessionOfAnotherUser" => session_of_another_user: SessionOfAnotherUser = SessionOfAnotherUser::Refuse;
+        /// How often a user of `postgres` is looked up again while a client of the user is connected: a user without a row
+        /// is disconnected, and changed rules count. 0: never.
+        live "recheckSeconds" => recheck: Option<Duration> = Some(Duration::from_secs(600)), unit Seconds;
         /// Threads that compute password hashes. 0: one per core.
         fixed "hashThreads" => hash_threads: Option<NonZero<u16>>, range 0..=256;
     }

@@ -349,8 +349,8 @@ impl Driver {
             "forbid" => {
                 let topic = words.text("topic").expect("topic=").to_owned();
                 let dropped = self.session().drop_waiting(|m| m.body.topic() != topic);
-                for message in dropped {
-                    self.say(format!("! forbidden {}", message.body.topic()));
+                for delivery in dropped {
+                    self.say(format!("! forbidden {}", delivery.message.body.topic()));
                 }
             }
             "owe" => self.session().owe_pubrel(words.sequence()),
