@@ -19,7 +19,7 @@ use mqtt_proto::{
 };
 
 use crate::history::{Look, Published, Subscribed, Will, WillFate};
-use crate::node::LOOPS;
+use crate::node::{LOOPS, Life};
 use crate::world::World;
 
 /// Messages of one client that are not acknowledged.
@@ -90,6 +90,8 @@ struct Client {
     wanted: Vec<String>,
     /// It has been told of a session.
     has_session: bool,
+    /// When its node was last known to have heard no majority since its start.
+    cut_off_since_start: Option<u64>,
     next_act: u64,
 }
 
@@ -170,6 +172,7 @@ impl Clients {
                 _ => vec![["t/0", "t/1", "t/+", "t/#"][chance.below(4)].to_owned()],
             },
             has_session: false,
+            cut_off_since_start: None,
             next_act: 3_000,
         };
         Self {
@@ -406,12 +409,16 @@ impl World {
                 }
             }
             Told::Acknowledged { number, is_refused } => {
+                self.note_cut_off(index);
                 let now = self.now;
+                let client = &self.clients.clients[index];
                 if let Some(published) = self.history.published.get_mut(&number) {
                     if is_refused {
                         published.is_refused = true;
                     } else {
                         published.acknowledged.get_or_insert(now);
+                        published.is_for_own_node |= !client.is_durable
+                            && client.cut_off_since_start >= Some(published.begun);
                     }
                 }
                 self.note(&format!("{number} is acknowledged, refused: {is_refused}"));
@@ -435,6 +442,22 @@ impl World {
                     filters.entry(filter).or_insert(Subscribed { since });
                 }
             }
+        }
+    }
+
+    /// Takes note of clients whose nodes have heard no majority since their start. Only ticks of the nodes change that.
+    pub(crate) fn note_nodes_cut_off(&mut self) {
+        for index in 0..self.clients.clients.len() {
+            self.note_cut_off(index);
+        }
+    }
+
+    fn note_cut_off(&mut self, index: usize) {
+        let client = &mut self.clients.clients[index];
+        let node = client.link.as_ref().and_then(|l| self.nodes.get(&l.node));
+        let life = node.and_then(|node| node.life.as_ref());
+        if life.is_some_and(Life::is_cut_off_since_start) {
+            client.cut_off_since_start = Some(self.now);
         }
     }
 
@@ -752,6 +775,7 @@ impl World {
             is_sent_again: false,
             begun: self.now,
             acknowledged: None,
+            is_for_own_node: false,
             is_refused: false,
         };
         self.history.published.insert(number, published);
