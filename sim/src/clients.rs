@@ -19,7 +19,7 @@ use mqtt_proto::{
 };
 
 use crate::history::{Look, Published, Subscribed, Will, WillFate};
-use crate::node::{LOOPS, Life};
+use crate::node::{LOOPS, Life, Node};
 use crate::world::World;
 
 /// Messages of one client that are not acknowledged.
@@ -91,7 +91,7 @@ struct Client {
     /// It has been told of a session.
     has_session: bool,
     /// When its node was last known to have heard no majority since its start.
-    cut_off_since_start: Option<u64>,
+    lacked_quorum_at: Option<u64>,
     next_act: u64,
 }
 
@@ -149,6 +149,17 @@ enum Told {
 }
 
 impl Clients {
+    /// Takes note of clients whose nodes have heard no majority since their start. Only ticks of the nodes change that.
+    pub(crate) fn note_quorums(&mut self, nodes: &BTreeMap<u64, Node>, now: u64) {
+        for client in &mut self.clients {
+            let node = client.link.as_ref().and_then(|link| nodes.get(&link.node));
+            let life = node.and_then(|node| node.life.as_ref());
+            if life.is_some_and(Life::lacks_quorum_since_start) {
+                client.lacked_quorum_at = Some(now);
+            }
+        }
+    }
+
     pub(crate) fn new(chance: &mut Chance) -> Self {
         let usual = 4 + chance.below(3);
         let client = |index: usize| Client {
@@ -172,7 +183,7 @@ impl Clients {
                 _ => vec![["t/0", "t/1", "t/+", "t/#"][chance.below(4)].to_owned()],
             },
             has_session: false,
-            cut_off_since_start: None,
+            lacked_quorum_at: None,
             next_act: 3_000,
         };
         Self {
@@ -409,7 +420,7 @@ impl World {
                 }
             }
             Told::Acknowledged { number, is_refused } => {
-                self.note_cut_off(index);
+                self.clients.note_quorums(&self.nodes, self.now);
                 let now = self.now;
                 let client = &self.clients.clients[index];
                 if let Some(published) = self.history.published.get_mut(&number) {
@@ -417,8 +428,8 @@ impl World {
                         published.is_refused = true;
                     } else {
                         published.acknowledged.get_or_insert(now);
-                        published.is_for_own_node |= !client.is_durable
-                            && client.cut_off_since_start >= Some(published.begun);
+                        published.is_for_own_node |=
+                            !client.is_durable && client.lacked_quorum_at >= Some(published.begun);
                     }
                 }
                 self.note(&format!("{number} is acknowledged, refused: {is_refused}"));
@@ -442,22 +453,6 @@ impl World {
                     filters.entry(filter).or_insert(Subscribed { since });
                 }
             }
-        }
-    }
-
-    /// Takes note of clients whose nodes have heard no majority since their start. Only ticks of the nodes change that.
-    pub(crate) fn note_nodes_cut_off(&mut self) {
-        for index in 0..self.clients.clients.len() {
-            self.note_cut_off(index);
-        }
-    }
-
-    fn note_cut_off(&mut self, index: usize) {
-        let client = &mut self.clients.clients[index];
-        let node = client.link.as_ref().and_then(|l| self.nodes.get(&l.node));
-        let life = node.and_then(|node| node.life.as_ref());
-        if life.is_some_and(Life::is_cut_off_since_start) {
-            client.cut_off_since_start = Some(self.now);
         }
     }
 

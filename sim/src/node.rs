@@ -150,6 +150,7 @@ impl Node {
             shards,
             replace_after: Duration::from_secs(8),
             cluster: Some(Cluster {
+                accepts_folder: None,
                 peers: Arc::new(plug.clone()),
                 founds,
             }),
@@ -412,8 +413,8 @@ impl Life {
     }
 
     /// Whether the node has heard no majority since its start, and does not wait for one (P10).
-    pub(crate) fn is_cut_off_since_start(&self) -> bool {
-        self.within(|node, _| node.peers().is_some_and(Peers::is_cut_off_since_start))
+    pub(crate) fn lacks_quorum_since_start(&self) -> bool {
+        self.within(|node, _| node.peers().is_some_and(Peers::lacks_quorum_since_start))
     }
 
     /// Whether there is a connection to another node.

@@ -62,7 +62,7 @@ impl<L: Links> Peers<L> {
 
     /// Whether this node is cut off from most others and has heard no majority since its start: it routes what
     /// transient sessions publish by the subscriptions of its own clients alone.
-    pub fn is_cut_off_since_start(&self) -> bool {
+    pub fn lacks_quorum_since_start(&self) -> bool {
         self.inbound.lock().cut_off.is_since_start()
     }
 
