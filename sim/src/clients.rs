@@ -19,7 +19,7 @@ use mqtt_proto::{
 };
 
 use crate::history::{Look, Published, Subscribed, Will, WillFate};
-use crate::node::LOOPS;
+use crate::node::{LOOPS, Life, Node};
 use crate::world::World;
 
 /// Messages of one client that are not acknowledged.
@@ -90,6 +90,8 @@ struct Client {
     wanted: Vec<String>,
     /// It has been told of a session.
     has_session: bool,
+    /// When its node was last known to have heard no majority since its start.
+    lacked_quorum_at: Option<u64>,
     next_act: u64,
 }
 
@@ -147,6 +149,17 @@ enum Told {
 }
 
 impl Clients {
+    /// Takes note of clients whose nodes have heard no majority since their start. Only ticks of the nodes change that.
+    pub(crate) fn note_quorums(&mut self, nodes: &BTreeMap<u64, Node>, now: u64) {
+        for client in &mut self.clients {
+            let node = client.link.as_ref().and_then(|link| nodes.get(&link.node));
+            let life = node.and_then(|node| node.life.as_ref());
+            if life.is_some_and(Life::lacks_quorum_since_start) {
+                client.lacked_quorum_at = Some(now);
+            }
+        }
+    }
+
     pub(crate) fn new(chance: &mut Chance) -> Self {
         let usual = 4 + chance.below(3);
         let client = |index: usize| Client {
@@ -170,6 +183,7 @@ impl Clients {
                 _ => vec![["t/0", "t/1", "t/+", "t/#"][chance.below(4)].to_owned()],
             },
             has_session: false,
+            lacked_quorum_at: None,
             next_act: 3_000,
         };
         Self {
@@ -406,12 +420,16 @@ impl World {
                 }
             }
             Told::Acknowledged { number, is_refused } => {
+                self.clients.note_quorums(&self.nodes, self.now);
                 let now = self.now;
+                let client = &self.clients.clients[index];
                 if let Some(published) = self.history.published.get_mut(&number) {
                     if is_refused {
                         published.is_refused = true;
                     } else {
                         published.acknowledged.get_or_insert(now);
+                        published.is_for_own_node |=
+                            !client.is_durable && client.lacked_quorum_at >= Some(published.begun);
                     }
                 }
                 self.note(&format!("{number} is acknowledged, refused: {is_refused}"));
@@ -753,6 +771,7 @@ impl World {
             is_sent_again: false,
             begun: self.now,
             acknowledged: None,
+            is_for_own_node: false,
             is_refused: false,
         };
         self.history.published.insert(number, published);

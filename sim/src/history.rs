@@ -17,6 +17,9 @@ pub(crate) struct Published {
     pub(crate) is_sent_again: bool,
     pub(crate) begun: u64,
     pub(crate) acknowledged: Option<u64>,
+    /// Without a session, it may have been accepted by a node that has heard no majority since its start: subscribers
+    /// elsewhere do not get it (P10).
+    pub(crate) is_for_own_node: bool,
     /// The broker has refused it.
     pub(crate) is_refused: bool,
 }

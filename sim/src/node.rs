@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker_core::{ClientLoop, Node as Broker, NodeOptions, Place};
+use broker_core::{ClientLoop, Node as Broker, NodeOptions, Peers, Place};
 use bytes::Bytes;
 use consensus::simulation::SimulatedDisk;
 use consensus::{Log, LogOptions};
@@ -150,6 +150,7 @@ impl Node {
             shards,
             replace_after: Duration::from_secs(8),
             cluster: Some(Cluster {
+                accepts_folder: None,
                 peers: Arc::new(plug.clone()),
                 founds,
             }),
@@ -409,6 +410,11 @@ impl Life {
             let found = node.routes.find(topic);
             found.shards.contains(&shard) || found.cut_off.contains(&shard)
         })
+    }
+
+    /// Whether the node has heard no majority since its start, and does not wait for one (P10).
+    pub(crate) fn lacks_quorum_since_start(&self) -> bool {
+        self.within(|node, _| node.peers().is_some_and(Peers::lacks_quorum_since_start))
     }
 
     /// Whether there is a connection to another node.

@@ -515,6 +515,7 @@ impl World {
         }
         if self.now.is_multiple_of(TICK_MS) {
             self.spread_membership();
+            self.clients.note_quorums(&self.nodes, self.now);
             self.tick();
         }
         for id in self.alive() {

@@ -3,13 +3,14 @@
 P1, P4, P5, P6, P9. Each test forms a cluster, breaks something, repairs it, and judges the whole history.
 """
 
+import datetime
 import json
 import time
 
 import pytest
 from harness import raw
 from harness.bench import Started
-from harness.raw import CONNACK, DISCONNECT
+from harness.raw import CONNACK, DISCONNECT, PUBACK
 from harness.wait import until
 from staged.cluster import MQTT, Cluster
 from staged.load import Load
@@ -276,12 +277,7 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
 
         until(knows, 30, "the node to know that it is cut off")
         before.published(name, qos=1)
-    with victim.client(f"{name}a") as sender, victim.client(f"{name}b") as receiver:
-        receiver.subscribe(name, qos=2)
-        for qos in (0, 1, 2):
-            payload = b"here, %d" % qos
-            sender.published(name, payload, qos=qos)
-            assert receiver.message().payload == payload
+    exchange(victim, name)
     # The identifier is owned on both sides, and by the later connection after that.
     earlier, later = victim.client(name), other.client(name)
     cluster.network.heal()
@@ -290,6 +286,51 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
     earlier.expect_closed()
     later.ping()
     later.close()
+
+
+def exchange(node, name):
+    """Clean clients of one node send each other messages of each QoS."""
+    with node.client(f"{name}a") as sender, node.client(f"{name}b") as receiver:
+        receiver.subscribe(name, qos=2)
+        for qos in (0, 1, 2):
+            payload = b"here, %d" % qos
+            sender.published(name, payload, qos=qos)
+            assert receiver.message().payload == payload
+
+
+def test_clean_clients_of_a_node_that_is_started_alone_are_served(cluster, name):
+    # P10
+    node, *others = cluster.nodes
+    durable = dict(clean=False, props={"session_expiry": 3600})
+    with node.client(f"{name}d", **durable) as client:
+        client.subscribe(f"{name}/later", qos=1)
+        client.disconnect()
+    for each in cluster.nodes:
+        each.kill()
+    node.start()
+    with node.client(f"{name}c") as early:
+        # Not before others have had the time in which they are usually heard.
+        early.published(name, qos=1)
+        acknowledged = datetime.datetime.now(datetime.UTC)
+        (line,) = until(lambda: node.broker.find(CUT_OFF), what="the node to be cut off")
+        assert datetime.datetime.fromisoformat(line["timestamp"]) <= acknowledged
+    exchange(node, name)
+    with node.client(f"{name}s") as member, node.client(f"{name}p") as sender:
+        member.subscribe(f"$share/{name}/{name}/shared", qos=1)
+        sender.published(f"{name}/shared", b"one", qos=1)
+        assert member.message().payload == b"one"
+    # What has to be kept is not.
+    with raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=20) as client:
+        client.connect(f"{name}d", reason=0x88, **durable)
+    with node.client(f"{name}r") as retaining:
+        assert retaining.answer(PUBACK, retaining.publish(name, b"kept", qos=1, retain=True), timeout=20).reason >= 0x80
+    for other in others:
+        other.start(ready=False)
+    cluster.settled()
+    with others[0].client(f"{name}a") as sender:
+        sender.published(f"{name}/later", b"when all are back", qos=1)
+    with others[1].client(f"{name}d", session_present=True, **durable) as client:
+        assert client.message().payload == b"when all are back"
 
 
 def test_a_will_that_no_majority_could_record_is_published_all_the_same(cluster, name):

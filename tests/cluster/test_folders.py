@@ -294,5 +294,121 @@ def test_a_node_whose_disk_was_full_is_not_refused():
         assert node.id == ident
 
 
+# ---- folders that a person accepts ------------------------------------------------------------
+
+ACCEPT = ("--accept-folder",)
+
+
+def accepted(node, ready=True):
+    node.start(ready=ready, args=ACCEPT)
+
+
+def restored(cluster, name):
+    """Each node has the backup of another time, the first node the oldest; nothing runs. Gives how many messages are
+    in the newest one."""
+    copies = []
+    for number, node in enumerate(cluster.nodes):
+        node.stop()
+        copies.append(Copy(node))
+        node.start()
+        cluster.settled()
+        send(node, name, number * SENT)
+    for node in cluster.nodes:
+        node.stop()
+    for copy in copies:
+        copy.put_back()
+    return 2 * SENT
+
+
+def test_a_cluster_whose_nodes_are_restored_from_backups_serves_again(cluster, name, receiver):
+    oldest, middle, newest = cluster.nodes
+    count = restored(cluster, name)
+    # Without a word they refuse each other.
+    newest.start(ready=False)
+    assert_refused(oldest, [newest])
+    newest.kill()
+    # The newest ones first: what they have is kept.
+    accepted(newest, ready=False)
+    accepted(middle, ready=False)
+    cluster.settled()
+    accepted(oldest, ready=False)
+    cluster.settled()
+    assert any(says(node, "older than what this one remembered") for node in cluster.nodes)
+    send(oldest, name, count)
+    assert_all_there(middle, name, count + SENT)
+    # Once: from now on each one is known again.
+    for node in cluster.nodes:
+        node.stop()
+        node.start()
+        cluster.settled()
+    send(newest, name, 0)
+    assert_all_there(oldest, name, SENT)
+
+
+def test_a_restored_node_that_has_more_than_the_others_does_not_follow_them(cluster, name, receiver):
+    """P1: what is acknowledged after the others have gone on is given to the receiver, wherever it connects."""
+    oldest, middle, newest = cluster.nodes
+    restored(cluster, name)
+    accepted(oldest, ready=False)
+    accepted(middle, ready=False)
+    cluster.settled()
+    send(oldest, name, 1000)
+    accepted(newest, ready=False)
+    until(lambda: says(newest, "copies of different times"), 30, "a replica that cannot follow")
+    send(middle, name, 1000 + SENT)
+    old = newest.id
+    newest.stop()
+    newest.wipe()
+    newest.start()
+    oldest.command("evict", old)
+    cluster.settled()
+    with newest.client(name, clean=False, props=DURABLE, session_present=True) as client:
+        got = {int(message.payload) for message in client.until(str(1000 + 2 * SENT - 1).encode(), timeout=20)}
+    assert set(range(1000, 1000 + 2 * SENT - 1)) <= got
+
+
+def test_the_last_of_two_nodes_goes_on_by_a_word():
+    """The other one is gone for good. Each shard has one voter."""
+    with Cluster(2) as cluster:
+        gone, node = cluster.nodes
+        own, lost = node.id, gone.id
+
+        def led():
+            shards = (node.status() or {}).get("shards", [])
+            return {(s["store"], s["shard"]) for s in shards if s["leader"] == own}
+
+        before = led()
+        assert before
+        gone.kill()
+        node.kill()
+        node.start(ready=False)
+        until(lambda: says(node, "takes no part in shards", "--accept-folder"), 20, "what it waits for")
+        assert not led()
+        node.kill()
+        accepted(node)
+        until(lambda: led() == before, 20, lambda: f"{before}, not {led()}")
+        assert says(node, "no majority of the members has confirmed (--accept-folder)")
+        node.command("evict", lost, "--force")
+        # Nobody is left to be waited for, and no word is needed any more.
+        node.stop()
+        node.start()
+        until(lambda: led() == before, 20, lambda: f"{before}, not {led()}")
+
+
+def test_the_word_is_not_needed_where_all_is_well(cluster, name, receiver):
+    *others, node = cluster.nodes
+    node.stop()
+    accepted(node, ready=False)
+    cluster.settled()
+    assert says(node, "was not needed")
+    send(node, name, 0)
+    # It is no lever against the memory of the others.
+    copied(cluster, node, f"{name}/other")
+    accepted(node, ready=False)
+    assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
+    cluster.settled()
+    assert_all_there(others[0], name, SENT)
+
+
 def down(node) -> set:
     return {member["node"] for member in node.status()["nodes"] if member["reach"] == "down"}

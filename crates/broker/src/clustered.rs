@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cluster::{
@@ -68,6 +68,8 @@ pub(crate) struct Clustered {
     /// The seed of the hash of names: this node's own, until the cluster says otherwise.
     name_seed: OnceLock<u64>,
     own_name_seed: u64,
+    /// Somebody has said that the data folder is to be taken as it is.
+    accepts_folder: bool,
     /// The latest starts of the others.
     incarnations: Mutex<BTreeMap<u64, u64>>,
     /// The others that have been told of in the log, and whether they were down then.
@@ -94,6 +96,7 @@ impl Clustered {
     pub(crate) fn join(
         config: &Config,
         folder: &Folder,
+        accepts_folder: bool,
         give_up: Arc<AtomicBool>,
     ) -> Result<Arc<Self>, StartError> {
         let clustered = Arc::new(Self {
@@ -107,13 +110,17 @@ impl Clustered {
             },
             name_seed: OnceLock::new(),
             own_name_seed: folder.name_seed(),
+            accepts_folder,
             incarnations: Mutex::default(),
             told: Mutex::default(),
             turns: AtomicUsize::default(),
             has_left: AtomicBool::default(),
             is_forgotten: AtomicBool::default(),
         });
-        let options = options(config, folder, give_up)?;
+        let options = Options {
+            accepts_folder,
+            ..options(config, folder, give_up)?
+        };
         let handler = Arc::clone(&clustered) as Arc<dyn Handler>;
         let cluster = Cluster::start(options, handler).map_err(StartError::Cluster)?;
         if let Some(welcome) = cluster.welcome()
@@ -133,6 +140,13 @@ impl Clustered {
     /// Whether this node has founded the cluster.
     pub(crate) fn founds(&self) -> bool {
         self.cluster().welcome().is_none()
+    }
+
+    /// The first term in which replicas may vote whose folder is taken as it is, though it may be an old copy.
+    pub(crate) fn accepts_folder(&self) -> Option<u64> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let seconds = since_1970.map_or(0, |time| time.as_secs());
+        self.accepts_folder.then_some(seconds)
     }
 
     /// How many shards the stores of this cluster have.
@@ -388,6 +402,7 @@ fn options(
             .collect(),
         domain: cluster.cluster_domain_name.clone(),
         bootstrap: config.bootstrap,
+        accepts_folder: false,
         folder: config.data_dir.clone(),
         security: security(cluster)?,
         version: env!("CARGO_PKG_VERSION").to_owned(),

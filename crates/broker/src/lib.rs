@@ -102,6 +102,16 @@ pub struct Ends {
     pub left: Box<dyn Fn() + Send + Sync>,
 }
 
+/// What a person says of the data folder at one start; no file keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FolderWord {
+    /// Nothing: in a cluster, a majority of the members has to confirm that it is not an old copy.
+    #[default]
+    None,
+    /// It is to be taken as it is, and so are those of the other members.
+    Accepted,
+}
+
 impl Default for Ends {
     fn default() -> Self {
         Self {
@@ -270,15 +280,15 @@ impl Broker {
     /// A file that cannot be used, a listener that cannot be opened, or a system that gives no threads or
     /// descriptors.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_until(config, Ends::default())
+        Self::start_until(config, FolderWord::None, Ends::default())
     }
 
     /// As [`Broker::start`], for a process that can end before the start is done, or because the node has left
-    /// its cluster.
+    /// its cluster. `word`: what a person says of the data folder.
     ///
     /// # Errors
     /// As [`Broker::start`].
-    pub fn start_until(config: &Config, ends: Ends) -> Result<Self, StartError> {
+    pub fn start_until(config: &Config, word: FolderWord, ends: Ends) -> Result<Self, StartError> {
         let Ends { give_up, left } = ends;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
         if is_member && !config.cluster_config.is_enabled() {
@@ -287,6 +297,12 @@ impl Broker {
         }
         let mut folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
+        let accepts_folder = word == FolderWord::Accepted;
+        if accepts_folder && !(is_member && config.cluster_config.is_enabled()) {
+            tracing::warn!(
+                "--accept-folder was not needed: the data folder is not that of a member of a cluster"
+            );
+        }
         if !config.cluster_config.is_enabled() {
             return Self::start_node(config, (folder, port), None, None, left, |_| {});
         }
@@ -297,7 +313,7 @@ impl Broker {
             return Err(StartError::Cluster(cluster::StartError::GivenUp));
         };
         let config = config.as_ref();
-        let clustered = Clustered::join(config, &folder, give_up)?;
+        let clustered = Clustered::join(config, &folder, accepts_folder && is_member, give_up)?;
         folder
             .adopt_name_seed(clustered.name_seed())
             .map_err(StartError::Folder)?;
@@ -586,6 +602,7 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
         replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
+            accepts_folder: clustered.accepts_folder(),
             peers: Arc::new(StorePeers(Arc::clone(clustered))),
         }),
         threads: config.store.threads.map_or_else(

@@ -32,6 +32,9 @@ pub struct Options {
     pub domain: Option<String>,
     /// Whether this node begins a new cluster, if it belongs to none.
     pub bootstrap: bool,
+    /// Somebody has said that the data folder is to be taken as it is, though it may be an old copy: no majority of the
+    /// members is waited for, and what the folder remembers of the others' folders is forgotten. Counts for this start.
+    pub accepts_folder: bool,
     /// The data folder: the file `cluster` is kept there.
     pub folder: PathBuf,
     /// How nodes recognise each other.

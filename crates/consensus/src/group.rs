@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -79,6 +79,8 @@ pub enum Birth {
 /// single-threaded one costs it a third of the CPU time. While it is alone and leads it has no timer.
 pub struct Group<C: Command> {
     pub(crate) node: u64,
+    /// A leader lacks what is applied here, and the log says so.
+    pub(crate) is_contradicted: AtomicBool,
     pub(crate) raft: Raft<Types<C>, Machine<C>>,
     pub(crate) receiving: Receiving,
     /// As of [`crate::rpc::Append`].
@@ -139,6 +141,7 @@ impl<C: Command> Group<C> {
         let in_flight_bytes = options.in_flight_bytes.clamp(1, u32::MAX as usize);
         Ok(Self {
             node,
+            is_contradicted: AtomicBool::new(false),
             receiving,
             wanted_from,
             log,

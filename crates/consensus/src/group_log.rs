@@ -106,6 +106,11 @@ impl<C: Command> GroupLog<C> {
         Ok(log)
     }
 
+    /// The group's number.
+    pub(crate) fn group(&self) -> u64 {
+        self.group
+    }
+
     /// How far the group's machine is.
     pub(crate) fn positions(&self) -> &Arc<Positions> {
         &self.positions
@@ -480,6 +485,29 @@ pub(crate) async fn append_sole_voter(
     };
     wal.change(change).await?;
     Ok(entry.index)
+}
+
+/// More terms than a group had between two copies of the folders of its members.
+const TERMS_OF_COPIES: u64 = 1_000_000;
+
+/// Votes of `node` in a group that nobody serves are for later terms than before from now on.
+pub(crate) async fn leave_terms_behind(
+    wal: &Wal,
+    group: u64,
+    node: u64,
+    term: u64,
+) -> io::Result<()> {
+    let vote = stored(wal, group, key::VOTE, |bytes| bytes.vote())?;
+    let last = last_entry(wal, group, purged(wal, group)?)?;
+    let voted = vote.map_or(0, |vote| vote.leader_id.term);
+    let known = voted.max(last.map_or(0, |id| id.leader_id.term));
+    let term = term.max(known.saturating_add(TERMS_OF_COPIES));
+    let change = Change {
+        group,
+        puts: vec![(key::VOTE, encoded_vote(&Vote::new(term, node)))],
+        ..Change::default()
+    };
+    wal.change(change).await
 }
 
 /// Forgets everything of a group that nobody serves but the vote and where its log ended.

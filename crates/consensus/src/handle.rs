@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
-use openraft::raft::{AppendEntriesResponse, VoteResponse};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteResponse};
 
 use crate::machine::Snapshot;
 use crate::rpc::{Answer, Append, Chunk, Received, Request};
@@ -50,7 +50,28 @@ impl<C: Command> Group<C> {
         }
     }
 
+    /// Whether a leader lacks what is applied here: an entry of a later term stands where one of an earlier term was
+    /// applied, or before it. openraft takes what is committed for what the leader has. That can be only if members
+    /// have lost what they had acknowledged: the state here would be another one than that of the others.
+    fn contradicts(&self, request: &AppendEntriesRequest<Types<C>>) -> bool {
+        let applied = self.positions.applied.lock().log_id;
+        let entries = request.entries.iter().map(|entry| entry.log_id);
+        let mut ids = request.prev_log_id.into_iter().chain(entries);
+        ids.any(|id| applied.is_some_and(|applied| id.index <= applied.index && id > applied))
+    }
+
     async fn append(&self, append: Append<C>) -> Result<Answer, String> {
+        if self.contradicts(&append.request) {
+            if !self.is_contradicted.swap(true, Ordering::Relaxed) {
+                tracing::error!(
+                    group = self.log.group(),
+                    "the other replicas have lost what this one has applied, and it cannot follow them: the data folders \
+                     are copies of different times. Keep the folder if what is in it is wanted; else empty it, start the \
+                     node as a new one, and evict its old identifier"
+                );
+            }
+            return Err("what is applied here is not in the leader's log".to_owned());
+        }
         let answer = self.raft.append_entries(append.request).await;
         Ok(match answer.map_err(|error| error.to_string())? {
             AppendEntriesResponse::Success => {

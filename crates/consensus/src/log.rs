@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
-use crate::group_log::{append_sole_voter, delete};
+use crate::group_log::{append_sole_voter, delete, leave_terms_behind};
 use crate::mark::Mark;
 use crate::stats::LogStats;
 use crate::tail_check;
@@ -143,6 +143,20 @@ impl Log {
     /// The log cannot be read or written.
     pub async fn make_sole_voter(&self, group: u64, node: u64, tables: &Mark) -> io::Result<u64> {
         append_sole_voter(&self.wal, group, node, tables.log_id).await
+    }
+
+    /// For a replica whose folder may be an old copy, and which has not been started since: moves the vote of `node`, on
+    /// which this log is, to a term of at least `term`, and by at least a million. Members that have lost what
+    /// happened since other copies were made could otherwise hold elections in terms in which others were elected, and
+    /// write other entries under the same positions. Without a replica nothing is changed.
+    ///
+    /// # Errors
+    /// The log cannot be read or written.
+    pub async fn leave_terms_behind(&self, group: u64, node: u64, term: u64) -> io::Result<()> {
+        match self.has_replica(group) {
+            true => leave_terms_behind(&self.wal, group, node, term).await,
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn wal(&self) -> &Arc<Wal> {

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use broker::{Broker, Ends};
+use broker::{Broker, Ends, FolderWord};
 use config::{Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -45,6 +45,14 @@ pub(crate) struct Arguments {
     /// Set one option by its path; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Take the data folder of a cluster's node as it is, for this start.
+    ///
+    /// A node takes part in shards when a majority of the members has confirmed that its folder is not an old copy. With
+    /// this option it does so without a majority, and forgets what it remembers of the other members' folders. For a
+    /// cluster whose other members are gone for good, and for one of which all members were restored from backups: then
+    /// each of them needs it. What an old copy lacks is lost. docs/operate/cluster.md tells more.
+    #[arg(long)]
+    accept_folder: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -105,7 +113,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         // No more signals are waited for.
         left: Box::new(move || handle.close()),
     };
-    let broker = match Broker::start_until(&config, ends) {
+    let word = match arguments.accept_folder {
+        true => FolderWord::Accepted,
+        false => FolderWord::None,
+    };
+    let broker = match Broker::start_until(&config, word, ends) {
         Ok(broker) => broker,
         Err(_) if give_up.load(Ordering::Relaxed) => return Ok(()),
         Err(error) if error.is_old_folder() => return Err(Failure::OldFolder(error.to_string())),

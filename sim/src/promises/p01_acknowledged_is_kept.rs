@@ -8,7 +8,7 @@ use crate::history::{History, matches};
 
 pub(crate) fn check(history: &History) -> Result<(), String> {
     for (number, message) in &history.published {
-        if message.acknowledged.is_none() {
+        if message.acknowledged.is_none() || message.is_for_own_node {
             continue;
         }
         let topic = &*message.topic;

@@ -72,8 +72,8 @@ class Node:
 
     # -- its life
 
-    def start(self, *, bootstrap=False, env="Test", seeds=None, ready=True):
-        """`seeds`: the first node, if not given."""
+    def start(self, *, bootstrap=False, env="Test", seeds=None, ready=True, args=()):
+        """`seeds`: the first node, if not given; `args`: more arguments of `heraldmq serve`."""
         seeds = seeds or [self.cluster.nodes[0].endpoint]
         self.folder.mkdir(exist_ok=True)
         self.broker = Broker(
@@ -83,6 +83,7 @@ class Node:
             host=self.place.address,
             prefix=sum((f.prefix for f in (self.place, self.disk, self.clock) if f), ()),
             ready=ready,
+            args=args,
         )
         self.cluster.processes.append(self.broker)
 

@@ -3,7 +3,8 @@
 //! Where a shard has no leader that is heard, nobody knows whether a durable session of it wants a message.
 //! With a majority, a leader is there soon, and is waited for. Without one, transient traffic goes on by what
 //! the last leader had told, and only publishers with a durable session wait. What was subscribed to elsewhere
-//! since then, this node cannot know.
+//! since then, this node cannot know. A node that has heard no majority since its start was told nothing, and
+//! transient traffic goes on by the subscriptions of its own clients.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ const SILENCE_MS: u64 = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct CutOff {
     silent_ms: u64,
+    /// A majority was heard since the start.
+    has_heard: bool,
     /// Shards that nobody is known to lead since this node has ceased to.
     resigned: BTreeMap<ShardNumber, Resigned>,
 }
@@ -39,6 +42,7 @@ impl CutOff {
         let was = self.is_now();
         if hears_majority {
             self.silent_ms = 0;
+            self.has_heard = true;
         } else {
             self.silent_ms = self.silent_ms.saturating_add(TICK_MS);
         }
@@ -53,6 +57,12 @@ impl CutOff {
 
     pub(super) fn is_now(&self) -> bool {
         self.silent_ms >= SILENCE_MS
+    }
+
+    /// No majority was heard since the start, for as long as makes a node cut off. What leaders would tell is not
+    /// waited for, because nobody knows when there are any.
+    pub(super) fn is_since_start(&self) -> bool {
+        self.is_now() && !self.has_heard
     }
 
     /// This node leads a shard no longer.
@@ -105,6 +115,22 @@ mod tests {
         assert!(cut_off.is_now());
         cut_off.tick(true);
         assert!(!cut_off.is_now());
+    }
+
+    #[test]
+    fn a_node_that_has_heard_a_majority_once_is_not_cut_off_since_its_start() {
+        let mut cut_off = CutOff::default();
+        for _ in 1..SILENCE_MS / TICK_MS {
+            cut_off.tick(false);
+            assert!(!cut_off.is_since_start(), "others may be heard yet");
+        }
+        cut_off.tick(false);
+        assert!(cut_off.is_since_start());
+        cut_off.tick(true);
+        for _ in 0..SILENCE_MS / TICK_MS {
+            cut_off.tick(false);
+        }
+        assert!(cut_off.is_now() && !cut_off.is_since_start());
     }
 
     #[test]

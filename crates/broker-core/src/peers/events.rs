@@ -101,7 +101,7 @@ impl<L: Links> Peers<L> {
         }
         drop(inbound);
         self.do_not_ask(node, to);
-        self.forget_holds(node, to);
+        self.tell_loops(node, || PeerEvent::HoldsLost(to));
     }
 
     /// The connection from a member is gone. What came over it was told before; what comes over the next one
@@ -111,7 +111,7 @@ impl<L: Links> Peers<L> {
         inbound.imports.lost(from);
         self.refresh(node, &mut inbound, node.now_ms());
         drop(inbound);
-        self.forget_holds(node, from);
+        self.tell_loops(node, || PeerEvent::HoldsLost(from));
     }
 
     /// There is a connection from a member anew: answers of it may be lost.
@@ -255,11 +255,6 @@ impl<L: Links> Peers<L> {
         {
             node.tell_loop(index, event(publisher));
         }
-    }
-
-    /// What was said to a node, or by it, of publishers that are held back may be lost.
-    fn forget_holds(&self, node: &impl ThisNode, peer: NodeId) {
-        self.tell_loops(node, || PeerEvent::HoldsLost(peer));
     }
 
     fn tell_loops(&self, node: &impl ThisNode, event: impl Fn() -> PeerEvent) {

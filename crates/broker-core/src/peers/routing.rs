@@ -38,12 +38,12 @@ impl<L: Links> Peers<L> {
         let unknown = inbound.imports.unknown(shards, own, now_ms);
         let connected = |peer| (peer, inbound.connected.contains(&peer));
         let forgotten = inbound.cut_off.forget_led(&unknown.shards);
-        let was_told = |shard: &ShardNumber| {
+        let is_not_awaited = |shard: &ShardNumber| {
             let own = own(*shard).or_else(|| inbound.cut_off.led(*shard));
-            inbound.imports.was_told(*shard, own)
+            inbound.cut_off.is_since_start() || inbound.imports.was_told(*shard, own)
         };
         let (cut_off, shards) = if inbound.cut_off.is_now() {
-            unknown.shards.into_iter().partition(was_told)
+            unknown.shards.into_iter().partition(is_not_awaited)
         } else {
             (Vec::new(), unknown.shards)
         };
@@ -58,6 +58,12 @@ impl<L: Links> Peers<L> {
         let valid_until_ms = inbound.imports.valid_until(now_ms);
         self.valid_until_ms.store(valid_until_ms, Ordering::Release);
         goes_on
+    }
+
+    /// Whether this node is cut off from most others and has heard no majority since its start: it routes what
+    /// transient sessions publish by the subscriptions of its own clients alone.
+    pub fn lacks_quorum_since_start(&self) -> bool {
+        self.inbound.lock().cut_off.is_since_start()
     }
 
     /// Whether a live peer may lack a route of this node.

@@ -68,6 +68,12 @@ pub(crate) struct Stamps {
     seen: BTreeMap<u64, Seen>,
     /// The other members are gone for good: nobody is waited for.
     is_alone: bool,
+    /// What was remembered of the other nodes until somebody had all folders taken as they are.
+    #[serde(skip)]
+    before_acceptance: BTreeMap<u64, Seen>,
+    /// A folder was taken that is older than that.
+    #[serde(skip)]
+    has_taken_older: bool,
 }
 
 /// A node's data folder is older than what is remembered of it.
@@ -142,6 +148,16 @@ impl Stamps {
         self.is_alone = is_alone;
     }
 
+    /// Forgets what is remembered of the others: their folders are taken as they are.
+    pub(crate) fn forget_others(&mut self) {
+        self.before_acceptance = std::mem::take(&mut self.seen);
+    }
+
+    /// Whether a folder was taken that is older than what was remembered before.
+    pub(crate) fn has_taken_older(&self) -> bool {
+        self.has_taken_older
+    }
+
     /// Whether the folder of another node is as new as what is remembered of it.
     pub(crate) fn check(&self, node: u64, history: &History) -> Result<(), OldFolder> {
         let seen = self.seen.get(&node);
@@ -157,6 +173,9 @@ impl Stamps {
         let Some(newest) = history.newest() else {
             return;
         };
+        let before = self.before_acceptance.get(&node);
+        self.has_taken_older |=
+            before.is_some_and(|seen| seen.stamps().any(|stamp| !history.has(stamp)));
         let seen = self.seen.entry(node).or_default();
         if seen.shown.is_none_or(|shown| shown <= newest) {
             seen.shown = Some(newest);

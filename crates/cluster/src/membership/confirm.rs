@@ -6,6 +6,10 @@
 //! runs, and when it stops in order, it tells them how far it has come: a copy that was made while it ran is
 //! refused as well.
 //!
+//! Somebody may have a node take its folder as it is (`--accept-folder`): then nobody is waited for longer than members that
+//! can be reached take to answer. A refusal decides all the same, because only the one who starts the refusing member can
+//! have it forget what it remembers.
+//!
 //! Deliberately absent: what is compared, which is `folder/stamps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,7 +182,8 @@ impl Asking {
         }
         let all_answered = members.iter().all(|node| self.has_answered(*node));
         let is_enough = self.has_majority(members) || self.shared.stamps.lock().is_alone();
-        is_enough && (all_answered || elapsed >= timings.down)
+        let is_accepted = self.shared.options.accepts_folder;
+        (is_enough && all_answered) || ((is_enough || is_accepted) && elapsed >= timings.down)
     }
 
     /// Of all members; this node is one of them.
@@ -191,6 +196,9 @@ impl Asking {
         if self.has_majority(members) {
             self.shared.stamps.lock().set_alone(false);
         }
+        if self.shared.options.accepts_folder {
+            self.tell_acceptance(members);
+        }
         self.shared.admitted.send_replace(true);
         tracing::debug!(
             members = self.confirmed.len(),
@@ -198,7 +206,39 @@ impl Asking {
         );
     }
 
+    /// Somebody has had this node take its folder as it is.
+    fn tell_acceptance(&self, members: &BTreeSet<u64>) {
+        if !self.has_majority(members) {
+            tracing::warn!(
+                confirmed = self.confirmed.len(),
+                open = self.open(members),
+                "takes part in shards with a data folder that no majority of the members has confirmed (--accept-folder); \
+                 evict those that will never come back"
+            );
+        } else if self.shared.stamps.lock().has_taken_older() {
+            tracing::warn!(
+                "takes data folders of other members that are older than what this one remembered (--accept-folder)"
+            );
+        } else {
+            tracing::warn!(
+                "--accept-folder was not needed: a majority of the members has confirmed the data folder, and theirs are not \
+                 older than what this node remembered"
+            );
+        }
+    }
+
     fn complain(&self, members: &BTreeSet<u64>) {
+        tracing::warn!(
+            confirmed = self.confirmed.len(),
+            open = self.open(members),
+            "takes no part in shards before a majority of the members has confirmed that the data folder is not an \
+             old copy; evict those that will never come back, or, if no majority will, start this node with \
+             --accept-folder once"
+        );
+    }
+
+    /// Those that have not confirmed, and why.
+    fn open(&self, members: &BTreeSet<u64>) -> String {
         let open = members.difference(&self.confirmed);
         let open: Vec<String> = open
             .map(|node| {
@@ -208,12 +248,7 @@ impl Asking {
                 format!("{node:016x} at {address}: {problem}")
             })
             .collect();
-        tracing::warn!(
-            confirmed = self.confirmed.len(),
-            open = open.join("; "),
-            "takes no part in shards before a majority of the members has confirmed that the data folder is not an \
-             old copy; evict those that will never come back"
-        );
+        open.join("; ")
     }
 }
 

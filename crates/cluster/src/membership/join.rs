@@ -25,11 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Returns when this node knows its cluster, with whether its data folder has had no stamps before.
 pub(crate) async fn belong(shared: &Shared) -> Result<bool, StartError> {
     let is_first = shared.begin_stamps()?;
-    if let Some(record) = shared.read_record()? {
+    if let Some(mut record) = shared.read_record()? {
         if record.evicted.contains(&shared.options.node) {
             return Err(StartError::Evicted);
         }
         note_address(shared, &record.members)?;
+        if shared.options.accepts_folder {
+            accept_folders(&mut record);
+        }
         shared.belong(record);
         return Ok(is_first);
     }
@@ -41,6 +44,18 @@ pub(crate) async fn belong(shared: &Shared) -> Result<bool, StartError> {
     note_address(shared, &[])?;
     shared.belong(record);
     Ok(is_first)
+}
+
+/// The folders of all members are taken as they are: how often the others were started is not known any more.
+fn accept_folders(record: &mut Record) {
+    for member in &mut record.members {
+        member.incarnation = 0;
+    }
+    tracing::warn!(
+        members = record.members.len(),
+        "started with --accept-folder: the data folder is taken as it is, and what it remembers of the other members' \
+         folders is forgotten. If a folder is an old copy, what its node has acknowledged since then may be lost"
+    );
 }
 
 /// Says if the node is not where it was: perhaps somebody has mistaken the folder for another node's.

@@ -180,7 +180,8 @@ impl fmt::Display for ShutOut {
                 f,
                 "its data folder is an old copy, or was copied and runs elsewhere: another member remembers the start \
                  {incarnation} of this node, or how far that came, and the folder does not. What the node has \
-                 acknowledged since then is not in it. Empty the folder to join as a new node, and evict this one"
+                 acknowledged since then is not in it. Empty the folder to join as a new node, and evict this one. If \
+                 all members were restored from backups, start each of them with --accept-folder once"
             ),
         }
     }

@@ -210,6 +210,9 @@ impl Shared {
     /// with stamps. Blocks.
     pub(crate) fn begin_stamps(&self) -> Result<bool, RecordError> {
         let mut stamps = self.stamp_file.read()?;
+        if self.options.accepts_folder {
+            stamps.forget_others();
+        }
         let is_first = stamps.begin(self.options.incarnation, rand::random());
         *self.stamps.lock() = stamps;
         self.keep_stamps()?;

@@ -179,6 +179,62 @@ fn nobody_is_waited_for_when_the_others_are_gone_for_good() {
     eventually("admitted", || is_admitted(&node));
 }
 
+fn accepted(net: Net, node: u64, incarnation: u64, folder: TempDir) -> Result<Node, StartError> {
+    let mut options = net.options(node, folder.path());
+    quick(&mut options);
+    options.incarnation = incarnation;
+    options.bootstrap = false;
+    options.accepts_folder = true;
+    try_start(options, folder)
+}
+
+#[test]
+fn a_folder_that_is_accepted_waits_for_nobody_and_only_once() {
+    let net = Net(58);
+    let mut nodes = start(net, 3);
+    let folder = stop(nodes.remove(0));
+    nodes.drain(..).for_each(|node| node.cluster.stop());
+    let node = accepted(net, 1, 2, folder).unwrap();
+    eventually("admitted", || is_admitted(&node));
+    let node = again(net, 1, 3, stop(node)).unwrap();
+    assert!(!is_admitted(&node), "nothing of it is kept");
+}
+
+#[test]
+fn restored_folders_that_are_accepted_form_a_cluster() {
+    let net = Net(59);
+    let mut nodes = start(net, 2);
+    let second = stop(nodes.pop().unwrap());
+    let old = copy(second.path());
+    // The first one remembers more starts of the second one than its backup has.
+    let node = again(net, 2, 2, second).unwrap();
+    let node = again(net, 2, 3, stop(node)).unwrap();
+    nodes.push(node);
+    all_reach_all(&nodes);
+    nodes.pop().unwrap().cluster.stop();
+    let first = stop(nodes.pop().unwrap());
+    let nodes = thread::scope(|scope| {
+        let first = scope.spawn(|| accepted(net, 1, 2, first).unwrap());
+        let second = accepted(net, 2, 2, old).unwrap();
+        [first.join().unwrap(), second]
+    });
+    all_reach_all(&nodes);
+    nodes
+        .iter()
+        .for_each(|node| eventually("admitted", || is_admitted(node)));
+}
+
+#[test]
+fn members_refuse_an_old_copy_though_its_own_start_accepts_it() {
+    let net = Net(60);
+    let mut nodes = start(net, 3);
+    let folder = stop(nodes.pop().unwrap());
+    let old = copy(folder.path());
+    let folder = stop(again(net, 3, 2, folder).unwrap());
+    assert_refused(accepted(net, 3, 3, old));
+    drop(folder);
+}
+
 #[test]
 fn a_member_tells_another_what_it_remembers() {
     let net = Net(56);

@@ -140,6 +140,7 @@ impl Net {
 
     pub(super) fn options(self, node: u64, folder: &Path) -> Options {
         Options {
+            accepts_folder: false,
             node,
             incarnation: 1,
             env: "Test".to_owned(),

@@ -110,6 +110,7 @@ impl Store {
             backlog: Backlog::default(),
             known_peers: Arc::clone(&known_peers),
             founds: founds && !has_founded,
+            accepts_folder: options.cluster.as_ref().and_then(|c| c.accepts_folder),
             voters: options.voters,
             replace_after: options.replace_after,
         });

@@ -46,4 +46,7 @@ pub struct Cluster {
     pub peers: Arc<dyn Peers>,
     /// Whether this node founds the cluster. One that has joined waits until it is given shards.
     pub founds: bool,
+    /// Somebody has said that the data folder is to be taken as it is, though it may be an old copy: the replicas in it
+    /// vote in terms from this one on, in which no replica has voted before. The time in seconds since 1970 is one.
+    pub accepts_folder: Option<u64>,
 }

@@ -28,6 +28,8 @@ pub(crate) struct NodeServices {
     pub(crate) known_peers: Arc<KnownPeers>,
     /// Shards that are not here are begun here.
     pub(crate) founds: bool,
+    /// As of [`Cluster::accepts_folder`](crate::Cluster::accepts_folder).
+    pub(crate) accepts_folder: Option<u64>,
     pub(crate) voters: PerStore<Option<NonZeroU8>>,
     pub(crate) replace_after: Duration,
 }

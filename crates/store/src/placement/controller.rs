@@ -108,6 +108,7 @@ impl<M: Kind> ReplicaController<M> {
         if !is_here && !self.services.founds {
             return Ok(());
         }
+        self.leave_terms_behind().await?;
         let group = self.open(Birth::Alone).await?;
         if self.services.known_peers.network.is_none() {
             group.recovered().await.map_err(|error| error.to_string())?;
@@ -115,6 +116,16 @@ impl<M: Kind> ReplicaController<M> {
         }
         self.serve(group);
         Ok(())
+    }
+
+    /// What is here may be an old copy.
+    async fn leave_terms_behind(&self) -> Result<(), String> {
+        let (log, node) = (&self.services.log, self.shard.routing.node);
+        let left = match self.services.accepts_folder {
+            Some(term) => log.leave_terms_behind(self.shard.group(), node, term).await,
+            None => Ok(()),
+        };
+        left.map_err(|error| error.to_string())
     }
 
     async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {

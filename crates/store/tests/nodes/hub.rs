@@ -60,6 +60,7 @@ impl Hub {
         };
         let options = Options {
             cluster: Some(Cluster {
+                accepts_folder: None,
                 peers: Arc::new(plug),
                 founds,
             }),
