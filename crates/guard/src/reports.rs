@@ -32,9 +32,12 @@ pub struct FailedLogin {
     pub count: NonZero<u32>,
 }
 
+/// An address and a user name that was tried there.
+type Tried = (Network, Option<Box<str>>);
+
 /// What waits to be told.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(Mutex<HashMap<(Network, Option<Box<str>>), u32>>);
+pub(crate) struct Reports(Mutex<HashMap<Tried, u32>>);
 
 impl Reports {
     /// A login has failed.

@@ -176,8 +176,6 @@ impl<R: Rim> ClientLoop<R> {
             unsure: set.unsure && source.transient,
             ..Recorders::default()
         };
-        let direct = set.targets.iter().any(|target| !target.durable);
-        let elsewhere = set.nodes.iter().any(|target| !target.qos0_only);
         if !source.transient && message.qos > QoS::AtMostOnce {
             recorders.shards.extend_from_slice(&set.cut_off);
         }
@@ -200,7 +198,6 @@ impl<R: Rim> ClientLoop<R> {
             recorders.members = members;
             recorders.rest = (awaits || !rest.range.is_empty()).then_some(rest);
         }
-        recorders.others |= direct || elsewhere;
         if !source.repeated {
             self.deliver_to_sessions(io, message, &set, source.of_broker());
             self.forward(io, message, &set, source.key, source.of_broker(), awaits);
@@ -221,6 +218,10 @@ impl<R: Rim> ClientLoop<R> {
             .as_ref()
             .is_some_and(|rest| !rest.range.is_empty());
         recorders.unsure &= recorders.members.is_empty() && !is_put_off && !retain;
+        if !recorders.shards.is_empty() {
+            let direct = set.targets.iter().any(|target| !target.durable);
+            recorders.others |= direct || set.nodes.iter().any(|target| !target.qos0_only);
+        }
         self.keep(io, message, source, recorders, reason, retain);
         None
     }
