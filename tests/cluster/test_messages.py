@@ -6,7 +6,7 @@ Messages: P3 (SUBACK means effective), P4 (a session resumes completely, also el
 import pytest
 from harness import raw
 from harness.raw import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from harness.wait import until
+from harness.wait import Stopwatch, until
 from staged.cluster import Cluster
 
 DURABLE = {"session_expiry": 3600}
@@ -278,3 +278,26 @@ def test_long_retained_messages_reach_a_durable_session_of_another_node(unlimite
         with third.client() as sender:
             sender.published(f"{name}/end", b"end", qos=1)
         assert client.message(topic=f"{name}/end").payload == b"end"
+
+
+def test_a_slow_durable_session_costs_publishers_to_other_nodes_a_tenth(name):
+    """P8, P11: that others receive the messages is known wherever these are connected."""
+    with Cluster(3, {"limits.session.queueMessages": 40}) as cluster:
+        a, b, c = cluster.nodes
+        with (
+            a.client(f"{name}s", props={**DURABLE, "receive_maximum": 10}) as slow,
+            b.client(f"{name}p") as publisher,
+            c.client(f"{name}o") as other,
+        ):
+            slow.subscribe(name, qos=1)
+            other.subscribe(name, qos=1)
+            clock, taken = Stopwatch(), 0
+            while clock.seconds() < 4:
+                publisher.published(name, b"x")
+                other.message()
+                taken += 1
+                if taken % 8 == 0:
+                    # Its queue stays about three quarters full.
+                    slow.message()
+            held = sum(n.broker.metric("heraldmq_publisher_backpressure_durable_seconds_total") for n in cluster.nodes)
+            assert 0 < held <= 0.08 + clock.seconds() / 10 + 0.02
