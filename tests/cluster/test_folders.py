@@ -4,11 +4,14 @@ P1. A copy lacks what its node has acknowledged since it was made; with it the n
 """
 
 import itertools
+import json
+import re
 import shutil
 
 import pytest
+from harness.broker import run
 from harness.wait import until
-from staged.cluster import Cluster
+from staged.cluster import STORES, Cluster
 from staged.disks import may_mount
 
 DURABLE = {"session_expiry": 3600}
@@ -393,6 +396,142 @@ def test_the_last_of_two_nodes_goes_on_by_a_word():
         node.stop()
         node.start()
         until(lambda: led() == before, 20, lambda: f"{before}, not {led()}")
+
+
+# Shards move to the second node in the order of the stores, until it has half of them: the first half of the sessions or
+# more, then inboxes. So the second node has sessions without inboxes, and the first one has inboxes without sessions.
+SHARDS = [f"{store}_store_initial_shards" for store in STORES]
+LOST = [
+    pytest.param(1, dict(zip(SHARDS, (8, 2, 2), strict=True)), id="most sessions"),
+    pytest.param(0, dict(zip(SHARDS, (4, 4, 2), strict=True)), id="most inboxes, all retained messages"),
+]
+CLIENTS = 50
+
+
+def led_by(node, own) -> set:
+    """The shards that a node leads, as it says itself."""
+    shards = (node.status() or {}).get("shards", [])
+    return {(s["store"], s["shard"]) for s in shards if s["leader"] == own}
+
+
+def recover(node, *words):
+    return run("store", "recover", node.data_dir, "--majority-is-lost", *words)
+
+
+def count(node, what) -> float:
+    return node.broker.metric(f"heraldmq_{what}")
+
+
+def removed_replicas(node) -> set:
+    lines = list(node.broker.log_lines)
+    return {(x["store"], x["shard"]) for x in lines if x["message"].startswith("the replica here is removed")}
+
+
+def stored_inboxes(node) -> int:
+    """How many there are in the data folder of a node that does not run."""
+    done = run("store", "inspect", node.data_dir, "--json")
+    assert done.returncode == 0, done.stderr
+    shards = next(store["shards"] for store in json.loads(done.stdout)["stores"] if store["name"] == "inbox")
+    return sum(rows["rows"] for shard in shards for rows in shard["rows"] if rows["kind"] == "inboxes")
+
+
+def try_session(node, client_id):
+    """A durable client connects, subscribes, and gets what is published. Gives what it had, and `None` if it has a new
+    session."""
+    with node.client(client_id, clean=False, props=DURABLE) as client:
+        had = None
+        if client.connack.session_present:
+            had = [message.payload.decode() for message in client.take(3, timeout=20)]
+        client.subscribe(f"new/{client_id}", qos=1)
+        with node.client() as sender:
+            sender.published(f"new/{client_id}", client_id, qos=1)
+        client.until(client_id.encode(), timeout=20)
+    return had
+
+
+@pytest.mark.parametrize(("dies", "sets"), LOST)
+def test_shards_whose_only_voter_is_gone_begin_anew_by_a_word(name, dies, sets):
+    """P1: of the last of two nodes, what it has goes on; P2: all clients are served, those with a lost session or a lost
+    inbox as well."""
+    with Cluster(2, sets) as cluster:
+        gone, node = cluster.nodes[dies], cluster.nodes[1 - dies]
+        own, lost = node.id, gone.id
+        kept = led_by(node, own)
+        everything = kept | led_by(gone, lost)
+        assert len(everything) == sum(sets.values()) and kept < everything
+        # A replica that has moved away stays for a while, and would be recovered.
+        if node is cluster.nodes[0]:
+            until(lambda: removed_replicas(node) >= everything - kept, 40, lambda: removed_replicas(node))
+        clients = [f"{name}-{number}" for number in range(CLIENTS)]
+        for client_id in clients:
+            with node.client(client_id, clean=False, props=DURABLE) as client:
+                client.subscribe(f"old/{client_id}", qos=1)
+        with gone.client() as sender:
+            for client_id in clients:
+                for number in range(3):
+                    sender.published(f"old/{client_id}", f"{client_id}-{number}", qos=1)
+                sender.published(f"retained/{client_id}", client_id, qos=1, retain=True)
+        gone.kill()
+        node.stop()
+
+        inboxes = stored_inboxes(node)
+        assert inboxes > 0
+
+        # Without the further word nothing begins.
+        done = recover(node)
+        assert done.returncode == 0, done.stderr
+        assert "--begin-lost-shards-anew" in done.stdout and "BEGINS ANEW" not in done.stdout, done.stdout
+        done = recover(node, "--begin-lost-shards-anew")
+        assert done.returncode == 0, done.stderr
+        began = {tuple(line.split(":")[0].split()) for line in done.stdout.splitlines() if "BEGINS ANEW; LOST" in line}
+        assert began == {(store, str(shard)) for store, shard in everything - kept}, done.stdout
+        removed = sum(map(int, re.findall(r"(\d+) inboxes on this node belong to its lost sessions", done.stdout)))
+        assert (removed > 0) == any(store == "session" for store, _ in everything - kept), done.stdout
+        whole = inboxes - removed
+        assert 0 < whole < CLIENTS
+        assert f"node {lost}: evicted" in done.stdout
+        # Again: what has begun is here, and nothing is lost twice.
+        done = recover(node, "--begin-lost-shards-anew")
+        assert done.returncode == 0 and "ANEW" not in done.stdout, done.stdout
+        verified = run("store", "verify", node.data_dir)
+        assert verified.returncode == 0 and "OK" in verified.stdout, verified.stdout
+
+        node.start()
+        until(lambda: led_by(node, own) == everything, 20, lambda: f"{everything}, not {led_by(node, own)}")
+        assert lost not in {member["node"] for member in node.status()["nodes"]}
+        # With its old folder the other one does not come back.
+        gone.start(ready=False, seeds=[node.endpoint])
+        assert gone.broker.wait(END_S) != 0
+        assert says(gone, "evicted"), gone.broker.log_text
+        # Inboxes without a session do not wait for their clients.
+        until(lambda: count(node, "inboxes") == whole, 20, lambda: f"{whole} inboxes, not {count(node, 'inboxes')}")
+
+        had = [try_session(node, client_id) for client_id in clients]
+        resumed = [client_id for client_id, messages in zip(clients, had, strict=True) if messages is not None]
+        for client_id, messages in zip(clients, had, strict=True):
+            assert messages in (None, [f"{client_id}-{number}" for number in range(3)])
+        # Exactly the sessions of which both parts were kept.
+        assert len(resumed) == whole
+        keeps_retained = ("retain", 0) in kept and ("retain", 1) in kept
+        assert (count(node, "retained_messages") == CLIENTS) == keeps_retained
+        with node.client() as client:
+            for client_id in clients:
+                client.published(f"retained/{client_id}", client_id, qos=1, retain=True)
+        until(lambda: count(node, "retained_messages") == CLIENTS, 20, "all retained messages")
+
+        # Later connections of those that began anew are resumed, after a restart and by a new member, which gets
+        # replicas as a snapshot.
+        node.stop()
+        node.start()
+        until(lambda: led_by(node, own) == everything, 20, lambda: f"{everything}, not {led_by(node, own)}")
+        gone.wipe()
+        gone.start(seeds=[node.endpoint])
+        cluster.spread()
+        for at, client_id in zip(itertools.cycle(cluster.nodes), clients, strict=False):
+            with at.client(client_id, clean=False, props=DURABLE, session_present=True) as client:
+                with node.client() as sender:
+                    sender.published(f"new/{client_id}", "again", qos=1)
+                client.until(b"again", timeout=20)
 
 
 def test_the_word_is_not_needed_where_all_is_well(cluster, name, receiver):

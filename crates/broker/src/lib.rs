@@ -535,6 +535,16 @@ pub fn go_on_alone(folder: &Path) -> Result<(), String> {
     cluster::go_on_alone(folder).map_err(|error| error.to_string())
 }
 
+/// Evicts all other members of the cluster that the node of this data folder belongs to, which no process uses: they are
+/// gone for good, and what they had must not be served beside what takes its place. Gives their identifiers. Does nothing
+/// if the node is no member of a cluster.
+///
+/// # Errors
+/// Why the folder cannot be used.
+pub fn evict_others(folder: &Path) -> Result<Vec<u64>, String> {
+    cluster::evict_others(folder).map_err(|error| error.to_string())
+}
+
 /// Reads all files that the configuration names, as [`Broker::start`] does, and says what is wrong with each.
 /// Opens no listener, connects to nobody, writes nothing.
 #[must_use]

@@ -40,7 +40,7 @@ mod state;
 mod tests;
 
 pub use cluster::Cluster;
-pub use folder::record::{RECORD, RecordError};
+pub use folder::record::{RECORD, RecordError, evict_others};
 pub use folder::stamps::go_on_alone;
 pub use members::list::{INFO_LIMIT, Member, Members, State};
 pub use members::reach::Reach;

@@ -23,9 +23,10 @@ use tokio::sync::Notify;
 use crate::Command;
 use crate::encoding::{Reader, put_log_id, put_vote};
 use crate::machine::Positions;
+use crate::mark::Mark;
 use crate::record::{self, Record};
 use crate::tail::Tail;
-use crate::types::{Entry, LogId, Membership, Types, Vote, log_id};
+use crate::types::{Entry, LogId, Membership, Payload, StoredMembership, Types, Vote, log_id};
 use crate::wal::{Append, Change, Request, Wal, key, unreadable};
 
 /// Entries taken from the tail, and bytes read from files, at a time.
@@ -438,6 +439,43 @@ pub(crate) fn span(wal: &Wal, group: u64) -> io::Result<Range<u64>> {
     Ok(next_index(purged)..next_index(last))
 }
 
+/// Reads entries of a group in their order and visits those that are commands, with their index.
+///
+/// # Errors
+/// The first entry that is missing or cannot be read; those before it have been visited.
+pub(crate) fn commands<C: Command>(
+    wal: &Wal,
+    group: u64,
+    range: Range<u64>,
+    mut visit: impl FnMut(u64, &C),
+) -> io::Result<()> {
+    let mut next = range.start;
+    while next < range.end {
+        let chunk = wal.read(group, next, range.end, CHUNK_BYTES);
+        // A damaged entry hides those before it: alone they can be read.
+        let records = match chunk {
+            Ok(records) => records,
+            Err(_) => wal.read(group, next, next + 1, 0)?,
+        };
+        if records.is_empty() {
+            return Err(unreadable(group, next, "it is missing"));
+        }
+        for record in records {
+            let entry: Result<Entry<C>, _> = record.decode();
+            let entry = entry.map_err(|why| unreadable(group, next, &why))?;
+            if entry.log_id.index != next {
+                let why = format!("entry {} is in its place", entry.log_id.index);
+                return Err(unreadable(group, next, &why));
+            }
+            if let Payload::Normal(command) = &entry.payload {
+                visit(next, command);
+            }
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
 /// Whether the tables of a group, which reach to `tables`, are of a snapshot that the log was told of, and
 /// the log does not have their last entry: what it has is of no use then.
 pub(crate) fn has_new_tables(wal: &Wal, group: u64, tables: Option<LogId>) -> io::Result<bool> {
@@ -508,6 +546,29 @@ pub(crate) async fn leave_terms_behind(
         ..Change::default()
     };
     wal.change(change).await
+}
+
+/// Begins a group anew that has no replica here: it is to have tables that reach to the mark, and no entry before. The
+/// mark is later than all that is known here of the lost group, and its term is at least `term`.
+pub(crate) async fn begin_anew(wal: &Wal, group: u64, node: u64, term: u64) -> io::Result<Mark> {
+    let vote = stored(wal, group, key::VOTE, |bytes| bytes.vote())?;
+    let tables = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
+    let ended = tables.max(deleted(wal, group)?);
+    let voted = vote.map_or(0, |vote| vote.leader_id.term);
+    let known = voted.max(ended.map_or(0, |id| id.leader_id.term));
+    let term = term.max(known.saturating_add(TERMS_OF_COPIES));
+    let begin = log_id(term, next_index(ended));
+    let change = Change {
+        group,
+        puts: vec![(key::TABLES, encoded(&begin))],
+        ..Change::default()
+    };
+    wal.change(change).await?;
+    let membership = Membership::new_with_defaults(vec![BTreeSet::from([node])], []);
+    Ok(Mark {
+        log_id: Some(begin),
+        membership: Arc::new(StoredMembership::new(Some(begin), membership)),
+    })
 }
 
 /// Forgets everything of a group that nobody serves but the vote and where its log ended.

@@ -10,10 +10,11 @@ use std::time::Duration;
 use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
+use crate::Command;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
-use crate::group_log::{append_sole_voter, delete, leave_terms_behind};
+use crate::group_log::{append_sole_voter, begin_anew, commands, delete, leave_terms_behind, span};
 use crate::mark::Mark;
 use crate::stats::LogStats;
 use crate::tail_check;
@@ -143,6 +144,33 @@ impl Log {
     /// The log cannot be read or written.
     pub async fn make_sole_voter(&self, group: u64, node: u64, tables: &Mark) -> io::Result<u64> {
         append_sole_voter(&self.wal, group, node, tables.log_id).await
+    }
+
+    /// For a group all of whose replicas are gone for good: begins it anew, with `node`, on which this log is, as its only
+    /// voter. Gives the mark that its tables are to be written with. When they are on the disk,
+    /// [`Log::make_sole_voter`] with this mark makes them a replica; until then there is none, and this can be asked
+    /// again.
+    ///
+    /// `term`: higher than any that the lost group can have had; its replicas could otherwise be taken for later ones
+    /// than this.
+    ///
+    /// # Errors
+    /// There is a replica of the group here; or the log cannot be read or written.
+    pub async fn begin_anew(&self, group: u64, node: u64, term: u64) -> io::Result<Mark> {
+        if self.has_replica(group) {
+            let why = format!("group {group} has a replica here");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        begin_anew(&self.wal, group, node, term).await
+    }
+
+    /// Reads all entries of a group in their order and visits those that are commands, with their index: also those that
+    /// are not committed, or that its tables hold already.
+    ///
+    /// # Errors
+    /// The first entry that is missing or cannot be read; those before it have been visited.
+    pub fn commands<C: Command>(&self, group: u64, visit: impl FnMut(u64, &C)) -> io::Result<()> {
+        commands(&self.wal, group, span(&self.wal, group)?, visit)
     }
 
     /// For a replica whose folder may be an old copy, and which has not been started since: moves the vote of `node`, on

@@ -20,15 +20,11 @@ use crate::disk::Health;
 use crate::files::{File, Files, RealFiles};
 use crate::folder;
 use crate::group::{StartError, check_fit};
-use crate::group_log::{has_new_tables, span};
+use crate::group_log::{commands, has_new_tables, span};
 use crate::log::{LogError, LogOptions, open_engine, refused};
 use crate::mark::Mark;
 use crate::tail_check;
-use crate::types::{Entry, Payload};
-use crate::wal::{Wal, unreadable};
-
-/// Bytes read from the files at a time.
-const CHUNK_BYTES: usize = 1 << 20;
+use crate::wal::Wal;
 
 /// A log that nobody has open. The caller sees to it that nobody opens it meanwhile.
 pub struct LogView {
@@ -117,33 +113,9 @@ impl LogView {
         &self,
         group: u64,
         range: Range<u64>,
-        mut visit: impl FnMut(u64, &C),
+        visit: impl FnMut(u64, &C),
     ) -> io::Result<()> {
-        let mut next = range.start;
-        while next < range.end {
-            let chunk = self.wal.read(group, next, range.end, CHUNK_BYTES);
-            // A damaged entry hides those before it: alone they can be read.
-            let records = match chunk {
-                Ok(records) => records,
-                Err(_) => self.wal.read(group, next, next + 1, 0)?,
-            };
-            if records.is_empty() {
-                return Err(unreadable(group, next, "it is missing"));
-            }
-            for record in records {
-                let entry: Result<Entry<C>, _> = record.decode();
-                let entry = entry.map_err(|why| unreadable(group, next, &why))?;
-                if entry.log_id.index != next {
-                    let why = format!("entry {} is in its place", entry.log_id.index);
-                    return Err(unreadable(group, next, &why));
-                }
-                if let Payload::Normal(command) = &entry.payload {
-                    visit(next, command);
-                }
-                next += 1;
-            }
-        }
-        Ok(())
+        commands(&self.wal, group, range, visit)
     }
 }
 

@@ -47,7 +47,7 @@ pub use peers::network::Peers;
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
 pub use storage::folder::{Folder, FolderError, free_bytes};
-pub use storage::recover::{Recovered, recover};
+pub use storage::recover::{LostShards, Outcome, Recovered, recover};
 pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };

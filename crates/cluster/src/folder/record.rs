@@ -15,7 +15,7 @@ use std::{error, fmt};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::members::list::Place;
+use crate::members::list::{EVICTED_LIMIT, Place};
 
 /// The file in a data folder that says which cluster its node belongs to.
 pub const RECORD: &str = "cluster";
@@ -146,6 +146,31 @@ impl RecordFile {
             .map_err(|error| RecordError::Io(path, error))?;
         Ok(before.filter(|before| !before.is_empty()))
     }
+}
+
+/// Evicts all other members of the cluster that the node of this data folder belongs to, and gives them in order: none of
+/// them is ever a member again. No process may use the folder. Without the file nothing is done.
+///
+/// # Errors
+/// The file cannot be read or written, or as many nodes have been evicted as can be remembered.
+pub fn evict_others(folder: &Path) -> Result<Vec<u64>, RecordError> {
+    let file = RecordFile::new(folder);
+    let Some(body) = SEALED.read(&file.path)? else {
+        return Ok(Vec::new());
+    };
+    let mut record: Record =
+        postcard::from_bytes(&body).map_err(|_| RecordError::Damaged(file.path.clone()))?;
+    let node = record.node;
+    let others: BTreeSet<u64> = record.members.iter().map(|place| place.node).collect();
+    let others: Vec<u64> = others.into_iter().filter(|other| *other != node).collect();
+    record.evicted.extend(&others);
+    if record.evicted.len() > EVICTED_LIMIT {
+        let full = io::Error::other("as many nodes were evicted as can be remembered");
+        return Err(RecordError::Io(file.path, full));
+    }
+    record.members.retain(|place| place.node == node);
+    file.write(&record)?;
+    Ok(others)
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

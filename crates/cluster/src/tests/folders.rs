@@ -8,6 +8,7 @@ use std::{fs, io};
 use tempfile::TempDir;
 
 use super::node::{Net, Node, Told, all_reach_all, eventually, try_start};
+use crate::folder::record::RecordFile;
 use crate::{Options, ShutOut, StartError};
 
 fn quick(options: &mut Options) {
@@ -177,6 +178,41 @@ fn nobody_is_waited_for_when_the_others_are_gone_for_good() {
     crate::go_on_alone(folder.path()).unwrap();
     let node = again(net, 1, 2, folder).unwrap();
     eventually("admitted", || is_admitted(&node));
+}
+
+#[test]
+fn members_that_are_evicted_in_the_folder_are_refused_with_theirs() {
+    let net = Net(59);
+    let mut nodes = start(net, 2);
+    let folder = nodes[0].folder.path().to_owned();
+    let env = net.options(1, &folder).env;
+    let file = RecordFile::new(&folder);
+    eventually("recorded", || {
+        let record = file.read(1, &env).unwrap().unwrap();
+        record.members.iter().any(|place| place.node == 2)
+    });
+    let second = stop(nodes.remove(1));
+    let first = stop(nodes.remove(0));
+    assert_eq!(crate::evict_others(first.path()).unwrap(), [2]);
+    assert_eq!(crate::evict_others(first.path()).unwrap(), []);
+    // The only member that is left confirms its own folder.
+    let node = again(net, 1, 2, first).unwrap();
+    eventually("admitted", || is_admitted(&node));
+    assert!(node.cluster.members().evicted.contains(&2));
+    match again(net, 2, 2, second) {
+        Err(error) => assert!(
+            matches!(
+                error,
+                StartError::Evicted | StartError::ShutOut(ShutOut::Evicted)
+            ),
+            "{error}"
+        ),
+        Ok(other) => {
+            let is_evicted = |told: &Told| matches!(told, Told::ShutOut(ShutOut::Evicted));
+            eventually("shut out", || other.recorder.count(is_evicted) == 1);
+            assert!(!is_admitted(&other));
+        }
+    }
 }
 
 fn accepted(net: Net, node: u64, incarnation: u64, folder: TempDir) -> Result<Node, StartError> {

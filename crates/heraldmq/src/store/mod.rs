@@ -10,9 +10,10 @@ mod text;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use store::{Folder, NodeSurvey};
+use store::{Folder, LostShards, NodeSurvey};
 use store_state::api::PerStore;
 
 use crate::failure::Failure;
@@ -69,6 +70,13 @@ enum Command {
         /// Yes, the other nodes are gone for good.
         #[arg(long, required = true)]
         majority_is_lost: bool,
+        /// Begin shards anew, empty, that this node has no replica of: no node that is left has one.
+        ///
+        /// What these shards held is lost: sessions and wills, subscriptions and queued messages, or retained
+        /// messages. All other members of the cluster are evicted, so that none of them comes back with its old
+        /// folder. Without the option such shards stay without a leader.
+        #[arg(long)]
+        begin_lost_shards_anew: bool,
     },
 }
 
@@ -94,7 +102,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Inspect { place, json } => inspect(place, *json),
         Command::Verify(place) => verify(place),
-        Command::Recover { place, .. } => recover(place),
+        Command::Recover {
+            place,
+            begin_lost_shards_anew,
+            ..
+        } => recover(place, *begin_lost_shards_anew),
     }
 }
 
@@ -124,24 +136,36 @@ fn verify(place: &Place) -> Result<(), Failure> {
     }
 }
 
-fn recover(place: &Place) -> Result<(), Failure> {
+fn recover(place: &Place, begins_lost: bool) -> Result<(), Failure> {
     let failed = |error: String| Failure::Runtime(error);
     let folder = Folder::open(&place.folder).map_err(|error| failed(error.to_string()))?;
-    let recovered = store::recover(&folder, &place.elsewhere()?);
+    let lost = match begins_lost {
+        true => LostShards::BeginAnew {
+            now_ms: now_ms(&folder)?,
+        },
+        false => LostShards::Leave,
+    };
+    let recovered = store::recover(&folder, &place.elsewhere()?, lost);
     broker::go_on_alone(&place.folder).map_err(failed)?;
-    for shard in recovered.map_err(|error| failed(error.to_string()))? {
-        let store::Recovered {
-            store,
-            shard,
-            is_here,
-        } = shard;
-        print(&if is_here {
-            format!("{store} {shard}: this node decides alone\n")
-        } else {
-            format!("{store} {shard}: this node has no replica of it; what it held is lost\n")
-        });
+    let recovered = recovered.map_err(|error| failed(error.to_string()))?;
+    print(&text::recovery(&recovered));
+    if begins_lost {
+        let evicted = broker::evict_others(&place.folder).map_err(failed)?;
+        print(&text::evicted(&evicted));
     }
     Ok(())
+}
+
+/// Unix time in ms. Shards that begin anew take their epochs and terms from it: a clock that is behind could give some that
+/// the lost shards have given.
+fn now_ms(folder: &Folder) -> Result<u64, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ms = now.ok().and_then(|now| u64::try_from(now.as_millis()).ok());
+    let last_alive_ms = folder.last_alive_ms().unwrap_or(0);
+    now_ms.filter(|now| *now >= last_alive_ms).ok_or_else(|| {
+        let why = "the system clock is behind the time at which this node last ran: set it first";
+        Failure::Runtime(why.to_owned())
+    })
 }
 
 impl Place {

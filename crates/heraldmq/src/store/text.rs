@@ -5,13 +5,19 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use report::Table;
 use report::units::count;
-use store::{Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey};
+use store::{Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey};
+use store_state::api::StoreId;
 
 /// Shown where there is nothing, or nothing that could be read.
 const NONE: &str = "-";
 
 const TORN: &str = "\
 note: the last write of the log is not whole; a broker cuts it off when it starts
+";
+
+const LEFT: &str = "\
+shards without a replica here stay without a leader; if no node that is left has one, repeat the command with
+--begin-lost-shards-anew: they begin empty
 ";
 
 /// What a folder holds.
@@ -66,6 +72,61 @@ pub(super) fn verdict(survey: &NodeSurvey) -> String {
     };
     let _ = writeln!(text, "OK: {} rows read, {replay}", count(read));
     text
+}
+
+/// What has become of each shard, and what is lost.
+pub(super) fn recovery(recovered: &[Recovered]) -> String {
+    let mut text = String::new();
+    for shard in recovered {
+        let Recovered {
+            store,
+            shard,
+            outcome,
+        } = shard;
+        let _ = match outcome {
+            Outcome::SoleVoter => writeln!(text, "{store} {shard}: this node decides alone"),
+            Outcome::Left => writeln!(
+                text,
+                "{store} {shard}: this node has no replica of it; what it held is lost"
+            ),
+            Outcome::BegunAnew { removed_inboxes } => {
+                let held = held(*store);
+                let _ = writeln!(text, "{store} {shard}: BEGINS ANEW; LOST: {held}");
+                match removed_inboxes {
+                    0 => Ok(()),
+                    count => writeln!(
+                        text,
+                        "{store} {shard}: {count} inboxes on this node belong to its lost sessions, and are removed"
+                    ),
+                }
+            }
+        };
+    }
+    if recovered.iter().any(|shard| shard.outcome == Outcome::Left) {
+        text.push_str(LEFT);
+    }
+    text
+}
+
+/// Nodes that must not come back.
+pub(super) fn evicted(nodes: &[u64]) -> String {
+    nodes
+        .iter()
+        .map(|node| {
+            format!(
+                "node {node:016x}: evicted; it can only join as a new node, with an empty folder\n"
+            )
+        })
+        .collect()
+}
+
+/// What a shard of a store holds.
+fn held(store: StoreId) -> &'static str {
+    match store {
+        StoreId::Session => "its sessions, with their wills, subscriptions and queued messages",
+        StoreId::Inbox => "the subscriptions and queued messages of its sessions",
+        StoreId::Retain => "its retained messages",
+    }
 }
 
 fn finding(found: &Finding) -> String {

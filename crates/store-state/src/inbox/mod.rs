@@ -47,6 +47,7 @@ pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
     Progress, Queued, StoredSubscription,
 };
+pub use tables::each_stored;
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.
 #[must_use]

@@ -255,6 +255,19 @@ pub struct Call {
     pub oldest: u64,
 }
 
+impl InboxOp {
+    /// The client and the epoch of a connection that this makes an inbox for, or attaches to the one that is there.
+    #[must_use]
+    pub fn attaches(&self) -> Option<(&str, u64)> {
+        match self {
+            Self::Attach { client, epoch, .. } | Self::AttachAgain { client, epoch, .. } => {
+                Some((client, *epoch))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Retained messages that a subscription owes a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Owed {

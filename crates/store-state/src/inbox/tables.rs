@@ -147,6 +147,24 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     pub(super) rest: Rest,
 }
 
+/// Visits the inboxes that the tables of a shard hold, without loading them: the client, and the highest epoch that was
+/// attached. Inboxes that were made since the last checkpoint are not among them ([`InboxOp::attaches`](super::InboxOp::attaches) finds those in
+/// the log), and some of these may have been removed since.
+///
+/// # Errors
+/// A row is damaged, or the tables cannot be read; inboxes before it have been visited.
+pub fn each_stored(
+    range: SlotRange,
+    table: &dyn Table,
+    mut visit: impl FnMut(&str, u64),
+) -> Result<(), LoadError> {
+    row::each(table, INBOX, range, |key, value| {
+        let inbox: InboxRow = row::decode(key, value)?;
+        visit(row::name(key)?, inbox.epoch);
+        Ok(())
+    })
+}
+
 /// What stands at the end of an inbox's row, as far as it is not zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Rest {

@@ -30,3 +30,4 @@ pub use op::{
     ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionOutlet, SessionReply,
     StoredWill, TakenFrom, WillAtClose,
 };
+pub use tables::begin_anew;

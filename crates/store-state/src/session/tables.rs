@@ -284,6 +284,29 @@ pub(super) fn load(slots: Slots, table: &dyn Table) -> Result<SessionMachine, Lo
     })
 }
 
+/// The rows of a session shard all of whose replicas are lost, and that begins anew without sessions.
+///
+/// `next_epoch`: higher than any epoch that the lost shard can have given. `left`: clients with an inbox that has outlived
+/// its session, each once, with the inbox's epoch, below `next_epoch`. The shard has these inboxes removed: they belong
+/// to nobody whom the shard knows, and a client that comes back gets a new session.
+pub fn begin_anew<'a>(
+    hash: NameHash,
+    next_epoch: u64,
+    left: impl IntoIterator<Item = (&'a str, u64)>,
+) -> Changes {
+    let mut changes = Changes::default();
+    let row = MachineRow {
+        next_epoch,
+        nodes: BTreeMap::new(),
+    };
+    changes.put(MACHINE.to_vec(), row::encode(&row));
+    for (client, epoch) in left {
+        let key = row::numbered_key(ENDING, hash.slot_of(client), client, epoch);
+        changes.put(key, row::encode(&()));
+    }
+    changes
+}
+
 fn load_wills(range: SlotRange, table: &dyn Table) -> Result<ByEpoch<Box<StoredWill>>, LoadError> {
     let mut wills = ByEpoch::new();
     row::each(table, WILL, range, |key, value| {

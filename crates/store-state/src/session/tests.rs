@@ -1,5 +1,6 @@
 //! Tests of the session machine by dialogue and property.
 
+mod anew;
 mod connections;
 mod crashes;
 mod driver;

@@ -1,33 +1,67 @@
 //! For a cluster whose majority is gone for good: one of the nodes that are left goes on alone.
+//!
+//! Invariants: a shard that has a replica here is never begun anew; a shard that begins anew gives epochs, and has terms,
+//! above all that the lost one can have given; an inbox whose session is lost is removed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use consensus::{Log, LogOptions, Mark};
+use store_state::Changes;
 use store_state::api::{PerStore, ShardNumber, StoreId};
-use store_state::inbox::InboxMachine;
+use store_state::inbox::{InboxMachine, each_stored};
 use store_state::retain::RetainMachine;
-use store_state::session::SessionMachine;
+use store_state::session::{SessionMachine, begin_anew};
 
 use crate::api::error::{OpenError, because};
+use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::Folder;
 use crate::storage::map::ShardMap;
 use crate::storage::tables::{Tables, TablesOptions};
 
-/// A shard that its node decides on alone from now on.
+/// What becomes of shards that the node has no replica of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostShards {
+    /// They stay as they are, without a leader: another node may have a replica.
+    Leave,
+    /// They begin anew, empty, with this node as their only voter: no replica of them is left anywhere.
+    BeginAnew {
+        /// Unix time in ms. Epochs and terms of the new shards begin there, so that it must be later than that of an
+        /// earlier recovery.
+        now_ms: u64,
+    },
+}
+
+/// What has become of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Its replica here decides alone from now on.
+    SoleVoter,
+    /// The node had no replica of it, and has none.
+    Left,
+    /// The node had no replica of it; the shard begins anew, and what it held is lost.
+    BegunAnew {
+        /// Of a session shard: inboxes on this node whose sessions are lost, and which are removed with what is queued
+        /// in them.
+        removed_inboxes: u64,
+    },
+}
+
+/// A shard of a node that goes on alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// The store.
     pub store: StoreId,
     /// The shard.
     pub shard: ShardNumber,
-    /// `false`: the node had no replica of it, and it is lost.
-    pub is_here: bool,
+    /// What has become of it.
+    pub outcome: Outcome,
 }
 
 /// Makes the node of a data folder that no broker uses the only voter of every shard that it has a replica
-/// of. Its next start leads them.
+/// of, and with [`LostShards::BeginAnew`] of all others as well, which begin empty. Its next start leads them.
 ///
 /// What the lost nodes had acknowledged without this one is lost, and what was never acknowledged may become
 /// valid. The lost nodes must never come back with their folders.
@@ -37,47 +71,188 @@ pub struct Recovered {
 pub fn recover(
     folder: &Folder,
     folders: &PerStore<Option<PathBuf>>,
+    lost: LostShards,
 ) -> Result<Vec<Recovered>, OpenError> {
     let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(because("a runtime"))?;
+    let files = PerStore {
+        session: StoreFiles::open::<SessionMachine>(folder, folders)?,
+        inbox: StoreFiles::open::<InboxMachine>(folder, folders)?,
+        retain: StoreFiles::open::<RetainMachine>(folder, folders)?,
+    };
+    let mut recovery = Recovery {
+        folder,
+        log,
+        lost,
+        inboxes: BTreeMap::new(),
+        recovered: Vec::new(),
+    };
     runtime.block_on(async {
-        let mut recovered = Vec::new();
-        recover_store::<SessionMachine>(folder, folders, &log, &mut recovered).await?;
-        recover_store::<InboxMachine>(folder, folders, &log, &mut recovered).await?;
-        recover_store::<RetainMachine>(folder, folders, &log, &mut recovered).await?;
-        Ok(recovered)
+        if let (Some(session), Some(inbox)) = (&files.session, &files.inbox)
+            && recovery.begins_any::<SessionMachine>(session)
+        {
+            recovery.find_inboxes(inbox)?;
+        }
+        if let Some(files) = &files.session {
+            recovery.store::<SessionMachine>(files).await?;
+        }
+        if let Some(files) = &files.inbox {
+            recovery.store::<InboxMachine>(files).await?;
+        }
+        if let Some(files) = &files.retain {
+            recovery.store::<RetainMachine>(files).await?;
+        }
+        Ok(recovery.recovered)
     })
 }
 
-async fn recover_store<M: Kind>(
-    folder: &Folder,
-    folders: &PerStore<Option<PathBuf>>,
-    log: &Log,
-    recovered: &mut Vec<Recovered>,
-) -> Result<(), OpenError> {
-    let path = folder.store(M::NAME, folders[M::STORE].as_deref())?;
-    let Some(map) = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?
-    else {
-        return Ok(());
-    };
-    let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
-    for shard in 0..map.len() {
-        let group = group_of::<M>(shard);
-        let is_here = log.has_replica(group);
-        if is_here {
-            let table = tables.shard(u64::from(shard)).map_err(because(M::NAME))?;
-            let mark = table.mark().map_err(because(M::NAME))?;
-            let mark = mark.map(|bytes| Mark::decode(&bytes)).transpose();
-            let mark = mark.map_err(because(M::NAME))?.unwrap_or_default();
-            let written = log.make_sole_voter(group, folder.node(), &mark).await;
-            written.map_err(because("the log"))?;
-        }
-        recovered.push(Recovered {
-            store: M::STORE,
-            shard,
-            is_here,
-        });
+/// The files of one store.
+struct StoreFiles {
+    map: ShardMap,
+    tables: Tables,
+}
+
+impl StoreFiles {
+    /// `None`: the store was never made.
+    fn open<M: Kind>(
+        folder: &Folder,
+        folders: &PerStore<Option<PathBuf>>,
+    ) -> Result<Option<Self>, OpenError> {
+        let path = folder.store(M::NAME, folders[M::STORE].as_deref())?;
+        let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
+        map.map(|map| {
+            let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
+            Ok(Self { map, tables })
+        })
+        .transpose()
     }
-    Ok(())
+}
+
+struct Recovery<'a> {
+    folder: &'a Folder,
+    log: Log,
+    lost: LostShards,
+    /// Clients with an inbox here, and the highest epoch that was attached to it. Some may be gone already. Empty if
+    /// all session shards have a replica here.
+    inboxes: BTreeMap<Box<str>, u64>,
+    recovered: Vec<Recovered>,
+}
+
+impl Recovery<'_> {
+    fn begins_any<M: Kind>(&self, files: &StoreFiles) -> bool {
+        let is_lost = |shard| !self.log.has_replica(group_of::<M>(shard));
+        self.lost != LostShards::Leave && (0..files.map.len()).any(is_lost)
+    }
+
+    /// Finds the inboxes of this node, in the tables and in what the log has beyond these.
+    fn find_inboxes(&mut self, files: &StoreFiles) -> Result<(), OpenError> {
+        let Self { log, inboxes, .. } = self;
+        let mut found = |client: &str, epoch: u64| match inboxes.get_mut(client) {
+            Some(known) => *known = epoch.max(*known),
+            None => drop(inboxes.insert(client.into(), epoch)),
+        };
+        for shard in 0..files.map.len() {
+            let group = group_of::<InboxMachine>(shard);
+            if !log.has_replica(group) {
+                continue;
+            }
+            let table = files.tables.shard(u64::from(shard));
+            let table = table.map_err(because(InboxMachine::NAME))?;
+            each_stored(files.map.range(shard), &table, &mut found)
+                .map_err(because(InboxMachine::NAME))?;
+            let read = log.commands(group, |_, command: &Command| {
+                let batch = InboxMachine::batch(command);
+                let requests = batch.into_iter().flat_map(|batch| &batch.requests);
+                for (client, epoch) in requests.filter_map(|request| request.op.attaches()) {
+                    found(client, epoch);
+                }
+            });
+            read.map_err(because("the log"))?;
+        }
+        Ok(())
+    }
+
+    async fn store<M: Kind>(&mut self, files: &StoreFiles) -> Result<(), OpenError> {
+        for shard in 0..files.map.len() {
+            let outcome = match self.lost {
+                _ if self.log.has_replica(group_of::<M>(shard)) => {
+                    self.make_sole_voter::<M>(files, shard).await?;
+                    Outcome::SoleVoter
+                }
+                LostShards::Leave => Outcome::Left,
+                LostShards::BeginAnew { now_ms } => {
+                    let removed_inboxes = self.begin_anew::<M>(files, shard, now_ms).await?;
+                    Outcome::BegunAnew { removed_inboxes }
+                }
+            };
+            self.recovered.push(Recovered {
+                store: M::STORE,
+                shard,
+                outcome,
+            });
+        }
+        Ok(())
+    }
+
+    async fn make_sole_voter<M: Kind>(
+        &self,
+        files: &StoreFiles,
+        shard: ShardNumber,
+    ) -> Result<(), OpenError> {
+        let table = files.tables.shard(u64::from(shard));
+        let mark = table.and_then(|table| table.mark());
+        let mark = mark.map_err(because(M::NAME))?;
+        let mark = mark.map(|bytes| Mark::decode(&bytes)).transpose();
+        let mark = mark.map_err(because(M::NAME))?.unwrap_or_default();
+        let group = group_of::<M>(shard);
+        let written = self
+            .log
+            .make_sole_voter(group, self.folder.node(), &mark)
+            .await;
+        written.map(drop).map_err(because("the log"))
+    }
+
+    /// Begins a shard anew that has no replica here. The last write makes it a replica: before that, all of it is done
+    /// again. Gives how many inboxes of this node are removed since their sessions are lost.
+    async fn begin_anew<M: Kind>(
+        &self,
+        files: &StoreFiles,
+        shard: ShardNumber,
+        now_ms: u64,
+    ) -> Result<u64, OpenError> {
+        let (rows, removed_inboxes) = match M::STORE {
+            StoreId::Session => self.session_rows(files, shard, now_ms),
+            StoreId::Inbox | StoreId::Retain => (Changes::default(), 0),
+        };
+        let group = group_of::<M>(shard);
+        let mark = self.log.begin_anew(group, self.folder.node(), now_ms).await;
+        let mark = mark.map_err(because("the log"))?;
+        // What a replica has left that was here once.
+        let removed = files.tables.remove(u64::from(shard));
+        removed.map_err(because(M::NAME))?;
+        let table = files.tables.shard(u64::from(shard));
+        let written = table.and_then(|table| table.write(&rows, &mark.encode()));
+        written.map_err(because(M::NAME))?;
+        let began = self
+            .log
+            .make_sole_voter(group, self.folder.node(), &mark)
+            .await;
+        began.map_err(because("the log"))?;
+        Ok(removed_inboxes)
+    }
+
+    /// The rows of a session shard that begins anew. Its epochs begin at the Unix time in microseconds: the lost shard
+    /// would have to have accepted a million connections a second to have given that many.
+    fn session_rows(&self, files: &StoreFiles, shard: ShardNumber, now_ms: u64) -> (Changes, u64) {
+        let highest = self.inboxes.values().max().copied().unwrap_or_default();
+        let next_epoch = now_ms.saturating_mul(1_000).max(highest.saturating_add(1));
+        let all = self.inboxes.iter();
+        let left: Vec<(&str, u64)> = all
+            .map(|(client, epoch)| (&**client, *epoch))
+            .filter(|(client, _)| files.map.shard_of(client) == shard)
+            .collect();
+        let removed = left.len() as u64;
+        (begin_anew(files.map.hash(), next_epoch, left), removed)
+    }
 }

@@ -162,9 +162,11 @@ fn one_node_of_three_goes_on_alone_when_the_others_are_gone_for_good() {
     cluster.kill(1);
     cluster.kill(2);
     let folder = store::Folder::open(cluster.folders[2].path()).unwrap();
-    let recovered = store::recover(&folder, &PerStore::default()).unwrap();
+    let lost = store::LostShards::BeginAnew { now_ms: 1 };
+    let recovered = store::recover(&folder, &PerStore::default(), lost).unwrap();
     assert_eq!(recovered.len(), 6);
-    assert!(recovered.iter().all(|shard| shard.is_here));
+    let is_kept = |shard: &store::Recovered| shard.outcome == store::Outcome::SoleVoter;
+    assert!(recovered.iter().all(is_kept));
     drop(folder);
     cluster.restart(2);
     let node = cluster.node(2);
