@@ -174,7 +174,10 @@ def test_retained_messages_are_owed_until_they_are_sent(tmp_path):
             broker.kill()
     with Broker(data_dir=data) as broker:
         with broker.client("ann", clean=False, props=durable, session_present=True) as client:
-            client.send(raw.ack(raw.PUBCOMP, client.expect(raw.PUBREL, pid=last.pid).pid))
+            # Of the one before, too, if its PUBCOMP was not recorded yet.
+            while (owed := client.expect(raw.PUBREL).pid) != last.pid:
+                client.send(raw.ack(raw.PUBCOMP, owed))
+            client.send(raw.ack(raw.PUBCOMP, last.pid))
             got += [last.topic] + [client.message().topic for _ in range(100)]
             client.ping()
     assert sorted(got) == sorted(topics)
