@@ -604,9 +604,10 @@ def test_wildcard_patterns_of_a_node(name):
             client.subscribe("a/+", "+/a")
             client.disconnect()
         with broker.client(name + "2") as other:
-            other.subscribe("b/+", "a", "+/+", "a/a/+", "+/b/#", "#", expect=[0, 0, 0, 0x97, 0, 0])
+            # Two filters of one new pattern take room once.
+            other.subscribe("b/+", "a", "+/+", "+/+/x", "a/a/+", "+/b/#", "#", expect=[0, 0, 0, 0, 0x97, 0, 0])
             assert broker.metric("heraldmq_wildcard_patterns") == 3
-            other.unsubscribe("+/+")
+            other.unsubscribe("+/+", "+/+/x")
             other.subscribe("a/a/+")
 
 

@@ -20,6 +20,7 @@
 //! Deliberately absent: the limits of the node as a whole, and those of a session.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use hashbrown::hash_map::EntryRef;
 use hashing::HashMap;
@@ -95,7 +96,8 @@ pub(crate) struct Quotas(parking_lot::Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    users: HashMap<Box<str>, User>,
+    /// A name is held once, however many absent sessions its user has.
+    users: HashMap<Arc<str>, User>,
     /// By client identifier, hashed.
     absent: HashMap<u64, Absent>,
     pruned: Timestamp,
@@ -118,7 +120,7 @@ struct Use {
 
 #[derive(Debug)]
 struct Absent {
-    user: Box<str>,
+    user: Arc<str>,
     bytes: usize,
     until: Timestamp,
 }
@@ -232,7 +234,7 @@ impl Quotas {
             if holding.bytes >= LITTLE && state.absent.len() < ABSENT {
                 state.user(name).bytes += holding.bytes;
                 let absent = Absent {
-                    user: name.into(),
+                    user: state.name_of(name),
                     bytes: holding.bytes,
                     until,
                 };
@@ -256,6 +258,11 @@ impl State {
             patterns: share.patterns.saturating_sub(patterns),
             known: Vec::new(),
         }
+    }
+
+    fn name_of(&self, name: &str) -> Arc<str> {
+        let known = self.users.get_key_value(name);
+        known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
     }
 
     fn user(&mut self, name: &str) -> &mut User {

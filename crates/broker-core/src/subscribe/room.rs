@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use mqtt_session::{Timestamp, pattern_of};
+use mqtt_session::{Pattern, Timestamp, pattern_of};
 
 use crate::node::{Node, Pressure};
 use crate::quotas::{self, Share};
@@ -16,6 +16,8 @@ pub(crate) struct Room {
     bytes: usize,
     /// Patterns of wildcards, by the limit of the node.
     patterns: usize,
+    /// Those that filters of this packet have taken room for.
+    taken: Vec<Pattern>,
     /// What is left of the user's share.
     user: Option<(Box<str>, quotas::Room)>,
 }
@@ -50,22 +52,25 @@ impl Room {
             patterns: settings
                 .node_wildcard_patterns
                 .saturating_sub(node.routes.patterns()),
+            taken: Vec::new(),
             user,
         }
     }
 
     /// Whether there is room for one more filter; then it is taken.
     pub(crate) fn take<R: Rim>(&mut self, filter: &str, node: &Node<R>) -> bool {
-        let pattern = pattern_of(filter);
-        let is_new = pattern.is_some_and(|pattern| !node.routes.has_pattern(&pattern));
+        let is_new =
+            |pattern: &Pattern| !self.taken.contains(pattern) && !node.routes.has_pattern(pattern);
+        let new = pattern_of(filter).filter(is_new);
         let bytes = self.bytes.checked_sub(filter.len());
-        let patterns = self.patterns.checked_sub(usize::from(is_new));
+        let patterns = self.patterns.checked_sub(usize::from(new.is_some()));
         let left = bytes
             .zip(patterns)
             .filter(|_| self.user_has_room(filter, node));
         if let Some((bytes, patterns)) = left {
             self.bytes = bytes;
             self.patterns = patterns;
+            self.taken.extend(new);
         }
         left.is_some()
     }
