@@ -209,6 +209,8 @@ fn main() {
     one_to_one(if smoke { 10 } else { 10_000 }, if smoke { 2 } else { 100 });
     one_to_many(if smoke { 10 } else { 1_000 }, if smoke { 2 } else { 20 });
     idle(if smoke { 1_000 } else { 1_000_000 });
+    parts(if smoke { 1_000 } else { 1_000_000 });
+    filters(if smoke { 100 } else { 10_000 });
 }
 
 /// Each of many sessions has a topic of its own, and its client acknowledges in batches.
@@ -341,5 +343,81 @@ fn idle(inboxes: usize) {
     println!(
         "{inboxes} idle inboxes: {bytes} bytes each; CPU to make {made:.2?}, save {saved:.2?}, \
          load {loaded:.2?}, for a node's restart {node_up:.2?}"
+    );
+}
+
+/// A message for all of very many sessions that sleep: how long its parts take.
+fn parts(sessions: usize) {
+    let mut shard = Shard::new();
+    for n in 0..sessions {
+        shard.session(&format!("client-{n}"), "news", false);
+    }
+    shard.checkpoint();
+    let op = publish("news");
+    // The first has to look for the targets, the second knows them.
+    for name in ["first", "second"] {
+        let (mut parts, mut longest, mut in_all) = (0, Duration::ZERO, Duration::ZERO);
+        loop {
+            let begin = Instant::now();
+            let reply = shard
+                .machine
+                .apply_part(&HEADER, &op, &shard.rows, &mut Silence)
+                .expect("tables in memory");
+            let taken = begin.elapsed();
+            parts += 1;
+            longest = longest.max(taken);
+            in_all += taken;
+            if reply.is_some() {
+                break;
+            }
+        }
+        println!(
+            "{name} message for {sessions} sessions that sleep: {parts} parts, the longest {longest:.2?}, \
+             all {in_all:.2?}"
+        );
+    }
+}
+
+/// A session that has many filters gets as many with one request, which stand before, between and behind the
+/// others, and loses them with one.
+fn filters(count: usize) {
+    let client: Box<str> = "client".into();
+    let subscriptions = |prefix: &str, from: usize| -> Vec<StoredSubscription> {
+        (0..count)
+            // In an order of its own, as requests have it.
+            .map(|n| (n * 7_919) % count)
+            .map(|n| StoredSubscription {
+                filter: format!("{prefix}/{:07}", 2 * n + from).into(),
+                options: SubscriptionOptions::default(),
+                id: 0,
+            })
+            .collect()
+    };
+    let subscribe = |subscriptions| InboxOp::Subscribe {
+        client: client.clone(),
+        epoch: 1,
+        subscriptions,
+    };
+    let mut shard = Shard::new();
+    shard.session("client", "news", true);
+    shard.apply(&subscribe(subscriptions("site", 0)));
+    let new = subscriptions("site", 1);
+    let unsubscribe = InboxOp::Unsubscribe {
+        client: client.clone(),
+        epoch: 1,
+        filters: new.iter().map(|of| of.filter.clone()).collect(),
+    };
+    let subscribe = subscribe(new);
+    let (mut in_ns, mut out_ns) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..10 {
+        let begin = Instant::now();
+        shard.apply(&subscribe);
+        in_ns = in_ns.min(begin.elapsed().as_nanos() as f64 / count as f64);
+        let begin = Instant::now();
+        shard.apply(&unsubscribe);
+        out_ns = out_ns.min(begin.elapsed().as_nanos() as f64 / count as f64);
+    }
+    println!(
+        "{count} filters of a session that has {count}: subscribe {in_ns:.0} ns, unsubscribe {out_ns:.0} ns each"
     );
 }

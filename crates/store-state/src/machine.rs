@@ -34,7 +34,8 @@ pub trait Machine: Sized + Send + 'static {
 
     /// Does what is asked, or a part of it: an operation that concerns very many sessions at once takes some
     /// of them in each part, so that whoever calls can do something else in between. `None`: it is not done;
-    /// the same operation is to be given again, before any other.
+    /// the same operation is to be given again, before any other. In between, a checkpoint under way may go on and
+    /// what is there may be read; no checkpoint begins.
     ///
     /// # Errors
     /// The tables cannot be read. Nothing may be applied afterwards.

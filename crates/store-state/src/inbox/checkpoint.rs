@@ -36,6 +36,7 @@ impl InboxMachine {
             stock: Stock::default(),
             attached: 0,
             left: None,
+            publishing: None,
             recorded: Vec::new(),
         }
     }
@@ -146,6 +147,10 @@ impl InboxMachine {
     /// first.
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
+            debug_assert!(
+                self.publishing.is_none(),
+                "no checkpoint begins between two parts of a publication"
+            );
             self.origins.collect(changes);
             self.fences.collect(changes);
             self.owed.begin();

@@ -12,6 +12,7 @@ use super::inboxes::Inboxes;
 use super::matching::Matching;
 use super::origins::Origins;
 use super::owed::OwedMessages;
+use super::publishing::{Publication, Publishing};
 use super::stock::Stock;
 use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued};
 use crate::{
@@ -45,6 +46,8 @@ pub struct InboxMachine {
     pub(super) attached: usize,
     /// While [`InboxOp::NodeUp`] is not done: inboxes that it has yet to detach.
     pub(super) left: Option<std::vec::IntoIter<u64>>,
+    /// While a publication is not done: how far it is.
+    pub(super) publishing: Option<Publishing>,
     /// The machine's own row as it was last handed out.
     pub(super) recorded: Vec<u8>,
 }
@@ -140,6 +143,9 @@ impl Machine for InboxMachine {
             table,
             outlet,
         };
+        if let Some(publication) = Publication::of(op) {
+            return self.publish(&publication, &mut context);
+        }
         self.carry_out(op, &mut context).map(Some)
     }
 
@@ -174,7 +180,10 @@ impl InboxMachine {
     ) -> Result<InboxReply, TableError> {
         match op {
             // In parts.
-            InboxOp::NodeUp { .. } => {}
+            InboxOp::NodeUp { .. }
+            | InboxOp::Publish { .. }
+            | InboxOp::PublishOnce { .. }
+            | InboxOp::PublishFenced { .. } => {}
             InboxOp::Attach {
                 client,
                 epoch,
@@ -201,11 +210,6 @@ impl InboxMachine {
                 epoch,
                 filters,
             } => return Ok(self.unsubscribe(client, *epoch, filters, context.outlet)),
-            InboxOp::Publish {
-                message,
-                publisher,
-                origin,
-            } => return self.publish(message, *publisher, origin.as_ref(), context),
             InboxOp::Deliver {
                 client,
                 items,
@@ -238,15 +242,6 @@ impl InboxMachine {
                 inbox,
                 done,
             } => return self.hand_over(client, *inbox, &done.0, context),
-            InboxOp::PublishOnce {
-                call,
-                message,
-                publisher,
-            } => {
-                return self.once(call, |machine| {
-                    machine.publish(message, *publisher, None, context)
-                });
-            }
             InboxOp::DeliverOnce {
                 call,
                 client,
@@ -280,18 +275,11 @@ impl InboxMachine {
                 detached,
                 item,
             } => return self.deliver_late(client, *epoch, *detached, item, context),
-            InboxOp::PublishFenced { origin, epoch, .. }
-            | InboxOp::DeliverFenced { origin, epoch, .. }
+            InboxOp::DeliverFenced { origin, epoch, .. }
                 if self.fences.is_over(&origin.client, *epoch) =>
             {
                 return Ok(InboxReply::Fenced);
             }
-            InboxOp::PublishFenced {
-                message,
-                publisher,
-                origin,
-                ..
-            } => return self.publish(message, *publisher, Some(origin), context),
             InboxOp::DeliverFenced {
                 client,
                 items,

@@ -34,6 +34,7 @@ mod op;
 mod origins;
 mod owed;
 mod publish;
+mod publishing;
 mod queue;
 mod stock;
 mod subscribe;

@@ -11,6 +11,7 @@ use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
 use super::matching::Target;
 use super::origins::{MATCHING, REFUSED, part_for};
+use super::publishing::{Once, Publication, Publishing};
 use super::queue::accounted;
 use super::stock::Stock;
 use super::{InboxDrop, InboxReply, Item, Origin, Progress, publisher_hash};
@@ -29,8 +30,8 @@ enum Outcome {
 }
 
 /// What became of a message for all sessions of the shard.
-#[derive(Default)]
-struct Tally {
+#[derive(Debug, Default)]
+pub(super) struct Tally {
     matched: u32,
     refused: u32,
     pressing: u32,
@@ -73,61 +74,95 @@ const fn again(refused: u32) -> InboxReply {
 }
 
 impl InboxMachine {
+    /// Publishes, or goes on with the publication that is under way. `None`: some sessions have yet to get the message.
     pub(super) fn publish(
         &mut self,
-        message: &Arc<ApplicationMessage>,
-        publisher: u64,
-        origin: Option<&Origin>,
+        publication: &Publication<'_>,
         context: &mut Context<'_>,
-    ) -> Result<InboxReply, TableError> {
-        if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, MATCHING)) {
-            return Ok(again(self.refused_before(origin)));
+    ) -> Result<Option<InboxReply>, TableError> {
+        let mut publishing = match self.publishing.take() {
+            Some(publishing) => publishing,
+            None => match self.answered(&publication.once) {
+                Some(answer) => return Ok(Some(answer)),
+                None => {
+                    let targets = self.matching.find(publication.message.body.topic_bytes());
+                    Publishing::new(targets, self.next_body)
+                }
+            },
+        };
+        publishing.go_on(|target, body, tally| {
+            self.publish_to(target, publication, body, tally, context)
+        })?;
+        if !publishing.is_done() {
+            self.publishing = Some(publishing);
+            return Ok(None);
         }
-        let tally = self.publish_once(message, publisher, context)?;
-        if let Some(origin) = origin.filter(|origin| happens_once(origin, message.qos))
-            && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some())
-        {
-            self.remember(origin, MATCHING, &tally);
+        let Publishing { body, tally, .. } = publishing;
+        if body != 0 {
+            self.settle_body(publication.message, &tally);
         }
-        Ok(tally.reply())
+        let reply = tally.reply();
+        match publication.once {
+            Once::Origin(origin) | Once::Fenced(origin, _)
+                if happens_once(origin, publication.message.qos)
+                    && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some()) =>
+            {
+                self.remember(origin, MATCHING, &tally);
+            }
+            Once::Call(call) => self.calls.done(call, &reply),
+            Once::No | Once::Origin(_) | Once::Fenced(..) => {}
+        }
+        Ok(Some(reply))
     }
 
-    fn publish_once(
-        &mut self,
-        message: &Arc<ApplicationMessage>,
-        publisher: u64,
-        context: &mut Context<'_>,
-    ) -> Result<Tally, TableError> {
-        let targets = self.matching.find(message.body.topic_bytes());
-        let body = if targets.len() > 1 { self.next_body } else { 0 };
-        let mut tally = Tally::default();
-        for target in &*targets {
-            let Some(inbox) = self.inboxes.get_mut(target.session) else {
-                continue;
-            };
-            if !target.wants(|| publisher_hash(&inbox.client) == publisher) {
-                continue;
+    /// The answer to a publication that came before, or that must not happen any more.
+    fn answered(&mut self, once: &Once<'_>) -> Option<InboxReply> {
+        match once {
+            Once::No => None,
+            Once::Call(call) => self.calls.begin(call),
+            Once::Fenced(origin, epoch) if self.fences.is_over(&origin.client, *epoch) => {
+                Some(InboxReply::Fenced)
             }
-            tally.matched += 1;
-            let item = item_for(target, message);
-            if item.qos == QoS::AtMostOnce {
-                match (context.limits.qos0, inbox.is_attached()) {
-                    (Qos0Inbox::Always, _) | (Qos0Inbox::Offline, false) => {}
-                    // Its node delivers the message directly.
-                    (Qos0Inbox::Offline | Qos0Inbox::Never, true) => continue,
-                    (Qos0Inbox::Never, false) => {
-                        drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
-                        continue;
-                    }
+            Once::Origin(origin) | Once::Fenced(origin, _) => self
+                .origins
+                .knows(origin, MATCHING)
+                .then(|| again(self.refused_before(origin))),
+        }
+    }
+
+    /// Gives a message to a session, if it wants it. How many queued messages made room for it.
+    fn publish_to(
+        &mut self,
+        target: &Target,
+        publication: &Publication<'_>,
+        body: u64,
+        tally: &mut Tally,
+        context: &mut Context<'_>,
+    ) -> Result<usize, TableError> {
+        let Some(inbox) = self.inboxes.get_mut(target.session) else {
+            return Ok(0);
+        };
+        if !target.wants(|| publisher_hash(&inbox.client) == publication.publisher) {
+            return Ok(0);
+        }
+        tally.matched += 1;
+        let item = item_for(target, publication.message);
+        if item.qos == QoS::AtMostOnce {
+            match (context.limits.qos0, inbox.is_attached()) {
+                (Qos0Inbox::Always, _) | (Qos0Inbox::Offline, false) => {}
+                // Its node delivers the message directly.
+                (Qos0Inbox::Offline | Qos0Inbox::Never, true) => return Ok(0),
+                (Qos0Inbox::Never, false) => {
+                    drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
+                    return Ok(0);
                 }
             }
-            let outcome = enqueue(inbox, item, body, &mut self.stock, context)?;
-            tally.count(target.session, outcome);
         }
-        if body != 0 {
-            self.settle_body(message, &tally);
-        }
-        Ok(tally)
+        let before = inbox.queue.len();
+        let outcome = enqueue(inbox, item, body, &mut self.stock, context)?;
+        tally.count(target.session, outcome);
+        let queued = u32::from(matches!(outcome, Outcome::Queued | Outcome::Pressing));
+        Ok((before + queued).saturating_sub(inbox.queue.len()) as usize)
     }
 
     /// Makes the body that queues refer to, if more than one does.

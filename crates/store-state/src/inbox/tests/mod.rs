@@ -7,6 +7,7 @@ mod limits;
 mod model;
 mod origins;
 mod owed;
+mod parts;
 mod property;
 mod queue;
 mod subscribe;

@@ -206,10 +206,15 @@ impl Run {
         let op = self.op(kind, dice);
         let header = self.header(dice);
         let mut recorder = Recorder::default();
-        let reply = self
-            .crashing
-            .apply(&header, &op, &self.table, &mut recorder)
-            .unwrap();
+        let reply = loop {
+            let part = self
+                .crashing
+                .apply_part(&header, &op, &self.table, &mut recorder);
+            match part.unwrap() {
+                Some(reply) => break reply,
+                None => self.between_parts(),
+            }
+        };
         let mut steady = Recorder::default();
         let nothing = TestTable::default();
         let other = self
@@ -230,6 +235,28 @@ impl Run {
             reply,
             events: recorder.0,
         });
+    }
+
+    /// A checkpoint goes on and clients read while an operation is not done.
+    fn between_parts(&mut self) {
+        self.collect_row();
+        if let Some((_, at, true)) = self.checkpoint
+            && self.crashing.saved_part(1)
+        {
+            self.saved = at;
+            self.checkpoint = None;
+        }
+        for of in &self.model.inboxes {
+            let mut page = Vec::new();
+            self.crashing
+                .page(of.number, 0, 100, 1 << 30, &self.table, &mut page)
+                .unwrap();
+            let messages = page
+                .iter()
+                .filter(|(_, queued)| matches!(queued, Queued::Message(_)));
+            let len = self.crashing.queue_len(of.number);
+            assert_eq!(messages.count(), len as usize);
+        }
     }
 
     fn header(&self, dice: [u8; 6]) -> Header {

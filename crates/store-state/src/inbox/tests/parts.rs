@@ -1,0 +1,132 @@
+//! A publication is applied in parts, and nothing shows where these end. The property test says the same of all
+//! limits, checkpoints and crashes.
+
+use super::*;
+use crate::inbox::publishing::AT_ONCE;
+
+/// A shard with a session for each of these names, none of which is connected.
+fn sleepers(clients: &[&str]) -> (Shard, Vec<u64>) {
+    let mut shard = Shard::new();
+    let inboxes = clients.iter().map(|client| shard.sleeper(client, "news"));
+    let inboxes = inboxes.collect();
+    shard.take_events();
+    (shard, inboxes)
+}
+
+const FIVE: [&str; 5] = ["ann", "bob", "cyd", "dan", "eve"];
+
+impl Shard {
+    fn part(&mut self, op: &InboxOp) -> Option<InboxReply> {
+        let mut recorder = Recorder::default();
+        let reply = self
+            .machine
+            .apply_part(&self.header, op, &self.table, &mut recorder)
+            .unwrap();
+        self.events.extend(recorder.0);
+        reply
+    }
+
+    /// Messages queued in each of these.
+    fn lens(&self, inboxes: &[u64]) -> Vec<u32> {
+        let lens = inboxes.iter().map(|&inbox| self.machine.queue_len(inbox));
+        lens.collect()
+    }
+}
+
+#[test]
+fn a_message_for_many_sessions_is_queued_part_by_part() {
+    let (mut shard, inboxes) = sleepers(&FIVE);
+    let op = publish(message("news", "1", QoS::AtLeastOnce), None);
+    for queued in (AT_ONCE..FIVE.len()).step_by(AT_ONCE) {
+        assert_eq!(shard.part(&op), None);
+        let expected = (0..FIVE.len()).map(|n| u32::from(n < queued));
+        assert_eq!(shard.lens(&inboxes), expected.collect::<Vec<_>>());
+        for &inbox in inboxes.iter().take(queued) {
+            assert_eq!(shard.queue(inbox), payloads(&[(1, "1")]));
+        }
+    }
+    assert_eq!(shard.part(&op), Some(published(5, 0)));
+    assert_eq!(shard.lens(&inboxes), [1; 5]);
+    shard.checkpoint();
+    let kinds = [b'Q', b'B', b'C'].map(|kind| shard.table.rows_of(kind));
+    assert_eq!(kinds, [5, 1, 1]);
+    for client in FIVE {
+        shard.acknowledge(client, 1, 1, &[1]);
+    }
+    shard.checkpoint();
+    let kinds = [b'Q', b'B', b'C'].map(|kind| shard.table.rows_of(kind));
+    assert_eq!(kinds, [0; 3], "the body went with its last reference");
+}
+
+#[test]
+fn a_message_that_one_session_queued_in_an_earlier_part_is_its_own() {
+    let (mut shard, inboxes) = sleepers(&FIVE);
+    shard.header.limits.queue_full = QueueFull::DropNewest;
+    shard.publish("news", "1", QoS::AtLeastOnce);
+    shard.acknowledge("ann", 1, 1, &[1]);
+    shard.header.limits.queue_messages = 1;
+    assert_eq!(
+        shard.publish("news", "2", QoS::AtLeastOnce),
+        published(5, 0)
+    );
+    assert_eq!(shard.queue(inboxes[0]), payloads(&[(2, "2")]));
+    shard.checkpoint();
+    // The second message stands with the queue that has it.
+    let kinds = [b'Q', b'B'].map(|kind| shard.table.rows_of(kind));
+    assert_eq!(kinds, [5, 1]);
+    shard.restart();
+    assert_eq!(shard.queue(inboxes[0]), payloads(&[(2, "2")]));
+}
+
+#[test]
+fn a_checkpoint_under_way_has_nothing_of_the_publication() {
+    let (mut shard, inboxes) = sleepers(&FIVE);
+    shard.publish("news", "1", QoS::AtLeastOnce);
+    let mut changes = Changes::default();
+    assert!(!shard.machine.collect_part(1, &mut changes));
+    let op = publish(message("news", "2", QoS::AtLeastOnce), None);
+    while shard.part(&op).is_none() {
+        shard.machine.collect_part(1, &mut changes);
+    }
+    while !shard.machine.collect_part(1, &mut changes) {}
+    shard.table.write(&changes);
+    let mut before = InboxMachine::load(Slots::ALL, &shard.table).unwrap();
+    for &inbox in &inboxes {
+        let mut page = Vec::new();
+        before
+            .page(inbox, 1, 10, 1 << 20, &shard.table, &mut page)
+            .unwrap();
+        assert_eq!(page.len(), 1);
+    }
+    // The tables have the first; memory lets go of it between parts of a third.
+    let op = publish(message("news", "3", QoS::AtLeastOnce), None);
+    while shard.part(&op).is_none() {
+        shard.machine.saved_part(1);
+        assert_eq!(shard.queue(inboxes[0]).len(), 3);
+    }
+    while !shard.machine.saved_part(1) {}
+    shard.checkpoint();
+    shard.restart();
+    for inbox in inboxes {
+        let all = payloads(&[(1, "1"), (2, "2"), (3, "3")]);
+        assert_eq!(shard.queue(inbox), all);
+    }
+}
+
+#[test]
+fn a_publication_that_came_before_is_answered_in_its_first_part() {
+    let (mut shard, inboxes) = sleepers(&FIVE);
+    let origin = Origin {
+        client: "pub".into(),
+        incarnation: 1,
+        packet_id: 7,
+    };
+    shard.header.limits.queue_messages = 1;
+    shard.header.limits.queue_full = QueueFull::REFUSE;
+    shard.publish("news", "1", QoS::AtLeastOnce);
+    shard.acknowledge("eve", 1, 1, &[1]);
+    let op = publish(message("news", "2", QoS::ExactlyOnce), Some(origin));
+    assert_eq!(shard.apply(&op), published(5, 4));
+    assert_eq!(shard.part(&op), Some(published(1, 1)));
+    assert_eq!(shard.lens(&inboxes), [1; 5]);
+}
