@@ -101,12 +101,6 @@ impl Inbox {
         self.is_attached() && !self.lingers
     }
 
-    /// Where a filter stands among the subscriptions, or would.
-    pub(super) fn find(&self, filter: &str) -> Result<usize, usize> {
-        self.subscriptions
-            .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
-    }
-
     /// Filters of the subscriptions that are not shared.
     pub(super) fn own_filters(&self) -> impl Iterator<Item = &str> {
         self.subscriptions

@@ -38,6 +38,7 @@ mod publishing;
 mod queue;
 mod stock;
 mod subscribe;
+mod subscriptions;
 mod survey;
 mod tables;
 #[cfg(test)]

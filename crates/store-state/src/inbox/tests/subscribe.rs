@@ -125,3 +125,84 @@ fn retain_is_forwarded_to_whom_wants_it_so() {
         assert_eq!(flags, [false, retain]);
     }
 }
+
+#[test]
+fn many_filters_of_one_request_are_answered_and_told_of_in_its_order() {
+    let mut shard = Shard::new();
+    shard.attach("ann", 1, false);
+    shard.subscribe("ann", 1, "f05", QoS::AtMostOnce);
+    shard.take_events();
+    let names = [
+        "f09",
+        "f05",
+        "f01",
+        "$share/g/a",
+        "f07",
+        "f03",
+        "f09",
+        "f08",
+        "f00",
+        "f09",
+        "f02",
+    ];
+    let op = InboxOp::Subscribe {
+        client: "ann".into(),
+        epoch: 1,
+        subscriptions: names
+            .map(|name| subscription(name, QoS::AtLeastOnce))
+            .into(),
+    };
+    let new = [
+        true, false, true, true, true, true, false, true, true, false, true,
+    ];
+    assert_eq!(shard.apply(&op), InboxReply::Subscribed(new.into()));
+    let told: Vec<String> = shard
+        .take_events()
+        .into_iter()
+        .map(|event| match event {
+            Event::Filter(filter, true, false) | Event::Member(_, filter, Some(_)) => filter,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let firsts = [
+        "f09",
+        "f01",
+        "$share/g/a",
+        "f07",
+        "f03",
+        "f08",
+        "f00",
+        "f02",
+    ];
+    assert_eq!(told, firsts);
+    let attached = shard.attach("ann", 2, true);
+    let filters = attached.subscriptions.iter().map(|of| &*of.filter);
+    let sorted = [
+        "$share/g/a",
+        "f00",
+        "f01",
+        "f02",
+        "f03",
+        "f05",
+        "f07",
+        "f08",
+        "f09",
+    ];
+    assert!(filters.eq(sorted));
+    let bytes = sorted.iter().map(|filter| filter.len()).sum::<usize>();
+    assert_eq!(shard.machine.counts().filter_bytes, bytes);
+    assert_eq!(shard.publish("f05", "1", QoS::AtLeastOnce), published(1, 0));
+    let mut gone = names.map(|name| -> Box<str> { name.into() });
+    gone[0] = "f04".into();
+    let reply = shard.apply(&InboxOp::Unsubscribe {
+        client: "ann".into(),
+        epoch: 2,
+        filters: gone.into(),
+    });
+    let had = [
+        false, true, true, true, true, true, true, true, true, false, true,
+    ];
+    assert_eq!(reply, InboxReply::Unsubscribed(had.into()));
+    assert_eq!(shard.machine.counts().filter_bytes, 0);
+    assert_eq!(shard.publish("f09", "1", QoS::AtLeastOnce), published(0, 0));
+}
