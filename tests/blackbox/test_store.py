@@ -8,6 +8,7 @@ import pytest
 
 from harness import raw
 from harness.broker import Broker, run
+from harness.crowd import Crowd, Peer
 
 DAY_S = 86_400
 
@@ -181,3 +182,35 @@ def test_retained_messages_are_owed_until_they_are_sent(tmp_path):
             got += [last.topic] + [client.message().topic for _ in range(100)]
             client.ping()
     assert sorted(got) == sorted(topics)
+
+
+def test_a_message_for_very_many_sessions_that_are_away_survives_a_crash(tmp_path):
+    """It is queued for 1,024 sessions of a shard at a time, and acknowledged when all have it."""
+    folder, sessions, at_once = tmp_path / "data", 2_500, 250
+    persistent = {"clean": False, "props": {"session_expiry": DAY_S}}
+
+    def batches(port):
+        for first in range(0, sessions, at_once):
+            with Crowd(port) as crowd:
+                peers = [Peer(crowd, f"client-{first + n}", **persistent) for n in range(at_once)]
+                yield crowd, peers
+                for peer in peers:
+                    peer.disconnect()
+                crowd.run(lambda: not crowd.peers, 30, "the ends of the connections")
+
+    with Broker({"inbox_store_initial_shards": 1}, data_dir=folder) as broker:
+        for crowd, peers in batches(broker.port):
+            asked = [(peer, peer.subscribe("news", qos=1)) for peer in peers]
+            crowd.run(lambda: all(pid in peer.answered for peer, pid in asked), 30, "the SUBACKs")
+        with broker.client("publisher") as publisher:
+            publisher.published("news", "1", qos=2)
+            publisher.published("news", "2", qos=1)
+        broker.kill()
+    with Broker(data_dir=folder) as broker:
+        for crowd, peers in batches(broker.port):
+            crowd.run(lambda: all(len(peer.session.seen) >= 2 for peer in peers), 30, "both messages")
+            seen = [[payload for _, payload, _, _ in peer.session.seen] for peer in peers]
+            assert seen == [[b"1", b"2"]] * at_once
+        assert broker.stop() == 0
+    verify(folder, code=0, mentions=["OK"])
+    assert rows(inspect(folder)).get("queued messages", 0) == 0
