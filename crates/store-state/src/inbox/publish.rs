@@ -11,58 +11,11 @@ use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
 use super::matching::Target;
 use super::origins::{MATCHING, REFUSED, part_for};
-use super::publishing::{Once, Publication, Publishing};
+use super::publishing::{Once, Outcome, Publication, Publishing, Tally};
 use super::queue::accounted;
 use super::stock::Stock;
-use super::{InboxDrop, InboxReply, Item, Origin, Progress, publisher_hash};
+use super::{InboxDrop, InboxReply, Item, Origin, Progress};
 use crate::TableError;
-
-/// What became of a message for one session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
-    Queued,
-    /// Queued, in a queue of an attached inbox that is three quarters full.
-    Pressing,
-    /// Dropped, because the queue of an attached inbox is full.
-    Overflowed,
-    Dropped,
-    Refused,
-}
-
-/// What became of a message for all sessions of the shard.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    matched: u32,
-    refused: u32,
-    pressing: u32,
-    queued: u32,
-    /// The inbox that queued it last.
-    last: u64,
-}
-
-impl Tally {
-    fn count(&mut self, inbox: u64, outcome: Outcome) {
-        match outcome {
-            Outcome::Queued | Outcome::Pressing => {
-                self.queued += 1;
-                self.pressing += u32::from(outcome == Outcome::Pressing);
-                self.last = inbox;
-            }
-            Outcome::Refused => self.refused += 1,
-            // Who holds its publisher back loses no more.
-            Outcome::Overflowed => self.pressing += 1,
-            Outcome::Dropped => {}
-        }
-    }
-
-    const fn reply(&self) -> InboxReply {
-        InboxReply::Published {
-            matched: self.matched,
-            refused: self.refused,
-            pressing: self.pressing,
-        }
-    }
-}
 
 /// The answer to a publication that came before, and that so many sessions refused.
 const fn again(refused: u32) -> InboxReply {
@@ -86,31 +39,35 @@ impl InboxMachine {
                 Some(answer) => return Ok(Some(answer)),
                 None => {
                     let targets = self.matching.find(publication.message.body.topic_bytes());
-                    Publishing::new(targets, self.next_body)
+                    Publishing::new(targets)
                 }
             },
         };
-        publishing.go_on(|target, body, tally| {
-            self.publish_to(target, publication, body, tally, context)
-        })?;
+        let body = if publishing.is_shared() {
+            self.next_body
+        } else {
+            0
+        };
+        publishing
+            .go_on(|target, tally| self.publish_to(target, publication, body, tally, context))?;
         if !publishing.is_done() {
             self.publishing = Some(publishing);
             return Ok(None);
         }
-        let Publishing { body, tally, .. } = publishing;
+        let Publishing { tally, .. } = publishing;
         if body != 0 {
             self.settle_body(publication.message, &tally);
         }
         let reply = tally.reply();
         match publication.once {
-            Once::Origin(origin) | Once::Fenced(origin, _)
+            Once::PublicationId(origin) | Once::Fenced(origin, _)
                 if happens_once(origin, publication.message.qos)
                     && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some()) =>
             {
                 self.remember(origin, MATCHING, &tally);
             }
             Once::Call(call) => self.calls.done(call, &reply),
-            Once::No | Once::Origin(_) | Once::Fenced(..) => {}
+            Once::No | Once::PublicationId(_) | Once::Fenced(..) => {}
         }
         Ok(Some(reply))
     }
@@ -123,7 +80,7 @@ impl InboxMachine {
             Once::Fenced(origin, epoch) if self.fences.is_over(&origin.client, *epoch) => {
                 Some(InboxReply::Fenced)
             }
-            Once::Origin(origin) | Once::Fenced(origin, _) => self
+            Once::PublicationId(origin) | Once::Fenced(origin, _) => self
                 .origins
                 .knows(origin, MATCHING)
                 .then(|| again(self.refused_before(origin))),
@@ -142,7 +99,7 @@ impl InboxMachine {
         let Some(inbox) = self.inboxes.get_mut(target.session) else {
             return Ok(0);
         };
-        if !target.wants(|| publisher_hash(&inbox.client) == publication.publisher) {
+        if !target.wants(|| publication.publisher.is(&inbox.client)) {
             return Ok(0);
         }
         tally.matched += 1;

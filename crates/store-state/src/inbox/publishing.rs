@@ -8,15 +8,14 @@
 //! ([`Machine::apply_part`](crate::Machine::apply_part)). So the body that queues refer to is made last, with all its
 //! references: until then no queue writes a reference, lets go of one, or forgets the message itself.
 //!
-//! Deliberately absent: what becomes of the message in a queue, which is in `publish`.
+//! Deliberately absent: how a queue takes the message or drops it, which is in `publish`.
 
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 
 use super::matching::Target;
-use super::publish::Tally;
-use super::{Call, InboxOp, Origin};
+use super::{Call, InboxOp, InboxReply, Origin, publisher_hash};
 
 /// What one part of a publication does at most: a queue that gets the message counts, and each message that makes room
 /// for it there. About a millisecond, if the tables need not be read. Tests have few sessions, and parts all the same.
@@ -26,9 +25,18 @@ pub(super) const AT_ONCE: usize = if cfg!(test) { 2 } else { 1_024 };
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Publication<'a> {
     pub(super) message: &'a Arc<ApplicationMessage>,
-    /// For No Local.
-    pub(super) publisher: u64,
+    pub(super) publisher: Publisher,
     pub(super) once: Once<'a>,
+}
+
+/// Who publishes, for No Local.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Publisher(u64);
+
+impl Publisher {
+    pub(super) fn is(self, client: &str) -> bool {
+        publisher_hash(client) == self.0
+    }
 }
 
 /// By what a publication is known if it is asked for again.
@@ -36,7 +44,7 @@ pub(super) struct Publication<'a> {
 pub(super) enum Once<'a> {
     /// It is not known.
     No,
-    Origin(&'a Origin),
+    PublicationId(&'a Origin),
     /// The epoch of the connection, too: nothing is published of one that is over.
     Fenced(&'a Origin, u64),
     Call(&'a Call),
@@ -53,7 +61,7 @@ impl<'a> Publication<'a> {
             } => (
                 message,
                 publisher,
-                origin.as_ref().map_or(Once::No, Once::Origin),
+                origin.as_ref().map_or(Once::No, Once::PublicationId),
             ),
             InboxOp::PublishOnce {
                 call,
@@ -70,9 +78,56 @@ impl<'a> Publication<'a> {
         };
         Some(Self {
             message,
-            publisher: *publisher,
+            publisher: Publisher(*publisher),
             once,
         })
+    }
+}
+
+/// What became of a message for one session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Queued,
+    /// Queued, in a queue of an attached inbox that is three quarters full.
+    Pressing,
+    /// Dropped, because the queue of an attached inbox is full.
+    Overflowed,
+    Dropped,
+    Refused,
+}
+
+/// What became of a message for all sessions of the shard.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) matched: u32,
+    pub(super) refused: u32,
+    pub(super) pressing: u32,
+    pub(super) queued: u32,
+    /// The inbox that queued it last.
+    pub(super) last: u64,
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, inbox: u64, outcome: Outcome) {
+        match outcome {
+            Outcome::Queued | Outcome::Pressing => {
+                self.queued += 1;
+                self.pressing += u32::from(outcome == Outcome::Pressing);
+                self.last = inbox;
+            }
+            Outcome::Refused => self.refused += 1,
+            // Who holds its publisher back loses no more.
+            Outcome::Overflowed => self.pressing += 1,
+            Outcome::Dropped => {}
+        }
+    }
+
+    pub(super) const fn reply(&self) -> InboxReply {
+        InboxReply::Published {
+            matched: self.matched,
+            refused: self.refused,
+            pressing: self.pressing,
+        }
     }
 }
 
@@ -82,21 +137,21 @@ pub(super) struct Publishing {
     targets: Arc<[Target]>,
     /// The first target that has yet to get the message.
     next: usize,
-    /// The number of the body that queues refer to; 0: one session at most gets the message.
-    pub(super) body: u64,
     pub(super) tally: Tally,
 }
 
 impl Publishing {
-    /// `next_body`: the number that a new body would have.
-    pub(super) fn new(targets: Arc<[Target]>, next_body: u64) -> Self {
-        let body = if targets.len() > 1 { next_body } else { 0 };
+    pub(super) fn new(targets: Arc<[Target]>) -> Self {
         Self {
             targets,
             next: 0,
-            body,
             tally: Tally::default(),
         }
+    }
+
+    /// More than one queue may refer to the message.
+    pub(super) fn is_shared(&self) -> bool {
+        self.targets.len() > 1
     }
 
     /// Gives the message to one target after the other, until all have it or a part is full. `give` says how many
@@ -106,14 +161,14 @@ impl Publishing {
     /// That of `give`.
     pub(super) fn go_on<E>(
         &mut self,
-        mut give: impl FnMut(&Target, u64, &mut Tally) -> Result<usize, E>,
+        mut give: impl FnMut(&Target, &mut Tally) -> Result<usize, E>,
     ) -> Result<(), E> {
         let mut done = 0;
         for target in self.targets.iter().skip(self.next) {
             if done >= AT_ONCE {
                 break;
             }
-            done += 1 + give(target, self.body, &mut self.tally)?;
+            done += 1 + give(target, &mut self.tally)?;
             self.next += 1;
         }
         Ok(())
@@ -137,7 +192,7 @@ mod tests {
     fn publishing(sessions: u64) -> Publishing {
         let wanted = Wanted::new(SubscriptionOptions::default(), 0);
         let matching = (1..=sessions).map(|session| (session, wanted)).collect();
-        Publishing::new(Target::merge(matching).into(), 7)
+        Publishing::new(Target::merge(matching).into())
     }
 
     /// How many sessions get the message in each part, if so many messages make room in each queue.
@@ -146,8 +201,7 @@ mod tests {
         let (mut parts, mut given) = (Vec::new(), Vec::new());
         loop {
             let before = given.len();
-            let Ok(()) = publishing.go_on(|target, body, _| {
-                assert_eq!(body, if sessions > 1 { 7 } else { 0 });
+            let Ok(()) = publishing.go_on(|target, _| {
                 given.push(target.session);
                 Ok::<_, Infallible>(made_room)
             });
