@@ -53,11 +53,11 @@ class PublishQos1(Attack):
         flood(line, made, PUBACK)
 
 
-def exactly_once(stage, line, count):
+def exactly_once(line, count, topic="a"):
     """Messages of QoS 2 with their PUBREL, as many at a time as there are packet identifiers for."""
     for first in range(0, count, WINDOW):
         number = min(WINDOW, count - first)
-        made = [raw.publish("a", version=stage.version, qos=2, pid=pid + 1) for pid in range(number)]
+        made = [raw.publish(topic, version=line.version, qos=2, pid=pid + 1) for pid in range(number)]
         line.send(b"".join(made), number)
         line.got(PUBREC, first + number)
         line.send(b"".join(raw.ack(6, pid + 1) for pid in range(number)), number)
@@ -70,7 +70,7 @@ class PublishQos2(Attack):
     n, small = 60_000, 10_000
 
     def run(self, stage):
-        exactly_once(stage, stage.connect(f"{stage.tag}p"), stage.n)
+        exactly_once(stage.connect(f"{stage.tag}p"), stage.n)
 
 
 class PublishQos2Durable(Attack):
@@ -80,7 +80,7 @@ class PublishQos2Durable(Attack):
 
     def run(self, stage):
         stage.cause.synced += 2 * stage.n
-        exactly_once(stage, stage.durable(f"{stage.tag}p"), stage.n)
+        exactly_once(stage.durable(f"{stage.tag}p"), stage.n)
 
 
 class PublishDuplicates(Attack):

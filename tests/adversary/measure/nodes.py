@@ -30,6 +30,14 @@ NAMES = [
     "ConnectDurableFlood",
     "TakeoverStormDurable",
     "PublishFanOutDurable",
+    "LongNameQos2",
+    "LongNameQos2ToItself",
+    "LongNameSubscribes",
+    "LongNameAcknowledges",
+    "LongNameAcknowledgesQos2",
+    "LongNameMember",
+    "LongNameLegacy",
+    "LongNameRetained",
 ]
 
 # The nodes' logs are counted too.
