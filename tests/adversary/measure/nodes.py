@@ -30,6 +30,8 @@ NAMES = [
     "ConnectDurableFlood",
     "TakeoverStormDurable",
     "PublishFanOutDurable",
+    "PublishToManyDurable",
+    "PublishAliasesDurableTen",
     "LongNameQos2",
     "LongNameQos2ToItself",
     "LongNameSubscribes",
