@@ -32,6 +32,8 @@ NAMES = [
     "PublishFanOutDurable",
     "PublishToManyDurable",
     "PublishAliasesDurableTen",
+    "SubscribeTenThousandMoreDurable",
+    "UnsubscribeAllDurable",
     "LongNameQos2",
     "LongNameQos2ToItself",
     "LongNameSubscribes",
