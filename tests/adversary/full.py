@@ -32,6 +32,8 @@ def told(verdict, nodes=False) -> dict:
         "memory": cost.memory,
         "log": cost.log,
         "folder": cost.folder,
+        "stored": cost.stored,
+        "stored_brief": verdict.brief[-1].stored if verdict.brief else None,
         "links": cost.links,
         "seconds": cost.seconds,
         "threads": cost.threads,

@@ -30,6 +30,10 @@ class Attack:
     # the protocol asks for it. Any other attack has to be let in: one that is refused measures nothing (`measure/runner.py`).
     is_refused = False
 
+    # Whether it is about client identifiers: it is played once more with short ones, and what each has written to the log of
+    # the stores is compared.
+    is_about_names = False
+
     # Whether it leaves so much behind that it needs a broker of its own.
     leaves = False
 

@@ -3,7 +3,7 @@
 import time
 
 from harness import raw
-from harness.raw import CONNACK, PUBACK, PUBCOMP, PUBREC, SUBACK, varint
+from harness.raw import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, varint
 
 from . import Attack
 
@@ -53,11 +53,11 @@ class PublishQos1(Attack):
         flood(line, made, PUBACK)
 
 
-def exactly_once(stage, line, count):
+def exactly_once(line, count, topic="a"):
     """Messages of QoS 2 with their PUBREL, as many at a time as there are packet identifiers for."""
     for first in range(0, count, WINDOW):
         number = min(WINDOW, count - first)
-        made = [raw.publish("a", version=stage.version, qos=2, pid=pid + 1) for pid in range(number)]
+        made = [raw.publish(topic, version=line.version, qos=2, pid=pid + 1) for pid in range(number)]
         line.send(b"".join(made), number)
         line.got(PUBREC, first + number)
         line.send(b"".join(raw.ack(6, pid + 1) for pid in range(number)), number)
@@ -70,7 +70,7 @@ class PublishQos2(Attack):
     n, small = 60_000, 10_000
 
     def run(self, stage):
-        exactly_once(stage, stage.connect(f"{stage.tag}p"), stage.n)
+        exactly_once(stage.connect(f"{stage.tag}p"), stage.n)
 
 
 class PublishQos2Durable(Attack):
@@ -80,7 +80,7 @@ class PublishQos2Durable(Attack):
 
     def run(self, stage):
         stage.cause.synced += 2 * stage.n
-        exactly_once(stage, stage.durable(f"{stage.tag}p"), stage.n)
+        exactly_once(stage.durable(f"{stage.tag}p"), stage.n)
 
 
 class PublishDuplicates(Attack):
@@ -167,6 +167,55 @@ class PublishAliasesLong(Attack):
         flood(line, [raw.publish("", props={"topic_alias": 1})] * stage.n)
 
 
+class PublishAliasesDurable(Attack):
+    """A topic of 4,096 bytes behind an alias, named by n messages of QoS 1, for a durable session that is away."""
+
+    n, small, versions = 16_000, 400, (5,)
+    leaves = True
+    # The whole is written to a checkpoint, and half of it is too little for one.
+    grows = False
+    TOPIC = 4096
+    qos, receivers = 1, 1
+
+    def sets(self, _folder):
+        return {"limits.session.queueMessages": 1_000_000, "limits.session.queueBytes": 1 << 30}
+
+    def prepare(self, stage):
+        subscribe_away(stage, self.receivers, f"{stage.tag}/#", self.qos)
+
+    def run(self, stage):
+        stage.cause.stores = True
+        stage.cause.deliveries += stage.n * self.receivers
+        stage.cause.synced += self.qos * stage.n
+        # Each message is kept with its topic, once for all that get it.
+        stage.cause.expanded += stage.n * self.TOPIC
+        line = stage.connect(f"{stage.tag}p")
+        alias = {"topic_alias": 1}
+        line.send(raw.publish(f"{stage.tag}/".ljust(self.TOPIC, "x"), props=alias))
+        made = [raw.publish("", qos=self.qos, pid=number + 1, props=alias) for number in range(stage.n)]
+        flood(line, made, PUBACK if self.qos == 1 else PUBREC)
+        if self.qos == 2:
+            flood(line, [raw.ack(PUBREL, number + 1) for number in range(stage.n)], PUBCOMP)
+
+
+class PublishAliasesDurableTen(PublishAliasesDurable):
+    """The same for ten durable sessions that are away."""
+
+    receivers = 10
+
+
+class PublishAliasesDurableQos2(PublishAliasesDurable):
+    """The same with messages of QoS 2 and their PUBREL, for one durable session."""
+
+    qos = 2
+
+
+class PublishAliasesDurableQos2Ten(PublishAliasesDurable):
+    """The same with messages of QoS 2 and their PUBREL, for ten durable sessions."""
+
+    qos, receivers = 2, 10
+
+
 class PublishFanOut(Attack):
     """n small messages to 2,000 subscribers of the attacker's own; deliveries are allowed for."""
 
@@ -193,6 +242,17 @@ class PublishFanOut(Attack):
         flood(line, [raw.publish(stage.tag, version=stage.version)] * stage.n)
 
 
+def subscribe_away(stage, count, filter, qos=1):
+    """Durable sessions that subscribe and are away."""
+    for first in range(0, count, 100):
+        lines = [stage.durable(f"{stage.tag}s{n}", waits=False) for n in range(first, min(first + 100, count))]
+        for line in lines:
+            line.send(raw.subscribe(1, [(filter, qos)], version=stage.version))
+        stage.until(lambda lines=lines: all(line.counts[SUBACK] for line in lines), what="subscriptions")
+        for line in lines:
+            line.close()
+
+
 class PublishFanOutDurable(Attack):
     """n small messages of QoS 1 to 500 durable sessions that are away."""
 
@@ -201,13 +261,7 @@ class PublishFanOutDurable(Attack):
     RECEIVERS = 500
 
     def prepare(self, stage):
-        for first in range(0, self.RECEIVERS, 50):
-            lines = [stage.durable(f"{stage.tag}s{first + number}", waits=False) for number in range(50)]
-            for line in lines:
-                line.send(raw.subscribe(1, [(stage.tag, 1)], version=stage.version))
-            stage.until(lambda lines=lines: all(line.counts[SUBACK] for line in lines), what="subscriptions")
-            for line in lines:
-                line.close()
+        subscribe_away(stage, self.RECEIVERS, stage.tag)
 
     def run(self, stage):
         stage.cause.deliveries += stage.n * self.RECEIVERS
@@ -215,6 +269,27 @@ class PublishFanOutDurable(Attack):
         line = stage.connect(f"{stage.tag}p")
         made = [raw.publish(stage.tag, version=stage.version, qos=1, pid=number + 1) for number in range(stage.n)]
         flood(line, made, PUBACK)
+
+
+class PublishToManyDurable(Attack):
+    """One message of QoS 1 to n durable sessions that are away."""
+
+    leaves = True
+    n, small = 200_000, 2000
+
+    def prepare(self, stage):
+        subscribe_away(stage, stage.n, stage.tag)
+
+    def run(self, stage):
+        stage.cause.stores = True
+        stage.cause.deliveries += stage.n
+        stage.cause.synced += 1
+        line = stage.connect(f"{stage.tag}p")
+        flood(line, [raw.publish(stage.tag, b"x", version=stage.version, qos=1, pid=1)], PUBACK)
+        # It waits for the last of them, too.
+        last = stage.dial()
+        stage.durable(f"{stage.tag}s{stage.n - 1}", dialled=last)
+        last.got(PUBLISH, 1)
 
 
 class PublishPastStalled(Attack):

@@ -91,6 +91,32 @@ class SubscribeTenThousandDurable(Attack):
             line.got(SUBACK, number + 1)
 
 
+class SubscribeTenThousandMoreDurable(Attack):
+    """n further filters in one packet, in a durable session with 10,000 others; then UNSUBSCRIBE of all of them in one
+    packet."""
+
+    n, small = 10_000, 10_000
+    BEFORE = 10_000
+
+    def sets(self, _folder):
+        return {"limits.session.subscriptions": 1_000_000, "limits.session.subscriptionBytes": 1 << 30}
+
+    def prepare(self, stage):
+        self.line = stage.durable(f"{stage.tag}s")
+        subscribe_all(self.line, filters_of(stage, self.BEFORE, lambda number: (f"{stage.tag}/{number:06}", 0)))
+
+    def run(self, stage):
+        stage.cause.stores = True
+        stage.cause.synced += 2 * stage.n + self.BEFORE
+        names = [f"{stage.tag}/{number:06}" for number in range(self.BEFORE + stage.n)]
+        before = self.line.counts[SUBACK]
+        further = [(name, 0) for name in names[self.BEFORE :]]
+        self.line.send(raw.subscribe(1, further, version=stage.version))
+        self.line.got(SUBACK, before + 1)
+        self.line.send(raw.unsubscribe(2, names, version=stage.version))
+        self.line.got(UNSUBACK, 1)
+
+
 class SubscribeSameDurable(Attack):
     """A durable session with 10,000 filters, the first of which waits for retained messages that it does not
     acknowledge; then one filter n times in a packet."""

@@ -42,6 +42,19 @@ LOG_FIXED = 64 << 10
 FOLDER_PER_BYTE = 4
 FOLDER_FIXED = 64 * MIB
 
+# Bytes written to the log of the stores, in which the replicas of a shard have its requests. An attack by a client with a
+# long identifier is compared with the same attack by one with a short identifier. A session that is claimed, given up,
+# ended or left to others is named by its identifier in several requests: a CONNECT and its end wrote it four times.
+STORED_BESIDE_SHORT = 2
+STORED_PER_NAME_BYTE = 12
+# A client identifier that is usual, and the longest one that is allowed.
+SHORT_NAME, LONG_NAME = 20, 60_000
+# The bar of attacks that say so. A message that is published by an alias is kept with its topic, once for all sessions
+# that get it.
+STORED_PER_BYTE = 2
+STORED_PER_PACKET = 256
+STORED_FIXED = 64 << 10
+
 GROWTH = 2.2
 
 
@@ -75,6 +88,12 @@ class Cause:
     delivered: int = 0
     synced: int = 0
     connections: int = 0
+    # Bytes of client identifiers in CONNECT packets.
+    names: int = 0
+    # Bytes of topic names that aliases stand for in messages that are kept: each is kept with its topic.
+    expanded: int = 0
+    # Whether the bar on the log of the stores counts.
+    stores: bool = False
     # How many nodes do what is done for it, and keep it.
     nodes: int = 1
 
@@ -94,7 +113,7 @@ class Cause:
     def memory(self) -> int:
         """Bytes."""
         return self.nodes * (
-            self.sent * MEMORY_PER_BYTE
+            (self.sent + self.expanded) * MEMORY_PER_BYTE
             + self.deliveries * MEMORY_PER_DELIVERY
             + self.connections * MEMORY_PER_CONNECTION
             + self.synced * MEMORY_PER_SYNCED_CHANGE
@@ -104,8 +123,15 @@ class Cause:
     def log(self) -> int:
         return self.nodes * (self.sent * LOG_PER_BYTE + LOG_FIXED)
 
+    def stored(self) -> int:
+        return self.nodes * (
+            (self.sent + self.expanded) * STORED_PER_BYTE + self.packets * STORED_PER_PACKET + STORED_FIXED
+        )
+
     def folder(self) -> int:
-        return self.nodes * (self.sent * FOLDER_PER_BYTE + self.deliveries * MEMORY_PER_DELIVERY + FOLDER_FIXED)
+        return self.nodes * (
+            (self.sent + self.expanded) * FOLDER_PER_BYTE + self.deliveries * MEMORY_PER_DELIVERY + FOLDER_FIXED
+        )
 
 
 @dataclasses.dataclass
@@ -121,6 +147,8 @@ class Cost:
     memory: int = 0
     log: int = 0
     folder: int = 0
+    # Bytes written to the log of the stores.
+    stored: int = 0
     # Bytes between nodes.
     links: int = 0
     seconds: float = 0.0
@@ -141,6 +169,10 @@ class Cost:
             value, allowed = getattr(self, name), getattr(cause, name)()
             if value > allowed:
                 found[name] = f"{value / MIB:.1f} MiB of {name}, {allowed / MIB:.1f} MiB allowed"
+        if cause.stores and self.stored > cause.stored():
+            found["stored"] = (
+                f"{self.stored / MIB:.1f} MiB of the log of the stores, {cause.stored() / MIB:.1f} MiB allowed"
+            )
         for number, fault in enumerate(self.faults):
             found[f"fault{number or ''}"] = fault
         return found
@@ -149,7 +181,7 @@ class Cost:
 def least(costs: list[Cost]) -> Cost:
     """Each figure at its best of several runs: what noise adds is in none of them."""
     best = dataclasses.replace(costs[-1])
-    for name in ("cpu", "memory", "log", "folder", "links", "seconds"):
+    for name in ("cpu", "memory", "log", "folder", "stored", "links", "seconds"):
         setattr(best, name, min(getattr(cost, name) for cost in costs))
     pauses = min(costs, key=lambda cost: cost.pause - cost.control_pause)
     best.pause, best.control_pause = pauses.pause, pauses.control_pause
@@ -167,6 +199,18 @@ def growth(half: Cost, whole: Cost) -> dict[str, float]:
         if large >= floor:
             found[name] = large / max(small, floor / 8) / max(scale, 1)
     return found
+
+
+def wordy(brief: Cost, whole: Cost) -> dict[str, str]:
+    """The bar on what a long client identifier adds to the log of the stores: `brief` is the attack with a short one."""
+    allowed = brief.stored * STORED_BESIDE_SHORT
+    allowed += whole.cause.nodes * (whole.cause.names * STORED_PER_NAME_BYTE + STORED_FIXED)
+    if brief.faults:
+        return {"names": brief.faults[0]}
+    if whole.stored <= allowed:
+        return {}
+    figures = f"{whole.stored / MIB:.2f} MiB of the log of the stores, {allowed / MIB:.2f} MiB allowed"
+    return {"names": f"{figures}: {brief.stored / MIB:.2f} MiB with an identifier of {SHORT_NAME} bytes"}
 
 
 def steep(half: Cost, whole: Cost, room=EXACT) -> dict[str, str]:

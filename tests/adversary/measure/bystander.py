@@ -34,7 +34,8 @@ class Bystander:
         self.longest()
 
     def longest(self) -> dict:
-        """The longest waits since the last call, in seconds: of `ping`, of `publish`; `closed` connections."""
+        """The longest waits since the last call, in seconds: of `ping`, of `publish`; `closed` connections; messages
+        `published` since the last call."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -55,6 +56,7 @@ class Waiter:
         self.stream, self.what, self.question, self.answer = client.socket, what, question, answer
         self.stream.setblocking(False)
         self.asked, self.next, self.worst, self.buffer = None, 0.0, 0.0, b""
+        self.answers = 0
 
     def ask(self, now):
         self.asked = now
@@ -74,12 +76,17 @@ class Waiter:
         if self.asked is not None and self.answer in self.buffer:
             self.worst = max(self.worst, now - self.asked)
             self.asked, self.next, self.buffer = None, now + EVERY_S, b""
+            self.answers += 1
         return True
 
     def take_worst(self, now) -> float:
         worst = max(self.worst, now - self.asked if self.asked is not None else 0)
         self.worst = 0.0
         return worst
+
+    def take_answers(self) -> int:
+        answers, self.answers = self.answers, 0
+        return answers
 
 
 class Acknowledger:
@@ -131,9 +138,12 @@ def main(host, port, tag, durable):
             if key.data is None:
                 if not sys.stdin.readline():
                     return
-                found = {"closed": closed}
+                found = {"closed": closed, "published": 0}
                 for waiter in waiters:
                     found[waiter.what] = max(found.get(waiter.what, 0), waiter.take_worst(now))
+                    answers = waiter.take_answers()
+                    if waiter.what == "publish":
+                        found["published"] += answers
                 print(json.dumps(found), flush=True)
             elif not key.data.read(now):
                 closed += 1

@@ -30,6 +30,18 @@ NAMES = [
     "ConnectDurableFlood",
     "TakeoverStormDurable",
     "PublishFanOutDurable",
+    "PublishToManyDurable",
+    "PublishAliasesDurableTen",
+    "SubscribeTenThousandMoreDurable",
+    "UnsubscribeAllDurable",
+    "LongNameQos2",
+    "LongNameQos2ToItself",
+    "LongNameSubscribes",
+    "LongNameAcknowledges",
+    "LongNameAcknowledgesQos2",
+    "LongNameMember",
+    "LongNameLegacy",
+    "LongNameRetained",
 ]
 
 # The nodes' logs are counted too.
@@ -100,7 +112,7 @@ class Bystanders:
         found: dict = {}
         for bystander in self.each:
             for what, wait in bystander.longest().items():
-                found[what] = max(found.get(what, 0), wait)
+                found[what] = found.get(what, 0) + wait if what == "published" else max(found.get(what, 0), wait)
         return found
 
     def close(self):
@@ -109,18 +121,21 @@ class Bystanders:
 
 
 class Place:
-    """One cluster for many attacks; another one after an attack that leaves much behind, which would be counted to the
-    next."""
+    """One cluster for many attacks; another one for an attack with other settings, and after an attack that leaves much behind,
+    which would be counted to the next."""
 
     def __init__(self):
-        self.cluster = Cluster(3, dict(SETS))
+        self.sets = dict(SETS)
+        self.cluster = Cluster(3, dict(self.sets))
         self.is_used_up = False
 
     @contextlib.contextmanager
     def __call__(self, attack, version, n):
-        if self.is_used_up:
+        sets = {**SETS, **attack.sets(None)}
+        if self.is_used_up or sets != self.sets:
             self.cluster.close()
-            self.cluster = Cluster(3, dict(SETS))
+            self.sets = sets
+            self.cluster = Cluster(3, dict(sets))
         self.is_used_up = attack.leaves
         nodes, tag = Nodes(self.cluster), "a" + uuid.uuid4().hex[:6]
         self.cluster.settled()

@@ -15,7 +15,7 @@ from harness import raw
 from harness.listeners import Listeners
 from harness.raw import PUBACK
 
-from .bars import EXACT, GROWTH_FROM, MIB, Cost, growth, least, steep
+from .bars import EXACT, GROWTH_FROM, LONG_NAME, MIB, SHORT_NAME, Cost, growth, least, steep, wordy
 from .bystander import Bystander
 from .process import FolderPeak, Silent
 from .stage import Stage, TimedOut
@@ -162,8 +162,7 @@ class Plain:
         return {}
 
 
-def longest(bystander) -> float:
-    waits = bystander.longest()
+def longest(waits) -> float:
     return float("inf") if waits["closed"] else max(waits["ping"], waits.get("publish", 0))
 
 
@@ -173,6 +172,21 @@ def idle_rate(stage) -> float:
     while time.monotonic() - start < IDLE_S:
         stage.pump()
     return (stage.broker.cpu() - cpu) / (time.monotonic() - start)
+
+
+def stored(broker) -> float:
+    """Bytes that were written to the log of the stores."""
+    return broker.metric("heraldmq_store_log_written_bytes_total")
+
+
+def idle_rates(stage, bystander) -> tuple[float, float]:
+    """CPU seconds a second of the bystanders and the broker itself, and bytes of the log of the stores a message of the
+    bystanders."""
+    bystander.longest()
+    before = stored(stage.broker)
+    idle = idle_rate(stage)
+    published = bystander.longest()["published"]
+    return idle, (stored(stage.broker) - before) / max(published, 1)
 
 
 class Hollow(Exception):
@@ -205,14 +219,15 @@ def measure(attack, stage, bystander) -> Cost:
     broker = stage.broker
     attack.prepare(stage)
     stage.quiet(0.3 * stage.cause.nodes, QUIET_S)
-    idle = idle_rate(stage)
+    idle, stored_each = idle_rates(stage, bystander)
 
-    longest(bystander)
+    bystander.longest()
     start, cpu = time.monotonic(), broker.cpu()
     size = control(stage)
     control_cpu = (broker.cpu() - cpu - idle * (time.monotonic() - start)) / size
     stage.quiet(idle, QUIET_S)
-    control_pause = longest(bystander)
+    control_pause = longest(bystander.longest())
+    before = stored(broker)
 
     peak = FolderPeak(broker)
     links = broker.link_bytes()
@@ -236,15 +251,18 @@ def measure(attack, stage, bystander) -> Cost:
     used = broker.cpu() - cpu
     # What bystanders cost varies with what else the machine does; in a long run that adds up.
     used -= seconds * (max(idle, idle_rate(stage)) if seconds > 1 else idle)
+    waits = bystander.longest()
+    kept = stored(broker) - before - waits["published"] * stored_each
     cost = Cost(
         stage.cause,
         cpu=max(used, 0.0),
-        pause=longest(bystander),
+        pause=longest(waits),
         control_cpu=max(control_cpu, 0.0),
         control_pause=control_pause,
         memory=max(broker.peak() - resident, 0),
         log=broker.log_bytes - log,
         folder=max(peak.stop() - taken, 0),
+        stored=max(int(kept), 0),
         links=broker.link_bytes() - links,
         seconds=seconds,
         faults=faults,
@@ -260,17 +278,46 @@ def measure(attack, stage, bystander) -> Cost:
     return cost
 
 
+def measure_stored(attack, stage, bystander) -> Cost:
+    """What of an attack is written to the log of the stores, and nothing else."""
+    attack.prepare(stage)
+    stage.quiet(0.3 * stage.cause.nodes, QUIET_S)
+    idle, stored_each = idle_rates(stage, bystander)
+    bystander.longest()
+    before = stored(stage.broker)
+    stage.counting = True
+    try:
+        attack.run(stage)
+        stage.sent()
+    except TimedOut as late:
+        stage.faults.append(f"with a short identifier: {late}")
+    stage.quiet(idle, QUIET_S)
+    stage.counting = False
+    kept = stored(stage.broker) - before - bystander.longest()["published"] * stored_each
+    check_let_in(attack, stage)
+    return Cost(stage.cause, stored=max(int(kept), 0), faults=stage.faults)
+
+
 class Verdict:
-    """An attack with what it cost, at half of its size and at its size, and the bars that it exceeded."""
+    """An attack with what it cost, at half of its size and at its size, and the bars that it exceeded. Of an attack that is
+    about client identifiers, `brief` is what it cost with short ones."""
 
     def __init__(self, attack, version, n, place=alone, room=EXACT):
         self.attack, self.version, self.n, self._place, self._room = attack, version, n, place, room
         self.half: list[Cost] = []
         self.whole: list[Cost] = []
+        self.brief: list[Cost] = []
 
     def _run(self, n) -> Cost:
         with self._place(self.attack, self.version, n) as (stage, bystander):
+            if self.attack.is_about_names:
+                stage.name_length = LONG_NAME
             return measure(self.attack, stage, bystander)
+
+    def _run_brief(self) -> Cost:
+        with self._place(self.attack, self.version, self.n) as (stage, bystander):
+            stage.name_length = SHORT_NAME
+            return measure_stored(self.attack, stage, bystander)
 
     def measure(self):
         whole = self._run(self.n)
@@ -278,6 +325,8 @@ class Verdict:
         costs = any(getattr(whole, name) >= floor for name, floor in GROWTH_FROM.items())
         if self.attack.grows and costs and not whole.faults:
             self.half.append(self._run(max(self.n // 2, 1)))
+        if self.attack.is_about_names and not whole.faults:
+            self.brief.append(self._run_brief())
 
     @property
     def cost(self) -> Cost:
@@ -289,6 +338,8 @@ class Verdict:
 
     def broken(self) -> dict[str, str]:
         found = self.cost.broken(self._room)
+        if self.brief:
+            found.update(wordy(least(self.brief), self.cost))
         if self.half:
             found.update(steep(least(self.half), self.cost, self._room))
         return found

@@ -13,7 +13,7 @@ import time
 from harness import raw
 from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBREC, SUBACK
 
-from .bars import Cause
+from .bars import SHORT_NAME, Cause
 
 DEADLINE_S = 60
 
@@ -145,10 +145,12 @@ class Line:
 
 
 class Stage:
-    """`version` is the protocol level of the attack's connections; `tag` begins all names of one run."""
+    """`version` is the protocol level of the attack's connections; `tag` begins all names of one run. `name_length` is that
+    of the identifiers that `long_name` makes."""
 
-    def __init__(self, broker, version, n, tag):
+    def __init__(self, broker, version, n, tag, name_length=SHORT_NAME):
         self.broker, self.version, self.n, self.tag = broker, version, n, tag
+        self.name_length = name_length
         self.host = broker.host
         self.cause, self.counting = Cause(), False
         self.faults: list[str] = []
@@ -211,6 +213,8 @@ class Stage:
         """A connection with its CONNECT sent, and answered if `waits`."""
         line = dialled or self.dial(receive_buffer=receive_buffer)
         line.version = version or self.version
+        if self.counting:
+            self.cause.names += len(client_id)
         line.send(raw.connect(client_id, version=line.version, **fields))
         if waits:
             line.got(CONNACK, 1)
@@ -223,6 +227,10 @@ class Stage:
             fields.setdefault("clean", False)
             return self.connect(client_id, **fields)
         return self.connect(client_id, clean=False, **fields)
+
+    def long_name(self, end) -> str:
+        """A client identifier of the length that this run is about."""
+        return f"{self.tag}{end}".ljust(self.name_length, "x")
 
     def ordinary(self, client_id, **fields) -> Line:
         """A client that is not the attacker: always of version 5."""
