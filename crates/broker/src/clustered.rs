@@ -23,7 +23,9 @@ use consensus::{Network, Unreachable};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use peer_protocol::{Encode, Kind, PeerRequest, ReplicaRequest, VERSIONS, Welcome};
+use peer_protocol::{
+    Encode, Kind, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, VERSIONS, Welcome,
+};
 use store::{Folder, Role};
 use store_state::api::PerStore;
 use tokio::sync::watch;
@@ -545,6 +547,11 @@ impl Handler for Clustered {
 pub(crate) struct StorePeers(pub(crate) Arc<Clustered>);
 
 impl store::Peers for StorePeers {
+    fn know_names(&self) -> bool {
+        let oldest = self.0.cluster().oldest_protocol_version();
+        oldest.is_none_or(|version| version >= SESSION_NAMES_SINCE)
+    }
+
     fn admitted(&self) -> watch::Receiver<bool> {
         self.0.cluster().admitted()
     }

@@ -135,6 +135,17 @@ impl Cluster {
         link.outbox.is_open().then(|| link.version.load(Relaxed))
     }
 
+    /// The lowest version of the protocol that was last agreed on with another member. `None`: none has had a
+    /// connection to this node.
+    #[must_use]
+    pub fn oldest_protocol_version(&self) -> Option<u16> {
+        let peers = self.shared.peers.all();
+        let links = peers
+            .iter()
+            .flat_map(|peer| Channel::ALL.map(|channel| peer.link(channel).version.load(Relaxed)));
+        links.filter(|version| *version != 0).min()
+    }
+
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].
     #[must_use]
     pub fn queued_bytes(&self, to: u64, channel: Channel) -> usize {

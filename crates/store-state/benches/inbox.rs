@@ -157,13 +157,13 @@ impl Shard {
             id: 0,
         };
         self.apply(&InboxOp::Subscribe {
-            client: client.clone(),
+            session: (&*client).into(),
             epoch,
             subscriptions: vec![subscription],
         });
         if !attached {
             self.apply(&InboxOp::Detach {
-                client,
+                session: (&*client).into(),
                 epoch,
                 sent: 0,
             });
@@ -196,7 +196,7 @@ fn publish(topic: &str) -> InboxOp {
 fn acknowledge(client: &str, from: u64) -> InboxOp {
     let done: Vec<u64> = (from..).take(BATCH).collect();
     InboxOp::Acknowledge {
-        client: client.into(),
+        session: client.into(),
         epoch: 1,
         sent: from + BATCH as u64 - 1,
         done: Done(done),
@@ -381,7 +381,7 @@ fn parts(sessions: usize) {
 /// A session that has many filters gets as many with one request, which stand before, between and behind the
 /// others, and loses them with one.
 fn filters(count: usize) {
-    let client: Box<str> = "client".into();
+    let client: store_state::inbox::SessionName = "client".into();
     let subscriptions = |prefix: &str, from: usize| -> Vec<StoredSubscription> {
         (0..count)
             // In an order of its own, as requests have it.
@@ -394,7 +394,7 @@ fn filters(count: usize) {
             .collect()
     };
     let subscribe = |subscriptions| InboxOp::Subscribe {
-        client: client.clone(),
+        session: client.clone(),
         epoch: 1,
         subscriptions,
     };
@@ -403,7 +403,7 @@ fn filters(count: usize) {
     shard.apply(&subscribe(subscriptions("site", 0)));
     let new = subscriptions("site", 1);
     let unsubscribe = InboxOp::Unsubscribe {
-        client: client.clone(),
+        session: client.clone(),
         epoch: 1,
         filters: new.iter().map(|of| of.filter.clone()).collect(),
     };

@@ -180,7 +180,7 @@ fn commands() -> Vec<Command> {
         resume: true,
     };
     let subscribe = |client: &str, filters: &[&str]| InboxOp::Subscribe {
-        client: client.into(),
+        session: client.into(),
         epoch: 1,
         subscriptions: filters
             .iter()
@@ -210,7 +210,7 @@ fn commands() -> Vec<Command> {
             origin: None,
         },
         InboxOp::Detach {
-            client: "c".into(),
+            session: "c".into(),
             epoch: 1,
             sent: 1,
         },

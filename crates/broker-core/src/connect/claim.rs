@@ -186,7 +186,7 @@ impl<R: Rim> ClientLoop<R> {
             self.ask_inbox(&client_id, Pending::Attach { key, epoch }, op);
         } else if had_inbox {
             let op = InboxOp::Remove {
-                client: client_id.clone(),
+                session: self.node.store().client_name(&client_id).into(),
                 epoch,
             };
             self.ask_inbox(&client_id, Pending::Discard { key, epoch }, op);
@@ -291,7 +291,7 @@ impl<R: Rim> ClientLoop<R> {
         self.unregister(io, key);
         if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
             let op = InboxOp::Detach {
-                client: client_id.clone(),
+                session: self.node.store().client_name(&client_id).into(),
                 epoch,
                 sent: 0,
             };
@@ -515,9 +515,11 @@ impl<R: Rim> ClientLoop<R> {
         self.node
             .quotas
             .handle_connected(client.confirmed_user(), &client.session);
+        let long_name = self.node.store().client_name(&client_id);
         let inbox = Inbox {
             shard,
             number: inbox,
+            long_name: Some(long_name).filter(|name| name.as_str() != &*client_id),
             incarnation,
             sent,
             next: first,

@@ -3,7 +3,7 @@
 use hashing::HashMap;
 use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
-use store_state::inbox::Origin;
+use store_state::inbox::{ClientName, Origin};
 
 use crate::publish::once::Once;
 
@@ -26,6 +26,8 @@ pub(crate) struct Inbox {
     pub(crate) shard: u16,
     /// Its number in the shard.
     pub(crate) number: u64,
+    /// What the store calls the client by, if that is not its identifier.
+    pub(crate) long_name: Option<ClientName>,
     /// The epoch that the session began with.
     pub(crate) incarnation: u64,
     /// What is queued below this may have been sent before.
@@ -72,7 +74,7 @@ impl Inbox {
     /// What a publication of this client is known by that came by the connection with this epoch.
     pub(crate) fn once(&self, client_id: &str, epoch: u64, packet_id: PacketId) -> Once {
         let origin = Origin {
-            client: client_id.into(),
+            client: self.long_name.clone().unwrap_or_else(|| client_id.into()),
             incarnation: self.incarnation,
             packet_id: packet_id.get(),
         };
@@ -110,6 +112,7 @@ mod tests {
         Inbox {
             shard: 2,
             number: 1,
+            long_name: None,
             incarnation: 1,
             sent: 1,
             next: 1,

@@ -61,12 +61,12 @@ impl Calls {
                 publisher,
             },
             InboxOp::Deliver {
-                client,
+                session,
                 items,
                 origin: None,
             } => InboxOp::DeliverOnce {
                 call,
-                client,
+                session,
                 items,
             },
             other => other,
@@ -111,7 +111,7 @@ mod tests {
         });
         let ask = |calls: &mut Calls| {
             let op = InboxOp::Deliver {
-                client: "c".into(),
+                session: "c".into(),
                 items: Vec::new(),
                 origin: None,
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
-use store_state::inbox::{InboxOp, Item, Origin};
+use store_state::inbox::{ClientName, InboxOp, Item, Origin};
 
 /// The name of a publication.
 #[derive(Clone, Debug)]
@@ -72,22 +72,22 @@ pub(crate) fn publish(
 }
 
 /// The request to the inbox of a member of a shared group.
-pub(crate) fn deliver(client: &str, item: Item, once: Option<Once>) -> InboxOp {
-    let (client, items) = (client.into(), vec![item]);
+pub(crate) fn deliver(member: ClientName, item: Item, once: Option<Once>) -> InboxOp {
+    let (session, items) = (member.into(), vec![item]);
     match once {
         Some(Once::Client { origin, epoch }) => InboxOp::DeliverFenced {
-            client,
+            session,
             items,
             origin,
             epoch,
         },
         Some(Once::Broker(origin)) => InboxOp::Deliver {
-            client,
+            session,
             items,
             origin: Some(origin),
         },
         None => InboxOp::Deliver {
-            client,
+            session,
             items,
             origin: None,
         },

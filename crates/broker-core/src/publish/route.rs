@@ -412,7 +412,8 @@ impl<R: Rim> ClientLoop<R> {
             call,
             origin: once.as_ref().and_then(Once::of_broker).cloned(),
         };
-        let op = once::deliver(client, item, once);
+        let member = self.node.store().client_name(client);
+        let op = once::deliver(member, item, once);
         let op = if is_numbered { self.calls.once(op) } else { op };
         self.ask_to_take(client, op, Pending::Member(Box::new(to_member)));
     }

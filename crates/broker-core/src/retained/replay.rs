@@ -136,7 +136,9 @@ impl<R: Rim> ClientLoop<R> {
         let Some(replay) = &mut client.replay else {
             return;
         };
-        let Some(stored) = client.stored.as_ref().filter(|s| s.inbox.is_some()) else {
+        let stored = client.stored.as_ref();
+        let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
+        let Some((epoch, inbox)) = stored else {
             replay.progress = InsertionMap::default();
             return;
         };
@@ -147,8 +149,8 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = Box::<str>::from(client.session.client_id());
         let progress = replay.take_progress();
         let op = InboxOp::Replay {
-            client: client_id.clone(),
-            epoch: stored.epoch,
+            session: self.node.store().session_name(&client_id, inbox),
+            epoch,
             items,
             progress,
         };

@@ -233,13 +233,14 @@ impl<R: Rim> ClientLoop<R> {
                 "a client is unsubscribed from what it may not subscribe to any more"
             );
         }
-        let stored = client.stored.as_ref().filter(|s| s.inbox.is_some());
-        let Some(epoch) = stored.map(|stored| stored.epoch) else {
+        let stored = client.stored.as_ref();
+        let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
+        let Some((epoch, inbox)) = stored else {
             self.remove_subscriptions(io, key, &filters, None);
             return self.show_room(key);
         };
         let op = InboxOp::Unsubscribe {
-            client: client_id.clone(),
+            session: self.node.store().session_name(&client_id, inbox),
             epoch,
             filters: filters.clone(),
         };

@@ -172,7 +172,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let op = InboxOp::Linger {
-            client: client_id.clone(),
+            session: self.node.store().session_name(&client_id, attached.inbox),
             epoch,
             sent: 0,
         };
@@ -392,7 +392,7 @@ impl<R: Rim> ClientLoop<R> {
         lingering.subscriptions.as_ref()?;
         let client_id = Box::<str>::from(self.clients.get(holder)?.session.client_id());
         let op = InboxOp::Detach {
-            client: client_id.clone(),
+            session: self.node.store().client_name(&client_id).into(),
             epoch: lingering.epoch,
             sent: 0,
         };
@@ -495,7 +495,7 @@ impl<R: Rim> ClientLoop<R> {
         let shards = shards.filter(|_| matches!(publisher, Some(Publisher::Here(_))));
         let shard = self.node.store().inbox_shard(&client_id);
         let op = InboxOp::DeliverLate {
-            client: client_id.clone(),
+            session: self.node.store().client_name(&client_id).into(),
             epoch,
             detached: shards.is_some_and(|shards| !shards.contains(&shard)),
             item: Item {

@@ -217,7 +217,10 @@ impl<R: Rim> ClientLoop<R> {
         }
         let shard = inbox.shard;
         let op = InboxOp::Acknowledge {
-            client: client.session.client_id().into(),
+            session: self
+                .node
+                .store()
+                .session_name(client.session.client_id(), inbox.number),
             epoch,
             sent: client.session.sent_sequence(),
             done: Done(done),
@@ -260,15 +263,16 @@ impl<R: Rim> ClientLoop<R> {
                 epoch: stored.epoch,
             };
             self.node.store().read(inbox.shard, close);
+            let session = self.node.store().session_name(&client_id, inbox.number);
             let op = if lingers {
                 InboxOp::Linger {
-                    client: client_id.clone(),
+                    session,
                     epoch: stored.epoch,
                     sent,
                 }
             } else {
                 InboxOp::Detach {
-                    client: client_id.clone(),
+                    session,
                     epoch: stored.epoch,
                     sent,
                 }
@@ -413,9 +417,10 @@ impl<R: Rim> ClientLoop<R> {
     /// All shards forget what was published under this name, up to this incarnation.
     pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
         let store = self.node.store();
+        let name = store.client_name(publisher);
         for shard in 0..store.inbox_shards() {
             let op = InboxOp::Forget {
-                client: publisher.into(),
+                client: name.clone(),
                 incarnation,
             };
             store.inbox(shard, CorrelationId::NONE, op);
@@ -433,7 +438,7 @@ impl<R: Rim> ClientLoop<R> {
     fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
         self.node.unreleased.forget(&client, epoch);
         let op = InboxOp::Remove {
-            client: client.clone(),
+            session: self.node.store().client_name(&client).into(),
             epoch,
         };
         let pending = Pending::Removal {
@@ -462,13 +467,15 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
-        let Some(stored) = &client.stored else {
+        let stored = client.stored.as_ref();
+        let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
+        let Some((epoch, inbox)) = stored else {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let op = InboxOp::Receipt {
-            client: client_id.clone(),
-            epoch: stored.epoch,
+            session: self.node.store().session_name(&client_id, inbox),
+            epoch,
             sequence,
         };
         self.ask_inbox(&client_id, Pending::Receipt { key, sequence }, op);

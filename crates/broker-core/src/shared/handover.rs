@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use store_state::api::Store;
 use store_state::inbox::{Done, InboxOp, Origin};
 
 /// A legacy, by whose session it was and the number that the inbox had.
@@ -12,20 +13,25 @@ pub(super) struct Legacy {
 }
 
 impl Legacy {
-    /// What makes a message of it happen once; as with wills, no client publishes under this name.
-    pub(super) fn origin(&self, sequence: u64) -> Origin {
+    /// Who publishes its messages; as with wills, no client is called so.
+    pub(super) fn publisher(&self) -> String {
         let Self { client, inbox } = self;
+        format!("\0left {inbox}/{client}")
+    }
+
+    /// What makes a message of it happen once.
+    pub(super) fn origin(&self, store: &impl Store, sequence: u64) -> Origin {
         Origin {
-            client: format!("\0left {inbox}/{client}").into(),
+            client: store.client_name(&self.publisher()),
             incarnation: sequence,
             packet_id: 0,
         }
     }
 
     /// Others have these messages of it, and the next ones are asked for.
-    pub(super) fn hand_over(&self, done: Vec<u64>) -> InboxOp {
+    pub(super) fn hand_over(&self, store: &impl Store, done: Vec<u64>) -> InboxOp {
         InboxOp::HandOver {
-            client: self.client.clone(),
+            client: store.client_name(&self.client),
             inbox: self.inbox,
             done: Done(done),
         }

@@ -42,7 +42,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Tells the shard what others have, and asks for what they are to have next.
     fn ask_for_page(&mut self, legacy: Legacy, done: Vec<u64>) {
-        let op = legacy.hand_over(done);
+        let op = legacy.hand_over(self.node.store(), done);
         let client = legacy.client.clone();
         let handover = Handover {
             legacy,
@@ -68,7 +68,7 @@ impl<R: Rim> ClientLoop<R> {
                 handover.messages = items.len();
                 let legacy = handover.legacy.clone();
                 for (sequence, item) in items {
-                    self.give_to_heir(io, id, legacy.origin(sequence), item);
+                    self.give_to_heir(io, id, legacy.origin(self.node.store(), sequence), item);
                 }
                 self.go_on_handing_over(io, id);
             }
@@ -95,11 +95,9 @@ impl<R: Rim> ClientLoop<R> {
                 handover: id,
                 sequence,
             };
-            self.ask_to_take(
-                &client,
-                once::deliver(&client, item, Some(Once::Broker(origin))),
-                pending,
-            );
+            let member = self.node.store().client_name(&client);
+            let op = once::deliver(member, item, Some(Once::Broker(origin)));
+            self.ask_to_take(&client, op, pending);
         }
     }
 
@@ -150,7 +148,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         if !done.is_empty() {
-            let op = legacy.hand_over(done);
+            let op = legacy.hand_over(self.node.store(), done);
             self.tell_inbox(&legacy.client, op);
         }
         if self.legacies.stuck.is_empty() {
@@ -177,7 +175,7 @@ impl<R: Rim> ClientLoop<R> {
     /// Nothing is left of a legacy: all shards are to forget its messages, in a while.
     fn handed_over(&mut self, legacy: &Legacy) {
         self.legacies.known.remove(legacy);
-        self.forget_everywhere(&legacy.origin(0).client, u64::MAX);
+        self.forget_everywhere(&legacy.publisher(), u64::MAX);
         self.begin_handovers();
     }
 }

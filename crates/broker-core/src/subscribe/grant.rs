@@ -99,13 +99,13 @@ impl<R: Rim> ClientLoop<R> {
             };
             parts.bytes_left = filters.bytes_left();
             let admitted: Vec<_> = part.iter().flatten().cloned().collect();
-            let durable = client.stored.as_ref().filter(|s| s.inbox.is_some());
-            if let Some(stored) = durable
+            if let Some(stored) = &client.stored
+                && let Some(inbox) = &stored.inbox
                 && !admitted.is_empty()
             {
                 let client_id = Box::<str>::from(client.session.client_id());
                 let op = InboxOp::Subscribe {
-                    client: client_id.clone(),
+                    session: self.node.store().session_name(&client_id, inbox.number),
                     epoch: stored.epoch,
                     subscriptions: admitted,
                 };
@@ -525,10 +525,12 @@ impl<R: Rim> ClientLoop<R> {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
-            if let Some(stored) = client.stored.as_ref().filter(|s| s.inbox.is_some()) {
+            if let Some(stored) = &client.stored
+                && let Some(inbox) = &stored.inbox
+            {
                 let client_id = Box::<str>::from(client.session.client_id());
                 let op = InboxOp::Unsubscribe {
-                    client: client_id.clone(),
+                    session: self.node.store().session_name(&client_id, inbox.number),
                     epoch: stored.epoch,
                     filters: part.clone(),
                 };

@@ -8,7 +8,7 @@ pub(crate) mod unpublished;
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
-use store_state::api::Store as _;
+use store_state::api::Store;
 use store_state::inbox::Origin;
 use store_state::session::{SessionOp, StoredWill};
 
@@ -52,7 +52,11 @@ impl<R: Rim> ClientLoop<R> {
             ..(*will.message).clone()
         });
         let source = Source {
-            once: Some(Once::Broker(origin_of_will(&client, epoch))),
+            once: Some(Once::Broker(origin_of_will(
+                self.node.store(),
+                &client,
+                epoch,
+            ))),
             awaiting: Some(Awaiting::Will {
                 client: client.clone(),
                 epoch,
@@ -87,7 +91,11 @@ impl<R: Rim> ClientLoop<R> {
     /// its origin.
     pub(crate) fn will_is_published(&mut self, client: &str, epoch: u64) {
         self.unpublished.retry_ms = RETRY_MS;
-        let ticket = self.ask(Pending::Fired(origin_of_will(client, epoch)));
+        let ticket = self.ask(Pending::Fired(origin_of_will(
+            self.node.store(),
+            client,
+            epoch,
+        )));
         let op = SessionOp::Fired {
             client: client.into(),
             epoch,
@@ -168,9 +176,9 @@ impl<R: Rim> ClientLoop<R> {
 
 /// What makes a will happen once. No client identifier holds a NUL [MQTT-1.5.4-2], so that wills and
 /// what the client itself publishes do not meet.
-fn origin_of_will(client: &str, epoch: u64) -> Origin {
+fn origin_of_will(store: &impl Store, client: &str, epoch: u64) -> Origin {
     Origin {
-        client: format!("\0{epoch}/{client}").into(),
+        client: store.client_name(&format!("\0{epoch}/{client}")),
         incarnation: epoch,
         packet_id: 0,
     }

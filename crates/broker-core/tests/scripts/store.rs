@@ -8,7 +8,7 @@ use store_state::CorrelationId;
 use store_state::api::{
     Event, Failure, Read, RetainMark, RetainedPage, RetainedPlace, ShardNumber, Store,
 };
-use store_state::inbox::{Attached, InboxOp, InboxReply, Item, Origin};
+use store_state::inbox::{Attached, ClientName, InboxOp, InboxReply, Item, Origin, SessionName};
 use store_state::retain::{PageBudget, RetainReply, Writer};
 use store_state::session::{Claimed, SessionOp, SessionReply, TakenFrom};
 
@@ -120,24 +120,22 @@ impl State {
 
     /// What an operation does to routes.
     fn route(&mut self, op: &InboxOp) {
-        let (client, is_subscribed, is_detached) = match op {
-            InboxOp::Subscribe {
-                client,
-                subscriptions,
-                ..
-            } => {
+        let client = match op {
+            InboxOp::Attach { client, .. } => client.to_string(),
+            _ => op.session().map(ToString::to_string).unwrap_or_default(),
+        };
+        let (is_subscribed, is_detached) = match op {
+            InboxOp::Subscribe { subscriptions, .. } => {
                 let filters = subscriptions.iter().map(|s| s.filter.to_string());
                 self.filters
                     .entry(client.to_string())
                     .or_default()
                     .extend(filters);
-                (client, true, false)
+                (true, false)
             }
-            InboxOp::Attach { client, .. } => (client, true, false),
-            InboxOp::Detach { client, .. } => (client, true, true),
-            InboxOp::Unsubscribe { client, .. } | InboxOp::Remove { client, .. } => {
-                (client, false, false)
-            }
+            InboxOp::Attach { .. } => (true, false),
+            InboxOp::Detach { .. } => (true, true),
+            InboxOp::Unsubscribe { .. } | InboxOp::Remove { .. } => (false, false),
             _ => return,
         };
         let known = self.filters.entry(client.to_string()).or_default();
@@ -262,30 +260,39 @@ impl Store for AskedStore {
         0
     }
 
+    fn client_name(&self, client: &str) -> ClientName {
+        client.into()
+    }
+
+    /// By the identifier, so that scripts can be read.
+    fn session_name(&self, client: &str, _: u64) -> SessionName {
+        client.into()
+    }
+
     fn inbox(&self, _: ShardNumber, ticket: CorrelationId, op: InboxOp) {
         let what = match &op {
             InboxOp::Attach { client, resume, .. } => {
                 let how = if *resume { "resume" } else { "begin" };
                 format!("inbox of {client}: {how}")
             }
-            InboxOp::Detach { client, .. } => format!("inbox of {client}: detach"),
-            InboxOp::Remove { client, .. } => format!("inbox of {client}: remove"),
+            InboxOp::Detach { session, .. } => format!("inbox of {session}: detach"),
+            InboxOp::Remove { session, .. } => format!("inbox of {session}: remove"),
             InboxOp::Subscribe {
-                client,
+                session,
                 subscriptions,
                 ..
             } => {
                 let filters: Vec<&str> = subscriptions.iter().map(|s| &*s.filter).collect();
                 match filters.len() {
                     many if many >= MANY => {
-                        format!("inbox of {client}: subscribe to {many} filters")
+                        format!("inbox of {session}: subscribe to {many} filters")
                     }
-                    _ => format!("inbox of {client}: subscribe {}", filters.join(" ")),
+                    _ => format!("inbox of {session}: subscribe {}", filters.join(" ")),
                 }
             }
             InboxOp::Unsubscribe {
-                client, filters, ..
-            } => format!("inbox of {client}: unsubscribe {}", filters.join(" ")),
+                session, filters, ..
+            } => format!("inbox of {session}: unsubscribe {}", filters.join(" ")),
             InboxOp::Publish {
                 message, origin, ..
             } => {
@@ -302,38 +309,38 @@ impl Store for AskedStore {
                 format!("inboxes: publish {}{origin}", message.body.topic())
             }
             InboxOp::Deliver {
-                client,
+                session,
                 items: list,
                 origin,
             } => {
                 let origin = origin_of(origin.as_ref());
-                format!("inbox of {client}: deliver {}{origin}", items(list))
+                format!("inbox of {session}: deliver {}{origin}", items(list))
             }
             InboxOp::DeliverOnce {
-                client,
+                session,
                 items: list,
                 ..
-            } => format!("inbox of {client}: deliver {}", items(list)),
+            } => format!("inbox of {session}: deliver {}", items(list)),
             InboxOp::DeliverFenced {
-                client,
+                session,
                 items: list,
                 origin,
                 ..
             } => {
                 let origin = origin_of(Some(origin));
-                format!("inbox of {client}: deliver {}{origin}", items(list))
+                format!("inbox of {session}: deliver {}{origin}", items(list))
             }
             InboxOp::Release { origin } | InboxOp::ReleaseFenced { origin, .. } => {
                 format!("inboxes: release #{}", origin.packet_id)
             }
             InboxOp::Receipt {
-                client, sequence, ..
-            } => format!("inbox of {client}: received {sequence}"),
+                session, sequence, ..
+            } => format!("inbox of {session}: received {sequence}"),
             InboxOp::Replay {
-                client,
+                session,
                 items: list,
                 ..
-            } => format!("inbox of {client}: retained {}", items(list)),
+            } => format!("inbox of {session}: retained {}", items(list)),
             other => format!("{other:?}"),
         };
         self.ask(ticket, what, |state, token| {
@@ -365,10 +372,10 @@ impl Store for AskedStore {
     }
 
     fn acknowledge(&self, _: ShardNumber, op: InboxOp) {
-        if let InboxOp::Acknowledge { client, done, .. } = op {
+        if let InboxOp::Acknowledge { session, done, .. } = op {
             let numbers = done.0.iter().map(u64::to_string);
             let numbers = numbers.collect::<Vec<_>>().join(" ");
-            let what = format!("inbox of {client}: done with {numbers}");
+            let what = format!("inbox of {session}: done with {numbers}");
             self.state().log.push(what);
         }
     }

@@ -126,7 +126,7 @@ fn forwarded() -> impl Strategy<Value = Forwarded> {
     ];
     let origin =
         (text(), any::<u64>(), any::<u16>()).prop_map(|(client, incarnation, packet_id)| Origin {
-            client,
+            client: (&*client).into(),
             incarnation,
             packet_id,
         });

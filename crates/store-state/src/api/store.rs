@@ -7,7 +7,7 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 
 use crate::CorrelationId;
 use crate::api::{Read, RetainMark, RetainedPlace, ShardNumber};
-use crate::inbox::InboxOp;
+use crate::inbox::{ClientName, InboxOp, SessionName};
 use crate::retain::{PageBudget, Writer};
 use crate::session::SessionOp;
 
@@ -53,6 +53,13 @@ pub trait Store: Debug {
 
     /// The node that leads an inbox shard, as far as it is known.
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64>;
+
+    /// What a request to an inbox shard is to call a client by.
+    fn client_name(&self, client: &str) -> ClientName;
+
+    /// What a request to an inbox shard is to call the session of a client by, of which
+    /// [`Attached`](crate::inbox::Attached) told the number of the inbox.
+    fn session_name(&self, client: &str, inbox: u64) -> SessionName;
 
     /// The inbox shard of a client.
     fn inbox_shard(&self, client: &str) -> ShardNumber;

@@ -1,19 +1,19 @@
 //! What clients are done with.
 
-use super::InboxReply;
 use super::machine::InboxMachine;
+use super::{InboxReply, SessionName};
 use crate::{Table, TableError};
 
 impl InboxMachine {
     pub(super) fn acknowledge(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         sent: u64,
         done: &[u64],
         table: &dyn Table,
     ) -> Result<InboxReply, TableError> {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return Ok(InboxReply::Stale);
         };
         self.stock.touch(inbox);
@@ -32,12 +32,12 @@ impl InboxMachine {
     /// From now on PUBREL is owed instead of the message.
     pub(super) fn receipt(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         sequence: u64,
         table: &dyn Table,
     ) -> Result<InboxReply, TableError> {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return Ok(InboxReply::Stale);
         };
         if inbox.queue.is_released(sequence) {

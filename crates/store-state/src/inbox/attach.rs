@@ -5,7 +5,7 @@ use mqtt_session::{DropReason, Timestamp};
 use super::inbox::{Inbox, is_shared};
 use super::machine::{Context, InboxMachine};
 use super::tables::INBOX;
-use super::{Attached, InboxDrop, InboxOutlet, InboxReply};
+use super::{Attached, InboxDrop, InboxOutlet, InboxReply, SessionName, name};
 use crate::{TableError, row};
 
 /// Inboxes that one part of an operation detaches at most: well under a millisecond, unless they have very many
@@ -25,14 +25,16 @@ impl InboxMachine {
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let mut found = self.inboxes.number_of(client);
-        if found.is_some() && self.inboxes.current(client, epoch).is_none() {
+        let of = found.and_then(|number| self.inboxes.get(number));
+        if of.is_some_and(|inbox| epoch < inbox.epoch) {
             return Ok(InboxReply::Stale);
         }
         if let Some(number) = found.filter(|_| !resume) {
             self.discard(number, context)?;
             found = None;
         }
-        let number = found.unwrap_or_else(|| self.begin(client, epoch));
+        let name = name::shortened(client, self.hash);
+        let number = found.unwrap_or_else(|| self.begin(client, &name, epoch));
         // A connection of a process that is known to be gone is none.
         let place = Some(place).filter(|&place| self.runs(place));
         let mut is_known = false;
@@ -51,14 +53,14 @@ impl InboxMachine {
         let (subscriptions, owed) = if is_known {
             (Vec::new(), Vec::new())
         } else {
-            (inbox.subscriptions.clone(), self.owed.of(&inbox.client))
+            (inbox.subscriptions.clone(), self.owed.of(number))
         };
         let attached = Box::new(Attached {
             present: found.is_some(),
             inbox: number,
             incarnation: inbox.incarnation,
             subscriptions,
-            received: self.origins.received(&inbox.client, inbox.incarnation),
+            received: self.origins.received(&name, inbox.incarnation),
             first: inbox.queue.lowest(&self.stock, context.table)?,
             sent: inbox.queue.sent() + 1,
             owed,
@@ -71,10 +73,10 @@ impl InboxMachine {
     }
 
     /// A session begins: an empty inbox. What the client published in earlier ones is forgotten.
-    fn begin(&mut self, client: &str, epoch: u64) -> u64 {
+    fn begin(&mut self, client: &str, name: &str, epoch: u64) -> u64 {
         let number = self.next_inbox;
         self.next_inbox += 1;
-        self.origins.begin(client, epoch);
+        self.origins.begin(name, epoch);
         let slot = self.hash.slot_of(client);
         let stored = self.stock.revive(&row::key(INBOX, slot, client));
         self.inboxes
@@ -91,12 +93,12 @@ impl InboxMachine {
 
     pub(super) fn detach(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         sent: u64,
         outlet: &mut dyn InboxOutlet,
     ) -> InboxReply {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return InboxReply::Stale;
         };
         self.stock.touch(inbox);
@@ -107,8 +109,8 @@ impl InboxMachine {
     }
 
     /// The client is gone, and its node gets what comes for it for a while still.
-    pub(super) fn linger(&mut self, client: &str, epoch: u64, sent: u64) -> InboxReply {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+    pub(super) fn linger(&mut self, session: &SessionName, epoch: u64, sent: u64) -> InboxReply {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return InboxReply::Stale;
         };
         if inbox.is_attached() {
@@ -121,13 +123,13 @@ impl InboxMachine {
 
     pub(super) fn remove(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let Some(number) = self
             .inboxes
-            .current(client, epoch)
+            .current(session, epoch)
             .map(|inbox| inbox.number)
         else {
             return Ok(InboxReply::Stale);
@@ -230,8 +232,8 @@ impl InboxMachine {
         self.unroute(&inbox, context.outlet);
         self.stock.has_room(&mut inbox);
         self.stock.end(&mut inbox);
+        self.owed.end(inbox.id());
         let Inbox { client, queue, .. } = &mut *inbox;
-        self.owed.end(client);
         let sent = queue.sent();
         queue.retain(&mut self.stock, context.table, |sequence, item| {
             // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.

@@ -13,8 +13,8 @@ use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
 use super::tables::{
-    BROKERS, CALLS, FENCE, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS, OWED,
-    OWED_FILTER, PAGE, PageRow, RELEASED, page_in,
+    BROKERS, CALLS, FENCE, FilterNumber, INBOX, InboxRow, LEGACY, MACHINE, MachineRow, ORIGINS,
+    OWED, PAGE, PENDING_FILTER, PENDING_OF_CLIENT, PageRow, PendingKey, RELEASED, page_in,
 };
 use crate::{Changes, LoadError, SlotRange, Slots, Table, row};
 
@@ -26,12 +26,12 @@ impl InboxMachine {
             nodes: BTreeMap::new(),
             next_inbox: 1,
             next_body: 1,
-            inboxes: Inboxes::default(),
+            inboxes: Inboxes::new(hash),
             matching: Matching::new(),
             filters: Filters::default(),
             origins: Origins::new(hash),
             fences: Fences::new(hash),
-            owed: OwedMessages::new(hash),
+            owed: OwedMessages::new(),
             calls: Calls::default(),
             stock: Stock::default(),
             attached: 0,
@@ -96,18 +96,30 @@ impl InboxMachine {
         })?;
         row::each(table, FENCE, SlotRange::ALL, |key, value| {
             let fence = row::decode(key, value)?;
-            machine.fences.load(row::name(key)?.into(), fence);
+            machine.fences.load(row::name(key)?, fence);
             Ok(())
         })?;
         row::each(table, OWED, range, |key, value| {
+            let inbox = machine.inboxes.id_of(row::name(key)?);
+            let owed = row::decode(key, value)?;
             machine
                 .owed
-                .load_all(row::name(key)?, row::decode(key, value)?);
+                .load_superseded(key, inbox, FilterNumber(0), owed);
             Ok(())
         })?;
-        row::each(table, OWED_FILTER, range, |key, value| {
+        row::each(table, PENDING_OF_CLIENT, range, |key, value| {
             let (client, number) = row::name_and_number(key)?;
-            machine.owed.load(client, number, row::decode(key, value)?);
+            let inbox = machine.inboxes.id_of(client);
+            let owed = vec![row::decode(key, value)?];
+            machine
+                .owed
+                .load_superseded(key, inbox, FilterNumber(number), owed);
+            Ok(())
+        })?;
+        row::each(table, PENDING_FILTER, range, |key, value| {
+            let place = PendingKey::from_bytes(key)
+                .ok_or_else(|| row::damaged(key, "the key is of another length"))?;
+            machine.owed.load(place, row::decode(key, value)?);
             Ok(())
         })?;
         row::each(table, RELEASED, SlotRange::ALL, |key, value| {

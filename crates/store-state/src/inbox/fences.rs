@@ -16,6 +16,7 @@ use std::sync::Arc;
 use hashing::HashMap;
 use serde::{Deserialize, Serialize};
 
+use super::name::{self, ClientName};
 use super::tables::FENCE;
 use crate::touched::Touched;
 use crate::{Changes, NameHash, row};
@@ -56,13 +57,15 @@ impl Fences {
     }
 
     /// Whether a later connection of the publisher has released something.
-    pub(super) fn is_over(&self, publisher: &str, epoch: u64) -> bool {
-        let fence = self.publishers.get(publisher);
+    pub(super) fn is_over(&self, publisher: &ClientName, epoch: u64) -> bool {
+        let name = name::shortened(publisher.as_str(), self.hash);
+        let fence = self.publishers.get(&*name);
         fence.is_some_and(|fence| epoch < fence.epoch)
     }
 
     /// A connection has released something. False: it is over.
-    pub(super) fn raise(&mut self, publisher: &str, epoch: u64, now_ms: u64) -> bool {
+    pub(super) fn raise(&mut self, publisher: &ClientName, epoch: u64, now_ms: u64) -> bool {
+        let publisher = &*name::shortened(publisher.as_str(), self.hash);
         let known = self.publishers.get_key_value(publisher);
         let known = known.map(|(name, fence)| (Arc::clone(name), *fence));
         let name = match known {
@@ -78,7 +81,7 @@ impl Fences {
                 name
             }
         };
-        self.load(
+        self.insert(
             name,
             Fence {
                 epoch,
@@ -106,8 +109,17 @@ impl Fences {
         }
     }
 
-    /// A row of the tables, or a new one.
-    pub(super) fn load(&mut self, publisher: Arc<str>, fence: Fence) {
+    /// A row of the tables. One by a long identifier, of an earlier version, is written anew at the next checkpoint.
+    pub(super) fn load(&mut self, publisher: &str, fence: Fence) {
+        let name = name::shortened(publisher, self.hash).into();
+        if name::is_long(publisher) {
+            self.touch(&publisher.into(), true);
+            self.touch(&name, false);
+        }
+        self.insert(name, fence);
+    }
+
+    fn insert(&mut self, publisher: Arc<str>, fence: Fence) {
         self.raised
             .insert((fence.raised_ms, Arc::clone(&publisher)));
         self.publishers.insert(publisher, fence);
@@ -125,7 +137,7 @@ impl Fences {
     pub(super) fn collect(&mut self, changes: &mut Changes) {
         let (publishers, hash) = (&self.publishers, self.hash);
         self.touched.collect(changes, |name| {
-            let key = row::key(FENCE, hash.slot_of(name), name);
+            let key = row::key(FENCE, name::slot_of(name, hash), name);
             (key, publishers.get(name).map(row::encode))
         });
     }

@@ -4,6 +4,7 @@ use mqtt_proto::SubscriptionFilter;
 use mqtt_session::Timestamp;
 
 use super::StoredSubscription;
+use super::name::InboxId;
 use super::queue::Queue;
 use super::tables::{INBOX, InboxRow, LEGACY, Rest};
 use crate::{Changes, row};
@@ -90,6 +91,10 @@ impl Inbox {
             is_legacy: true,
             ..Self::load(client, slot, row)
         }
+    }
+
+    pub(super) fn id(&self) -> InboxId {
+        InboxId::new(self.queue.slot(), self.number)
     }
 
     pub(super) fn is_attached(&self) -> bool {

@@ -4,6 +4,7 @@
 //! so that the tables that find it can grow without moving it, and without room for inboxes that do not
 //! exist.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
@@ -11,23 +12,43 @@ use hashbrown::HashTable;
 use hashing::{HashBuilder, HashMap};
 
 use super::inbox::Inbox;
+use super::name::{self, InboxId, SessionName};
+use crate::NameHash;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Inboxes {
+    hash: NameHash,
     by_number: HashMap<u64, Box<Inbox>>,
     /// Numbers, found by client.
     by_client: HashTable<u64>,
     hasher: HashBuilder,
+    /// Those of clients whose identifiers are long, by their names.
+    long: HashMap<Box<str>, u64>,
     /// By number. No client is found here.
     pub(super) legacies: BTreeMap<u64, Box<Inbox>>,
 }
 
 impl Inboxes {
+    pub(super) fn new(hash: NameHash) -> Self {
+        Self {
+            hash,
+            by_number: HashMap::default(),
+            by_client: HashTable::default(),
+            hasher: HashBuilder::default(),
+            long: HashMap::default(),
+            legacies: BTreeMap::new(),
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
 
+    /// The number of a client's inbox, by its identifier or its name.
     pub(super) fn number_of(&self, client: &str) -> Option<u64> {
+        if let Some(number) = self.long.get(client) {
+            return Some(*number);
+        }
         let is_it = |number: &u64| {
             self.by_number
                 .get(number)
@@ -35,6 +56,11 @@ impl Inboxes {
         };
         let hash = self.hasher.hash_one(client);
         self.by_client.find(hash, is_it).copied()
+    }
+
+    /// The inbox of a client, by its identifier or its name.
+    pub(super) fn id_of(&self, client: &str) -> Option<InboxId> {
+        Some(self.get(self.number_of(client)?)?.id())
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Inbox> {
@@ -52,18 +78,42 @@ impl Inboxes {
         found.map(|inbox| &mut **inbox)
     }
 
-    pub(super) fn of_client(&mut self, client: &str) -> Option<&mut Inbox> {
-        self.get_mut(self.number_of(client)?)
+    /// The inbox that a request is for.
+    pub(super) fn named(&mut self, name: &SessionName) -> Option<&mut Inbox> {
+        match name {
+            SessionName::Inbox(id) => {
+                let inbox = self.get_mut(id.number.0);
+                inbox.filter(|inbox| inbox.queue.slot() == id.slot.0)
+            }
+            SessionName::Client(name) => self.get_mut(self.number_of(name.as_str())?),
+        }
     }
 
-    /// The inbox of a client, if a request of a connection with this epoch may still change it.
-    pub(super) fn current(&mut self, client: &str, epoch: u64) -> Option<&mut Inbox> {
-        self.of_client(client).filter(|inbox| epoch >= inbox.epoch)
+    /// The inbox that a request is for, if a connection with this epoch may still change it.
+    pub(super) fn current(&mut self, name: &SessionName, epoch: u64) -> Option<&mut Inbox> {
+        self.named(name).filter(|inbox| epoch >= inbox.epoch)
+    }
+
+    /// What the client of a session is called, however a request names the session. Empty: there is no such inbox.
+    pub(super) fn name_of<'a>(&'a mut self, session: &'a SessionName) -> Cow<'a, str> {
+        let hash = self.hash;
+        let client = match session {
+            SessionName::Client(name) => name.as_str(),
+            SessionName::Inbox(_) => match self.named(session) {
+                Some(inbox) => &inbox.client,
+                None => "",
+            },
+        };
+        name::shortened(client, hash)
     }
 
     /// Adds an inbox whose number and client are new.
     pub(super) fn insert(&mut self, inbox: Inbox) {
         let (number, hash) = (inbox.number, self.hasher.hash_one(&*inbox.client));
+        if name::is_long(&inbox.client) {
+            let name = name::shortened(&inbox.client, self.hash);
+            self.long.insert(name.into(), number);
+        }
         self.by_number.insert(number, Box::new(inbox));
         let hash_of = |number: &u64| {
             let inbox = self.by_number.get(number);
@@ -74,6 +124,10 @@ impl Inboxes {
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Box<Inbox>> {
         let inbox = self.by_number.remove(&number)?;
+        if name::is_long(&inbox.client) {
+            self.long
+                .remove(&*name::shortened(&inbox.client, self.hash));
+        }
         let hash = self.hasher.hash_one(&*inbox.client);
         if let Ok(found) = self.by_client.find_entry(hash, |&of| of == number) {
             found.remove();

@@ -7,7 +7,7 @@
 
 use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
-use super::{InboxOutlet, InboxReply, Queued};
+use super::{ClientName, InboxOutlet, InboxReply, Queued, name};
 use crate::TableError;
 
 /// Messages that are told at once, and their accounted bytes.
@@ -23,13 +23,17 @@ impl InboxMachine {
     /// Lets go of what others have, and says what they are to have next.
     pub(super) fn hand_over(
         &mut self,
-        client: &str,
+        client: &ClientName,
         number: u64,
         done: &[u64],
         context: &Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let legacy = self.inboxes.legacies.get_mut(&number);
-        let Some(legacy) = legacy.filter(|legacy| *legacy.client == *client) else {
+        let hash = self.hash;
+        let is_of = |legacy: &&mut Box<Inbox>| {
+            [&*legacy.client, &*name::shortened(&legacy.client, hash)].contains(&client.as_str())
+        };
+        let Some(legacy) = legacy.filter(is_of) else {
             return Ok(InboxReply::LeftBehind(Vec::new()));
         };
         if !done.is_empty() {

@@ -99,28 +99,11 @@ impl Machine for InboxMachine {
 
     fn slot(op: &InboxOp, hash: NameHash) -> Option<u16> {
         match op {
-            InboxOp::Attach { client, .. }
-            | InboxOp::Detach { client, .. }
-            | InboxOp::Remove { client, .. }
-            | InboxOp::Subscribe { client, .. }
-            | InboxOp::Unsubscribe { client, .. }
-            | InboxOp::Deliver { client, .. }
-            | InboxOp::Acknowledge { client, .. }
-            | InboxOp::Receipt { client, .. }
-            | InboxOp::Replay { client, .. }
-            | InboxOp::HandOver { client, .. }
-            | InboxOp::DeliverOnce { client, .. }
-            | InboxOp::DeliverFenced { client, .. }
-            | InboxOp::Linger { client, .. }
-            | InboxOp::AttachAgain { client, .. }
-            | InboxOp::DeliverLate { client, .. } => Some(hash.slot_of(client)),
-            InboxOp::NodeUp { .. }
-            | InboxOp::Publish { .. }
-            | InboxOp::PublishOnce { .. }
-            | InboxOp::PublishFenced { .. }
-            | InboxOp::Release { .. }
-            | InboxOp::ReleaseFenced { .. }
-            | InboxOp::Forget { .. } => None,
+            InboxOp::Attach { client, .. } | InboxOp::AttachAgain { client, .. } => {
+                Some(hash.slot_of(client))
+            }
+            InboxOp::HandOver { client, .. } => Some(client.slot(hash)),
+            _ => op.session().map(|session| session.slot(hash)),
         }
     }
 
@@ -195,48 +178,48 @@ impl InboxMachine {
                 return self.attach(client, *epoch, place, *resume, None, context);
             }
             InboxOp::Detach {
-                client,
+                session,
                 epoch,
                 sent,
-            } => return Ok(self.detach(client, *epoch, *sent, context.outlet)),
-            InboxOp::Remove { client, epoch } => return self.remove(client, *epoch, context),
+            } => return Ok(self.detach(session, *epoch, *sent, context.outlet)),
+            InboxOp::Remove { session, epoch } => return self.remove(session, *epoch, context),
             InboxOp::Subscribe {
-                client,
+                session,
                 epoch,
                 subscriptions,
-            } => return Ok(self.subscribe(client, *epoch, subscriptions, context.outlet)),
+            } => return Ok(self.subscribe(session, *epoch, subscriptions, context.outlet)),
             InboxOp::Unsubscribe {
-                client,
+                session,
                 epoch,
                 filters,
-            } => return Ok(self.unsubscribe(client, *epoch, filters, context.outlet)),
+            } => return Ok(self.unsubscribe(session, *epoch, filters, context.outlet)),
             InboxOp::Deliver {
-                client,
+                session,
                 items,
                 origin,
-            } => return self.deliver(client, items, origin.as_ref(), context),
+            } => return self.deliver(session, items, origin.as_ref(), context),
             InboxOp::Acknowledge {
-                client,
+                session,
                 epoch,
                 sent,
                 done,
-            } => return self.acknowledge(client, *epoch, *sent, &done.0, context.table),
+            } => return self.acknowledge(session, *epoch, *sent, &done.0, context.table),
             InboxOp::Receipt {
-                client,
+                session,
                 epoch,
                 sequence,
-            } => return self.receipt(client, *epoch, *sequence, context.table),
+            } => return self.receipt(session, *epoch, *sequence, context.table),
             InboxOp::Release { origin } => self.origins.release(origin, context.now.0),
             InboxOp::Forget {
                 client,
                 incarnation,
             } => self.origins.forget(client, *incarnation, context.now.0),
             InboxOp::Replay {
-                client,
+                session,
                 epoch,
                 items,
                 progress,
-            } => return self.replay(client, *epoch, items, progress, context),
+            } => return self.replay(session, *epoch, items, progress, context),
             InboxOp::HandOver {
                 client,
                 inbox,
@@ -244,18 +227,18 @@ impl InboxMachine {
             } => return self.hand_over(client, *inbox, &done.0, context),
             InboxOp::DeliverOnce {
                 call,
-                client,
+                session,
                 items,
             } => {
                 return self.once(call, |machine| {
-                    machine.deliver(client, items, None, context)
+                    machine.deliver(session, items, None, context)
                 });
             }
             InboxOp::Linger {
-                client,
+                session,
                 epoch,
                 sent,
-            } => return Ok(self.linger(client, *epoch, *sent)),
+            } => return Ok(self.linger(session, *epoch, *sent)),
             InboxOp::AttachAgain {
                 client,
                 epoch,
@@ -265,27 +248,29 @@ impl InboxMachine {
                 knows_owed,
             } => {
                 let place = (*node, *node_incarnation);
-                let owes_unknown = !knows_owed && self.owed.has(client);
+                let number = self.inboxes.number_of(client);
+                let owes = number.is_some_and(|number| self.owed.has(number));
+                let owes_unknown = !knows_owed && owes;
                 let last = Some(*last).filter(|_| !owes_unknown);
                 return self.attach(client, *epoch, place, true, last, context);
             }
             InboxOp::DeliverLate {
-                client,
+                session,
                 epoch,
                 detached,
                 item,
-            } => return self.deliver_late(client, *epoch, *detached, item, context),
+            } => return self.deliver_late(session, *epoch, *detached, item, context),
             InboxOp::DeliverFenced { origin, epoch, .. }
                 if self.fences.is_over(&origin.client, *epoch) =>
             {
                 return Ok(InboxReply::Fenced);
             }
             InboxOp::DeliverFenced {
-                client,
+                session,
                 items,
                 origin,
                 ..
-            } => return self.deliver(client, items, Some(origin), context),
+            } => return self.deliver(session, items, Some(origin), context),
             InboxOp::ReleaseFenced { origin, epoch } => {
                 if !self.fences.raise(&origin.client, *epoch, context.now.0) {
                     return Ok(InboxReply::Fenced);

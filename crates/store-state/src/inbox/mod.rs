@@ -30,6 +30,7 @@ mod inboxes;
 mod legacy;
 mod machine;
 mod matching;
+mod name;
 mod op;
 mod origins;
 mod owed;
@@ -45,6 +46,7 @@ mod tables;
 mod tests;
 
 pub use machine::{InboxCounts, InboxMachine};
+pub use name::{ClientName, InboxId, InboxNumber, SessionName, Slot};
 pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
     Progress, Queued, StoredSubscription,

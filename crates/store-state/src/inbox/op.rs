@@ -7,6 +7,7 @@ use mqtt_session::{ApplicationMessage, DropReason, PacketIdSet, SubscriptionIdSe
 use serde::{Deserialize, Serialize};
 
 use super::inbox::is_shared;
+use super::name::{ClientName, SessionName};
 use crate::wire;
 
 /// A request to an inbox shard. `epoch`: what the session store gave the client's connection; a request
@@ -35,8 +36,8 @@ pub enum InboxOp {
     },
     /// A client has disconnected; its session goes on.
     Detach {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// The highest sequence that may have been sent.
@@ -44,15 +45,15 @@ pub enum InboxOp {
     },
     /// The session has ended.
     Remove {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// The epoch of the session's last connection; an inbox with a higher one stays.
         epoch: u64,
     },
     /// Adds or replaces subscriptions.
     Subscribe {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// In the order of the SUBSCRIBE.
@@ -60,8 +61,8 @@ pub enum InboxOp {
     },
     /// Removes subscriptions.
     Unsubscribe {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// As they were given at SUBSCRIBE.
@@ -79,8 +80,8 @@ pub enum InboxOp {
     },
     /// A message of a shared group for the session that was chosen.
     Deliver {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// In order.
         items: Vec<Item>,
         /// Makes it happen once.
@@ -88,8 +89,8 @@ pub enum InboxOp {
     },
     /// The client is done with these messages.
     Acknowledge {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// The highest sequence that may have been sent.
@@ -99,8 +100,8 @@ pub enum InboxOp {
     },
     /// The client has received a QoS 2 message: PUBREL is owed from now on, and the message is let go.
     Receipt {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// Of the message.
@@ -115,15 +116,15 @@ pub enum InboxOp {
     /// as released ones.
     Forget {
         /// The publisher.
-        client: Box<str>,
+        client: ClientName,
         /// Origins of this and older incarnations are forgotten.
         incarnation: u64,
     },
     /// Retained messages for a session, as far as `Subscribe` made them owed. Those of a page that was given
     /// before change nothing.
     Replay {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// In order.
@@ -134,7 +135,7 @@ pub enum InboxOp {
     /// Other members of shared groups have these messages of a legacy, and the next ones are asked for.
     HandOver {
         /// Whose session has ended.
-        client: Box<str>,
+        client: ClientName,
         /// The number that its inbox had.
         inbox: u64,
         /// What others have; it is let go.
@@ -154,8 +155,8 @@ pub enum InboxOp {
     DeliverOnce {
         /// Makes it happen once.
         call: Call,
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// In order.
         items: Vec<Item>,
     },
@@ -163,8 +164,8 @@ pub enum InboxOp {
     /// session's messages of QoS 0 still and hands them over by `DeliverLate`. Ends with `Detach` or another
     /// connection.
     Linger {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection.
         epoch: u64,
         /// The highest sequence that may have been sent.
@@ -190,8 +191,8 @@ pub enum InboxOp {
     /// A message for a session that is not connected, from the node that its inbox is or was attached to. Changes
     /// nothing unless the inbox lingers since this connection.
     DeliverLate {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// Of the connection that has ended.
         epoch: u64,
         /// The message is also for an inbox that was detached since: its shard has not got it by `Publish`.
@@ -214,8 +215,8 @@ pub enum InboxOp {
     },
     /// As `Deliver`, under the same condition.
     DeliverFenced {
-        /// The client.
-        client: Box<str>,
+        /// The session.
+        session: SessionName,
         /// In order.
         items: Vec<Item>,
         /// Makes it happen once.
@@ -266,6 +267,35 @@ impl InboxOp {
             _ => None,
         }
     }
+
+    /// The session that this is for, if it is for one that is there.
+    #[must_use]
+    pub fn session(&self) -> Option<&SessionName> {
+        match self {
+            Self::Detach { session, .. }
+            | Self::Remove { session, .. }
+            | Self::Subscribe { session, .. }
+            | Self::Unsubscribe { session, .. }
+            | Self::Deliver { session, .. }
+            | Self::Acknowledge { session, .. }
+            | Self::Receipt { session, .. }
+            | Self::Replay { session, .. }
+            | Self::DeliverOnce { session, .. }
+            | Self::DeliverFenced { session, .. }
+            | Self::Linger { session, .. }
+            | Self::DeliverLate { session, .. } => Some(session),
+            Self::NodeUp { .. }
+            | Self::Attach { .. }
+            | Self::AttachAgain { .. }
+            | Self::HandOver { .. }
+            | Self::Publish { .. }
+            | Self::PublishOnce { .. }
+            | Self::PublishFenced { .. }
+            | Self::Release { .. }
+            | Self::ReleaseFenced { .. }
+            | Self::Forget { .. } => None,
+        }
+    }
 }
 
 /// Retained messages that a subscription owes a session.
@@ -298,7 +328,7 @@ pub struct Done(pub Vec<u64>);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The publisher.
-    pub client: Box<str>,
+    pub client: ClientName,
     /// The publisher's session, by the epoch it began with; a higher one makes older origins void, but
     /// those of the broker.
     pub incarnation: u64,

@@ -13,6 +13,7 @@
 //! What an operation costs, in memory and in rows to be written, does not grow with the origins that it does
 //! not concern: identifiers of a client are written in pages, what the broker published one by one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
 
 use super::Origin;
+use super::name::{self, ClientName};
 use super::tables::{
     BROKERS, BrokersRow, ORIGINS, OriginsRow, PAGE, PageRow, RELEASED, ReleasedRow,
 };
@@ -197,7 +199,7 @@ impl Publisher {
 
 impl Row {
     fn key(&self, hash: NameHash) -> Vec<u8> {
-        let slot = hash.slot_of(&self.publisher);
+        let slot = name::slot_of(&self.publisher, hash);
         match self.of {
             RowOf::Page(page) => {
                 let mut key = row::numbered_key(PAGE, slot, &self.publisher, self.incarnation);
@@ -221,8 +223,13 @@ impl Origins {
         }
     }
 
+    /// What a publisher is known by: that of requests of earlier versions may be long.
+    fn name<'a>(&self, client: &'a ClientName) -> Cow<'a, str> {
+        name::shortened(client.as_str(), self.hash)
+    }
+
     pub(super) fn knows(&self, origin: &Origin, part: u64) -> bool {
-        let Some(publisher) = self.publishers.get(&*origin.client) else {
+        let Some(publisher) = self.publishers.get(&*self.name(&origin.client)) else {
             return false;
         };
         let incarnation = origin.incarnation;
@@ -243,7 +250,8 @@ impl Origins {
 
     /// Remembers an origin that is not known. What older incarnations published is forgotten.
     pub(super) fn remember(&mut self, origin: &Origin, part: u64) {
-        let (client, incarnation) = (&*origin.client, origin.incarnation);
+        let name = self.name(&origin.client);
+        let (client, incarnation) = (&*name, origin.incarnation);
         self.forget_before(client, incarnation);
         let name = match self.publishers.get_key_value(client) {
             Some((name, _)) => Arc::clone(name),
@@ -279,7 +287,8 @@ impl Origins {
 
     /// The publisher is done with a packet identifier, or what the broker published is recorded.
     pub(super) fn release(&mut self, origin: &Origin, now_ms: u64) {
-        let (client, incarnation) = (&*origin.client, origin.incarnation);
+        let name = self.name(&origin.client);
+        let (client, incarnation) = (&*name, origin.incarnation);
         let Some(id) = PacketId::new(origin.packet_id) else {
             return self.linger(client, incarnation..=incarnation, now_ms);
         };
@@ -345,13 +354,14 @@ impl Origins {
         }
     }
 
-    /// A session of the publisher has begun.
+    /// A session of the publisher, by its name, has begun.
     pub(super) fn begin(&mut self, client: &str, incarnation: u64) {
         self.forget_before(client, incarnation);
     }
 
     /// The publisher's session has ended.
-    pub(super) fn forget(&mut self, client: &str, incarnation: u64, now_ms: u64) {
+    pub(super) fn forget(&mut self, client: &ClientName, incarnation: u64, now_ms: u64) {
+        let client = &*self.name(client);
         self.forget_sessions(client, |of| of <= incarnation);
         self.linger(client, 0..=incarnation, now_ms);
     }
@@ -378,7 +388,7 @@ impl Origins {
         self.tidy(client);
     }
 
-    /// The packet identifiers that a session has not released.
+    /// The packet identifiers that a session of a publisher, by its name, has not released.
     pub(super) fn received(&self, client: &str, incarnation: u64) -> PacketIdSet {
         let Some(publisher) = self.publishers.get(client) else {
             return PacketIdSet::new();
@@ -423,8 +433,21 @@ impl Origins {
         (name, publisher)
     }
 
+    /// A page of a publisher, by its identifier if an earlier version has written it: then it is written anew at the
+    /// next checkpoint.
     pub(super) fn load_page(&mut self, client: &str, incarnation: u64, row: &PageRow) {
-        let (_, publisher) = self.publisher(client);
+        let short = name::shortened(client, self.hash);
+        if name::is_long(client) {
+            let pages: BTreeSet<u8> = row
+                .iter()
+                .filter_map(|(id, _)| PacketId::new(*id))
+                .map(page_of)
+                .collect();
+            for page in pages {
+                self.rename(client, &short, incarnation, RowOf::Page(page));
+            }
+        }
+        let (_, publisher) = self.publisher(&short);
         let place = publisher.place(incarnation).unwrap_or_else(|place| {
             publisher
                 .sessions
@@ -440,8 +463,13 @@ impl Origins {
         }
     }
 
+    /// What the broker published, likewise.
     pub(super) fn load_of_broker(&mut self, client: &str, incarnation: u64, row: BrokersRow) {
-        let (name, publisher) = self.publisher(client);
+        let short = name::shortened(client, self.hash);
+        if name::is_long(client) {
+            self.rename(client, &short, incarnation, RowOf::Broker);
+        }
+        let (name, publisher) = self.publisher(&short);
         let parts = row.parts.into_iter().collect();
         if row.released_ms == 0 {
             publisher.open.insert(incarnation, parts);
@@ -453,12 +481,19 @@ impl Origins {
         }
     }
 
+    /// The row of a long identifier is to be removed, and one of its name is to be written.
+    fn rename(&mut self, client: &str, name: &str, incarnation: u64, of: RowOf) {
+        self.touch(&client.into(), incarnation, of, true);
+        self.touch(&name.into(), incarnation, of, false);
+    }
+
     /// A row of the layout before this one. It is written anew at the next checkpoint.
     pub(super) fn load_superseded(&mut self, client: &str, entries: OriginsRow) {
         self.superseded
             .push(row::key(ORIGINS, self.hash.slot_of(client), client));
+        let short = name::shortened(client, self.hash);
         for (incarnation, packet_id, part) in entries {
-            let (name, publisher) = self.publisher(client);
+            let (name, publisher) = self.publisher(&short);
             let of = if let Some(id) = PacketId::new(packet_id) {
                 let page = page_of(id);
                 let place = publisher.place(incarnation).unwrap_or_else(|place| {
@@ -486,8 +521,9 @@ impl Origins {
     pub(super) fn load_superseded_released(&mut self, client: &str, released: ReleasedRow) {
         self.superseded
             .push(row::key(RELEASED, self.hash.slot_of(client), client));
+        let short = name::shortened(client, self.hash);
         for (incarnation, at) in released {
-            self.linger(client, incarnation..=incarnation, at);
+            self.linger(&short, incarnation..=incarnation, at);
         }
     }
 

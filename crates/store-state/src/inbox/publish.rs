@@ -14,7 +14,7 @@ use super::origins::{MATCHING, REFUSED, part_for};
 use super::publishing::{Once, Outcome, Publication, Publishing, Tally};
 use super::queue::accounted;
 use super::stock::Stock;
-use super::{InboxDrop, InboxReply, Item, Origin, Progress};
+use super::{InboxDrop, InboxReply, Item, Origin, Progress, SessionName};
 use crate::TableError;
 
 /// The answer to a publication that came before, and that so many sessions refused.
@@ -62,7 +62,8 @@ impl InboxMachine {
         match publication.once {
             Once::PublicationId(origin) | Once::Fenced(origin, _)
                 if happens_once(origin, publication.message.qos)
-                    && (tally.matched > 0 || self.inboxes.number_of(&origin.client).is_some()) =>
+                    && (tally.matched > 0
+                        || self.inboxes.number_of(origin.client.as_str()).is_some()) =>
             {
                 self.remember(origin, MATCHING, &tally);
             }
@@ -136,17 +137,20 @@ impl InboxMachine {
 
     pub(super) fn deliver(
         &mut self,
-        client: &str,
+        session: &SessionName,
         items: &[Item],
         origin: Option<&Origin>,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let group = items.first().and_then(|item| item.group.as_deref());
-        let part = part_for(self.hash, group.unwrap_or(client));
+        let part = match group {
+            Some(group) => part_for(self.hash, group),
+            None => part_for(self.hash, &self.inboxes.name_of(session)),
+        };
         if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, part)) {
             return Ok(again(self.refused_before(origin)));
         }
-        let Some(inbox) = self.inboxes.of_client(client) else {
+        let Some(inbox) = self.inboxes.named(session) else {
             return Ok(InboxReply::Stale);
         };
         let tally = give(inbox, items, &mut self.stock, context)?;
@@ -175,14 +179,14 @@ impl InboxMachine {
     /// A message for a session that is not connected, which came to the node that the inbox is attached to.
     pub(super) fn deliver_late(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         detached: bool,
         item: &Item,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
         let is_wanted = |inbox: &&mut Inbox| inbox.lingers || (detached && !inbox.is_attached());
-        let inbox = self.inboxes.of_client(client).filter(is_wanted);
+        let inbox = self.inboxes.named(session).filter(is_wanted);
         let Some(inbox) = inbox.filter(|inbox| inbox.epoch == epoch) else {
             return Ok(InboxReply::Stale);
         };
@@ -192,20 +196,21 @@ impl InboxMachine {
 
     pub(super) fn replay(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         items: &[Item],
         progress: &[Progress],
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return Ok(InboxReply::Stale);
         };
-        if !self.owed.goes_on(client, progress) {
+        let inbox_id = inbox.id();
+        if !self.owed.goes_on(inbox_id, progress) {
             return Ok(again(0));
         }
         let tally = give(inbox, items, &mut self.stock, context)?;
-        self.owed.advance(client, progress);
+        self.owed.advance(inbox_id, progress);
         Ok(tally.reply())
     }
 }

@@ -3,27 +3,27 @@
 use super::inbox::is_shared;
 use super::machine::InboxMachine;
 use super::subscriptions::{self, Before};
-use super::{InboxOutlet, InboxReply, StoredSubscription};
+use super::{InboxOutlet, InboxReply, SessionName, StoredSubscription};
 
 impl InboxMachine {
     pub(super) fn subscribe(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         subscriptions: &[StoredSubscription],
         outlet: &mut dyn InboxOutlet,
     ) -> InboxReply {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return InboxReply::Stale;
         };
         self.stock.touch(inbox);
         let before = subscriptions::put(&mut inbox.subscriptions, subscriptions);
-        let (number, detached) = (inbox.number, !inbox.is_attached());
+        let (id, detached) = (inbox.id(), !inbox.is_attached());
         for (subscription, before) in subscriptions.iter().zip(&before) {
             let filter = &*subscription.filter;
             let is_new = *before == Before::Nothing;
             if subscription.wants_retained(is_new) {
-                self.owed.owe(client, filter);
+                self.owed.owe(id, filter);
             }
             if is_new {
                 self.stock.filter_bytes += filter.len();
@@ -32,10 +32,10 @@ impl InboxMachine {
                 continue;
             }
             if is_shared(filter) {
-                outlet.member(client, filter, Some(subscription));
+                outlet.member(&inbox.client, filter, Some(subscription));
                 continue;
             }
-            self.matching.subscribe(number, subscription);
+            self.matching.subscribe(id.number.0, subscription);
             if is_new {
                 self.filters.add(filter, detached, outlet);
             }
@@ -46,24 +46,24 @@ impl InboxMachine {
 
     pub(super) fn unsubscribe(
         &mut self,
-        client: &str,
+        session: &SessionName,
         epoch: u64,
         filters: &[Box<str>],
         outlet: &mut dyn InboxOutlet,
     ) -> InboxReply {
-        let Some(inbox) = self.inboxes.current(client, epoch) else {
+        let Some(inbox) = self.inboxes.current(session, epoch) else {
             return InboxReply::Stale;
         };
         self.stock.touch(inbox);
         let had = subscriptions::remove(&mut inbox.subscriptions, filters);
-        let (number, detached) = (inbox.number, !inbox.is_attached());
+        let (id, detached) = (inbox.id(), !inbox.is_attached());
         for (filter, _) in filters.iter().zip(&had).filter(|(_, had)| **had) {
             self.stock.filter_bytes -= filter.len();
-            self.owed.cancel(client, filter);
+            self.owed.cancel(id, filter);
             if is_shared(filter) {
-                outlet.member(client, filter, None);
+                outlet.member(&inbox.client, filter, None);
             } else {
-                self.matching.unsubscribe(number, filter);
+                self.matching.unsubscribe(id.number.0, filter);
                 self.filters.remove(filter, detached, outlet);
             }
         }

@@ -7,10 +7,12 @@ use super::Owed;
 use super::calls::CallsRow;
 use super::fences::Fence;
 use super::machine::InboxMachine;
+use super::name;
 use super::tables::{
     BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, FENCE, INBOX, InboxRow, LEGACY,
-    MachineRow, ORIGINS, OWED, OWED_FILTER, OriginsRow, OwedRow, PAGE, PageRow, QUEUE, QueueKey,
-    QueueRow, RELEASED, ReleasedRow, count_key, find, number_of, page_in,
+    MachineRow, ORIGINS, OWED, OriginsRow, OwedRow, PAGE, PENDING_FILTER, PENDING_OF_CLIENT,
+    PageRow, PendingKey, QUEUE, QueueKey, QueueRow, RELEASED, ReleasedRow, count_key, find,
+    number_of, page_in,
 };
 use crate::survey::{ensure, ensure_slot};
 use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
@@ -77,8 +79,18 @@ impl InboxMachine {
             origins(key, value, slots.hash)
         });
         let mut subscriber = Subscriber::default();
-        survey.each(table, OWED_FILTER, "filters owed", |key, value| {
-            subscriber.owed(key, value, (slots, table))
+        survey.each(
+            table,
+            PENDING_OF_CLIENT,
+            "filters owed to clients",
+            |key, value| {
+                let (client, _) = row::name_and_number(key)?;
+                subscriber.owed(key, value, client, (slots, table))
+            },
+        );
+        survey.each(table, PENDING_FILTER, "filters owed", |key, value| {
+            let client = claims.owed(key)?;
+            subscriber.owed(key, value, client, (slots, table))
         });
         survey.each(table, PAGE, "identifiers not released", |key, value| {
             page(key, value, slots.hash)
@@ -94,7 +106,7 @@ impl InboxMachine {
         });
         survey.each(table, FENCE, "fences of publishers", |key, value| {
             row::decode::<Fence>(key, value)?;
-            ensure_slot(key, row::name(key)?, anywhere(slots.hash))
+            ensure_named(key, row::name(key)?, slots.hash)
         });
         claims.compare(&mut survey);
         let kinds = vec![
@@ -105,7 +117,8 @@ impl InboxMachine {
             COUNT,
             QUEUE,
             OWED,
-            OWED_FILTER,
+            PENDING_OF_CLIENT,
+            PENDING_FILTER,
             PAGE,
             BROKERS,
             ORIGINS,
@@ -195,6 +208,16 @@ impl Claims {
             key,
             "its subscriptions are out of order, or no topic filters",
         )
+    }
+
+    /// The client of the inbox that is owed a filter.
+    fn owed(&self, key: &[u8]) -> Result<&str, LoadError> {
+        let place = PendingKey::from_bytes(key)
+            .ok_or_else(|| row::damaged(key, "the key is of another length"))?;
+        let inbox = self.inboxes.get(&place.inbox.number.0);
+        let inbox = inbox.filter(|inbox| inbox.slot == place.inbox.slot.0);
+        let client = inbox.map(|inbox| &*inbox.client);
+        client.ok_or_else(|| row::damaged(key, "there is no such inbox"))
     }
 
     fn body(&mut self, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
@@ -293,9 +316,9 @@ impl Subscriber {
         &mut self,
         key: &[u8],
         value: &[u8],
+        client: &str,
         (slots, table): (Slots, &dyn Table),
     ) -> Result<(), LoadError> {
-        let (client, _) = row::name_and_number(key)?;
         let owed: Owed = row::decode(key, value)?;
         if self.client.as_deref() != Some(client) {
             let key = row::key(INBOX, slots.hash.slot_of(client), client);
@@ -338,7 +361,7 @@ fn released(key: &[u8], value: &[u8], of: (NameHash, &dyn Table)) -> Result<(), 
     let key_of_entries = row::key(ORIGINS, hash.slot_of(publisher), publisher);
     let entries: OriginsRow = find(table, &key_of_entries)?.unwrap_or_default();
     let is_known = |of: u64| entries.iter().any(|entry| (entry.0, entry.1) == (of, 0));
-    ensure_slot(key, publisher, anywhere(hash))?;
+    ensure_named(key, publisher, hash)?;
     ensure(
         !released.is_empty() && released.iter().all(|(of, _)| is_known(*of)),
         key,
@@ -350,7 +373,7 @@ fn released(key: &[u8], value: &[u8], of: (NameHash, &dyn Table)) -> Result<(), 
 fn page(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     let (publisher, _, page) = page_in(key)?;
     let row: PageRow = row::decode(key, value)?;
-    ensure_slot(key, publisher, anywhere(hash))?;
+    ensure_named(key, publisher, hash)?;
     let is_of_page = |(id, _): &(u16, u64)| *id != 0 && id.to_be_bytes()[0] == page;
     ensure(
         !row.is_empty() && row.is_sorted_by(|a, b| a < b) && row.iter().all(is_of_page),
@@ -362,7 +385,7 @@ fn page(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
 fn of_broker(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     let (publisher, _) = row::name_and_number(key)?;
     let row: BrokersRow = row::decode(key, value)?;
-    ensure_slot(key, publisher, anywhere(hash))?;
+    ensure_named(key, publisher, hash)?;
     ensure(
         !row.parts.is_empty() && row.parts.is_sorted_by(|a, b| a < b),
         key,
@@ -374,7 +397,7 @@ fn of_broker(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> 
 fn origins(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     let publisher = row::name(key)?;
     let entries: OriginsRow = row::decode(key, value)?;
-    ensure_slot(key, publisher, anywhere(hash))?;
+    ensure_named(key, publisher, hash)?;
     ensure(
         !entries.is_empty() && entries.is_sorted_by(|a, b| a < b),
         key,
@@ -382,10 +405,9 @@ fn origins(key: &[u8], value: &[u8], hash: NameHash) -> Result<(), LoadError> {
     )
 }
 
-/// Publishers may have their slots in any shard.
-const fn anywhere(hash: NameHash) -> Slots {
-    Slots {
-        range: SlotRange::ALL,
-        hash,
-    }
+/// The slot of a publisher, by its identifier or name. It may be one of any shard.
+fn ensure_named(key: &[u8], publisher: &str, hash: NameHash) -> Result<(), LoadError> {
+    let slot = name::slot_of(publisher, hash).to_be_bytes();
+    let is_own = key.get(1..3) == Some(&slot[..]);
+    ensure(is_own, key, "its key has the slot of another name")
 }

@@ -15,7 +15,8 @@
 //! | `O`, slot of the publisher, publisher | its origins, all in one row; read, and not written any more |
 //! | `R`, slot of the publisher, publisher | those that are released; read, and not written any more |
 //! | `P`, slot, client | retained messages that its subscriptions owe it, as earlier versions wrote it |
-//! | `F`, slot, client, number | a filter whose retained messages it is owed; numbers ascend in the order of the subscriptions |
+//! | `F`, slot, client, number | a filter whose retained messages it is owed; read, and not written any more |
+//! | `G`, slot, inbox, number | a filter whose retained messages an inbox is owed; numbers ascend in the order of the subscriptions |
 //!
 //! Invariant: numbers in keys are big-endian, so that a queue's rows stand in its order. What is written
 //! here stands on disks: a change of it is a new format number.
@@ -28,6 +29,7 @@ use mqtt_proto::QoS;
 use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::name::InboxId;
 use super::stock::Weight;
 use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
@@ -43,7 +45,8 @@ pub(super) const FENCE: u8 = b'E';
 pub(super) const ORIGINS: u8 = b'O';
 pub(super) const RELEASED: u8 = b'R';
 pub(super) const OWED: u8 = b'P';
-pub(super) const OWED_FILTER: u8 = b'F';
+pub(super) const PENDING_OF_CLIENT: u8 = b'F';
+pub(super) const PENDING_FILTER: u8 = b'G';
 pub(super) const QUEUE: u8 = b'Q';
 pub(super) const BODY: u8 = b'B';
 pub(super) const COUNT: u8 = b'C';
@@ -58,24 +61,64 @@ pub(super) struct QueueKey {
 
 impl QueueKey {
     pub(super) fn to_bytes(self) -> Vec<u8> {
-        let mut key = Vec::with_capacity(19);
-        key.push(QUEUE);
-        key.extend_from_slice(&self.slot.to_be_bytes());
-        key.extend_from_slice(&self.inbox.to_be_bytes());
-        key.extend_from_slice(&self.sequence.to_be_bytes());
-        key
+        of_inbox(QUEUE, self.slot, self.inbox, self.sequence)
     }
 
     /// The place in a key that [`QueueKey::to_bytes`] made.
     pub(super) fn from_bytes(key: &[u8]) -> Option<Self> {
-        let (slot, rest) = key.get(1..)?.split_first_chunk()?;
-        let (inbox, sequence) = rest.split_first_chunk()?;
+        let (slot, inbox, sequence) = in_inbox(key)?;
         Some(Self {
-            slot: u16::from_be_bytes(*slot),
-            inbox: u64::from_be_bytes(*inbox),
-            sequence: u64::from_be_bytes(sequence.try_into().ok()?),
+            slot,
+            inbox,
+            sequence,
         })
     }
+}
+
+/// The place of a filter whose retained messages an inbox is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PendingKey {
+    pub(super) inbox: InboxId,
+    pub(super) filter: FilterNumber,
+}
+
+/// The number of a filter among those of its inbox.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct FilterNumber(pub(super) u64);
+
+impl PendingKey {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let InboxId { slot, number } = self.inbox;
+        of_inbox(PENDING_FILTER, slot.0, number.0, self.filter.0)
+    }
+
+    /// The place in a key that [`PendingKey::to_bytes`] made.
+    pub(super) fn from_bytes(key: &[u8]) -> Option<Self> {
+        let (slot, number, filter) = in_inbox(key)?;
+        let (inbox, filter) = (InboxId::new(slot, number), FilterNumber(filter));
+        Some(Self { inbox, filter })
+    }
+}
+
+/// The key of one of several rows of an inbox.
+fn of_inbox(kind: u8, slot: u16, inbox: u64, number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(19);
+    key.push(kind);
+    key.extend_from_slice(&slot.to_be_bytes());
+    key.extend_from_slice(&inbox.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The slot, the inbox and the number in a key that [`of_inbox`] made.
+fn in_inbox(key: &[u8]) -> Option<(u16, u64, u64)> {
+    let (slot, rest) = key.get(1..)?.split_first_chunk()?;
+    let (inbox, number) = rest.split_first_chunk()?;
+    Some((
+        u16::from_be_bytes(*slot),
+        u64::from_be_bytes(*inbox),
+        u64::from_be_bytes(number.try_into().ok()?),
+    ))
 }
 
 /// The publisher, incarnation and upper byte in a key of a page of packet identifiers.

@@ -149,7 +149,7 @@ impl Node {
 
     pub(crate) fn subscribe(&self, number: u64, token: u64, epoch: u64, filter: &str) {
         let op = InboxOp::Subscribe {
-            client: client(number).into(),
+            session: (&*client(number)).into(),
             epoch,
             subscriptions: vec![StoredSubscription {
                 filter: filter.into(),
@@ -203,7 +203,7 @@ impl Node {
     /// Nobody waits for it, as in the broker.
     pub(crate) fn acknowledge(&self, number: u64, epoch: u64, done: Vec<u64>) {
         let op = InboxOp::Acknowledge {
-            client: client(number).into(),
+            session: (&*client(number)).into(),
             epoch,
             sent: done.last().copied().unwrap_or_default(),
             done: store_state::inbox::Done(done),
@@ -213,7 +213,7 @@ impl Node {
 
     pub(crate) fn detach(&self, number: u64, token: u64, epoch: u64, sent: u64) {
         let op = InboxOp::Detach {
-            client: client(number).into(),
+            session: (&*client(number)).into(),
             epoch,
             sent,
         };
@@ -251,7 +251,7 @@ impl Node {
         };
         self.store.session(&nobody, CorrelationId::NONE, op);
         let op = InboxOp::Forget {
-            client: nobody,
+            client: (&*nobody).into(),
             incarnation: 0,
         };
         self.store.inbox(0, CorrelationId::NONE, op);

@@ -45,12 +45,4 @@ impl Store {
         self.inbox
             .put(shard, Work::Read(0, read), size_of::<Read>());
     }
-
-    /// Has [`Event::Passed`](store_state::api::Event::Passed) sent by each inbox shard when everything is applied that was
-    /// given to it before.
-    pub fn inbox_barrier(&self, correlation_id: CorrelationId) {
-        for number in 0..self.inbox.map.len() {
-            self.inbox.put(number, Work::Barrier(correlation_id), 0);
-        }
-    }
 }

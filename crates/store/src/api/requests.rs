@@ -5,11 +5,12 @@ use std::sync::Arc;
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::CorrelationId;
 use store_state::api::{self, Read, RetainMark, RetainedPlace, ShardNumber};
-use store_state::inbox::InboxOp;
+use store_state::inbox::{ClientName, InboxId, InboxOp, SessionName};
 use store_state::retain::{PageBudget, Writer};
 use store_state::session::SessionOp;
 
 use crate::api::store::Store;
+use crate::shard::work::Work;
 
 impl api::Store for Store {
     #[inline]
@@ -56,7 +57,10 @@ impl api::Store for Store {
     }
 
     fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool {
-        Self::is_of_another_user(self, client, user)
+        let shard = self.session.get(self.session.of(client));
+        shard.is_some_and(|shard| {
+            shard.look(|machine| machine.is_of_another(client, user)) == Some(true)
+        })
     }
 
     fn inbox_shards(&self) -> u16 {
@@ -65,6 +69,26 @@ impl api::Store for Store {
 
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
         Self::inbox_leader(self, shard)
+    }
+
+    /// A name of a few bytes; or the identifier, while a node of a version is known that does not understand such names.
+    fn client_name(&self, client: &str) -> ClientName {
+        if self.known_peers.know_names() {
+            ClientName::of(client, self.inbox.map.hash())
+        } else {
+            client.into()
+        }
+    }
+
+    /// The number, under the same condition.
+    #[inline]
+    fn session_name(&self, client: &str, inbox: u64) -> SessionName {
+        if self.known_peers.know_names() {
+            let slot = self.inbox.map.hash().slot_of(client);
+            SessionName::Inbox(InboxId::new(slot, inbox))
+        } else {
+            client.into()
+        }
     }
 
     #[inline]
@@ -88,7 +112,9 @@ impl api::Store for Store {
     }
 
     fn inbox_barrier(&self, correlation_id: CorrelationId) {
-        Self::inbox_barrier(self, correlation_id);
+        for number in 0..self.inbox.map.len() {
+            self.inbox.put(number, Work::Barrier(correlation_id), 0);
+        }
     }
 
     fn retain_shards(&self) -> u16 {

@@ -43,19 +43,6 @@ impl Store {
         shard.is_some_and(|shard| shard.look(|machine| machine.known(client)) == Some(true))
     }
 
-    /// Whether a client's session belongs to another user than this one, as far as this node knows; `None`: an
-    /// anonymous client.
-    #[must_use]
-    pub fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool {
-        let shard = self
-            .session
-            .shards
-            .get(usize::from(self.session.of(client)));
-        shard.is_some_and(|shard| {
-            shard.look(|machine| machine.is_of_another(client, user)) == Some(true)
-        })
-    }
-
     /// Clients that the session store has a record of.
     #[must_use]
     pub fn sessions(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mqtt_session::ApplicationMessage;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{
-    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued,
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued, SessionName,
     StoredSubscription,
 };
 use store_state::{Batch, CorrelationId, Table, TableError};
@@ -115,9 +115,9 @@ impl Kind for InboxMachine {
         }
     }
 
-    fn merges(op: &InboxOp) -> Option<&str> {
+    fn merges(op: &InboxOp) -> Option<&SessionName> {
         match op {
-            InboxOp::Acknowledge { client, .. } => Some(client),
+            InboxOp::Acknowledge { session, .. } => Some(session),
             _ => None,
         }
     }
@@ -150,11 +150,12 @@ impl Kind for InboxMachine {
             | InboxOp::PublishFenced { message, .. } => {
                 listener.lost("", message);
             }
-            InboxOp::Deliver { client, items, .. }
-            | InboxOp::DeliverOnce { client, items, .. }
-            | InboxOp::DeliverFenced { client, items, .. } => {
+            InboxOp::Deliver { session, items, .. }
+            | InboxOp::DeliverOnce { session, items, .. }
+            | InboxOp::DeliverFenced { session, items, .. } => {
+                let client = session.to_string();
                 for item in items {
-                    listener.lost(client, &item.message);
+                    listener.lost(&client, &item.message);
                 }
             }
             _ => {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
-use store_state::inbox::Queued;
+use store_state::inbox::{Queued, SessionName};
 use store_state::retain::PageBudget;
 use store_state::{Batch, CorrelationId, Machine, Table, TableError};
 
@@ -98,8 +98,8 @@ pub(crate) trait Kind: Machine + Sync {
         false
     }
 
-    /// The client whose later operations [`Kind::merge`] may put into this one.
-    fn merges(_op: &Self::Op) -> Option<&str> {
+    /// The session whose later operations [`Kind::merge`] may put into this one.
+    fn merges(_op: &Self::Op) -> Option<&SessionName> {
         None
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,6 +30,8 @@ pub(crate) struct KnownPeers {
     leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
     healths: Mutex<Healths>,
     news: Notify,
+    /// As [`Peers::know_names`] said when a connection last came up.
+    know_names: AtomicBool,
     /// When this node began to listen to the others.
     begun: Instant,
 }
@@ -44,6 +46,7 @@ impl KnownPeers {
             leads: Mutex::default(),
             healths: Mutex::default(),
             news: Notify::new(),
+            know_names: AtomicBool::new(true),
             begun: Instant::now(),
         }
     }
@@ -66,7 +69,16 @@ impl KnownPeers {
         self.news.notified().await;
     }
 
+    /// Whether all nodes understand names of clients and sessions that are no identifiers.
+    pub(crate) fn know_names(&self) -> bool {
+        self.know_names.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn link(&self, node: u64, is_up: bool) {
+        if is_up && let Some(network) = &self.network {
+            self.know_names
+                .store(network.know_names(), Ordering::Relaxed);
+        }
         let mut linked = self.linked.lock();
         if is_up {
             linked.insert(node);

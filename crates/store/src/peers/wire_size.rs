@@ -82,12 +82,12 @@ mod tests {
                 origin: None,
             },
             InboxOp::Deliver {
-                client: "c".into(),
+                session: "c".into(),
                 items,
                 origin: None,
             },
             InboxOp::Unsubscribe {
-                client: "c".into(),
+                session: "c".into(),
                 epoch: 1,
                 filters: vec!["f".repeat(60_000).into(); 9],
             },

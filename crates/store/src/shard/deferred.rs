@@ -1,6 +1,6 @@
 //! Deferred requests: a full disk has no room for them and nobody would retry them, so they wait in memory for space.
 //!
-//! Invariants: deferred requests keep their order; the acknowledgements of one client are merged into one request. When they
+//! Invariants: deferred requests keep their order; the acknowledgements of one session are merged into one request. When they
 //! hold too much memory, the shard is over its limit and publishers are not read ([`Shard::is_over_limit`]).
 //!
 //! Deliberately absent: requests whose sender can be told that they are refused.
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use store_state::Request;
+use store_state::inbox::SessionName;
 
 use crate::kinds::kind::Kind;
 
@@ -29,8 +30,8 @@ pub(crate) type Weighed<O> = (Weight, Request<O>);
 /// Requests of one shard that wait for space.
 pub(crate) struct DeferredRequests<M: Kind> {
     requests: VecDeque<Weighed<M::Op>>,
-    /// Where further ones of a client go, by the client.
-    merged: HashMap<Box<str>, usize>,
+    /// Where further ones of a session go.
+    merged: HashMap<SessionName, usize>,
     bytes: usize,
     backlog: Backlog,
     backlog_share: Option<BacklogShare>,
@@ -65,8 +66,8 @@ impl<M: Kind> DeferredRequests<M> {
         self.backlog_share
             .get_or_insert_with(|| self.backlog.join());
         self.bytes += weight.bytes;
-        if let Some(client) = M::merges(&request.op) {
-            let place = self.merged.get(client);
+        if let Some(session) = M::merges(&request.op) {
+            let place = self.merged.get(session);
             if let Some((merged, waiting)) = place.and_then(|at| self.requests.get_mut(*at)) {
                 match M::merge(&mut waiting.op, request.op) {
                     Ok(()) => {
@@ -77,8 +78,8 @@ impl<M: Kind> DeferredRequests<M> {
                 }
             }
         }
-        if let Some(client) = M::merges(&request.op) {
-            self.merged.insert(client.into(), self.requests.len());
+        if let Some(session) = M::merges(&request.op) {
+            self.merged.insert(session.clone(), self.requests.len());
         }
         self.requests.push_back((weight, request));
         true
@@ -166,7 +167,7 @@ mod tests {
 
     fn acknowledge(client: &str, epoch: u64, sent: u64, done: &[u64]) -> Weighed<InboxOp> {
         request(InboxOp::Acknowledge {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent,
             done: Done(done.to_vec()),
@@ -175,7 +176,7 @@ mod tests {
 
     fn detach(client: &str, epoch: u64) -> Weighed<InboxOp> {
         request(InboxOp::Detach {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent: 0,
         })
@@ -184,9 +185,12 @@ mod tests {
     fn shown((taken, _): (Vec<Weighed<InboxOp>>, Option<BacklogShare>)) -> Vec<String> {
         let name = |op| match op {
             InboxOp::Acknowledge {
-                client, sent, done, ..
-            } => format!("{client} {sent} {:?}", done.0),
-            InboxOp::Detach { client, .. } => format!("{client} detached"),
+                session,
+                sent,
+                done,
+                ..
+            } => format!("{session} {sent} {:?}", done.0),
+            InboxOp::Detach { session, .. } => format!("{session} detached"),
             other => panic!("{other:?}"),
         };
         let requests = taken.into_iter();

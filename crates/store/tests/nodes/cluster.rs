@@ -252,7 +252,7 @@ fn what_a_session_left_is_told_by_each_leader_until_others_have_it() {
         group: Some("$share/g/t".into()),
     };
     let deliver = InboxOp::Deliver {
-        client: "a".into(),
+        session: "a".into(),
         items: vec![item.clone()],
         origin: None,
     };
@@ -260,9 +260,9 @@ fn what_a_session_left_is_told_by_each_leader_until_others_have_it() {
         node.inbox(0, deliver),
         Ok(InboxReply::Published { matched: 1, .. })
     ));
-    let client = "a".into();
+    let session = "a".into();
     assert_eq!(
-        node.inbox(0, InboxOp::Remove { client, epoch }),
+        node.inbox(0, InboxOp::Remove { session, epoch }),
         Ok(InboxReply::Done)
     );
     let first = cluster.inbox_leader(0);

@@ -144,7 +144,7 @@ fn what_nobody_would_say_again_is_recorded_before_anything_else() {
     let counts = || deferred(&node);
     for sequence in [ann.first, ann.first + 1] {
         let op = InboxOp::Acknowledge {
-            client: "ann".into(),
+            session: "ann".into(),
             epoch,
             sent: sequence,
             done: Done(vec![sequence]),

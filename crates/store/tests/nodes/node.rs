@@ -264,7 +264,7 @@ impl Node {
 
     pub(crate) fn subscribe(&self, client: &str, epoch: u64, filter: &str) {
         let op = InboxOp::Subscribe {
-            client: client.into(),
+            session: client.into(),
             epoch,
             subscriptions: vec![StoredSubscription {
                 filter: filter.into(),
@@ -281,7 +281,7 @@ impl Node {
 
     pub(crate) fn detach(&self, client: &str, epoch: u64) {
         let op = InboxOp::Detach {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent: 0,
         };
@@ -331,7 +331,7 @@ impl Node {
 
     pub(crate) fn acknowledge(&self, client: &str, epoch: u64, done: Vec<u64>) {
         let op = InboxOp::Acknowledge {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent: done.iter().max().copied().unwrap_or(0),
             done: Done(done),

@@ -57,7 +57,7 @@ fn what_is_too_long_is_refused_and_what_is_asked_beside_it_goes_on() {
     // A filter may be long, and so may be what is asked of many of them.
     let filters = vec!["f".repeat(60_000).into(); REQUEST_LIMIT / 60_000 + 1];
     let unsubscribe = InboxOp::Unsubscribe {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: ann.0,
         filters,
     };
@@ -76,7 +76,7 @@ fn batches_are_cut_by_what_is_written_whatever_the_operation() {
         .map(|_| {
             let correlation_id = node.correlation_id();
             let op = InboxOp::Unsubscribe {
-                client: "ann".into(),
+                session: "ann".into(),
                 epoch: ann.0,
                 filters: vec!["f".repeat(60_000).into(); 5],
             };

@@ -46,11 +46,11 @@ fn older_epochs_change_nothing() {
     let (client, epoch) = ("ann", 6);
     for op in [
         InboxOp::Remove {
-            client: client.into(),
+            session: client.into(),
             epoch,
         },
         InboxOp::Unsubscribe {
-            client: client.into(),
+            session: client.into(),
             epoch,
             filters: vec!["a".into()],
         },
@@ -104,7 +104,7 @@ fn a_group_gets_what_a_session_cannot_have_received() {
         item("a", "new 2", QoS::ExactlyOnce, group),
     ];
     shard.apply(&InboxOp::Deliver {
-        client: "ann".into(),
+        session: "ann".into(),
         items: items.to_vec(),
         origin: None,
     });
@@ -113,7 +113,7 @@ fn a_group_gets_what_a_session_cannot_have_received() {
     shard.checkpoint();
     shard.take_events();
     let removed = shard.apply(&InboxOp::Remove {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
     });
     assert_eq!(removed, InboxReply::Done);
@@ -172,7 +172,7 @@ fn lingering() -> (Shard, u64) {
         next: None,
     };
     shard.apply(&InboxOp::Replay {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         items: Vec::new(),
         progress: vec![progress],
@@ -180,7 +180,7 @@ fn lingering() -> (Shard, u64) {
     shard.publish("a", "1", QoS::AtLeastOnce);
     shard.take_events();
     let op = InboxOp::Linger {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         sent: 1,
     };
@@ -205,7 +205,7 @@ fn late(epoch: u64) -> InboxOp {
 
 fn late_or_detached(epoch: u64, detached: bool) -> InboxOp {
     InboxOp::DeliverLate {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch,
         detached,
         item: item("a", "x", QoS::AtMostOnce, None),
@@ -251,7 +251,7 @@ fn who_comes_back_elsewhere_or_after_another_connection_is_told_its_subscription
         "what came while it lingered was not sent"
     );
     shard.apply(&InboxOp::Linger {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 2,
         sent: 1,
     });
@@ -275,7 +275,7 @@ fn a_node_that_does_not_know_what_is_owed_is_told_everything() {
     };
     assert_eq!((&*known.subscriptions, &*known.owed), (&[][..], &[][..]));
     shard.apply(&InboxOp::Linger {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 2,
         sent: 0,
     });

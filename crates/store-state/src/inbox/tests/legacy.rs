@@ -10,7 +10,7 @@ fn left(shard: &mut Shard, client: &str, messages: &[&str]) -> u64 {
     let inbox = shard.session(client, GROUP);
     let items = messages.iter();
     shard.apply(&InboxOp::Deliver {
-        client: client.into(),
+        session: client.into(),
         items: items
             .map(|payload| item("a", payload, QoS::AtLeastOnce, Some(GROUP)))
             .collect(),
@@ -22,7 +22,7 @@ fn left(shard: &mut Shard, client: &str, messages: &[&str]) -> u64 {
 
 fn remove(shard: &mut Shard, client: &str, epoch: u64) {
     let removed = shard.apply(&InboxOp::Remove {
-        client: client.into(),
+        session: client.into(),
         epoch,
     });
     assert_eq!(removed, InboxReply::Done);
@@ -98,7 +98,7 @@ fn a_new_session_of_the_client_has_nothing_to_do_with_it() {
     assert_eq!(shard.queue(first), [], "nobody reads a legacy as an inbox");
     shard.subscribe("ann", 3, GROUP, QoS::AtLeastOnce);
     shard.apply(&InboxOp::Deliver {
-        client: "ann".into(),
+        session: "ann".into(),
         items: vec![item("a", "2", QoS::AtLeastOnce, Some(GROUP))],
         origin: None,
     });
@@ -147,7 +147,7 @@ fn what_others_were_given_is_known_for_a_while() {
     let bob = shard.sleeper("bob", GROUP);
     let give = |shard: &mut Shard, sequence| {
         shard.apply(&InboxOp::Deliver {
-            client: "bob".into(),
+            session: "bob".into(),
             items: vec![item("a", "x", QoS::AtLeastOnce, Some(GROUP))],
             origin: Some(Origin {
                 client: "\0legacy".into(),

@@ -103,7 +103,7 @@ fn full_queues_are_counted_until_there_is_room() {
     }
     assert_eq!(full(&shard), 1);
     shard.apply(&InboxOp::Remove {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 2,
     });
     assert_eq!(full(&shard), 0);

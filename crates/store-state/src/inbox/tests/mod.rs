@@ -181,7 +181,7 @@ impl Shard {
 
     fn detach(&mut self, client: &str, epoch: u64, sent: u64) -> InboxReply {
         self.apply(&InboxOp::Detach {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent,
         })
@@ -189,7 +189,7 @@ impl Shard {
 
     fn subscribe(&mut self, client: &str, epoch: u64, filter: &str, qos: QoS) -> InboxReply {
         self.apply(&InboxOp::Subscribe {
-            client: client.into(),
+            session: client.into(),
             epoch,
             subscriptions: vec![subscription(filter, qos)],
         })
@@ -201,7 +201,7 @@ impl Shard {
 
     fn acknowledge(&mut self, client: &str, epoch: u64, sent: u64, done: &[u64]) -> InboxReply {
         self.apply(&InboxOp::Acknowledge {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sent,
             done: Done(done.to_vec()),
@@ -210,7 +210,7 @@ impl Shard {
 
     fn receipt(&mut self, client: &str, epoch: u64, sequence: u64) -> InboxReply {
         self.apply(&InboxOp::Receipt {
-            client: client.into(),
+            session: client.into(),
             epoch,
             sequence,
         })

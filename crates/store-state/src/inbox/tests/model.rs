@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::property::CLIENTS;
 use super::*;
+use crate::NameHash;
 use crate::inbox::Call;
 use crate::inbox::fences::FENCE_MS;
 use crate::inbox::origins::LINGER_MS;
@@ -178,7 +180,30 @@ impl Model {
             .retain(|(_, _, raised_ms)| raised_ms + FENCE_MS > now_ms);
     }
 
+    /// The identifier of a client.
+    fn identifier(&self, name: &ClientName) -> Box<str> {
+        let is_it = |client: &&str| *name == ClientName::of(client, NameHash::default());
+        let client = CLIENTS.into_iter().find(is_it);
+        client.unwrap_or(name.as_str()).into()
+    }
+
+    /// The identifier of a session's client; empty: there is no such session.
+    fn client_of(&self, session: &SessionName) -> Box<str> {
+        match session {
+            SessionName::Client(name) => self.identifier(name),
+            SessionName::Inbox(id) => {
+                let is_it = |of: &&ModelInbox| {
+                    InboxId::new(NameHash::default().slot_of(&of.client), of.number) == *id
+                };
+                let inbox = self.inboxes.iter().find(is_it);
+                inbox.map_or_else(Box::default, |inbox| inbox.client.clone())
+            }
+        }
+    }
+
     fn carry_out(&mut self, header: &Header, op: &InboxOp) -> InboxReply {
+        let client = op.session().map(|session| self.client_of(session));
+        let client = &*client.unwrap_or_default();
         match op {
             InboxOp::NodeUp { node, incarnation } => {
                 let latest = self.nodes.entry(*node).or_default();
@@ -208,11 +233,7 @@ impl Model {
                     self.attach(client, *epoch, (*node, *node_incarnation), *resume, None);
                 attached.map_or(InboxReply::Stale, InboxReply::Attached)
             }
-            InboxOp::Detach {
-                client,
-                epoch,
-                sent,
-            } => match self.current(client, *epoch) {
+            InboxOp::Detach { epoch, sent, .. } => match self.current(client, *epoch) {
                 Some(inbox) => {
                     inbox.mark_sent(*sent);
                     inbox.detach();
@@ -220,7 +241,7 @@ impl Model {
                 }
                 None => InboxReply::Stale,
             },
-            InboxOp::Remove { client, epoch } => {
+            InboxOp::Remove { epoch, .. } => {
                 if self.current(client, *epoch).is_none() {
                     return InboxReply::Stale;
                 }
@@ -228,15 +249,11 @@ impl Model {
                 InboxReply::Done
             }
             InboxOp::Subscribe {
-                client,
                 epoch,
                 subscriptions,
+                ..
             } => self.subscribe(client, *epoch, subscriptions),
-            InboxOp::Unsubscribe {
-                client,
-                epoch,
-                filters,
-            } => {
+            InboxOp::Unsubscribe { epoch, filters, .. } => {
                 let Some(inbox) = self.current(client, *epoch) else {
                     return InboxReply::Stale;
                 };
@@ -264,11 +281,9 @@ impl Model {
                 publisher,
                 origin,
             } => self.publish(header, message, *publisher, origin.as_ref()),
-            InboxOp::Deliver {
-                client,
-                items,
-                origin,
-            } => self.deliver(header, client, items, origin.as_ref()),
+            InboxOp::Deliver { items, origin, .. } => {
+                self.deliver(header, client, items, origin.as_ref())
+            }
             InboxOp::PublishOnce {
                 call,
                 message,
@@ -276,16 +291,14 @@ impl Model {
             } => self.once(*call, |model| {
                 model.publish(header, message, *publisher, None)
             }),
-            InboxOp::DeliverOnce {
-                call,
-                client,
-                items,
-            } => self.once(*call, |model| model.deliver(header, client, items, None)),
+            InboxOp::DeliverOnce { call, items, .. } => {
+                self.once(*call, |model| model.deliver(header, client, items, None))
+            }
             InboxOp::Replay {
-                client,
                 epoch,
                 items,
                 progress,
+                ..
             } => {
                 let Some(inbox) = self.current(client, *epoch) else {
                     return InboxReply::Stale;
@@ -308,10 +321,7 @@ impl Model {
                 self.deliver(header, client, items, None)
             }
             InboxOp::Acknowledge {
-                client,
-                epoch,
-                sent,
-                done,
+                epoch, sent, done, ..
             } => match self.current(client, *epoch) {
                 Some(inbox) => {
                     inbox.mark_sent(*sent);
@@ -322,9 +332,7 @@ impl Model {
                 None => InboxReply::Stale,
             },
             InboxOp::Receipt {
-                client,
-                epoch,
-                sequence,
+                epoch, sequence, ..
             } => {
                 let Some(inbox) = self.current(client, *epoch) else {
                     return InboxReply::Stale;
@@ -342,18 +350,15 @@ impl Model {
                 InboxReply::Done
             }
             InboxOp::Release { origin } if origin.packet_id == 0 => {
-                let Origin {
-                    client,
-                    incarnation,
-                    ..
-                } = origin;
-                self.linger(client, *incarnation, header.now_ms);
+                let client = self.identifier(&origin.client);
+                self.linger(&client, origin.incarnation, header.now_ms);
                 InboxReply::Done
             }
             InboxOp::Release { origin } => {
+                let publisher = self.identifier(&origin.client);
                 self.origins.retain(|(client, incarnation, id, _)| {
                     (client, *incarnation, *id)
-                        != (&origin.client, origin.incarnation, origin.packet_id)
+                        != (&publisher, origin.incarnation, origin.packet_id)
                 });
                 InboxReply::Done
             }
@@ -367,10 +372,10 @@ impl Model {
                 false => self.publish(header, message, *publisher, Some(origin)),
             },
             InboxOp::DeliverFenced {
-                client,
                 items,
                 origin,
                 epoch,
+                ..
             } => match self.is_over(origin, *epoch) {
                 true => InboxReply::Fenced,
                 false => self.deliver(header, client, items, Some(origin)),
@@ -379,10 +384,11 @@ impl Model {
                 if self.is_over(origin, *epoch) {
                     return InboxReply::Fenced;
                 }
-                let is_up = |of: &(Box<str>, u64, u64)| (&of.0, of.1) == (&origin.client, *epoch);
+                let publisher = self.identifier(&origin.client);
+                let is_up = |of: &(Box<str>, u64, u64)| (&of.0, of.1) == (&publisher, *epoch);
                 if !self.fences.iter().any(is_up) {
-                    self.fences.retain(|(of, ..)| *of != origin.client);
-                    let fence = (origin.client.clone(), *epoch, header.now_ms);
+                    self.fences.retain(|(of, ..)| *of != publisher);
+                    let fence = (publisher, *epoch, header.now_ms);
                     self.fences.push(fence);
                 }
                 let origin = origin.clone();
@@ -392,6 +398,7 @@ impl Model {
                 client,
                 incarnation,
             } => {
+                let client = &self.identifier(client);
                 self.origins
                     .retain(|(of, began, id, _)| of != client || began > incarnation || *id == 0);
                 let known: Vec<_> = self
@@ -410,7 +417,8 @@ impl Model {
                 inbox,
                 done,
             } => {
-                let is_it = |of: &&mut ModelLegacy| of.number == *inbox && of.client == *client;
+                let client = self.identifier(client);
+                let is_it = |of: &&mut ModelLegacy| of.number == *inbox && of.client == client;
                 let Some(legacy) = self.legacies.iter_mut().find(is_it) else {
                     return InboxReply::LeftBehind(Vec::new());
                 };
@@ -419,11 +427,7 @@ impl Model {
                 self.legacies.retain(|of| !of.queue.is_empty());
                 InboxReply::LeftBehind(left)
             }
-            InboxOp::Linger {
-                client,
-                epoch,
-                sent,
-            } => match self.current(client, *epoch) {
+            InboxOp::Linger { epoch, sent, .. } => match self.current(client, *epoch) {
                 Some(inbox) => {
                     if inbox.is_attached() {
                         inbox.mark_sent(*sent);
@@ -455,10 +459,10 @@ impl Model {
                 (_, attached) => attached.map_or(InboxReply::Stale, InboxReply::Attached),
             },
             InboxOp::DeliverLate {
-                client,
                 epoch,
                 detached,
                 item,
+                ..
             } => match self.find(client) {
                 Some(inbox)
                     if !inbox.is_connected()
@@ -628,26 +632,25 @@ impl Model {
 
     fn knows(&self, origin: Option<&Origin>, part: &str) -> bool {
         origin.is_some_and(|origin| {
+            let publisher = self.identifier(&origin.client);
             self.origins.iter().any(|(client, began, id, of)| {
                 (client, *began, *id, &**of)
-                    == (&origin.client, origin.incarnation, origin.packet_id, part)
+                    == (&publisher, origin.incarnation, origin.packet_id, part)
             })
         })
     }
 
     fn is_over(&self, origin: &Origin, epoch: u64) -> bool {
-        let is_later = |of: &(Box<str>, u64, u64)| of.0 == origin.client && epoch < of.1;
+        let publisher = self.identifier(&origin.client);
+        let is_later = |of: &(Box<str>, u64, u64)| of.0 == publisher && epoch < of.1;
         self.fences.iter().any(is_later)
     }
 
     fn remember(&mut self, origin: &Origin, part: &str) {
-        self.void(&origin.client, origin.incarnation);
-        self.origins.push((
-            origin.client.clone(),
-            origin.incarnation,
-            origin.packet_id,
-            part.into(),
-        ));
+        let publisher = self.identifier(&origin.client);
+        self.void(&publisher, origin.incarnation);
+        self.origins
+            .push((publisher, origin.incarnation, origin.packet_id, part.into()));
     }
 
     fn remember_refused(&mut self, origin: &Origin, was_refused: bool) {
@@ -706,7 +709,7 @@ impl Model {
         }
         if let Some(origin) = origin
             && (message.qos == QoS::ExactlyOnce || origin.packet_id == 0)
-            && (matched > 0 || self.find(&origin.client).is_some())
+            && (matched > 0 || self.find(&self.identifier(&origin.client)).is_some())
         {
             self.remember(origin, "");
             self.remember_refused(origin, refused > 0);
@@ -749,7 +752,13 @@ impl Model {
         items: &[Item],
         origin: Option<&Origin>,
     ) -> InboxReply {
-        let part = items[0].group.as_deref().unwrap_or(client).to_owned();
+        let client_or_nobody = if client.is_empty() {
+            "\0nobody"
+        } else {
+            client
+        };
+        let part = items[0].group.as_deref().unwrap_or(client_or_nobody);
+        let part = part.to_owned();
         if self.knows(origin, &part) {
             return published(1, u32::from(self.knows(origin, REFUSED)));
         }

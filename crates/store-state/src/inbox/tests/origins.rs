@@ -1,8 +1,9 @@
 //! What is published once happens once.
 
 use super::*;
-use crate::inbox::fences::{FENCE_MS, FENCES};
-use crate::inbox::origins::{LINGER_MOST, LINGER_MS};
+use crate::inbox::fences::{FENCE_MS, FENCES, Fence};
+use crate::inbox::origins::{LINGER_MOST, LINGER_MS, MATCHING};
+use crate::inbox::tables::BrokersRow;
 use crate::{Slots, row};
 
 fn origin(incarnation: u64, packet_id: u16) -> Origin {
@@ -174,7 +175,7 @@ fn matching_sessions_and_groups_are_told_apart() {
     let bob = shard.sleeper("bob", "b");
     let mut deliver = |client: &str, group| {
         shard.apply(&InboxOp::Deliver {
-            client: client.into(),
+            session: client.into(),
             items: vec![item("a", "x", QoS::ExactlyOnce, Some(group))],
             origin: Some(origin(3, 1)),
         })
@@ -237,7 +238,7 @@ fn what_is_released_is_known_for_so_many_only() {
     let will = |incarnation| origin(incarnation, 0);
     for incarnation in 1..=LINGER_MOST as u64 + 1 {
         let op = InboxOp::Deliver {
-            client: "ann".into(),
+            session: "ann".into(),
             items: Vec::new(),
             origin: Some(will(incarnation)),
         };
@@ -282,6 +283,60 @@ fn rows_of_the_layout_before_are_read_and_written_anew() {
         );
     }
     assert!(happens(&mut shard, inbox, origin(3, 700)), "another part");
+}
+
+/// What a request of an earlier version calls a publisher by, and its rows, may be long.
+#[test]
+fn rows_by_long_identifiers_are_read_and_written_anew_by_names() {
+    let long = "c".repeat(60_000);
+    let hash = crate::NameHash::default();
+    let by = |client: ClientName, packet_id| Origin {
+        client,
+        incarnation: 3,
+        packet_id,
+    };
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "a");
+    shard.checkpoint();
+    let mut page = row::unseeded_numbered_key(b'N', &long, 3);
+    page.push(0);
+    let rows_before = [
+        (page, row::encode(&vec![(1u16, MATCHING)])),
+        (
+            row::unseeded_numbered_key(b'K', &long, 3),
+            row::encode(&BrokersRow {
+                parts: vec![MATCHING],
+                released_ms: 0,
+            }),
+        ),
+        (
+            row::unseeded_key(b'E', &long),
+            row::encode(&Fence {
+                epoch: 5,
+                raised_ms: shard.header.now_ms,
+            }),
+        ),
+    ];
+    shard.table.rows.extend(rows_before);
+    let survey = InboxMachine::survey(Slots::ALL, &shard.table);
+    assert_eq!(survey.findings, []);
+    for _ in 0..2 {
+        shard.restart();
+        let names = [ClientName::from(&*long), ClientName::of(&long, hash)];
+        for name in names {
+            assert!(!happens(&mut shard, inbox, by(name.clone(), 1)));
+            assert!(!happens(&mut shard, inbox, by(name.clone(), 0)));
+            let late = publish_by(&mut shard, inbox, by(name, 2), 4);
+            assert_eq!(late, (InboxReply::Fenced, 0));
+        }
+        shard.checkpoint();
+        for kind in [b'N', b'K', b'E'] {
+            let keys = shard.table.keys_of(kind);
+            assert!(keys.len() == 1 && keys[0].len() < 64, "{}", keys.len());
+        }
+    }
+    let survey = InboxMachine::survey(Slots::ALL, &shard.table);
+    assert_eq!(survey.findings, []);
 }
 
 fn release(origin: Origin, epoch: u64) -> InboxOp {
@@ -330,7 +385,7 @@ fn what_an_earlier_connection_sent_is_refused_when_a_later_one_has_released() {
         (published(1, 0), 2)
     );
     let to_member = |epoch| InboxOp::DeliverFenced {
-        client: "ann".into(),
+        session: "ann".into(),
         items: vec![item("a", "y", QoS::ExactlyOnce, None)],
         origin: origin(3, 2),
         epoch,
@@ -365,7 +420,7 @@ fn a_fence_is_forgotten_after_a_while() {
 fn fences_are_bounded_in_number() {
     let mut shard = Shard::new();
     for number in 0..=FENCES {
-        let client = format!("pub-{number:06}").into();
+        let client = (&*format!("pub-{number:06}")).into();
         let origin = Origin {
             client,
             ..origin(1, 1)
@@ -374,7 +429,7 @@ fn fences_are_bounded_in_number() {
     }
     assert_eq!(shard.machine.counts().fences, FENCES);
     let of = |number: usize| Origin {
-        client: format!("pub-{number:06}").into(),
+        client: (&*format!("pub-{number:06}")).into(),
         ..origin(1, 1)
     };
     assert_eq!(shard.apply(&release(of(FENCES), 4)), InboxReply::Fenced);

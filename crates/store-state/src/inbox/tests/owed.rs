@@ -14,7 +14,7 @@ fn owed(filter: &str, place: &[u8]) -> Owed {
 
 fn page(payload: &str, filter: &str, from: &[u8], next: Option<&[u8]>) -> InboxOp {
     InboxOp::Replay {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         items: vec![item("a", payload, QoS::ExactlyOnce, None)],
         progress: vec![Progress {
@@ -44,7 +44,7 @@ fn pages_are_queued_once_and_go_on_after_a_restart() {
     assert_eq!(shard.apply(&last), InboxReply::Stale);
     assert_eq!(shard.attach("ann", 3, false).owed, []);
     shard.checkpoint();
-    assert_eq!(shard.table.rows_of(b'F'), 0);
+    assert_eq!(shard.table.rows_of(b'G'), 0);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_last_page_and_the_end_of_the_subscription_end_it() {
     shard.checkpoint();
     shard.apply(&page("1", "a", b"", None));
     let op = InboxOp::Unsubscribe {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         filters: vec!["b".into()],
     };
@@ -64,7 +64,7 @@ fn the_last_page_and_the_end_of_the_subscription_end_it() {
     assert_eq!(shard.machine.queue_len(inbox), 1);
     assert_eq!(shard.attach("ann", 2, true).owed, []);
     shard.checkpoint();
-    assert_eq!(shard.table.rows_of(b'F'), 0);
+    assert_eq!(shard.table.rows_of(b'G'), 0);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_subscription_owes_what_it_asks_for() {
         let mut subscription = subscription(filter, QoS::AtLeastOnce);
         subscription.options.retain_handling = retain_handling;
         shard.apply(&InboxOp::Subscribe {
-            client: "ann".into(),
+            session: "ann".into(),
             epoch: 1,
             subscriptions: vec![subscription],
         });
@@ -98,7 +98,7 @@ fn what_an_earlier_version_wrote_is_owed_in_its_order_and_written_anew() {
         shard.subscribe("ann", 1, filter, QoS::AtLeastOnce);
     }
     shard.checkpoint();
-    for key in shard.table.keys_of(b'F') {
+    for key in shard.table.keys_of(b'G') {
         shard.table.rows.remove(&key);
     }
     let all = [owed("c", b"y"), owed("a", b""), owed("b", b"x")];
@@ -109,10 +109,42 @@ fn what_an_earlier_version_wrote_is_owed_in_its_order_and_written_anew() {
         assert_eq!(shard.attach("ann", 2, true).owed, all);
         shard.checkpoint();
         assert_eq!(
-            (shard.table.rows_of(b'P'), shard.table.rows_of(b'F')),
+            (shard.table.rows_of(b'P'), shard.table.rows_of(b'G')),
             (0, 3)
         );
     }
+}
+
+#[test]
+fn rows_by_identifiers_are_written_anew_by_the_number_of_the_inbox() {
+    let long = "c".repeat(60_000);
+    let mut shard = Shard::new();
+    shard.session(&long, "a");
+    shard.subscribe(&long, 1, "b", QoS::AtLeastOnce);
+    shard.checkpoint();
+    for key in shard.table.keys_of(b'G') {
+        shard.table.rows.remove(&key);
+    }
+    let all = [owed("b", b"x"), owed("a", b"")];
+    for (number, owed) in (3..).zip(&all) {
+        let key = row::unseeded_numbered_key(b'F', &long, number);
+        shard.table.rows.insert(key, row::encode(owed));
+    }
+    let survey = InboxMachine::survey(Slots::ALL, &shard.table);
+    assert_eq!(survey.findings, []);
+    for _ in 0..2 {
+        shard.restart();
+        assert_eq!(shard.attach(&long, 2, true).owed, all);
+        shard.checkpoint();
+        let rows = |kind| shard.table.keys_of(kind);
+        assert_eq!(rows(b'F').len(), 0);
+        assert_eq!(
+            rows(b'G').iter().map(Vec::len).collect::<Vec<_>>(),
+            [19, 19]
+        );
+    }
+    let survey = InboxMachine::survey(Slots::ALL, &shard.table);
+    assert_eq!(survey.findings, []);
 }
 
 /// One filter after the other, and each again: what is written is what changed, however much is owed.

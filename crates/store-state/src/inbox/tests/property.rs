@@ -8,12 +8,18 @@ use proptest::prelude::*;
 
 use super::model::{Model, weight};
 use super::*;
+use crate::NameHash;
 use crate::inbox::origins::LINGER_MS;
 use crate::inbox::tables::{QueueRow, count_key};
 use crate::inbox::{Call, Caller};
 use crate::row;
 
-const CLIENTS: [&str; 4] = ["ann", "bob", "cyd", "dan"];
+pub(super) const CLIENTS: [&str; 4] = [
+    "ann",
+    "bob",
+    "cyd",
+    "one whose identifier is longer than what stands for it",
+];
 const FILTERS: [&str; 7] = ["a", "a/b", "a/+", "#", "$share/g/a", "$share/h/#", "b/#"];
 const TOPICS: [&str; 4] = ["a", "a/b", "b", "b/c/d"];
 
@@ -292,11 +298,11 @@ impl Run {
                 epoch,
             },
             InboxOp::Deliver {
-                client,
+                session,
                 items,
                 origin: Some(origin),
             } if kind & 128 != 0 => InboxOp::DeliverFenced {
-                client,
+                session,
                 items,
                 origin,
                 epoch,
@@ -338,11 +344,14 @@ impl Run {
             5..=6 => InboxOp::Detach {
                 epoch,
                 sent: self.some_sequence(&client, dice[2]),
-                client,
+                session: self.session(&client, dice),
             },
-            7 => InboxOp::Remove { client, epoch },
+            7 => InboxOp::Remove {
+                session: self.session(&client, dice),
+                epoch,
+            },
             8..=10 => InboxOp::Subscribe {
-                client,
+                session: self.session(&client, dice),
                 epoch,
                 subscriptions: vec![
                     self.subscription(dice[2], dice[3]),
@@ -350,13 +359,13 @@ impl Run {
                 ],
             },
             11 => InboxOp::Unsubscribe {
-                client,
+                session: self.session(&client, dice),
                 epoch,
                 filters: vec![FILTERS[usize::from(dice[2]) % 7].into()],
             },
             20 if dice[2].is_multiple_of(2) => InboxOp::DeliverOnce {
                 call: call(dice[3]),
-                client,
+                session: self.session(&client, dice),
                 items: vec![self.item(dice), self.item(dice)],
             },
             19 if dice[2].is_multiple_of(2) => InboxOp::PublishOnce {
@@ -370,7 +379,7 @@ impl Run {
                 origin: self.origin(dice),
             },
             20..=21 => InboxOp::Deliver {
-                client,
+                session: self.session(&client, dice),
                 items: vec![self.item(dice), self.item(dice)],
                 origin: self.origin(dice),
             },
@@ -382,12 +391,12 @@ impl Run {
                     self.some_sequence(&client, dice[4]),
                     self.some_sequence(&client, dice[5]),
                 ]),
-                client,
+                session: self.session(&client, dice),
             },
             27..=29 => InboxOp::Receipt {
                 epoch,
                 sequence: self.some_sequence(&client, dice[2]),
-                client,
+                session: self.session(&client, dice),
             },
             30 if dice[3].is_multiple_of(2) => self.replay(client, epoch, dice),
             30 => InboxOp::Release {
@@ -395,13 +404,13 @@ impl Run {
             },
             31 => InboxOp::Forget {
                 incarnation: epoch,
-                client,
+                client: Self::name(&client, dice),
             },
             32..=33 => self.hand_over(dice),
             34..=35 => InboxOp::Linger {
                 epoch,
                 sent: self.some_sequence(&client, dice[2]),
-                client,
+                session: self.session(&client, dice),
             },
             36..=37 => {
                 self.epoch += 1;
@@ -416,7 +425,7 @@ impl Run {
                 }
             }
             _ => InboxOp::DeliverLate {
-                client,
+                session: self.session(&client, dice),
                 epoch,
                 detached: dice[5] & 1 != 0,
                 item: Item {
@@ -437,7 +446,7 @@ impl Run {
         let is_other = dice[2].is_multiple_of(16);
         InboxOp::HandOver {
             client: match legacy {
-                Some(legacy) if !is_other => legacy.client.clone(),
+                Some(legacy) if !is_other => Self::name(&legacy.client, dice),
                 _ => CLIENTS[usize::from(dice[0]) % 4].into(),
             },
             inbox: legacy.map_or(1, |of| of.number),
@@ -462,7 +471,32 @@ impl Run {
             epoch,
             progress: progress.collect(),
             items: vec![self.item(dice)],
-            client,
+            session: self.session(&client, dice),
+        }
+    }
+
+    /// A session by the number of its inbox, by the name of its client, or as earlier versions named it.
+    fn session(&self, client: &str, dice: [u8; 6]) -> SessionName {
+        let hash = NameHash::default();
+        let inbox = self.model.find(client);
+        match (dice.iter().fold(0, |sum, of| sum ^ of) % 4, inbox) {
+            (0 | 1, Some(inbox)) => {
+                SessionName::Inbox(InboxId::new(hash.slot_of(client), inbox.number))
+            }
+            (0, None) => SessionName::Inbox(InboxId::new(
+                hash.slot_of(client),
+                1 + u64::from(dice[0] % 8),
+            )),
+            (3, _) => client.into(),
+            _ => SessionName::Client(ClientName::of(client, hash)),
+        }
+    }
+
+    /// A client by its name, or as earlier versions named it.
+    fn name(client: &str, dice: [u8; 6]) -> ClientName {
+        match dice[0] % 2 {
+            0 => client.into(),
+            _ => ClientName::of(client, NameHash::default()),
         }
     }
 
@@ -538,7 +572,7 @@ impl Run {
         let client = CLIENTS[usize::from(dice[5] / 8) % 4];
         let incarnation = self.model.find(client).map_or(1, |of| of.incarnation);
         Origin {
-            client: client.into(),
+            client: Self::name(client, dice),
             incarnation: incarnation - u64::from(dice[4].is_multiple_of(16) && incarnation > 0),
             packet_id: u16::from(dice[4] % 3),
         }
@@ -618,7 +652,7 @@ impl Run {
         let of_broker: BTreeSet<_> = of_broker.map(|of| (&of.0, of.1)).collect();
         assert_eq!(self.table.rows_of(b'K'), of_broker.len());
         let owed = model.inboxes.iter().map(|of| of.owed.len());
-        assert_eq!(self.table.rows_of(b'F'), owed.sum::<usize>());
+        assert_eq!(self.table.rows_of(b'G'), owed.sum::<usize>());
         assert_eq!(self.table.rows_of(b'O') + self.table.rows_of(b'R'), 0);
         assert_eq!(self.table.rows_of(b'E'), model.fences.len());
         let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);

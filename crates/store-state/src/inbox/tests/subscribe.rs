@@ -26,7 +26,7 @@ fn the_outlet_hears_of_each_change_once() {
     assert_eq!(told(&mut shard), filter(true, false));
     for (client, expected) in [("ann", vec![]), ("bob", filter(false, false))] {
         let reply = shard.apply(&InboxOp::Unsubscribe {
-            client: client.into(),
+            session: client.into(),
             epoch: 2,
             filters: vec!["a/+".into(), "a/+".into()],
         });
@@ -65,7 +65,7 @@ fn a_session_gets_a_message_once_as_all_its_subscriptions_say() {
         id,
     };
     shard.apply(&InboxOp::Subscribe {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         subscriptions: vec![
             with("a/b", QoS::ExactlyOnce, true, 9),
@@ -102,7 +102,7 @@ fn retain_is_forwarded_to_whom_wants_it_so() {
         let mut subscription = subscription("a", QoS::AtLeastOnce);
         subscription.options.retain_as_published = retain_as_published;
         shard.apply(&InboxOp::Subscribe {
-            client: client.into(),
+            session: client.into(),
             epoch: 1,
             subscriptions: vec![subscription],
         });
@@ -146,7 +146,7 @@ fn many_filters_of_one_request_are_answered_and_told_of_in_its_order() {
         "f02",
     ];
     let op = InboxOp::Subscribe {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         subscriptions: names
             .map(|name| subscription(name, QoS::AtLeastOnce))
@@ -195,7 +195,7 @@ fn many_filters_of_one_request_are_answered_and_told_of_in_its_order() {
     let mut gone = names.map(|name| -> Box<str> { name.into() });
     gone[0] = "f04".into();
     let reply = shard.apply(&InboxOp::Unsubscribe {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 2,
         filters: gone.into(),
     });

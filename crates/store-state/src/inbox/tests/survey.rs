@@ -38,13 +38,13 @@ fn filled() -> Shard {
     shard.apply(&InboxOp::ReleaseFenced { origin, epoch: 7 });
     shard.session("lea", "$share/g/a");
     shard.apply(&InboxOp::Deliver {
-        client: "lea".into(),
+        session: "lea".into(),
         items: vec![item("a", "7", QoS::AtLeastOnce, Some("$share/g/a"))],
         origin: None,
     });
     shard.attach("lea", 2, false);
     shard.apply(&InboxOp::Remove {
-        client: "lea".into(),
+        session: "lea".into(),
         epoch: 2,
     });
     shard.checkpoint();
@@ -82,6 +82,7 @@ fn rows_are_counted_by_kind_and_the_fullest_inbox_is_named() {
         ("queued messages", 7),
         ("retained messages owed", 0),
         ("origins", 0),
+        ("filters owed to clients", 0),
         ("filters owed", 3),
         ("identifiers not released", 1),
         ("origins of the broker", 1),
@@ -141,7 +142,7 @@ fn a_queue_without_an_inbox_is_found() {
     let found = found(|table| {
         table.rows.remove(&row::unseeded_key(b'I', "bob"));
     });
-    let owed = "there is no such subscription, or it is owed twice";
+    let owed = "there is no such inbox";
     let queued = "there is no such inbox";
     assert_eq!(found, [queued, queued, owed]);
 }

@@ -103,7 +103,7 @@ fn loading_reads_no_messages() {
     assert_eq!(shard.machine.queue_len(inbox), 1);
     assert_eq!(shard.publish("a", "2", QoS::AtLeastOnce), published(1, 0));
     let op = InboxOp::Acknowledge {
-        client: "ann".into(),
+        session: "ann".into(),
         epoch: 1,
         sent: 1,
         done: Done(vec![1]),
