@@ -27,7 +27,6 @@
 
 use std::time::Duration;
 
-use hashbrown::hash_map::Entry;
 use mqtt_proto::peek_frame;
 use net_api::Key;
 use peer_protocol::{Foreign, place_of};
@@ -41,9 +40,6 @@ use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
 use crate::rim::Rim;
 use mqtt_session::Timestamp;
-
-/// So many publishers that are held back for other nodes are not worth being looked through.
-const FEW: usize = 1024;
 
 /// So often a subscriber that did not drain in time has to drain before it counts as one that does.
 const PROBATION: i8 = 8;
@@ -368,14 +364,8 @@ impl<R: Rim> ClientLoop<R> {
         let Some(key) = self.find_publisher(publisher) else {
             return;
         };
-        if self.held_for.len() > self.held_for_most {
-            // Some may be of sessions that have ended.
-            let clients = &self.clients;
-            self.held_for
-                .retain(|(_, key), _| clients.get(*key).is_some());
-            self.held_for_most = FEW.max(2 * self.held_for.len());
-        }
-        *self.held_for.entry((node, key)).or_default() += 1;
+        let lives = |key| self.clients.get(key).is_some();
+        self.remote_pauses.handle_held(node, key, lives);
         self.held(io, key, None);
     }
 
@@ -384,20 +374,14 @@ impl<R: Rim> ClientLoop<R> {
         let Some(key) = self.find_publisher(publisher) else {
             return;
         };
-        if let Entry::Occupied(mut holds) = self.held_for.entry((node, key)) {
-            *holds.get_mut() -= 1;
-            if *holds.get() == 0 {
-                holds.remove();
-            }
+        if self.remote_pauses.handle_released(node, key) {
             self.released(io, key);
         }
     }
 
     /// A connection with a node is gone: those whom it holds back go on, and it is told again whom to hold back.
     pub(crate) fn holds_lost(&mut self, io: &mut impl LoopIo, node: NodeId) {
-        let lost = self.held_for.extract_if(|(by, _), _| *by == node);
-        let lost: Vec<(Key, u32)> = lost.map(|((_, key), holds)| (key, holds)).collect();
-        for (key, holds) in lost {
+        for (key, holds) in self.remote_pauses.handle_lost(node) {
             for _ in 0..holds {
                 self.released(io, key);
             }

@@ -3,6 +3,7 @@
 pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod pairs;
+pub(crate) mod remote_pauses;
 pub(crate) mod slow;
 mod stalls;
 pub(crate) mod throttle;

@@ -25,10 +25,10 @@ use hashing::{HashMap, QualityHashBuilder};
 use mqtt_proto::QoS;
 use mqtt_session::{Dropped, Timestamp};
 use net_api::{Arena, ConnectionId, Key};
-use route_exchange::NodeId;
 use store_state::api::Store as _;
 use store_state::inbox::Caller;
 
+use crate::backpressure::remote_pauses::RemotePauses;
 use crate::connect::awaiting::AwaitingConnect;
 use crate::connect::expiries::Expiries;
 use crate::connect::login_stage::Login;
@@ -113,10 +113,8 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) deliveries: Deliveries,
     pub(crate) members: Members,
     pub(crate) calls: Calls,
-    /// Publishers that subscribers of other nodes hold back, and how many of these.
-    pub(crate) held_for: HashMap<(NodeId, Key), u32>,
-    /// How many entries there are when it is looked through for sessions that have ended.
-    pub(crate) held_for_most: usize,
+    /// Publishers that subscribers of other nodes hold back.
+    pub(crate) remote_pauses: RemotePauses,
     /// Sessions without a connection whose routes stay.
     pub(crate) lingerers: Lingerers,
     /// What the directory of clients is to be told.
@@ -181,8 +179,7 @@ impl<R: Rim> ClientLoop<R> {
             deliveries: Deliveries::default(),
             members: Members::default(),
             calls,
-            held_for: HashMap::default(),
-            held_for_most: 0,
+            remote_pauses: RemotePauses::default(),
             lingerers: Lingerers::default(),
             registering: Registering::default(),
             pending: Arena::default(),
