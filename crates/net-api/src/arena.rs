@@ -189,7 +189,9 @@ impl<T> Arena<T> {
             })
     }
 
-    fn slots(&self) -> u32 {
+    /// How many slots there are, free ones included: every key's slot is below this. It never falls.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
         let full = self.pages.len().saturating_sub(1) * PAGE;
         u32::try_from(full + self.pages.last().map_or(0, Vec::len)).unwrap_or(u32::MAX)
     }
@@ -225,6 +227,9 @@ mod tests {
         assert_eq!(arena.get(keys[70]), None);
         assert_eq!(arena.get(successor), Some(&1000));
         assert_eq!(arena.keys().count(), 200);
+        assert_eq!(arena.slots(), 200);
+        let by_slot = (0..arena.slots()).filter_map(|slot| arena.key_in(slot));
+        assert!(by_slot.eq(arena.keys()));
         assert_eq!(Key::from_bits(successor.to_bits()), successor);
     }
 }

@@ -48,6 +48,7 @@ use crate::rights::unjudged::Unjudged;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
 use crate::session::lingering::Lingerers;
+use crate::session::reopening::Reopening;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::shared::awaited::Members;
@@ -119,6 +120,8 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) lingerers: Lingerers,
     /// What the directory of clients is to be told.
     pub(crate) registering: Registering,
+    /// Shards that another node leads, until all clients have been visited for them.
+    pub(crate) reopening: Reopening,
     /// What the store was asked.
     pub(crate) pending: Arena<Pending>,
     /// What sessions may look at of retained messages.
@@ -182,6 +185,7 @@ impl<R: Rim> ClientLoop<R> {
             remote_pauses: RemotePauses::default(),
             lingerers: Lingerers::default(),
             registering: Registering::default(),
+            reopening: Reopening::default(),
             pending: Arena::default(),
             slices: Slices::default(),
             questions: 0,

@@ -14,6 +14,8 @@ use crate::node::Pressure;
 use crate::peers::PeerEvent;
 use crate::pending::Answer;
 use crate::rim::Rim;
+use crate::session::new_leaders;
+use crate::session::reopening::LeaderChange;
 
 impl<R: Rim> Service for ClientLoop<R> {
     type Mail = Mail;
@@ -205,6 +207,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
             Some(Timer::Leaving(id)) => self.end_leaving(io, id),
             Some(Timer::Linger(key)) => self.linger_timer(io, key),
+            Some(Timer::Leaders) => new_leaders::go_on(self, io),
             Some(Timer::Connect(_)) | None => {}
         }
     }
@@ -260,7 +263,10 @@ impl<R: Rim> ClientLoop<R> {
             PeerEvent::RoutesKnown(token) => self.answered(io, token, Answer::Passed),
             PeerEvent::CutOff => self.cut_off(io),
             PeerEvent::Registered(answers) => self.registered(io, answers),
-            PeerEvent::RegisterAgain(shards) => self.register_again(&shards),
+            PeerEvent::RegisterAgain(shards) => {
+                let changes = shards.iter().map(|shard| LeaderChange::OfSessions(*shard));
+                new_leaders::begin(self, io, changes);
+            }
             PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
             PeerEvent::HoldFor(node, publisher) => self.held_for(io, node, publisher),

@@ -50,6 +50,8 @@ pub(crate) enum Timer {
     Members,
     /// A client that has sent DISCONNECT has waited long enough for the record of it, by what is pending.
     Leaving(Key),
+    /// Go on with clients whose shards have another leader.
+    Leaders,
 }
 
 pub(crate) const TIMER_KIND: u32 = 56;
@@ -80,6 +82,7 @@ impl Timer {
             Self::Wills => (21, 0),
             Self::Superseded => (22, 0),
             Self::Recheck => (23, 0),
+            Self::Leaders => (24, 0),
         };
         kind << TIMER_KIND | bits
     }
@@ -110,6 +113,7 @@ impl Timer {
             21 => Self::Wills,
             22 => Self::Superseded,
             23 => Self::Recheck,
+            24 => Self::Leaders,
             _ => return None,
         })
     }

@@ -6,7 +6,7 @@
 
 use net_api::Key;
 use peer_protocol::{Registered, Registration};
-use store_state::api::{ShardNumber, Store as _};
+use store_state::api::Store as _;
 use store_state::session::TakenFrom;
 
 use crate::clients::{ClientLoop, LoopIo};
@@ -14,9 +14,6 @@ use crate::connect::joining::connect_in;
 use crate::connect::taking::Then;
 use crate::pending::Pending;
 use crate::rim::Rim;
-
-/// Clients of which a leader is told at once.
-const TOLD_AT_ONCE: usize = 4096;
 
 impl<R: Rim> ClientLoop<R> {
     /// Asks who else has a client that connects.
@@ -29,7 +26,7 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    fn registration(&self, key: Key, number: u64) -> Option<Registration> {
+    pub(crate) fn registration(&self, key: Key, number: u64) -> Option<Registration> {
         let client = self.clients.get(key)?;
         let client = Box::<str>::from(client.session.client_id());
         Some(Registration {
@@ -126,31 +123,5 @@ impl<R: Rim> ClientLoop<R> {
             self.registering.gone.extend(gone);
             self.flush_peers_soon(io);
         }
-    }
-
-    /// Other nodes lead session shards: they are told of the clients that the store does not know.
-    pub(crate) fn register_again(&self, shards: &[ShardNumber]) {
-        let node = &self.node;
-        let Some(peers) = node.peers() else {
-            return;
-        };
-        let is_asked_for = |registration: &Registration| shards.contains(&registration.shard);
-        let mut registrations = Vec::new();
-        for key in self.online() {
-            let of_directory = |client: &&crate::clients::Client| {
-                client.stored.is_none() && client.joining.is_none()
-            };
-            let number = self
-                .clients
-                .get(key)
-                .filter(of_directory)
-                .map(|client| client.number);
-            let registration = number.and_then(|number| self.registration(key, number));
-            registrations.extend(registration.filter(is_asked_for));
-            if registrations.len() >= TOLD_AT_ONCE {
-                peers.report(&**node, std::mem::take(&mut registrations), false);
-            }
-        }
-        peers.report(&**node, registrations, false);
     }
 }

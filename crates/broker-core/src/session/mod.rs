@@ -3,5 +3,7 @@
 pub(crate) mod end;
 pub(crate) mod linger;
 pub(crate) mod lingering;
+pub(crate) mod new_leaders;
+pub(crate) mod reopening;
 pub(crate) mod stored;
 pub(crate) mod unreleased;

@@ -20,6 +20,8 @@ use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::once::Once;
 use crate::rim::Rim;
+use crate::session::new_leaders;
+use crate::session::reopening::LeaderChange;
 use crate::shared::offer;
 
 /// How long a client that has sent DISCONNECT waits for the record of it, in ms.
@@ -42,7 +44,9 @@ impl<R: Rim> ClientLoop<R> {
                 Event::Retained { token, pages } => {
                     self.answered(io, token, Answer::Retained(pages));
                 }
-                Event::Reopen { shard } => self.reopen(shard),
+                Event::Reopen { shard } => {
+                    new_leaders::begin(self, io, [LeaderChange::OfInboxes(shard)]);
+                }
                 Event::Fenced => self.fence(io),
                 Event::Page {
                     home,
@@ -106,29 +110,6 @@ impl<R: Rim> ClientLoop<R> {
             io.touch(connection);
         }
         self.show_room(key);
-    }
-
-    /// Another node serves an inbox shard: sessions read their inboxes there.
-    fn reopen(&mut self, shard: u16) {
-        for key in self.online() {
-            let Some(client) = self.clients.get(key) else {
-                continue;
-            };
-            let Some(stored) = &client.stored else {
-                continue;
-            };
-            if let Some(inbox) = stored.inbox.as_ref().filter(|inbox| inbox.shard == shard) {
-                let open = Read::Open {
-                    loop_index: self.index as u16,
-                    home: key.to_bits(),
-                    inbox: inbox.number,
-                    epoch: stored.epoch,
-                    from: inbox.next,
-                    credit: inbox.credit,
-                };
-                self.node.store().read(shard, open);
-            }
-        }
     }
 
     /// The other nodes have taken this one for dead, and with it the connections that the store knows of.

@@ -13,6 +13,7 @@ mod world;
 mod backpressure;
 mod connect;
 mod durable;
+mod leaders;
 mod peers;
 mod publish;
 mod retained;

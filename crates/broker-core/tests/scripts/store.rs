@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) routes: Vec<Route>,
     /// Where the last opened inbox is read: loop, session, epoch.
     pub(crate) reader: Option<(usize, u64, u64)>,
+    /// Inboxes that were opened since this was last looked at.
+    pub(crate) opened: Vec<u64>,
 }
 
 /// What an inbox shard says of a filter.
@@ -385,10 +387,13 @@ impl Store for AskedStore {
             loop_index,
             home,
             epoch,
+            inbox,
             ..
         } = read
         {
-            self.state().reader = Some((usize::from(loop_index), home, epoch));
+            let mut state = self.state();
+            state.reader = Some((usize::from(loop_index), home, epoch));
+            state.opened.push(inbox);
         }
     }
 

@@ -20,6 +20,7 @@
 //! | `the store resumes` | the next claim finds a session |
 //! | `the store refuses` | the next publication finds full queues |
 //! | `the inbox gives N TOPIC PAYLOAD QOS` | a queued message of the inbox that was opened last |
+//! | `the inboxes have another leader` | it knows of no open inbox |
 //! | `the will of a is due` | its session shard wants it published |
 //! | `memory is scarce`, `memory is free` | |
 //! | `nobody is let in`, `wills are published`, `everybody is disconnected` | the steps of a shutdown |
@@ -369,6 +370,7 @@ impl World {
             ["the", "inbox", "gives", sequence, topic, payload, qos] => {
                 self.inbox_gives(sequence.parse().unwrap(), topic, payload, qos);
             }
+            ["the", "inboxes", "have", "another", "leader"] => self.reopen(),
             ["the", "will", "of", client, "is", "due"] => self.will_is_due(client),
             ["memory", "is", "scarce"] => self.node.set_pressure(Pressure::StopReading),
             ["memory", "is", "free"] => self.node.set_pressure(Pressure::None),
@@ -475,6 +477,16 @@ impl World {
             items: vec![(sequence, Queued::Message(item))],
         };
         state.answers.push((to, page));
+    }
+
+    fn reopen(&mut self) {
+        let reopen = (0..LOOPS).map(|index| (index, Event::Reopen { shard: 0 }));
+        self.node.rim.store.state().answers.extend(reopen);
+    }
+
+    /// The inboxes that were opened since this was last called.
+    pub(crate) fn opened(&self) -> Vec<u64> {
+        std::mem::take(&mut self.node.rim.store.state().opened)
     }
 
     fn will_is_due(&mut self, client: &str) {

@@ -3,6 +3,10 @@
 //! Invariants: a cursor passes each sequence once, in ascending order; a session has at most as many messages as its credit
 //! allows. A session whose credit is used up grants more, and then gets in pages what was queued meanwhile.
 //!
+//! A session may open its cursor any number of times with one epoch: the new cursor takes the place of the old one, and
+//! begins with the first sequence that the session does not have. What is on its way from the old one is given again, and
+//! the session leaves out what it has.
+//!
 //! Deliberately absent: anything that must survive. A cursor lives in the memory of the leader alone; sessions open their
 //! cursors again at the next leader.
 
@@ -262,6 +266,25 @@ mod tests {
         cursors.queued(3, 9, &item());
         cursors.take_pages(&mut note);
         assert_eq!(spans, [(1, Some(6)), (7, Some(9))]);
+    }
+
+    #[test]
+    fn a_cursor_that_is_opened_again_goes_on_where_the_session_is() {
+        let mut cursors = InboxCursors::default();
+        cursors.ask(0, open(3));
+        cursors.read(3, vec![(1, Queued::Released)], 2, true);
+        cursors.queued(3, 2, &item());
+        // The session has neither of them yet, one has left and the other has not.
+        assert_eq!(given(&mut cursors), [1, 2]);
+        cursors.queued(3, 3, &item());
+        for _ in 0..2 {
+            assert_eq!(cursors.ask(0, open(3)), Some((3, 1, 3)));
+            let queued = (1..4).map(|sequence| (sequence, Queued::Message(item())));
+            cursors.read(3, queued.collect(), 4, true);
+        }
+        assert_eq!(given(&mut cursors), [1, 2, 3]);
+        cursors.queued(3, 4, &item());
+        assert_eq!((given(&mut cursors), cursors.wants(3)), (vec![], None));
     }
 
     #[test]
