@@ -260,6 +260,7 @@ impl InboxMachine {
             let filter = &*subscription.filter;
             self.stock.filter_bytes -= filter.len();
             if is_shared(filter) {
+                self.members.remove(inbox.number);
                 outlet.member(&inbox.client, filter, None);
             } else {
                 self.matching.unsubscribe(inbox.number, filter);

@@ -9,6 +9,7 @@ use super::inbox::{Inbox, is_shared};
 use super::inboxes::Inboxes;
 use super::machine::InboxMachine;
 use super::matching::Matching;
+use super::members::Members;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::stock::Stock;
@@ -29,6 +30,7 @@ impl InboxMachine {
             inboxes: Inboxes::new(hash),
             matching: Matching::new(),
             filters: Filters::default(),
+            members: Members::default(),
             origins: Origins::new(hash),
             fences: Fences::new(hash),
             owed: OwedMessages::new(),
@@ -140,7 +142,9 @@ impl InboxMachine {
         self.stock.load(&inbox.queue);
         for subscription in &inbox.subscriptions {
             self.stock.filter_bytes += subscription.filter.len();
-            if !is_shared(&subscription.filter) {
+            if is_shared(&subscription.filter) {
+                self.members.add(inbox.number);
+            } else {
                 self.matching.subscribe(inbox.number, subscription);
                 self.filters
                     .load(&subscription.filter, !inbox.is_attached());

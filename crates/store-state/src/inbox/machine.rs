@@ -10,6 +10,7 @@ use super::filters::Filters;
 use super::inbox::is_shared;
 use super::inboxes::Inboxes;
 use super::matching::Matching;
+use super::members::Members;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::publishing::{Publication, Publishing};
@@ -37,6 +38,7 @@ pub struct InboxMachine {
     pub(super) inboxes: Inboxes,
     pub(super) matching: Matching,
     pub(super) filters: Filters,
+    pub(super) members: Members,
     pub(super) origins: Origins,
     pub(super) fences: Fences,
     pub(super) owed: OwedMessages,
@@ -372,7 +374,8 @@ impl InboxMachine {
 
     /// Tells of all members of shared groups, as [`InboxOutlet::member`] would have; in no order.
     pub fn for_each_member(&self, outlet: &mut dyn InboxOutlet) {
-        for inbox in self.inboxes.iter() {
+        let inboxes = self.members.inboxes();
+        for inbox in inboxes.filter_map(|number| self.inboxes.get(number)) {
             for subscription in &inbox.subscriptions {
                 if is_shared(&subscription.filter) {
                     outlet.member(&inbox.client, &subscription.filter, Some(subscription));

@@ -30,6 +30,7 @@ mod inboxes;
 mod legacy;
 mod machine;
 mod matching;
+mod members;
 mod name;
 mod op;
 mod origins;

@@ -32,6 +32,9 @@ impl InboxMachine {
                 continue;
             }
             if is_shared(filter) {
+                if is_new {
+                    self.members.add(id.number.0);
+                }
                 outlet.member(&inbox.client, filter, Some(subscription));
                 continue;
             }
@@ -61,6 +64,7 @@ impl InboxMachine {
             self.stock.filter_bytes -= filter.len();
             self.owed.cancel(id, filter);
             if is_shared(filter) {
+                self.members.remove(id.number.0);
                 outlet.member(&inbox.client, filter, None);
             } else {
                 self.matching.unsubscribe(id.number.0, filter);
