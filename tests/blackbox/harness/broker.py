@@ -23,6 +23,8 @@ from .wait import DEADLINE_S, until
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("HERALDMQ_BIN") or str(HERE.parent.parent / "target" / "release" / "heraldmq")
+# The program of an earlier version, whose data folders and clusters this version is to go on with.
+BEFORE = os.environ.get("HERALDMQ_BEFORE")
 START_S = STOP_S = DEADLINE_S
 
 # What a test needs unless it says otherwise: free ports, and a $SYS interval that a test can wait for.
@@ -48,7 +50,8 @@ class Broker:
 
     `sets` becomes `--set key=value`; `config` replaces `BASE` (a dict, or YAML text);
     `config=None` with `file=False` starts without any configuration file. `host` is where its clients and
-    its HTTP port are reached; `prefix` stands before the command, as `ip netns exec NAME` does.
+    its HTTP port are reached; `prefix` stands before the command, as `ip netns exec NAME` does; `binary` is
+    another program than that of this version.
     """
 
     started: list["Broker"] = []
@@ -65,13 +68,14 @@ class Broker:
         ready=True,
         host="127.0.0.1",
         prefix=(),
+        binary=BINARY,
     ):
         self.host = host
         self._folder = tempfile.TemporaryDirectory(prefix="heraldmq-test-")
         folder = pathlib.Path(self._folder.name)
         self.data_dir = pathlib.Path(data_dir) if data_dir else folder / "data"
         self.config_path = folder / "conf.yml"
-        command = [*prefix, BINARY, "serve"]
+        command = [*prefix, binary, "serve"]
         if file:
             self.write_config(config)
             command += ["--config", str(self.config_path)]
