@@ -548,8 +548,7 @@ pub(crate) struct StorePeers(pub(crate) Arc<Clustered>);
 
 impl store::Peers for StorePeers {
     fn know_names(&self) -> bool {
-        let oldest = self.0.cluster().oldest_protocol_version();
-        oldest.is_none_or(|version| version >= SESSION_NAMES_SINCE)
+        self.0.cluster().all_speak(SESSION_NAMES_SINCE)
     }
 
     fn admitted(&self) -> watch::Receiver<bool> {

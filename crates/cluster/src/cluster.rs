@@ -135,15 +135,22 @@ impl Cluster {
         link.outbox.is_open().then(|| link.version.load(Relaxed))
     }
 
-    /// The lowest version of the protocol that was last agreed on with another member. `None`: none has had a
-    /// connection to this node.
+    /// Whether each other member has agreed on this version of the protocol or a later one, when this node last had a
+    /// connection to it. `false`: there is a member that this node has had none to since it started, or the members are
+    /// not known yet.
     #[must_use]
-    pub fn oldest_protocol_version(&self) -> Option<u16> {
-        let peers = self.shared.peers.all();
-        let links = peers
-            .iter()
-            .flat_map(|peer| Channel::ALL.map(|channel| peer.link(channel).version.load(Relaxed)));
-        links.filter(|version| *version != 0).min()
+    pub fn all_speak(&self, version: u16) -> bool {
+        let members = self.members();
+        let speaks = |node: u64| {
+            let peer = self.shared.peers.get(node);
+            // All connections to a node end with its process: one tells what that speaks.
+            peer.is_some_and(|peer| peer.link(Channel::Data).version.load(Relaxed) >= version)
+        };
+        let nodes = &members.nodes;
+        !nodes.is_empty()
+            && nodes
+                .keys()
+                .all(|&node| node == self.node() || speaks(node))
     }
 
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].

@@ -25,7 +25,7 @@ impl Store {
 
     /// The membership has changed, or who of the members can be reached.
     pub fn members(&self, members: Vec<Member>) {
-        self.known_peers.members.send_replace(members.into());
+        self.known_peers.set_members(members);
     }
 
     /// Messages can be sent to a node, or not any more; what was sent before may be lost.

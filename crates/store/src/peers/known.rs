@@ -30,7 +30,7 @@ pub(crate) struct KnownPeers {
     leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
     healths: Mutex<Healths>,
     news: Notify,
-    /// As [`Peers::know_names`] said when a connection last came up.
+    /// As [`Peers::know_names`] said last. Before it was asked, other nodes are taken not to.
     know_names: AtomicBool,
     /// When this node began to listen to the others.
     begun: Instant,
@@ -39,6 +39,7 @@ pub(crate) struct KnownPeers {
 impl KnownPeers {
     pub(crate) fn new(peers: Option<Arc<dyn Peers>>, incarnation: u64) -> Self {
         Self {
+            know_names: AtomicBool::new(peers.is_none()),
             network: peers,
             incarnation: AtomicU64::new(incarnation),
             members: watch::Sender::new(Arc::from([])),
@@ -46,7 +47,6 @@ impl KnownPeers {
             leads: Mutex::default(),
             healths: Mutex::default(),
             news: Notify::new(),
-            know_names: AtomicBool::new(true),
             begun: Instant::now(),
         }
     }
@@ -74,10 +74,22 @@ impl KnownPeers {
         self.know_names.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn link(&self, node: u64, is_up: bool) {
-        if is_up && let Some(network) = &self.network {
+    fn ask_for_names(&self) {
+        if let Some(network) = &self.network {
             self.know_names
                 .store(network.know_names(), Ordering::Relaxed);
+        }
+    }
+
+    /// The membership has changed, or who of the members can be reached.
+    pub(crate) fn set_members(&self, members: Vec<Member>) {
+        self.ask_for_names();
+        self.members.send_replace(members.into());
+    }
+
+    pub(crate) fn link(&self, node: u64, is_up: bool) {
+        if is_up {
+            self.ask_for_names();
         }
         let mut linked = self.linked.lock();
         if is_up {

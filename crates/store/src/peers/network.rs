@@ -12,8 +12,9 @@ pub trait Peers: Network {
     /// [`Store::received`]: crate::Store::received
     fn send(&self, to: u64, message: Bytes);
 
-    /// Whether all other nodes understand [`SessionName::Inbox`] and what [`ClientName::of`] makes of long identifiers,
-    /// as far as they are known: those that have had a connection to this node. Asked when one has come up.
+    /// Whether all other nodes are known to understand [`SessionName::Inbox`] and what [`ClientName::of`] makes of long
+    /// identifiers. What a node cannot read it does not take into its log, so a node that has not been heard yet counts
+    /// as one that does not. Asked when a connection has come up, and when the members are others.
     ///
     /// [`ClientName::of`]: store_state::inbox::ClientName::of
     /// [`SessionName::Inbox`]: store_state::inbox::SessionName::Inbox
