@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 
-from harness.broker import Broker, run
+from harness.broker import BINARY, Broker, run
 from harness.clock import Clock
 from harness.disk import SlowDisk
 from harness.raw import Raw
@@ -39,6 +39,7 @@ class Node:
         self.data_dir = self.own_disk.data_dir if self.own_disk else self.folder / "data"
         self.broker: Broker | None = None
         # What its next process is started with.
+        self.binary = cluster.binary
         self.disk: SlowDisk | None = None
         self.clock: Clock | None = None
         self.is_paused = False
@@ -84,6 +85,7 @@ class Node:
             prefix=sum((f.prefix for f in (self.place, self.disk, self.clock) if f), ()),
             ready=ready,
             args=args,
+            binary=self.binary,
         )
         self.cluster.processes.append(self.broker)
 
@@ -157,14 +159,15 @@ class Node:
 class Cluster:
     """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
     others after it in order. With `disks`, each has a disk of its own; the clock of the node
-    `clocked` can jump."""
+    `clocked` can jump; `binary` is the program that its nodes are started with."""
 
-    def __init__(self, size=3, sets=None, *, disks=False, clocked=None):
+    def __init__(self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY):
         self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
         self.folder = pathlib.Path(self._temporary.name)
         self.token = self.folder / "token"
         self.token.write_text("for-tests-only")
         self.sets = sets or {}
+        self.binary = binary
         self.nodes: list[Node] = []
         self._numbers = itertools.count(1)
         self.processes: list[Broker] = []

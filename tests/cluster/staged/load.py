@@ -37,7 +37,7 @@ class Line(Peer):
         self.person = person
         self.heard = self.opened = time.monotonic()
         self.is_pinged = False  # without an answer yet
-        super().__init__(person.load.crowd, person.client_id, session=person.session, **fields)
+        super().__init__(person.load.crowd, person.identifier, session=person.session, **fields)
 
     def take_bytes(self, data):
         self.heard = time.monotonic()
@@ -68,6 +68,8 @@ class Person:
 
     def __init__(self, load, client_id, **connect):
         self.load, self.client_id = load, client_id
+        # What it calls itself at the broker.
+        self.identifier = load.identifier(client_id)
         self.session = Session(client_id)
         self.connect = {"clean": False, "props": FOREVER, **connect}
         self.line: Line | None = None
@@ -370,7 +372,7 @@ class Reader(Person):
 class Load:
     """Context manager: people with what they do, at the nodes of a cluster (a list, which may grow and
     shrink). `every`: seconds from one value of a retained topic to the next of a client, and from one read to the
-    next."""
+    next; `lengths`: bytes that client identifiers have at least, by turns."""
 
     def __init__(
         self,
@@ -384,8 +386,9 @@ class Load:
         mourned=4,
         registers=2,
         every=(SET_EVERY, PAUSE),
+        lengths=(0,),
     ):
-        self.nodes, self.name = nodes, name
+        self.nodes, self.name, self.lengths = nodes, name, lengths
         self.crowd = Crowd(None)
         self.history, self.lost_sessions, self.people = History(), [], []
         self.is_publishing = False
@@ -401,6 +404,9 @@ class Load:
             for k in range(2):
                 Setter(self, f"{name}r{n}set{k}", f"{name}-r/{n}", every[0])
                 Reader(self, f"{name}r{n}get{k}", f"{name}-r/{n}", every[1])
+
+    def identifier(self, client_id) -> str:
+        return client_id.ljust(self.lengths[sum(client_id.encode()) % len(self.lengths)], "x")
 
     def place(self, rotation) -> tuple[str, int]:
         # Another thread may change the list.
@@ -434,6 +440,15 @@ class Load:
             return all(acked[p.client_id] >= messages for p in self.publishers)
 
         self.until(enough, timeout, lambda: f"{messages} acknowledged messages of each publisher")
+
+    def pause(self, timeout=30.0):
+        """Until all that was sent has arrived, without anything new; then it goes on."""
+        self.is_publishing = False
+        self.until(lambda: all(p.is_idle() for p in self.people), timeout, "all acknowledgements")
+        self.until(lambda: not any(self.missing()), timeout, lambda: f"what is missing: {list(self.missing())[:5]}")
+        self.is_publishing = True
+        for publisher in self.publishers:
+            publisher.due = time.monotonic()
 
     def run_for(self, seconds):
         """Lets a fault last; not a way to wait for something."""
