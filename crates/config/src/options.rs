@@ -229,8 +229,8 @@ options! {
         /// Largest packet from a client; a larger one closes the connection with 0x95. At most 32 MB, for a
         /// message goes in one piece to the stores and to other nodes.
         live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
-        /// The longest client identifier; a longer one is refused with 0x85 (0x02 before MQTT 5.0). It stands in
-        /// all that is kept of a client, so a long one makes small packets expensive.
+        /// The longest client identifier; a longer one is refused with 0x85 (0x02 before MQTT 5.0). It is written
+        /// to the disk about four times for each connection, and kept in memory.
         live "clientIdLength" => client_id_length: u16 = 60_000, unit Bytes, range 23..=LONGEST_CLIENT_ID;
         /// Largest packet before the client is authenticated. The smaller of this and
         /// `maximumPacketSize` counts.
