@@ -24,6 +24,7 @@ pub mod retain;
 mod row;
 pub mod session;
 mod slot;
+mod split;
 mod survey;
 mod table;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use batch::{Batch, CorrelationId, Header, Limits, Request, Requeued};
 pub use insertion_map::InsertionMap;
 pub use machine::{LoadError, Machine};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
+pub use split::Split;
 pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};
