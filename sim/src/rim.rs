@@ -323,6 +323,11 @@ impl Ears {
 }
 
 impl Listener for Ears {
+    /// The same in each run.
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn mail(&self, loop_index: usize, events: Vec<Event>) {
         self.is_told(format_args!("{loop_index} {events:?}"));
         // All loops are asked; the first one stands for them.

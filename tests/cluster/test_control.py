@@ -58,6 +58,31 @@ def test_all_nodes_tell_the_same(cluster):
     assert all(node.id in printed for node in cluster.nodes)
 
 
+@pytest.mark.quick
+def test_all_nodes_tell_the_load_of_a_shard(cluster, name):
+    asked = cluster.nodes[0]
+    leader = cluster.leader()
+    with asked.client(name + "s", props=DURABLE) as subscriber, asked.client(name + "p") as publisher:
+        subscriber.subscribe(name, qos=1)
+
+        def load(node) -> dict | None:
+            publisher.published(name, b"x" * 100)
+            subscriber.take(1)
+            return shard(node).get("load")
+
+        def is_loaded(node) -> bool:
+            load_now = load(node)
+            return load_now is not None and all(load_now[key] > 0 for key in ("apply_us", "propose_us", "log_bytes"))
+
+        for node in cluster.nodes:
+            until(lambda node=node: is_loaded(node), 20, "a load")
+        # All of it is caused by one session.
+        assert load(asked)["half"]["below"] in (0, 99, 100)
+        assert 0 < leader.broker.metric("heraldmq_shard_half_slot", store="inbox", shard="0") < 65_536
+        assert leader.broker.metric("heraldmq_shard_cpu_seconds_total", store="inbox", shard="0", part="apply") > 0
+    until(lambda: shard(asked).get("load") is None, 30, "no load")
+
+
 def test_any_node_can_be_asked_for_another_leader(cluster):
     has_three_voters(cluster)
     for _ in range(3):

@@ -6,10 +6,12 @@
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
+use std::time::Duration;
 
 use config::Endpoint;
 pub use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
+use store::{HalfSlot, Percent, Rate, ShardLoad};
 use store_state::api::StoreId;
 
 /// The cluster as this node sees and changes it.
@@ -157,6 +159,60 @@ pub struct ShardStatus {
     pub learners: Vec<NodeId>,
     /// The term of the leader.
     pub term: u64,
+    /// What it costs, if it costs something and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadStatus>,
+}
+
+/// The load of a shard, per second: the mean of the last ten seconds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LoadStatus {
+    /// CPU time of its leader in µs: for making batches of requests and proposing them.
+    pub propose_us: Micros,
+    /// For applying them.
+    pub apply_us: Micros,
+    /// For reading queues and retained messages.
+    pub read_us: Micros,
+    /// Requests proposed.
+    pub requests: Rate,
+    /// How long a request has waited for being proposed, on average, in µs.
+    pub wait_us: Micros,
+    /// Bytes written to the log, about.
+    pub log_bytes: Rate,
+    /// The slot at which the load halves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<HalfStatus>,
+}
+
+/// Where a load halves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HalfStatus {
+    /// The first slot of the upper part.
+    pub slot: HalfSlot,
+    /// The share of the lower part, in percent.
+    pub below: Percent,
+}
+
+/// A time in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Micros(pub u64);
+
+impl From<ShardLoad> for LoadStatus {
+    fn from(load: ShardLoad) -> Self {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            propose_us: Micros(us(load.propose)),
+            apply_us: Micros(us(load.apply)),
+            read_us: Micros(us(load.read)),
+            requests: load.requests,
+            wait_us: Micros(us(load.wait).checked_div(load.requests.0).unwrap_or(0)),
+            log_bytes: load.log_bytes,
+            half: load.half.map(|half| HalfStatus {
+                slot: half.at,
+                below: half.below,
+            }),
+        }
+    }
 }
 
 /// Text that names none of the stores.

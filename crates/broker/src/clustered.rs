@@ -24,7 +24,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use peer_protocol::{
-    Encode, Kind, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, VERSIONS, Welcome,
+    Encode, Kind, LOADS_SINCE, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, VERSIONS, Welcome,
 };
 use store::{Folder, Role};
 use store_state::api::PerStore;
@@ -549,6 +549,11 @@ pub(crate) struct StorePeers(pub(crate) Arc<Clustered>);
 impl store::Peers for StorePeers {
     fn know_names(&self) -> bool {
         self.0.cluster().all_speak(SESSION_NAMES_SINCE)
+    }
+
+    fn knows_loads(&self, node: u64) -> bool {
+        let version = self.0.cluster().protocol_version(node, Channel::Data);
+        version.is_some_and(|version| version >= LOADS_SINCE)
     }
 
     fn admitted(&self) -> watch::Receiver<bool> {

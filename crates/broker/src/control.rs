@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use cluster::{EvictError, Member, Members, Reply, State};
 use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest};
-use store::Lead;
+use store::{Lead, ShardInfo};
 use store_state::api::StoreId;
 
 use crate::cluster_control::{
-    Change, ClusterControl, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, Refusal,
-    ShardStatus, StoreName,
+    Change, ClusterControl, ClusterStatus, LoadStatus, NodeId, NodeState, NodeStatus, Reach,
+    Refusal, ShardStatus, StoreName,
 };
 use crate::clustered::{CONNECTIONS, Clustered, name_of};
 use crate::eviction;
@@ -93,30 +93,26 @@ impl Control {
     fn shards(&self) -> Vec<ShardStatus> {
         let store = self.node.store();
         let leads = store.leads();
-        let shard_status = |id: StoreId, shard: u16| {
+        let shard_status = |info: ShardInfo| {
             let lead = leads
                 .iter()
                 .map(|(_, lead)| lead)
-                .find(|lead| (lead.store, lead.shard) == (id, shard));
+                .find(|lead| (lead.store, lead.shard) == (info.store, info.shard));
             let ids = |pick: fn(&Lead) -> &std::collections::BTreeSet<u64>| {
                 let nodes = lead.into_iter().flat_map(pick);
                 nodes.copied().map(NodeId).collect()
             };
             ShardStatus {
-                store: id.into(),
-                shard: shard.into(),
-                leader: store.leader(id, shard).map(NodeId),
+                store: info.store.into(),
+                shard: info.shard.into(),
+                leader: info.leader.map(NodeId),
                 voters: ids(|lead| &lead.voters),
                 learners: ids(|lead| &lead.learners),
                 term: lead.map_or(0, |lead| lead.term()),
+                load: info.load.map(LoadStatus::from),
             }
         };
-        store
-            .shard_counts()
-            .iter()
-            .flat_map(|(id, count)| (0..*count).map(move |shard| (id, shard)))
-            .map(|(id, shard)| shard_status(id, shard))
-            .collect()
+        store.shards().into_iter().map(shard_status).collect()
     }
 
     fn join(&self, seed: &str) -> NodeAnswer {
@@ -152,10 +148,10 @@ impl Control {
         }
         let store = self.node.store();
         let id = StoreId::from(name);
-        let number = u16::try_from(shard)
-            .ok()
-            .filter(|number| *number < store.shard_counts()[id]);
-        let Some(number) = number else {
+        let shards = store.shards();
+        let mut numbers = shards.iter().filter(|info| info.store == id);
+        let number = numbers.find(|info| u64::from(info.shard) == shard);
+        let Some(number) = number.map(|info| info.shard) else {
             return Err(no_shard(name, shard));
         };
         match store.leader(id, number) {

@@ -134,6 +134,7 @@ mod tests {
             voters: voters.iter().copied().map(NodeId).collect(),
             learners: Vec::new(),
             term: 1,
+            load: None,
         };
         ClusterStatus {
             cluster: Some(NodeId(9)),

@@ -18,7 +18,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use store::{AWAY_DAYS, ShardStats, StoreStats};
+use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats};
 use store_state::api::StoreId;
 
 use crate::cluster_control::Reach;
@@ -333,6 +333,7 @@ impl Collector for NodeCollector {
         encode_guard(&mut encoder, node)?;
         encode_cluster(&mut encoder, node)?;
         encode_peers(&mut encoder, node)?;
+        encode_costs(&mut encoder, node)?;
         let stored = node.opened_store();
         let now = Timestamp(node.cluster_now_ms());
         let stored = stored.map(|store| store.stats(now)).unwrap_or_default();
@@ -722,6 +723,69 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
 fn sum_links(links: &[LinkReading], channel: Channel, pick: fn(&LinkReading) -> u64) -> u64 {
     let of_channel = links.iter().filter(|link| link.channel == channel);
     of_channel.map(pick).sum()
+}
+
+/// What each shard has cost that this node leads.
+fn encode_costs(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let store = node.opened_store();
+    let shards = store.map_or_else(Vec::new, |store| store.shards());
+    let led = |info: &ShardInfo| Some((info.store, info.shard, info.cost?));
+    let costs: Vec<_> = shards.iter().filter_map(led).collect();
+    let label = |store: StoreId, shard: u16| (store.name(), shard.to_string());
+    let help = "CPU time for each shard, by store, shard and part: propose, apply or read; on the node that leads it";
+    let unit = Some(&Unit::Seconds);
+    let mut family = encoder.encode_descriptor("shard_cpu", help, unit, MetricType::Counter)?;
+    for (store, shard, cost) in &costs {
+        let (store, shard) = label(*store, *shard);
+        for (part, time) in [
+            ("propose", cost.propose),
+            ("apply", cost.apply),
+            ("read", cost.read),
+        ] {
+            let labels = [("store", store), ("shard", &*shard), ("part", part)];
+            ConstCounter::new(time.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let help = "How long requests have waited for being proposed, all together, by store and shard";
+    let mut family = encoder.encode_descriptor("shard_wait", help, unit, MetricType::Counter)?;
+    for (store, shard, cost) in &costs {
+        let (store, shard) = label(*store, *shard);
+        let labels = [("store", store), ("shard", &*shard)];
+        ConstCounter::new(cost.wait.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "The slot at which the load of a shard halves, by store and shard; none while there is no load";
+    let mut family = encoder.encode_descriptor("shard_half_slot", help, None, MetricType::Gauge)?;
+    for info in shards.iter().filter(|info| info.cost.is_some()) {
+        if let Some(half) = info.load.and_then(|load| load.half) {
+            let (store, shard) = label(info.store, info.shard);
+            let labels = [("store", store), ("shard", &*shard)];
+            ConstGauge::new(i64::from(half.at.0)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    type Pick = fn(&ShardCost) -> u64;
+    let counters: [(&str, &str, Option<&Unit>, Pick); 2] = [
+        (
+            "shard_requests",
+            "Requests proposed, by store and shard",
+            None,
+            |cost| cost.requests.0,
+        ),
+        (
+            "shard_log",
+            "Bytes of these in the log, about, by store and shard",
+            Some(&Unit::Bytes),
+            |cost| cost.log_bytes.0,
+        ),
+    ];
+    for (name, help, unit, pick) in counters {
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (store, shard, cost) in &costs {
+            let (store, shard) = label(*store, *shard);
+            let labels = [("store", store), ("shard", &*shard)];
+            ConstCounter::new(pick(cost)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Voters of the shards that a node leads, on nodes that it does not reach.

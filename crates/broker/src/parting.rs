@@ -187,11 +187,7 @@ impl Parting {
     fn shards_here(&self) -> usize {
         let store = self.node.store();
         let own = store.node();
-        let all: usize = store
-            .shard_counts()
-            .iter()
-            .map(|(_, count)| usize::from(*count))
-            .sum();
+        let all = store.shards().len();
         let leads = store.leads();
         let elsewhere = leads.iter().filter(|(leader, lead)| {
             *leader != own && !lead.voters.contains(&own) && !lead.learners.contains(&own)

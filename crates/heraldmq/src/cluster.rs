@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use broker::cluster_control::{ClusterStatus, NodeId, ShardStatus, StoreName};
+use broker::cluster_control::{ClusterStatus, LoadStatus, NodeId, ShardStatus, StoreName};
 use clap::Subcommand;
 use config::Endpoint;
 use report::Table;
@@ -188,7 +188,9 @@ fn clock(offset_ms: Option<i64>) -> String {
 }
 
 fn shards(shards: &[ShardStatus]) -> Table {
-    let mut table = Table::new(["store", "shard", "leader", "voters", "learners", "term"]);
+    let mut table = Table::new([
+        "store", "shard", "leader", "voters", "learners", "term", "cpu", "requests", "half",
+    ]);
     for shard in shards {
         let leader = shard
             .leader
@@ -200,9 +202,31 @@ fn shards(shards: &[ShardStatus]) -> Table {
             &list(&shard.voters),
             &list(&shard.learners),
             &shard.term.to_string(),
+            &load(shard, cpu),
+            &load(shard, |load| format!("{}/s", load.requests.0)),
+            &load(shard, half),
         ]);
     }
     table
+}
+
+/// What is to be said of the load of a shard that has any.
+fn load(shard: &ShardStatus, say: fn(&LoadStatus) -> String) -> String {
+    shard.load.as_ref().map_or("-".to_owned(), say)
+}
+
+/// The share of one core.
+fn cpu(load: &LoadStatus) -> String {
+    let us = [load.propose_us, load.apply_us, load.read_us].map(|us| us.0 as f64);
+    format!("{:.1}%", us.iter().sum::<f64>() / 10_000.0)
+}
+
+/// Where a load halves.
+fn half(load: &LoadStatus) -> String {
+    let half = load.half.as_ref();
+    half.map_or("-".to_owned(), |half| {
+        format!("{} ({}%)", half.slot.0, half.below.0)
+    })
 }
 
 fn list(nodes: &[NodeId]) -> String {

@@ -91,7 +91,9 @@ fn state() -> Value {
         ],
         "shards": [
             {"store": "session", "shard": 0, "leader": one, "voters": [one, two],
-             "learners": [], "term": 7},
+             "learners": [], "term": 7,
+             "load": {"propose_us": 20_000, "apply_us": 100_000, "read_us": 3_400, "requests": 512,
+                      "wait_us": 800, "log_bytes": 9_000, "half": {"slot": 30_720, "below": 49}}},
             {"store": "inbox", "shard": 1, "leader": null, "voters": [one], "learners": [two],
              "term": 8},
         ],
@@ -144,6 +146,10 @@ fn the_state_is_printed_as_tables() {
         "0000000000000001",
         "5f3a90c2d1e4b867",
         "7",
+        "12.3%",
+        "512/s",
+        "30720",
+        "(49%)",
     ]);
     has_row(&[
         "inbox",
@@ -152,6 +158,9 @@ fn the_state_is_printed_as_tables() {
         "0000000000000001",
         "5f3a90c2d1e4b867",
         "8",
+        "-",
+        "-",
+        "-",
     ]);
 }
 

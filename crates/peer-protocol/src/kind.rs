@@ -6,11 +6,14 @@ use std::ops::RangeInclusive;
 use crate::{FULL_BYTES, LARGEST, Violation};
 
 /// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=3;
+pub const VERSIONS: RangeInclusive<u16> = 1..=4;
 
 /// The version since which requests to inbox shards may name a session by the number of its inbox, and a client by a
 /// hash of its identifier.
 pub const SESSION_NAMES_SINCE: u16 = 3;
+
+/// The version since which nodes tell each other the loads of the shards that they lead.
+pub const LOADS_SINCE: u16 = 4;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

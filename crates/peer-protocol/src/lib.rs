@@ -31,7 +31,9 @@ mod welcome;
 pub use ban::{BanChange, BanSubject, Banned, Bans, FailedLogins};
 pub use control::{Control, SETTLED_AT_ONCE};
 pub use directory::{DirectoryMessage, Registered, Registration, in_parts};
-pub use kind::{Carriage, FORMATS, Format, Kind, RETIRED_TAGS, SESSION_NAMES_SINCE, VERSIONS};
+pub use kind::{
+    Carriage, FORMATS, Format, Kind, LOADS_SINCE, RETIRED_TAGS, SESSION_NAMES_SINCE, VERSIONS,
+};
 pub use message::{Encode, PeerMessage};
 pub use publication::{
     FULL_BYTES, ForGroup, Forwarded, LARGEST, Publications, PublicationsFrame, Whom,

@@ -24,7 +24,6 @@ pub mod retain;
 mod row;
 pub mod session;
 mod slot;
-mod split;
 mod survey;
 mod table;
 #[cfg(test)]
@@ -36,8 +35,7 @@ pub mod wire;
 
 pub use batch::{Batch, CorrelationId, Header, Limits, Request, Requeued};
 pub use insertion_map::InsertionMap;
-pub use machine::{LoadError, Machine};
+pub use machine::{LoadError, Machine, Split};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
-pub use split::Split;
 pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

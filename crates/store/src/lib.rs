@@ -35,6 +35,7 @@ mod shard;
 mod simulation;
 mod storage;
 
+pub use api::cluster::ShardInfo;
 pub use api::error::OpenError;
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
@@ -44,6 +45,7 @@ pub use consensus::LogStats;
 pub use peers::member::{Member, Role};
 pub use peers::message::Lead;
 pub use peers::network::Peers;
+pub use shard::load::{HalfLoad, HalfSlot, Percent, Rate, ShardCost, ShardLoad, Total};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
 pub use storage::folder::{Folder, FolderError, free_bytes};

@@ -472,6 +472,9 @@ pub trait InboxOutlet {
     /// A message was queued for a session that is attached, under the next sequence.
     fn queued(&mut self, inbox: u64, sequence: u64, item: &Item);
 
+    /// A message was put in the queue of a session of this slot, and takes so many bytes, as these are accounted.
+    fn stored(&mut self, _slot: u16, _bytes: u32) {}
+
     /// A message was dropped (P7).
     fn dropped(&mut self, drop: InboxDrop<'_>);
 

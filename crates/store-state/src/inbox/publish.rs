@@ -300,6 +300,7 @@ fn enqueue(
         stock.has_room(inbox);
     }
     stock.touch(inbox);
+    context.outlet.stored(inbox.queue.slot(), bytes);
     if inbox.is_connected() {
         let sequence = inbox.queue.next();
         context.outlet.queued(inbox.number, sequence, &item);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use store_state::api::{PerStore, ShardNumber, StoreId};
+use store_state::api::{ShardNumber, StoreId};
 
 use crate::api::listener::Listener;
 use crate::api::store::Store;
@@ -15,6 +15,7 @@ use crate::leadership::incarnation::adopt_incarnation;
 use crate::leadership::led_shard::LedShard;
 use crate::peers::member::Member;
 use crate::peers::message::{Lead, Message};
+use crate::shard::load::{ShardCost, ShardLoad};
 
 impl Store {
     /// Whether retained messages have to be asked for.
@@ -86,6 +87,7 @@ impl Store {
                 }
             }
             Message::Health(health) => self.known_peers.heard_health(from, health),
+            Message::Loads(loads) => self.known_peers.heard_loads(from, loads),
         }
         Ok(())
     }
@@ -156,9 +158,9 @@ impl Store {
             Some(_) => !self.known_peers.lacks_lead((store, shard), time),
             None => self.leader(store, shard).is_some(),
         };
-        self.shard_counts()
-            .iter()
-            .flat_map(|(store, count)| (0..*count).map(move |shard| (store, shard)))
+        let shards = self.shards().into_iter();
+        shards
+            .map(|info| (info.store, info.shard))
             .filter(|(store, shard)| !is_led(*store, *shard))
             .collect()
     }
@@ -185,13 +187,28 @@ impl Store {
             .map_err(|error| error.to_string())
     }
 
-    /// How many shards each store was made with.
+    /// The shards of the three stores.
     #[must_use]
-    pub fn shard_counts(&self) -> PerStore<u16> {
-        PerStore {
-            session: self.session.map.len(),
-            inbox: self.inbox.map.len(),
-            retain: self.retain.map.len(),
-        }
+    pub fn shards(&self) -> Vec<ShardInfo> {
+        let mut shards = Vec::new();
+        self.session.tell(&mut shards, &self.known_peers);
+        self.inbox.tell(&mut shards, &self.known_peers);
+        self.retain.tell(&mut shards, &self.known_peers);
+        shards
     }
+}
+
+/// A shard, as this node knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardInfo {
+    /// The store.
+    pub store: StoreId,
+    /// The shard, as [`Lead`] names it.
+    pub shard: ShardNumber,
+    /// The node that leads it, if it can be reached from here.
+    pub leader: Option<u64>,
+    /// Its load; `None`: it is not known, or the shard has none.
+    pub load: Option<ShardLoad>,
+    /// What it has cost, if this node leads it.
+    pub cost: Option<ShardCost>,
 }

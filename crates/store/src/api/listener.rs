@@ -6,7 +6,10 @@
 //!
 //! Lower layers know this file of `api/` and `error.rs`, and no other one.
 
+use std::time::Duration;
+
 use mqtt_session::ApplicationMessage;
+use rustix::time::{ClockId, clock_gettime};
 use store_state::Limits;
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
@@ -59,6 +62,16 @@ pub trait Listener: Send + Sync + 'static {
     /// [`Member::last_heard_ms`](crate::Member::last_heard_ms).
     fn clock_ms(&self) -> u64 {
         self.now_ms()
+    }
+
+    /// CPU time that the calling thread has used, by which the load of shards is counted. A system call.
+    fn thread_cpu(&self) -> Duration {
+        let used = clock_gettime(ClockId::ThreadCPUTime);
+        // A thread has used none or some.
+        Duration::new(
+            used.tv_sec.unsigned_abs(),
+            used.tv_nsec.unsigned_abs() as u32,
+        )
     }
 
     /// The limits in force.

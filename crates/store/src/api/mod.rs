@@ -8,7 +8,7 @@
 //!
 //! Read next: `store.rs`.
 
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod error;
 mod inbox;
 pub(crate) mod listener;

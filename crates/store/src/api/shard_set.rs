@@ -11,11 +11,13 @@ use store_state::CorrelationId;
 use store_state::api::ShardNumber;
 use tokio::sync::mpsc;
 
+use crate::api::cluster::ShardInfo;
 use crate::api::listener::Listener;
 use crate::api::stats::ShardStats;
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::leadership::state::LeaderHint;
+use crate::peers::known::KnownPeers;
 use crate::peers::message::{Lead, Mail};
 use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
@@ -111,6 +113,26 @@ impl<M: Kind> ShardSet<M> {
             sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
         }
         sum
+    }
+
+    /// Appends what is to be told of each shard.
+    pub(super) fn tell(&self, out: &mut Vec<ShardInfo>, known_peers: &KnownPeers) {
+        out.extend(self.shards.iter().map(|shard| {
+            let id = (M::STORE, shard.number);
+            let is_here = shard.routing.is_here();
+            let leader = self.leader(shard.number);
+            ShardInfo {
+                store: M::STORE,
+                shard: shard.number,
+                leader,
+                load: match leader {
+                    _ if is_here => shard.load(),
+                    Some(leader) => known_peers.load(leader, id),
+                    None => None,
+                },
+                cost: is_here.then(|| shard.cost()),
+            }
+        }));
     }
 
     /// Of the shards that are served here, so that each counts on one node.

@@ -182,6 +182,10 @@ impl InboxOutlet for Effects {
         self.cursors.queued(inbox, sequence, item);
     }
 
+    fn stored(&mut self, slot: u16, bytes: u32) {
+        self.weights.add(slot, bytes.into());
+    }
+
     fn dropped(&mut self, drop: InboxDrop<'_>) {
         if self.live {
             self.listener.dropped(&drop);

@@ -38,6 +38,12 @@ pub(crate) trait Kind: Machine + Sync {
     /// The batch of a log entry; `None`: it is another store's.
     fn batch(command: &Command) -> Option<&Batch<Self::Op>>;
 
+    /// Bytes that an operation brings that concerns a slot, for the load of that slot. Messages that are put in a queue
+    /// count there.
+    fn bytes(_op: &Self::Op) -> u64 {
+        0
+    }
+
     /// The event that tells a reply.
     fn event(token: u64, reply: Self::Reply) -> Event;
 

@@ -31,6 +31,18 @@ impl Kind for RetainMachine {
         Event::Retain { token, reply }
     }
 
+    fn bytes(op: &RetainOp) -> u64 {
+        match op {
+            RetainOp::Set { message }
+            | RetainOp::SetWill { message, .. }
+            | RetainOp::SetFrom { message, .. } => {
+                let body = &message.body;
+                (body.topic().len() + body.payload().len()) as u64
+            }
+            RetainOp::Expire => 0,
+        }
+    }
+
     fn retained(
         &self,
         selection: &Selection,

@@ -6,11 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use store_state::api::{ShardNumber, StoreId};
+
 use crate::leadership::incarnation::adopt_incarnation;
 use crate::leadership::led_shard::LedShard;
 use crate::node::disk::is_full;
 use crate::node::services::NodeServices;
 use crate::peers::message::{Lead, Message};
+use crate::shard::load::ShardLoad;
 
 /// How often the other nodes are told what this one leads, if nothing changes.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,14 +50,23 @@ pub(crate) async fn announce_leadership(
             }
             known_peers.heard(node, lead);
         }
+        let loads = Message::Loads(loads(&shards)).encode();
         let health = known_peers.own_health(is_full(&condition.borrow()));
         let health = Message::Health(health).encode();
         for to in known_peers.linked() {
             peers.send(to, health.clone());
+            if peers.knows_loads(to) {
+                peers.send(to, loads.clone());
+            }
             let leads: Vec<Lead> = shards.iter().filter_map(|shard| shard.lead(to)).collect();
             if !leads.is_empty() {
                 peers.send(to, Message::Leads(leads).encode());
             }
         }
     }
+}
+
+/// What to say of the loads of the shards that this node leads.
+fn loads(shards: &[Arc<dyn LedShard>]) -> Vec<(StoreId, ShardNumber, ShardLoad)> {
+    shards.iter().filter_map(|shard| shard.load()).collect()
 }

@@ -3,17 +3,22 @@
 //! Purpose: threads know their shards of all three stores by this trait.
 
 use store_state::CorrelationId;
+use store_state::api::{ShardNumber, StoreId};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::peers::message::Lead;
 use crate::shard::handle::Shard;
+use crate::shard::load::ShardLoad;
 use crate::shard::request::{OVERHEAD, work};
 
 /// A shard, as far as other nodes are told of it.
 pub(crate) trait LedShard: Send + Sync {
     /// What to tell a node, if this one leads the shard.
     fn lead(&self, receiver: u64) -> Option<Lead>;
+
+    /// Its load, if this node leads it and it has any.
+    fn load(&self) -> Option<(StoreId, ShardNumber, ShardLoad)>;
 
     /// This node goes on as a new process would: what it had connected is closed.
     fn restart_as(&self, incarnation: u64, listener: &dyn Listener);
@@ -35,6 +40,11 @@ impl<M: Kind> LedShard for Shard<M> {
             learners: standing.members.learners,
             incarnation: self.look(|machine| machine.incarnation(receiver))?,
         })
+    }
+
+    fn load(&self) -> Option<(StoreId, ShardNumber, ShardLoad)> {
+        let load = Self::load(self)?;
+        (load != ShardLoad::default()).then_some((M::STORE, self.number, load))
     }
 
     fn restart_as(&self, incarnation: u64, listener: &dyn Listener) {

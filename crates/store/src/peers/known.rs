@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use store_state::api::{ShardNumber, StoreId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ use crate::leadership::health::{Health, Healths, Strains};
 use crate::peers::member::{Member, ShardId};
 use crate::peers::message::Lead;
 use crate::peers::network::Peers;
+use crate::shard::load::ShardLoad;
 
 /// What is known of the other nodes.
 pub(crate) struct KnownPeers {
@@ -29,6 +31,8 @@ pub(crate) struct KnownPeers {
     /// Who says that it leads which shard, and when it last said so.
     leads: Mutex<BTreeMap<ShardId, (u64, Lead, Instant)>>,
     healths: Mutex<Healths>,
+    /// The loads of shards that other nodes lead, by node: all that it has said last.
+    loads: Mutex<BTreeMap<u64, BTreeMap<ShardId, ShardLoad>>>,
     news: Notify,
     /// As [`Peers::know_names`] said last. Before it was asked, other nodes are taken not to.
     know_names: AtomicBool,
@@ -46,6 +50,7 @@ impl KnownPeers {
             linked: Mutex::default(),
             leads: Mutex::default(),
             healths: Mutex::default(),
+            loads: Mutex::default(),
             news: Notify::new(),
             begun: Instant::now(),
         }
@@ -95,6 +100,7 @@ impl KnownPeers {
         if is_up {
             linked.insert(node);
         } else if linked.remove(&node) {
+            self.loads.lock().remove(&node);
             self.healths.lock().lost(node, Instant::now());
         }
     }
@@ -108,6 +114,19 @@ impl KnownPeers {
             .retain(|reached| members.iter().any(|member| member.node == *reached));
         drop(members);
         self.healths.lock().heard(node, health, Instant::now());
+    }
+
+    /// A node says what load the shards have that it leads.
+    pub(crate) fn heard_loads(&self, node: u64, loads: Vec<(StoreId, ShardNumber, ShardLoad)>) {
+        let loads = loads
+            .into_iter()
+            .map(|(store, shard, load)| ((store, shard), load));
+        self.loads.lock().insert(node, loads.collect());
+    }
+
+    /// The load of a shard that another node leads, as that has said it last; `None`: it has none.
+    pub(crate) fn load(&self, leader: u64, id: ShardId) -> Option<ShardLoad> {
+        self.loads.lock().get(&leader)?.get(&id).copied()
     }
 
     /// How fit this node is to lead.

@@ -19,6 +19,7 @@ use store_state::session::SessionOp;
 use crate::leadership::health::Health;
 use crate::leadership::state::LeadershipEpoch;
 use crate::peers::wire_size::{MESSAGE_BYTES, PART_LIMIT, parts, written_len};
+use crate::shard::load::ShardLoad;
 use crate::shard::retained::Wanted;
 
 /// The first byte of each message, so that one connection can carry other messages as well. What stands behind it is of
@@ -40,6 +41,8 @@ pub(crate) enum Message {
     Leads(Vec<Lead>),
     /// How fit the sender is to lead.
     Health(Health),
+    /// The loads of the shards that the sender leads. Those without any are left out.
+    Loads(Vec<(StoreId, ShardNumber, ShardLoad)>),
 }
 
 /// Work for one shard, in order.
@@ -164,6 +167,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::load::{HalfLoad, HalfSlot, Percent};
 
     /// Nodes of other versions send these bytes.
     #[test]
@@ -193,6 +197,20 @@ mod tests {
         };
         let bytes = Message::Leads(vec![lead]).encode();
         assert_eq!(*bytes, [FORMAT, 4, 1, 1, 2, 4, 1, 2, 1, 2, 1, 3, 8]);
+        let load = ShardLoad {
+            apply: std::time::Duration::new(1, 5),
+            half: Some(HalfLoad {
+                at: HalfSlot(9),
+                below: Percent(50),
+            }),
+            ..ShardLoad::default()
+        };
+        let bytes = Message::Loads(vec![(StoreId::Inbox, 2, load)]).encode();
+        // Propose, apply, read, wait, requests, bytes, half.
+        assert_eq!(
+            *bytes,
+            [FORMAT, 6, 1, 1, 2, 0, 0, 1, 5, 0, 0, 0, 0, 0, 0, 1, 9, 50]
+        );
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl<M: Kind> ReplicaController<M> {
         let number = u64::from(self.shard.number);
         let tables = self.services.tables_of::<M>();
         let table = tables.shard(number).map_err(|error| error.to_string())?;
-        let durable = self.shard.load(table, &self.services.listener)?;
+        let durable = self.shard.open(table, &self.services.listener)?;
         let replica = Replica {
             shard: Arc::clone(&self.shard),
             listener: Arc::clone(&self.services.listener),

@@ -16,6 +16,7 @@ use crate::api::listener::Listener;
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::shard::handle::{Shard, State};
+use crate::shard::load::Effort;
 use crate::shard::request::MAP_VERSION;
 use crate::storage::snapshot::ShardTables;
 
@@ -42,9 +43,9 @@ impl<M: Kind> Shard<M> {
             } else {
                 correlation_id
             };
+            let slot = M::slot(op, self.slots.hash);
             let moved = *map_version != MAP_VERSION
-                || M::slot(op, self.slots.hash)
-                    .is_some_and(|slot| !self.slots.range.contains(slot));
+                || slot.is_some_and(|slot| !self.slots.range.contains(slot));
             if moved {
                 state.reply(*correlation_id, Event::failed(Failure::Moved));
                 continue;
@@ -55,6 +56,9 @@ impl<M: Kind> Shard<M> {
                 effects,
                 ..
             } = &mut *state;
+            if let Some(slot) = slot {
+                effects.weights.add(slot, M::bytes(op));
+            }
             let applied = M::with_outlet(effects, |outlet| {
                 machine.apply_part(&batch.header, op, &**table, outlet)
             });
@@ -107,7 +111,10 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
             ));
             return None;
         };
-        self.shard.apply(&*self.listener, batch, from)
+        let cost = &self.shard.stats.cost;
+        cost.during(Effort::Apply, &*self.listener, || {
+            self.shard.apply(&*self.listener, batch, from)
+        })
     }
 
     fn flush(&mut self, applied: &Mark) {

@@ -2,9 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use crate::shard::load::CostCounters;
+
 /// What a shard counts.
 #[derive(Debug, Default)]
 pub(crate) struct ShardCounters {
+    /// What it costs.
+    pub(crate) cost: CostCounters,
     /// Batches applied.
     pub(crate) batches: AtomicU64,
     /// Requests in these.

@@ -20,6 +20,7 @@ use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
+use crate::shard::load::{LoadMeter, ShardCost, ShardLoad, SlotWeights};
 use crate::shard::outbox::Outbox;
 use crate::shard::queue::RequestQueue;
 use crate::shard::routing::ShardRouting;
@@ -52,6 +53,7 @@ pub(crate) struct Shard<M: Kind> {
     /// Held while tables are written: they are not replaced meanwhile.
     pub(super) writing: Mutex<()>,
     pub(crate) stats: ShardCounters,
+    pub(super) meter: Mutex<LoadMeter>,
     pub(crate) routing: ShardRouting<M::Op>,
 }
 
@@ -84,6 +86,7 @@ impl<M: Kind> Shard<M> {
             state: RwLock::new(None),
             writing: Mutex::new(()),
             stats: ShardCounters::default(),
+            meter: Mutex::new(LoadMeter::new(slots.range)),
         })
     }
 
@@ -126,13 +129,34 @@ impl<M: Kind> Shard<M> {
         self.stats.finished.load(Ordering::Acquire) >= given
     }
 
+    /// What the shard has cost.
+    pub(crate) fn cost(&self) -> ShardCost {
+        self.stats.cost.cost(self.queue.waited())
+    }
+
+    /// The load of the shard; `None`: this node has not led it for a second.
+    pub(crate) fn load(&self) -> Option<ShardLoad> {
+        self.meter.lock().load()
+    }
+
+    /// A second has passed. To be called on the shard's thread.
+    pub(crate) fn roll_load(&self) {
+        let mut state = self.state.write();
+        let weights = state.as_mut().map(|state| &mut state.effects.weights);
+        let mut meter = self.meter.lock();
+        match weights {
+            Some(weights) if self.routing.is_here() => meter.roll(self.cost(), weights),
+            weights => meter.clear(weights),
+        }
+    }
+
     /// The shard's group in the log.
     pub(crate) fn group(&self) -> u64 {
         group_of::<M>(self.number)
     }
 
     /// Loads what the tables hold. Returns how far that is.
-    pub(crate) fn load(
+    pub(crate) fn open(
         &self,
         table: ShardTable,
         listener: &Arc<dyn Listener>,
@@ -150,6 +174,7 @@ impl<M: Kind> Shard<M> {
                 shard: self.number,
                 listener: Arc::clone(listener),
                 cursors: InboxCursors::default(),
+                weights: SlotWeights::new(self.slots.range),
                 events: Vec::new(),
                 live: false,
             },

@@ -28,6 +28,8 @@ use crate::node::disk::is_full;
 use crate::shard::deferred::{Backlog, BacklogShare, DeferredRequests, Weighed, Weight};
 use crate::shard::handle::Shard;
 use crate::shard::in_flight::{InFlight, Underway};
+use crate::shard::load::Effort;
+use crate::shard::request::OVERHEAD;
 use crate::shard::retained::PageRequest;
 use crate::shard::work::Work;
 
@@ -315,10 +317,16 @@ impl<M: Kind> Proposer<M> {
             bytes: weights.iter().map(|weight| weight.bytes).sum(),
             requeued: Requeued::default(),
         });
-        let proposal = self.group.propose(M::command(Arc::clone(&batch))).await;
+        let cost = &self.shard.stats.cost;
+        let propose = self.group.propose(M::command(Arc::clone(&batch)));
+        let proposal = cost
+            .during_turns(Effort::Propose, &*self.listener, propose)
+            .await;
         if let Err(ProposeError::Full) = proposal {
             return Err(weights.into_iter().zip(taken_out(batch)).collect());
         }
+        let count = batch.requests.len();
+        cost.proposed(count, batch.bytes.saturating_sub(OVERHEAD * count));
         let number = self.in_flight.add(Arc::clone(&batch), weights);
         let (shard, listener) = (Arc::clone(&self.shard), Arc::clone(&self.listener));
         let in_flight = Arc::clone(&self.in_flight);

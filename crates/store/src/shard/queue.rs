@@ -38,6 +38,32 @@ struct Waiting<W> {
     /// When the patient work is taken out even if it is all there is.
     due: Option<Instant>,
     shard: Shard,
+    waits: Waits,
+}
+
+/// How long pieces of work have waited, all together. Patient work, which is to wait, does not count.
+#[derive(Debug)]
+struct Waits {
+    /// Until `since`.
+    sum: Duration,
+    /// When the queue was last looked at.
+    since: Instant,
+    /// How many waited then.
+    len: usize,
+}
+
+impl Waits {
+    /// So many pieces wait now: as many as then, or more, which have come one by one.
+    fn look(&mut self, len: usize, now: Instant) {
+        let time = now.saturating_duration_since(self.since);
+        self.sum += time.mul_f64((self.len + len) as f64 / 2.0);
+        self.leave(len, now);
+    }
+
+    /// So many pieces wait from now on.
+    fn leave(&mut self, len: usize, now: Instant) {
+        (self.since, self.len) = (now, len);
+    }
 }
 
 /// What the shard does that takes work out.
@@ -68,6 +94,11 @@ impl<W> RequestQueue<W> {
                 patient: VecDeque::new(),
                 due: None,
                 shard: Shard::Awake,
+                waits: Waits {
+                    sum: Duration::ZERO,
+                    since: Instant::now(),
+                    len: 0,
+                },
             }),
             bytes: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -80,7 +111,16 @@ impl<W> RequestQueue<W> {
         let mut waiting = self.waiting.lock();
         waiting.work.push_back((bytes, work));
         let wake = waiting.shard != Shard::Awake;
+        if wake {
+            let len = waiting.work.len();
+            waiting.waits.leave(len, Instant::now());
+        }
         self.wake(waiting, bytes, wake);
+    }
+
+    /// How long requests have waited so far, all together, as far as they have been taken out; patient ones do not count.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waiting.lock().waits.sum
     }
 
     /// Puts work in that is to be taken out with other work, or after a while: a batch of its own would
@@ -168,6 +208,8 @@ impl<W> RequestQueue<W> {
                 return Found::Patient(due);
             }
         }
+        let len = waiting.work.len();
+        waiting.waits.look(len, now);
         let mut taken = 0;
         let mut count = 0;
         while count < limit
@@ -177,6 +219,8 @@ impl<W> RequestQueue<W> {
             count += 1;
             out.push((size, work));
         }
+        let len = waiting.work.len();
+        waiting.waits.leave(len, now);
         waiting.due = None;
         waiting.shard = if count == 0 {
             Shard::Idle
@@ -304,6 +348,24 @@ mod tests {
         queue.put_patient(3, 10);
         assert_eq!(queue.try_take(2, 1000, now, &mut out), Found::Work);
         assert_eq!(out, [(10, 1), (10, 2), (10, 3)]);
+    }
+
+    #[test]
+    fn what_waits_counts_from_when_it_was_put_in_until_it_is_taken_out() {
+        let queue = RequestQueue::new();
+        take(&queue, 9, 1000);
+        // Idle: the time before the first request does not count.
+        queue.put(1, 10);
+        queue.put(2, 10);
+        let begun = queue.waiting.lock().waits.since;
+        let mut out = Vec::new();
+        // The second one came some time after the first one.
+        queue.try_take(1, 10, begun + Duration::from_secs(2), &mut out);
+        assert_eq!(queue.waited(), Duration::from_secs(3));
+        queue.put_patient(4, 10);
+        queue.try_take(9, 1000, begun + Duration::from_secs(6), &mut out);
+        assert_eq!(queue.waited(), Duration::from_secs(7));
+        assert_eq!(out, [(10, 1), (10, 4), (10, 2)]);
     }
 
     #[tokio::test]

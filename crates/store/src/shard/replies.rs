@@ -11,6 +11,7 @@ use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::peers::message::Message;
 use crate::shard::handle::{Shard, State};
+use crate::shard::load::Effort;
 use crate::shard::outbox::{Outbox, give};
 use crate::shard::retained::PageRequest;
 
@@ -75,6 +76,12 @@ impl<M: Kind> Shard<M> {
 
     /// Opens, refills and closes inbox cursors, and reads the pages that these want.
     pub(crate) fn read(&self, listener: &dyn Listener, asked: &[(u64, Read)]) {
+        let cost = &self.stats.cost;
+        cost.during(Effort::Read, listener, || self.read_pages(asked));
+        self.send_out(listener);
+    }
+
+    fn read_pages(&self, asked: &[(u64, Read)]) {
         if let Some(state) = &mut *self.state.write() {
             for (peer, read) in asked {
                 // Nothing to read now: the cursor has no credit, is closed, or belongs to a later connection.
@@ -112,7 +119,6 @@ impl<M: Kind> Shard<M> {
                 }
             }
         }
-        self.send_out(listener);
     }
 
     /// Tells that barriers are passed.
@@ -127,11 +133,11 @@ impl<M: Kind> Shard<M> {
     /// Answers a question for pages of retained messages.
     pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
         let wanted = &request.wanted;
-        let pages = self
-            .look(|machine| {
-                wanted.pages(|selection, budget| machine.retained(selection, budget, wanted.now()))
-            })
-            .flatten();
+        let find = |machine: &M| {
+            wanted.pages(|selection, budget| machine.retained(selection, budget, wanted.now()))
+        };
+        let cost = &self.stats.cost;
+        let pages = cost.during(Effort::Read, listener, || self.look(find).flatten());
         let mut outbox = Outbox::default();
         outbox.address(request.correlation_id, |token| match pages {
             Some(pages) => Event::Retained { token, pages },

@@ -50,6 +50,7 @@ impl ClusterControl for Fake {
                 voters: vec![one, two],
                 learners: vec![],
                 term: 4,
+                load: None,
             }],
         }
     }

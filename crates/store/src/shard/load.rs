@@ -1,0 +1,537 @@
+//! The load of a shard: what it costs the thread that it lives on and the log, and where in its range that is caused.
+//!
+//! Purpose: `cluster status` and the metrics show it; where it halves, the shard can be split.
+//!
+//! CPU time is measured around whole batches, and given to groups of slots in proportion to what these put into the shard:
+//! each operation counts in the slot that it names, and a publication, which has none, in the slot of each queue that it is
+//! put in.
+//!
+//! Invariants: only the node that leads a shard counts its load; counters only grow; a window is a second, and what is shown is
+//! the mean of the last [`WINDOWS`].
+//!
+//! Deliberately absent: what follows from a load.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use store_state::SlotRange;
+
+use crate::api::listener::Listener;
+
+/// Groups of slots that the load of a shard is counted in.
+const GROUPS: usize = 256;
+
+/// Seconds over which a load is smoothed.
+const WINDOWS: usize = 10;
+
+/// What an operation weighs beside its bytes.
+const OPERATION: u64 = 64;
+
+/// The load of a shard, per second: the mean of the last ten seconds, or of as many as this node has led it for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ShardLoad {
+    /// CPU time for making batches of requests and proposing them.
+    pub propose: Duration,
+    /// CPU time for applying them.
+    pub apply: Duration,
+    /// CPU time for reading queues and retained messages.
+    pub read: Duration,
+    /// How long all requests together have waited for being proposed. Over a second, that is how many waited on average.
+    pub wait: Duration,
+    /// Requests proposed.
+    pub requests: Rate,
+    /// Bytes of these in the log, about.
+    pub log_bytes: Rate,
+    /// Where the load halves; `None`: there is no load, or no slot above the first.
+    pub half: Option<HalfLoad>,
+}
+
+/// How often something happens in a second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Rate(pub u64);
+
+/// The boundary between two groups of slots that cuts the load most evenly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HalfLoad {
+    /// The first slot of the upper part.
+    pub at: HalfSlot,
+    /// The share of the lower part.
+    pub below: Percent,
+}
+
+/// A slot above the first one of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HalfSlot(pub u16);
+
+/// Hundredths of the whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Percent(pub u8);
+
+/// What a shard has cost since this process began to lead it for the first time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardCost {
+    /// CPU time for making batches of requests and proposing them.
+    pub propose: Duration,
+    /// CPU time for applying them.
+    pub apply: Duration,
+    /// CPU time for reading queues and retained messages.
+    pub read: Duration,
+    /// How long all requests together have waited for being proposed.
+    pub wait: Duration,
+    /// Requests proposed.
+    pub requests: Total,
+    /// Bytes of these in the log, about.
+    pub log_bytes: Total,
+}
+
+/// How often something has happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Total(pub u64);
+
+impl ShardLoad {
+    /// CPU time, whatever for. Another node may have said anything.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        self.propose
+            .saturating_add(self.apply)
+            .saturating_add(self.read)
+    }
+}
+
+impl ShardCost {
+    fn cpu(&self) -> Duration {
+        self.propose + self.apply + self.read
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            propose: self.propose.saturating_sub(earlier.propose),
+            apply: self.apply.saturating_sub(earlier.apply),
+            read: self.read.saturating_sub(earlier.read),
+            wait: self.wait.saturating_sub(earlier.wait),
+            requests: Total(self.requests.0.saturating_sub(earlier.requests.0)),
+            log_bytes: Total(self.log_bytes.0.saturating_sub(earlier.log_bytes.0)),
+        }
+    }
+}
+
+/// Counts the cost of a shard; the waiting time is counted by its queue.
+#[derive(Debug, Default)]
+pub(crate) struct CostCounters {
+    propose_ns: AtomicU64,
+    apply_ns: AtomicU64,
+    read_ns: AtomicU64,
+    requests: AtomicU64,
+    log_bytes: AtomicU64,
+}
+
+/// What CPU time is spent for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    Propose,
+    Apply,
+    Read,
+}
+
+impl CostCounters {
+    /// Does something, and counts its CPU time.
+    pub(crate) fn during<R>(
+        &self,
+        effort: Effort,
+        listener: &dyn Listener,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        let begun = listener.thread_cpu();
+        let outcome = work();
+        self.spent(effort, listener.thread_cpu().saturating_sub(begun));
+        outcome
+    }
+
+    /// The same for what may wait in between: only its own turns count.
+    pub(crate) async fn during_turns<F: Future>(
+        &self,
+        effort: Effort,
+        listener: &dyn Listener,
+        work: F,
+    ) -> F::Output {
+        let mut work = pin!(work);
+        std::future::poll_fn(|context| {
+            self.during(effort, listener, || match work.as_mut().poll(context) {
+                Poll::Ready(outcome) => Poll::Ready(outcome),
+                Poll::Pending => Poll::Pending,
+            })
+        })
+        .await
+    }
+
+    fn spent(&self, effort: Effort, time: Duration) {
+        let counter = match effort {
+            Effort::Propose => &self.propose_ns,
+            Effort::Apply => &self.apply_ns,
+            Effort::Read => &self.read_ns,
+        };
+        counter.fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// A batch is proposed.
+    pub(crate) fn proposed(&self, requests: usize, log_bytes: usize) {
+        self.requests.fetch_add(requests as u64, Ordering::Relaxed);
+        self.log_bytes
+            .fetch_add(log_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All of it. `wait`: as the queue has counted it.
+    pub(crate) fn cost(&self, wait: Duration) -> ShardCost {
+        let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
+        let total = |counter: &AtomicU64| Total(counter.load(Ordering::Relaxed));
+        ShardCost {
+            propose: time(&self.propose_ns),
+            apply: time(&self.apply_ns),
+            read: time(&self.read_ns),
+            wait,
+            requests: total(&self.requests),
+            log_bytes: total(&self.log_bytes),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How the slots of a shard are dealt to groups: contiguous ones, of equal size or as equal as can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Groups {
+    range: SlotRange,
+    /// Groups per slot, times 2^16.
+    scale: Scale,
+}
+
+/// A fixed-point number with 16 binary digits behind the point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Scale(u32);
+
+impl Groups {
+    fn new(range: SlotRange) -> Self {
+        let width = u32::from(range.last - range.first) + 1;
+        let scale = Scale(((GROUPS as u32) << 16) / width);
+        Self { range, scale }
+    }
+
+    /// The group of a slot of the range.
+    #[inline]
+    fn of(self, slot: u16) -> usize {
+        let offset = u32::from(slot.wrapping_sub(self.range.first));
+        ((u64::from(offset) * u64::from(self.scale.0)) >> 16) as usize
+    }
+
+    /// The first slot of a group or, if none belongs to it, of the next one that has any; `None`: none has.
+    fn first_of(self, group: usize) -> Option<u16> {
+        let offset = ((group as u64) << 16).div_ceil(u64::from(self.scale.0));
+        let slot = u64::from(self.range.first) + offset;
+        let slot = u16::try_from(slot).ok()?;
+        self.range.contains(slot).then_some(slot)
+    }
+}
+
+/// What the operations of a shard weigh, by groups of slots, since this was last asked.
+#[derive(Debug)]
+pub(crate) struct SlotWeights {
+    groups: Groups,
+    weights: Box<[u64]>,
+}
+
+impl SlotWeights {
+    pub(crate) fn new(range: SlotRange) -> Self {
+        Self {
+            groups: Groups::new(range),
+            weights: vec![0; GROUPS].into(),
+        }
+    }
+
+    /// An operation is carried out that concerns a slot of the range.
+    #[inline]
+    pub(crate) fn add(&mut self, slot: u16, bytes: u64) {
+        let weight = self.weights.get_mut(self.groups.of(slot));
+        debug_assert!(weight.is_some(), "slot {slot} of {:?}", self.groups.range);
+        if let Some(weight) = weight {
+            *weight += bytes + OPERATION;
+        }
+    }
+
+    /// The weights, which begin anew; `None`: there are none.
+    fn take(&mut self) -> Option<Box<[u64]>> {
+        self.weights.iter().any(|weight| *weight > 0).then(|| {
+            let empty = vec![0; GROUPS].into();
+            std::mem::replace(&mut self.weights, empty)
+        })
+    }
+}
+
+/// Makes the load of a shard out of its cost, window by window.
+#[derive(Debug)]
+pub(crate) struct LoadMeter {
+    groups: Groups,
+    /// At the end of the last window; `None`: there was none.
+    last: Option<ShardCost>,
+    windows: VecDeque<Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    cost: ShardCost,
+    /// CPU time by group of slots, in ns; empty: none was spent for any.
+    by_group: Box<[u64]>,
+}
+
+impl LoadMeter {
+    pub(crate) fn new(range: SlotRange) -> Self {
+        Self {
+            groups: Groups::new(range),
+            last: None,
+            windows: VecDeque::new(),
+        }
+    }
+
+    /// The node does not lead the shard: what was counted meanwhile is no load.
+    pub(crate) fn clear(&mut self, weights: Option<&mut SlotWeights>) {
+        if self.last.take().is_some() {
+            self.windows = VecDeque::new();
+        }
+        if let Some(weights) = weights {
+            weights.take();
+        }
+    }
+
+    /// A second has passed, at whose end the shard has this cost. The first one begins the first window.
+    pub(crate) fn roll(&mut self, cost: ShardCost, weights: &mut SlotWeights) {
+        let weights = weights.take();
+        if let Some(last) = self.last.replace(cost) {
+            self.end_window(cost.since(&last), weights);
+        }
+    }
+
+    fn end_window(&mut self, cost: ShardCost, weights: Option<Box<[u64]>>) {
+        if self.windows.len() == WINDOWS {
+            self.windows.pop_front();
+        }
+        let by_group = weights.map_or_else(Box::default, |weights| shares(cost.cpu(), weights));
+        self.windows.push_back(Window { cost, by_group });
+    }
+
+    /// The load; `None`: the node has not led the shard for a whole window.
+    pub(crate) fn load(&self) -> Option<ShardLoad> {
+        let windows = u32::try_from(self.windows.len()).ok()?;
+        let costs = || self.windows.iter().map(|window| &window.cost);
+        let time = |pick: fn(&ShardCost) -> Duration| {
+            let sum: Duration = costs().map(pick).sum();
+            sum.checked_div(windows)
+        };
+        let rate = |pick: fn(&ShardCost) -> Total| {
+            let sum: u64 = costs().map(|cost| pick(cost).0).sum();
+            sum.checked_div(windows.into()).map(Rate)
+        };
+        Some(ShardLoad {
+            propose: time(|cost| cost.propose)?,
+            apply: time(|cost| cost.apply)?,
+            read: time(|cost| cost.read)?,
+            wait: time(|cost| cost.wait)?,
+            requests: rate(|cost| cost.requests)?,
+            log_bytes: rate(|cost| cost.log_bytes)?,
+            half: self.half(),
+        })
+    }
+
+    /// The first slot of a group, such that what is below and what is not differ least.
+    fn half(&self) -> Option<HalfLoad> {
+        let mut sums = [0_u64; GROUPS];
+        for window in &self.windows {
+            for (sum, time) in sums.iter_mut().zip(&window.by_group) {
+                *sum += time;
+            }
+        }
+        let total: u64 = sums.iter().sum();
+        let mut below = 0_u64;
+        let mut best: Option<(u64, HalfLoad)> = None;
+        for (group, sum) in sums.iter().enumerate() {
+            let at = self
+                .groups
+                .first_of(group)
+                .filter(|at| *at > self.groups.range.first);
+            let difference = below.abs_diff(total - below);
+            if let Some(at) = at
+                && total > 0
+                && best.is_none_or(|(least, _)| difference < least)
+            {
+                let half = HalfLoad {
+                    at: HalfSlot(at),
+                    below: Percent((u128::from(below) * 100 / u128::from(total)) as u8),
+                };
+                best = Some((difference, half));
+            }
+            below += sum;
+        }
+        best.map(|(_, half)| half)
+    }
+}
+
+/// Deals CPU time to groups in proportion to their weights: ns.
+fn shares(cpu: Duration, mut weights: Box<[u64]>) -> Box<[u64]> {
+    let total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    for weight in &mut weights {
+        let share = (cpu.as_nanos() * u128::from(*weight)).checked_div(total);
+        *weight = share.map_or(0, |share| u64::try_from(share).unwrap_or(u64::MAX));
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: SlotRange = SlotRange {
+        first: 1_000,
+        last: 2_023,
+    };
+
+    /// A second that costs so many ms of CPU for applying.
+    struct Second<'a> {
+        apply_ms: u64,
+        /// Slots and bytes of operations.
+        operations: &'a [(u16, u64)],
+    }
+
+    fn metered(range: SlotRange, seconds: &[Second<'_>]) -> LoadMeter {
+        let (mut meter, mut weights) = (LoadMeter::new(range), SlotWeights::new(range));
+        let mut cost = ShardCost::default();
+        meter.roll(cost, &mut weights);
+        for second in seconds {
+            cost.apply += Duration::from_millis(second.apply_ms);
+            cost.wait += Duration::from_millis(7);
+            cost.requests.0 += second.operations.len() as u64;
+            for (slot, bytes) in second.operations {
+                cost.log_bytes.0 += bytes;
+                weights.add(*slot, *bytes);
+            }
+            meter.roll(cost, &mut weights);
+        }
+        meter
+    }
+
+    fn half(range: SlotRange, seconds: &[Second<'_>]) -> Option<(u16, u8)> {
+        let half = metered(range, seconds).half()?;
+        Some((half.at.0, half.below.0))
+    }
+
+    #[test]
+    fn each_slot_has_a_group_and_each_group_contiguous_slots() {
+        for (first, last) in [(0, 65_535), (0, 0), (7, 9), (5, 305), (1_000, 22_845)] {
+            let range = SlotRange { first, last };
+            let groups = Groups::new(range);
+            let mut next = 0;
+            for slot in first..=last {
+                let group = groups.of(slot);
+                assert!(group >= next && group < GROUPS, "{range:?} {slot}");
+                assert!(groups.first_of(group).unwrap() <= slot);
+                if group > next || slot == first {
+                    assert_eq!(groups.first_of(group), Some(slot), "{range:?}");
+                }
+                next = group;
+            }
+            let width = usize::from(last - first) + 1;
+            let mut used: Vec<_> = (first..=last).map(|slot| groups.of(slot)).collect();
+            used.dedup();
+            assert_eq!(used.len(), width.min(GROUPS), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn a_load_is_the_mean_of_the_last_ten_seconds() {
+        let second = |apply_ms, operations| Second {
+            apply_ms,
+            operations,
+        };
+        assert_eq!(metered(RANGE, &[]).load(), None);
+        let operations = [(1_000, 100), (2_000, 300)];
+        let load = metered(RANGE, &[second(30, &operations), second(10, &[])]).load();
+        let load = load.unwrap();
+        assert_eq!(
+            (load.cpu(), load.wait),
+            (Duration::from_millis(20), Duration::from_millis(7))
+        );
+        assert_eq!((load.requests, load.log_bytes), (Rate(1), Rate(200)));
+        let mut seconds = vec![second(900, &operations)];
+        seconds.extend((0..10).map(|_| second(5, &[])));
+        let load = metered(RANGE, &seconds).load().unwrap();
+        assert_eq!(
+            (load.cpu(), load.requests, load.half),
+            (Duration::from_millis(5), Rate(0), None)
+        );
+    }
+
+    #[test]
+    fn what_happens_while_another_node_leads_is_no_load() {
+        let mut meter = metered(RANGE, &[]);
+        let mut weights = SlotWeights::new(RANGE);
+        weights.add(1_000, 1);
+        meter.clear(Some(&mut weights));
+        let cost = ShardCost {
+            apply: Duration::from_secs(5),
+            ..ShardCost::default()
+        };
+        meter.roll(cost, &mut weights);
+        assert_eq!(meter.load(), None);
+        meter.roll(cost, &mut weights);
+        let load = meter.load().unwrap();
+        assert_eq!((load.cpu(), load.half), (Duration::ZERO, None));
+    }
+
+    #[test]
+    fn the_load_halves_where_both_parts_are_most_alike() {
+        let second = |operations| Second {
+            apply_ms: 100,
+            operations,
+        };
+        // Four slots make a group.
+        let even: Vec<_> = (1_000..=2_023).map(|slot| (slot, 0)).collect();
+        assert_eq!(half(RANGE, &[second(&even)]), Some((1_512, 50)));
+        let skewed = [(1_004, 136), (1_800, 136), (1_900, 336)];
+        assert_eq!(half(RANGE, &[second(&skewed)]), Some((1_804, 50)));
+        // A group that has most of it goes to the part that has less without it.
+        let hot = [(1_100, 36), (1_500, 736), (1_900, 136)];
+        assert_eq!(half(RANGE, &[second(&hot)]), Some((1_504, 81)));
+        assert_eq!(half(RANGE, &[second(&[])]), None);
+        // A second counts by its CPU time, whatever it has put in.
+        let seconds = [
+            Second {
+                apply_ms: 10,
+                operations: &[(1_100, 9_000)],
+            },
+            Second {
+                apply_ms: 500,
+                operations: &[(1_700, 1), (1_900, 1)],
+            },
+        ];
+        assert_eq!(half(RANGE, &seconds), Some((1_704, 50)));
+    }
+
+    #[test]
+    fn a_range_of_few_slots_halves_between_two_of_them_and_one_of_one_slot_nowhere() {
+        let of = |first, last, operations| {
+            let apply_ms = 10;
+            let seconds = [Second {
+                apply_ms,
+                operations,
+            }];
+            half(SlotRange { first, last }, &seconds)
+        };
+        assert_eq!(of(7, 9, &[(7, 0), (9, 0)]), Some((8, 50)));
+        assert_eq!(of(7, 9, &[(9, 0)]), Some((8, 0)));
+        assert_eq!(of(7, 7, &[(7, 0)]), None);
+        assert_eq!(of(65_534, 65_535, &[(65_535, 0)]), Some((65_535, 0)));
+    }
+}
