@@ -50,7 +50,7 @@ fn run(bytes: &[u8]) {
             }
         }
         let _ = (imports.knows(PEER, now_ms), imports.valid_until(now_ms));
-        let _ = imports.unknown(4, |_| None, now_ms);
+        let _ = imports.unknown(&[0, 1, 2, 3], |_| None, now_ms);
         let _ = imports.state(PEER, Some(now_ms));
         assert!(exports.passed(now_ms) <= exports.number());
     }

@@ -156,12 +156,12 @@ impl Imports {
             .unwrap_or(u64::MAX)
     }
 
-    /// Who may want any message. `shards`: how many there are; `own`: the term that this node leads a shard
+    /// Who may want any message. `shards`: those that there are; `own`: the term that this node leads a shard
     /// in, and whether it has all its routes.
     #[must_use]
     pub fn unknown(
         &self,
-        shards: ShardNumber,
+        shards: &[ShardNumber],
         own: impl Fn(ShardNumber) -> Option<(u64, bool)>,
         now_ms: u64,
     ) -> Unknown {
@@ -184,7 +184,11 @@ impl Imports {
         };
         Unknown {
             nodes,
-            shards: (0..shards).filter(|shard| !is_known(shard)).collect(),
+            shards: shards
+                .iter()
+                .copied()
+                .filter(|shard| !is_known(shard))
+                .collect(),
         }
     }
 

@@ -365,7 +365,7 @@ fn a_peer_that_takes_nothing_gets_a_snapshot_instead_of_old_changes() {
 fn a_shard_is_known_by_the_routes_of_its_last_leader() {
     let (mut exports, mut imports) = pair();
     let unknown =
-        |imports: &Imports, own| imports.unknown(2, |shard| (shard == 1).then_some(own), 0);
+        |imports: &Imports, own| imports.unknown(&[0, 1], |shard| (shard == 1).then_some(own), 0);
     exports.lead(0, 5);
     exports.set_of_shard(
         Key::ShardFilter(0, "a".into()),
@@ -377,9 +377,9 @@ fn a_shard_is_known_by_the_routes_of_its_last_leader() {
     exchange(&mut exports, &mut imports, 0);
     assert!(unknown(&imports, (1, true)).shards.is_empty());
     assert_eq!(unknown(&imports, (1, false)).shards, [1]);
-    assert_eq!(imports.unknown(1, |_| Some((6, false)), 0).shards, [0]);
+    assert_eq!(imports.unknown(&[0], |_| Some((6, false)), 0).shards, [0]);
     assert_eq!(
-        imports.unknown(1, |_| Some((4, false)), 0).shards,
+        imports.unknown(&[0], |_| Some((4, false)), 0).shards,
         [0u16; 0]
     );
     exports.lead(0, 7);

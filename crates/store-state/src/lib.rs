@@ -17,8 +17,10 @@
 
 pub mod api;
 mod batch;
+mod descriptor;
 pub mod inbox;
 mod insertion_map;
+mod load_error;
 mod machine;
 pub mod retain;
 mod row;
@@ -34,8 +36,10 @@ mod touched;
 pub mod wire;
 
 pub use batch::{Batch, CorrelationId, Header, Limits, Request, Requeued};
+pub use descriptor::{ChildShard, DESCRIPTOR_KEY, Descriptor, ShardBirth, ShardVersion};
 pub use insertion_map::InsertionMap;
-pub use machine::{LoadError, Machine, Split};
+pub use load_error::LoadError;
+pub use machine::{Machine, Split};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
 pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Changes, Header, NameHash, SlotRange, Slots, Survey, Table, TableError};
+use crate::{Changes, Header, LoadError, NameHash, SlotRange, Slots, Survey, Table, TableError};
 
 /// The state of one shard of one store.
 ///
@@ -116,46 +116,4 @@ pub trait Split: Machine {
     /// Whether a row of the tables with this key belongs to a shard of this range. Rows that belong to no slot belong to
     /// each.
     fn keeps(key: &[u8], range: SlotRange) -> bool;
-}
-
-/// Why a machine cannot be loaded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LoadError {
-    /// The tables cannot be read.
-    Table(TableError),
-    /// A record is not what it should be.
-    Damaged {
-        /// The key in hexadecimal digits.
-        key: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// The tables were written in a format that this version does not know.
-    Format {
-        /// The number found.
-        found: u32,
-        /// The number known.
-        known: u32,
-    },
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Table(error) => error.fmt(f),
-            Self::Damaged { key, what } => write!(f, "the record {key} is damaged: {what}"),
-            Self::Format { found, known } => write!(
-                f,
-                "the tables have format {found}, and this version knows format {known}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<TableError> for LoadError {
-    fn from(error: TableError) -> Self {
-        Self::Table(error)
-    }
 }

@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{LoadError, SlotRange, Table};
+use crate::load_error::LoadError;
+use crate::slot::SlotRange;
+use crate::table::Table;
 
 /// The format that this version writes.
 pub(crate) const FORMAT: u8 = 1;

@@ -84,11 +84,11 @@ impl Inbox {
     /// Those of `all` shards that are to hear that a publication of this client is released: those that may know of
     /// it; and of the first release all, since earlier connections may have sent any of them something that is still
     /// on its way.
-    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId, all: u16) -> Vec<u16> {
+    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId, all: &[u16]) -> Vec<u16> {
         if !std::mem::replace(&mut self.has_released, true)
             || self.elsewhere.unknown.contains(packet_id)
         {
-            return (0..all).collect();
+            return all.to_vec();
         }
         match self.elsewhere.known.get(&packet_id) {
             None => vec![self.shard],
@@ -135,20 +135,23 @@ mod tests {
         let mut inbox = inbox(&[7]);
         inbox.remember(id(1), [2].into_iter());
         inbox.remember(id(3), [4, 2, 1, 4].into_iter());
-        assert_eq!(inbox.shards_to_release(id(1), 6), [2]);
-        assert_eq!(inbox.shards_to_release(id(3), 6), [2, 1, 4]);
-        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
+        assert_eq!(inbox.shards_to_release(id(1), &[0, 1, 2, 3, 4, 5]), [2]);
+        assert_eq!(
+            inbox.shards_to_release(id(3), &[0, 1, 2, 3, 4, 5]),
+            [2, 1, 4]
+        );
+        assert_eq!(inbox.shards_to_release(id(7), &[0, 1, 2]), [0, 1, 2]);
         inbox.remember(id(3), [2].into_iter());
         assert_eq!(
-            inbox.shards_to_release(id(3), 3),
+            inbox.shards_to_release(id(3), &[0, 1, 2]),
             [0, 1, 2],
             "it came twice"
         );
         inbox.remember(id(7), [5].into_iter());
-        assert_eq!(inbox.shards_to_release(id(7), 3), [0, 1, 2]);
+        assert_eq!(inbox.shards_to_release(id(7), &[0, 1, 2]), [0, 1, 2]);
         for n in [3, 7] {
             inbox.forget(id(n));
-            assert_eq!(inbox.shards_to_release(id(n), 3), [2]);
+            assert_eq!(inbox.shards_to_release(id(n), &[0, 1, 2]), [2]);
             assert!(!inbox.repeated.contains(id(n)));
         }
     }

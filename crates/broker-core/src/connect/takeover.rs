@@ -369,14 +369,14 @@ impl<R: Rim> ClientLoop<R> {
             // Whatever is still on its way is of another session.
             return self.tell_closed(asker, &PacketIdSet::new());
         }
-        let left = self.node.store().inbox_shards();
+        let shards = self.node.store().inbox_shards();
         let ticket = self.ask(Pending::Close(Closing {
             asker,
             client: older.client,
             epoch: older.epoch,
-            left,
+            left: shards.len(),
         }));
-        self.node.store().inbox_barrier(ticket);
+        self.node.store().inbox_barrier(&shards, ticket);
     }
 
     /// An inbox shard has applied all of a connection, or cannot.

@@ -41,7 +41,7 @@ pub(crate) struct Closing {
     /// Of the later connection.
     pub(super) epoch: u64,
     /// Shards that have not applied everything yet.
-    pub(super) left: u16,
+    pub(super) left: usize,
 }
 
 /// A connection that another node takes over: what the client has sent on it before it connected there is read

@@ -33,9 +33,11 @@ impl<L: Links> Peers<L> {
         (from, changes): (NodeId, &[Change]),
         now_ms: u64,
     ) -> bool {
-        let shards = node.opened_store().map_or(0, Store::inbox_shards);
+        let shards = node.opened_store().map(Store::inbox_shards);
         let own = |shard| node.routes().exports()?.lock().led(shard);
-        let unknown = inbound.imports.unknown(shards, own, now_ms);
+        let unknown = inbound
+            .imports
+            .unknown(shards.as_deref().unwrap_or_default(), own, now_ms);
         let connected = |peer| (peer, inbound.connected.contains(&peer));
         let forgotten = inbound.cut_off.forget_led(&unknown.shards);
         let is_not_awaited = |shard: &ShardNumber| {

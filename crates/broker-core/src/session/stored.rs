@@ -399,7 +399,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
         let store = self.node.store();
         let name = store.client_name(publisher);
-        for shard in 0..store.inbox_shards() {
+        for &shard in &*store.inbox_shards() {
             let op = InboxOp::Forget {
                 client: name.clone(),
                 incarnation,
@@ -410,7 +410,7 @@ impl<R: Rim> ClientLoop<R> {
 
     pub(crate) fn release_everywhere(&self, once: &Once) {
         let store = self.node.store();
-        for shard in 0..store.inbox_shards() {
+        for &shard in &*store.inbox_shards() {
             store.inbox(shard, CorrelationId::NONE, once.release());
         }
     }
@@ -475,7 +475,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let once = inbox.once(client.session.client_id(), epoch, packet_id);
-        let shards = inbox.shards_to_release(packet_id, self.node.store().inbox_shards());
+        let shards = inbox.shards_to_release(packet_id, &self.node.store().inbox_shards());
         inbox.forget(packet_id);
         let ticket = self.ask(Pending::Release {
             key,

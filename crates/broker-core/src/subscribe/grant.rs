@@ -350,21 +350,16 @@ impl<R: Rim> ClientLoop<R> {
         };
         if asks_retained || !routes.is_empty() {
             client.waits = true;
-            let shards = if asks_retained {
-                self.node.store().retain_shards()
-            } else {
-                0
-            };
+            let shards = asks_retained.then(|| self.node.store().retain_shards());
+            let retain_shards = shards.as_deref().unwrap_or_default();
             let ticket = self.ask(Pending::Barrier {
                 key,
                 packet_id,
                 reasons,
-                left: usize::from(shards) + routes.len(),
+                left: retain_shards.len() + routes.len(),
                 replays: holds_replay,
             });
-            if asks_retained {
-                self.node.store().retain_barrier(ticket);
-            }
+            self.node.store().retain_barrier(retain_shards, ticket);
             self.await_routes(io, &routes, ticket.token);
             return true;
         }

@@ -201,8 +201,8 @@ impl Store for AskedStore {
         self.state().has_peers
     }
 
-    fn session_shards(&self) -> u16 {
-        1
+    fn session_shards(&self) -> Arc<[ShardNumber]> {
+        [0].into()
     }
 
     fn session_leader(&self, _: ShardNumber) -> Option<(u64, u64)> {
@@ -254,8 +254,8 @@ impl Store for AskedStore {
         self.state().inbox_leader
     }
 
-    fn inbox_shards(&self) -> u16 {
-        1
+    fn inbox_shards(&self) -> Arc<[ShardNumber]> {
+        [0].into()
     }
 
     fn inbox_shard(&self, _: &str) -> ShardNumber {
@@ -397,14 +397,14 @@ impl Store for AskedStore {
         }
     }
 
-    fn inbox_barrier(&self, ticket: CorrelationId) {
+    fn inbox_barrier(&self, _: &[ShardNumber], ticket: CorrelationId) {
         self.ask(ticket, "inboxes: barrier".to_owned(), |_, token| {
             Event::Passed { token }
         });
     }
 
-    fn retain_shards(&self) -> u16 {
-        1
+    fn retain_shards(&self) -> Arc<[ShardNumber]> {
+        [0].into()
     }
 
     fn retain(&self, ticket: CorrelationId, message: Arc<ApplicationMessage>, writer: Writer<'_>) {
@@ -425,10 +425,12 @@ impl Store for AskedStore {
         });
     }
 
-    fn retain_barrier(&self, ticket: CorrelationId) {
-        self.ask(ticket, "retained: barrier".to_owned(), |_, token| {
-            Event::Passed { token }
-        });
+    fn retain_barrier(&self, shards: &[ShardNumber], ticket: CorrelationId) {
+        for _ in shards {
+            self.ask(ticket, "retained: barrier".to_owned(), |_, token| {
+                Event::Passed { token }
+            });
+        }
     }
 
     fn is_retain_idle(&self) -> bool {

@@ -599,9 +599,9 @@ fn a_group_whose_members_are_not_known_yet_gets_messages() {
 fn what_waits_for_the_members_of_a_group_is_given_once() {
     let nodes = Nodes::start();
     let node = nodes.broker(0);
-    let shards = || 0..node.store().inbox_shards();
+    let shards = node.store().inbox_shards();
     for broker in 0..NODES {
-        for shard in shards() {
+        for &shard in &*shards {
             nodes.peers(broker, |peers, node| peers.resign(node, shard));
         }
     }
@@ -617,7 +617,7 @@ fn what_waits_for_the_members_of_a_group_is_given_once() {
     wait_for("it to wait", || nodes.count(0, |s| &s.members_awaited) == 1);
     nodes.event(Event::Connected(nodes.ids[1], nodes.ids[0]));
     member.next(PacketType::SubAck);
-    for shard in shards() {
+    for &shard in &*shards {
         nodes.peers(0, |peers, node| {
             peers.lead(node, shard, 9);
             peers.complete(node, shard);

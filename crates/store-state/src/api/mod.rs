@@ -13,7 +13,7 @@ mod failure;
 mod limit;
 mod read;
 mod retained;
-mod shard;
+pub(crate) mod shard;
 mod store;
 mod store_id;
 

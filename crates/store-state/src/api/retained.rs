@@ -80,9 +80,9 @@ pub struct RetainedPage {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Retained(#[serde(with = "wire::message")] pub Arc<ApplicationMessage>);
 
-/// How many requests each retain shard had been given by a moment.
+/// How many requests each retain shard had been given by a moment. Shards that came later had been given none.
 #[derive(Clone, Debug)]
-pub struct RetainMark(pub Vec<u64>);
+pub struct RetainMark(pub Vec<(ShardNumber, u64)>);
 
 #[cfg(test)]
 mod tests {

@@ -32,8 +32,8 @@ pub trait Store: Debug {
     /// The session shard of a client.
     fn session_shard(&self, client: &str) -> ShardNumber;
 
-    /// How many session shards there are.
-    fn session_shards(&self) -> u16;
+    /// The session shards, in the order of their slots.
+    fn session_shards(&self) -> Arc<[ShardNumber]>;
 
     /// The node that leads a session shard, if it can be reached, and the term in which it does.
     fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)>;
@@ -48,8 +48,8 @@ pub trait Store: Debug {
     /// anonymous client.
     fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool;
 
-    /// How many inbox shards there are.
-    fn inbox_shards(&self) -> u16;
+    /// The inbox shards, in the order of their slots.
+    fn inbox_shards(&self) -> Arc<[ShardNumber]>;
 
     /// The node that leads an inbox shard, as far as it is known.
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64>;
@@ -73,11 +73,11 @@ pub trait Store: Debug {
     /// Opens, feeds or closes the queue of an inbox.
     fn read(&self, shard: ShardNumber, read: Read);
 
-    /// Answered by each inbox shard when all that it was asked before is done.
-    fn inbox_barrier(&self, correlation_id: CorrelationId);
+    /// Answered by each of these inbox shards when all that it was asked before is done.
+    fn inbox_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId);
 
-    /// How many retain shards there are.
-    fn retain_shards(&self) -> u16;
+    /// The retain shards, in the order of their slots.
+    fn retain_shards(&self) -> Arc<[ShardNumber]>;
 
     /// Has a message retained.
     fn retain(
@@ -87,8 +87,8 @@ pub trait Store: Debug {
         writer: Writer<'_>,
     );
 
-    /// Answered by each retain shard when all that it was asked before is done.
-    fn retain_barrier(&self, correlation_id: CorrelationId);
+    /// Answered by each of these retain shards when all that it was asked before is done.
+    fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId);
 
     /// Whether the retain store has nothing to do here.
     fn is_retain_idle(&self) -> bool;

@@ -2,7 +2,6 @@
 //!
 //! Invariant: bytes of another node never panic; what makes no sense is an error for the link.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use crate::api::listener::Listener;
 use crate::api::store::Store;
 use crate::kinds::group::shard_of_group;
 use crate::leadership::incarnation::adopt_incarnation;
-use crate::leadership::led_shard::LedShard;
 use crate::peers::member::Member;
 use crate::peers::message::{Lead, Message};
 use crate::shard::load::{ShardCost, ShardLoad};
@@ -94,23 +92,13 @@ impl Store {
 
     fn lead(&self, listener: &dyn Listener, from: u64, lead: Lead) {
         if lead.incarnation > self.incarnation() {
-            let session = self
-                .session
-                .shards
-                .iter()
-                .map(|shard| Arc::clone(shard) as Arc<dyn LedShard>);
-            let inbox = self
-                .inbox
-                .shards
-                .iter()
-                .map(|shard| Arc::clone(shard) as Arc<dyn LedShard>);
             let (folder, known_peers) = (&self.folder, &self.known_peers);
             adopt_incarnation(
                 lead.incarnation,
                 folder,
                 known_peers,
                 listener,
-                session.chain(inbox),
+                &self.led_shards.all(),
             );
         }
         let is_linked = self.known_peers.is_linked(from);

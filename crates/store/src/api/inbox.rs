@@ -1,5 +1,7 @@
 //! Requests to the inbox store.
 
+use std::sync::Arc;
+
 use store_state::CorrelationId;
 use store_state::api::{Read, ShardNumber};
 use store_state::inbox::InboxOp;
@@ -8,10 +10,10 @@ use crate::api::store::Store;
 use crate::shard::work::Work;
 
 impl Store {
-    /// How many inbox shards there are.
+    /// The inbox shards, in the order of their slots.
     #[must_use]
-    pub fn inbox_shards(&self) -> u16 {
-        self.inbox.map.len()
+    pub fn inbox_shards(&self) -> Arc<[ShardNumber]> {
+        self.inbox.numbers()
     }
 
     /// The node that leads an inbox shard, as far as it is known.

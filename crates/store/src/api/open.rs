@@ -12,7 +12,7 @@ use store_state::api::PerStore;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::api::error::{OpenError, because};
 use crate::api::listener::Listener;
@@ -20,17 +20,16 @@ use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
-use crate::leadership::led_shard::LedShard;
-use crate::node::bootstrap::{BoxedBootstrap, ShardBootstrap};
+use crate::node::bootstrap::start_shard;
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
+use crate::node::starts::StoreThreads;
 use crate::node::threads::{NodeTasks, Part, run};
 use crate::peers::known::KnownPeers;
 use crate::shard::deferred::Backlog;
-use crate::shard::handle::Shard;
-use crate::shard::routing::ShardRouting;
+use crate::shard::shards::Shards;
 use crate::storage::folder::Folder;
-use crate::storage::map::ShardMap;
+use crate::storage::map::{ShardLayout, ShardMap};
 use crate::storage::tables::{Tables, TablesOptions};
 
 impl Store {
@@ -101,7 +100,10 @@ impl Store {
             inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
             retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
         };
+        let (threads, starts) = StoreThreads::new(options.threads);
         let services = Arc::new(NodeServices {
+            led_shards: Arc::default(),
+            threads,
             tables: PerStore::from_fn(|store| Arc::clone(&places[store].tables)),
             log: Arc::clone(&log),
             listener: Arc::clone(listener),
@@ -114,22 +116,25 @@ impl Store {
             voters: options.voters,
             replace_after: options.replace_after,
         });
-        let mut opener = Opener {
-            services: Arc::clone(&services),
-            over_limit: Arc::default(),
-            starts: (0..options.threads.max(1)).map(|_| Vec::new()).collect(),
-            led: Vec::new(),
-            next: 0,
+        let over_limit = Arc::default();
+        let session = open_shards::<SessionMachine>(&services, &places.session, &over_limit)?;
+        let inbox = open_shards::<InboxMachine>(&services, &places.inbox, &over_limit)?;
+        let retain = open_shards::<RetainMachine>(&services, &places.retain, &over_limit)?;
+        let part = |(number, starts)| Part {
+            starts,
+            node_tasks: (number == 0).then(|| NodeTasks {
+                services: Arc::clone(&services),
+            }),
+            condition: log.watch(),
+            stopping: stopping.clone(),
         };
-        let session = opener.shards::<SessionMachine>(places.session.map);
-        let inbox = opener.shards::<InboxMachine>(places.inbox.map);
-        let retain = opener.shards::<RetainMachine>(places.retain.map);
-        let parts = opener.parts(&stopping);
+        let parts = starts.into_iter().enumerate().map(part).collect();
         let store = Self {
             session,
             inbox,
             retain,
-            over_limit: opener.over_limit,
+            over_limit,
+            led_shards: Arc::clone(&services.led_shards),
             known_peers,
             folder,
             condition: log.watch(),
@@ -163,60 +168,24 @@ impl StoreFolder {
     }
 }
 
-/// Prepares the shards of all stores and deals them to threads.
-struct Opener {
-    services: Arc<NodeServices>,
-    over_limit: Arc<AtomicBool>,
-    starts: Vec<Vec<BoxedBootstrap>>,
-    led: Vec<Arc<dyn LedShard>>,
-    next: usize,
-}
-
-impl Opener {
-    fn shards<M: Kind>(&mut self, map: ShardMap) -> ShardSet<M> {
-        let mut set = ShardSet {
-            map,
-            shards: Vec::new(),
-            invite: Vec::new(),
-            over_limit: Arc::clone(&self.over_limit),
-            misrouted: AtomicU64::new(0),
-        };
-        for number in 0..map.len() {
-            let peers = self.services.known_peers.network.clone();
-            let routing = ShardRouting::new(self.services.folder.node(), peers);
-            let shard = Shard::<M>::new(number, map.slots(number), routing);
-            let (invite, invited) = mpsc::channel(1);
-            let start = ShardBootstrap {
-                shard: Arc::clone(&shard),
-                services: Arc::clone(&self.services),
-                invited,
-            };
-            let thread = self.next % self.starts.len();
-            self.next += 1;
-            if let Some(starts) = self.starts.get_mut(thread) {
-                starts.push(start.boxed());
-            }
-            self.led.push(Arc::clone(&shard) as _);
-            set.shards.push(shard);
-            set.invite.push(invite);
-        }
-        set
+/// Prepares the shards of a store: those that it began with, and those that splits have made as far as this node has something
+/// of them.
+fn open_shards<M: Kind>(
+    services: &Arc<NodeServices>,
+    place: &StoreFolder,
+    over_limit: &Arc<AtomicBool>,
+) -> Result<ShardSet<M>, OpenError> {
+    let tables = place.tables.shards().map_err(because(M::NAME))?;
+    let shards = Arc::new(Shards::new(place.map));
+    let layout = ShardLayout::new::<M>(place.map, &tables, &services.log.group_ids());
+    for number in layout.numbers() {
+        start_shard(&shards, services, number);
     }
-
-    /// What each of the threads is to do.
-    fn parts(&mut self, stopping: &watch::Receiver<Stop>) -> Vec<Part> {
-        let starts = std::mem::take(&mut self.starts);
-        let part = |(number, starts)| Part {
-            starts,
-            node_tasks: (number == 0).then(|| NodeTasks {
-                services: Arc::clone(&self.services),
-                shards: std::mem::take(&mut self.led),
-            }),
-            condition: self.services.log.watch(),
-            stopping: stopping.clone(),
-        };
-        starts.into_iter().enumerate().map(part).collect()
-    }
+    Ok(ShardSet {
+        shards,
+        over_limit: Arc::clone(over_limit),
+        misrouted: AtomicU64::new(0),
+    })
 }
 
 /// The shards have started: a later start begins none.

@@ -35,7 +35,7 @@ impl api::Store for Store {
         Self::has_peers(self)
     }
 
-    fn session_shards(&self) -> u16 {
+    fn session_shards(&self) -> Arc<[ShardNumber]> {
         Self::session_shards(self)
     }
 
@@ -63,7 +63,7 @@ impl api::Store for Store {
         })
     }
 
-    fn inbox_shards(&self) -> u16 {
+    fn inbox_shards(&self) -> Arc<[ShardNumber]> {
         Self::inbox_shards(self)
     }
 
@@ -74,7 +74,7 @@ impl api::Store for Store {
     /// A name of a few bytes; or the identifier, while a node of a version is known that does not understand such names.
     fn client_name(&self, client: &str) -> ClientName {
         if self.known_peers.know_names() {
-            ClientName::of(client, self.inbox.map.hash())
+            ClientName::of(client, self.inbox.shards.hash())
         } else {
             client.into()
         }
@@ -84,7 +84,7 @@ impl api::Store for Store {
     #[inline]
     fn session_name(&self, client: &str, inbox: u64) -> SessionName {
         if self.known_peers.know_names() {
-            let slot = self.inbox.map.hash().slot_of(client);
+            let slot = self.inbox.shards.hash().slot_of(client);
             SessionName::Inbox(InboxId::new(slot, inbox))
         } else {
             client.into()
@@ -111,13 +111,13 @@ impl api::Store for Store {
         Self::read(self, shard, read);
     }
 
-    fn inbox_barrier(&self, correlation_id: CorrelationId) {
-        for number in 0..self.inbox.map.len() {
-            self.inbox.put(number, Work::Barrier(correlation_id), 0);
+    fn inbox_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
+        for number in shards {
+            self.inbox.put(*number, Work::Barrier(correlation_id), 0);
         }
     }
 
-    fn retain_shards(&self) -> u16 {
+    fn retain_shards(&self) -> Arc<[ShardNumber]> {
         Self::retain_shards(self)
     }
 
@@ -130,8 +130,8 @@ impl api::Store for Store {
         Self::retain(self, correlation_id, message, writer);
     }
 
-    fn retain_barrier(&self, correlation_id: CorrelationId) {
-        Self::retain_barrier(self, correlation_id);
+    fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
+        Self::retain_barrier(self, shards, correlation_id);
     }
 
     fn is_retain_idle(&self) -> bool {

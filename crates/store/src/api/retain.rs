@@ -9,6 +9,7 @@ use store_state::retain::{PageBudget, RetainOp, Writer};
 
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
+use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
 use crate::shard::retained::{PageRequest, Selection, Wanted};
 use crate::shard::work::Work;
@@ -23,45 +24,55 @@ impl Store {
     ) {
         let shard = self.retain.of(message.body.topic());
         let must_wait = matches!(writer, Writer::Will(_));
-        let op = RetainOp::set(message, writer, self.retain.map.hash());
+        let op = RetainOp::set(message, writer, self.retain.shards.hash());
         let bytes = weigh(&op);
         self.retain
             .put(shard, work(correlation_id, op, must_wait), bytes);
     }
 
-    /// Has [`Event::Passed`](store_state::api::Event::Passed) sent by each retain shard when everything is applied
+    /// Has [`Event::Passed`](store_state::api::Event::Passed) sent by each of these retain shards when everything is applied
     /// that was given to it before.
-    pub fn retain_barrier(&self, correlation_id: CorrelationId) {
-        for number in 0..self.retain.map.len() {
-            self.retain.put(number, Work::Barrier(correlation_id), 0);
+    pub fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
+        for number in shards {
+            self.retain.put(*number, Work::Barrier(correlation_id), 0);
         }
     }
 
-    /// How many retain shards there are.
+    /// The retain shards, in the order of their slots.
     #[must_use]
-    pub fn retain_shards(&self) -> u16 {
-        self.retain.map.len()
+    pub fn retain_shards(&self) -> Arc<[ShardNumber]> {
+        self.retain.numbers()
     }
 
     /// Whether everything that was given to the retain store is applied, or waits for space on the disk:
     /// then nobody should wait for it.
     #[must_use]
     pub fn is_retain_idle(&self) -> bool {
-        self.is_full() || self.retain.shards.iter().all(|shard| shard.is_idle())
+        self.is_full()
+            || self
+                .retain
+                .shards
+                .load()
+                .iter()
+                .all(|shard| shard.is_idle())
     }
 
     /// What has been given to the retain store here until now.
     #[must_use]
     pub fn retain_mark(&self) -> RetainMark {
-        let shards = self.retain.shards.iter();
-        RetainMark(shards.map(|shard| shard.given()).collect())
+        let shards = self.retain.shards.load();
+        let given = |shard: &Arc<Shard<_>>| (shard.number, shard.given());
+        RetainMark(shards.iter().map(given).collect())
     }
 
     /// Whether all that was given to the retain store here by then is applied, or refused.
     #[must_use]
     pub fn has_reached(&self, mark: &RetainMark) -> bool {
-        let mut shards = self.retain.shards.iter().zip(&mark.0);
-        shards.all(|(shard, given)| shard.has_finished(*given))
+        let known = self.retain.shards.load();
+        mark.0.iter().all(|(number, given)| {
+            let place = known.get(*number, self.retain.shards.base());
+            place.is_some_and(|place| place.shard.has_finished(*given))
+        })
     }
 
     /// A page of the retained messages that a filter selects, which takes its part of `budget`, and where the
@@ -138,7 +149,7 @@ impl Store {
     /// The first and the last shard that can have retained messages of a filter.
     fn shards_of(&self, filter: &str) -> (ShardNumber, ShardNumber) {
         if filter.contains(['+', '#']) {
-            (0, self.retain.map.len() - 1)
+            (0, self.retain.shards.base().len() - 1)
         } else {
             let shard = self.retain.of(filter);
             (shard, shard)

@@ -1,5 +1,7 @@
 //! Requests to the session store.
 
+use std::sync::Arc;
+
 use store_state::CorrelationId;
 use store_state::api::ShardNumber;
 use store_state::session::SessionOp;
@@ -7,10 +9,10 @@ use store_state::session::SessionOp;
 use crate::api::store::Store;
 
 impl Store {
-    /// How many session shards there are.
+    /// The session shards, in the order of their slots.
     #[must_use]
-    pub fn session_shards(&self) -> u16 {
-        self.session.map.len()
+    pub fn session_shards(&self) -> Arc<[ShardNumber]> {
+        self.session.numbers()
     }
 
     /// The session shard of a client.
@@ -36,10 +38,7 @@ impl Store {
     /// Whether the session store has a record of this client.
     #[must_use]
     pub fn knows(&self, client: &str) -> bool {
-        let shard = self
-            .session
-            .shards
-            .get(usize::from(self.session.of(client)));
+        let shard = self.session.get(self.session.of(client));
         shard.is_some_and(|shard| shard.look(|machine| machine.known(client)) == Some(true))
     }
 

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use consensus::Group;
 use store_state::CorrelationId;
 use store_state::api::ShardNumber;
-use tokio::sync::mpsc;
 
 use crate::api::cluster::ShardInfo;
 use crate::api::listener::Listener;
@@ -21,15 +20,12 @@ use crate::peers::known::KnownPeers;
 use crate::peers::message::{Lead, Mail};
 use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
+use crate::shard::shards::Shards;
 use crate::shard::work::Work;
-use crate::storage::map::ShardMap;
 
 /// The shards of one store.
 pub(super) struct ShardSet<M: Kind> {
-    pub(super) map: ShardMap,
-    pub(super) shards: Vec<Arc<Shard<M>>>,
-    /// Tell the replica controllers that they are wanted.
-    pub(super) invite: Vec<mpsc::Sender<()>>,
+    pub(super) shards: Arc<Shards<M>>,
     /// Set by whoever gives a shard over its limit of any store more; cleared by
     /// [`Store::is_over_limit`](crate::Store::is_over_limit).
     pub(super) over_limit: Arc<AtomicBool>,
@@ -39,7 +35,7 @@ pub(super) struct ShardSet<M: Kind> {
 
 impl<M: Kind> ShardSet<M> {
     pub(super) fn of(&self, name: &str) -> ShardNumber {
-        self.map.shard_of(name)
+        self.shards.of_slot(self.shards.hash().slot_of(name))
     }
 
     /// A request names a shard that the store does not have. Routes and places among retained messages come from other nodes
@@ -49,11 +45,12 @@ impl<M: Kind> ShardSet<M> {
     }
 
     pub(super) fn put(&self, shard: ShardNumber, work: Work<M::Op>, bytes: usize) {
-        let Some(shard) = self.get(shard) else {
+        let known = self.shards.load();
+        let Some(place) = known.get(shard, self.shards.base()) else {
             return self.count_misrouted();
         };
-        shard.give(work, bytes);
-        self.look_at(shard);
+        place.shard.give(work, bytes);
+        self.look_at(&place.shard);
     }
 
     /// Says so if a shard that was given something is over its limit.
@@ -77,17 +74,17 @@ impl<M: Kind> ShardSet<M> {
         };
         let bytes = weigh(&op);
         shard.give_patient(work(CorrelationId::NONE, op, must_wait), bytes);
-        self.look_at(shard);
+        self.look_at(&shard);
     }
 
     pub(super) fn begin(&self, listener: &dyn Listener) {
-        for shard in &self.shards {
+        for shard in self.shards.load().iter() {
             shard.begin(listener);
         }
     }
 
     pub(super) fn is_over_limit(&self) -> bool {
-        self.shards.iter().any(|shard| shard.is_over_limit())
+        self.shards.load().iter().any(|shard| shard.is_over_limit())
     }
 
     pub(super) fn stats(&self) -> ShardStats {
@@ -95,7 +92,7 @@ impl<M: Kind> ShardSet<M> {
             refused: self.misrouted.load(Ordering::Relaxed),
             ..ShardStats::default()
         };
-        for shard in &self.shards {
+        for shard in self.shards.load().iter() {
             let stats = &shard.stats;
             sum.shards += 1;
             let is_alone = shard.routing.peers.is_none();
@@ -117,7 +114,7 @@ impl<M: Kind> ShardSet<M> {
 
     /// Appends what is to be told of each shard.
     pub(super) fn tell(&self, out: &mut Vec<ShardInfo>, known_peers: &KnownPeers) {
-        out.extend(self.shards.iter().map(|shard| {
+        out.extend(self.shards.load().iter().map(|shard| {
             let id = (M::STORE, shard.number);
             let is_here = shard.routing.is_here();
             let leader = self.leader(shard.number);
@@ -137,16 +134,15 @@ impl<M: Kind> ShardSet<M> {
 
     /// Of the shards that are served here, so that each counts on one node.
     pub(super) fn sum<N: std::iter::Sum>(&self, look: impl Fn(&M) -> N) -> N {
-        let here = self.shards.iter().filter(|shard| shard.routing.is_here());
+        let known = self.shards.load();
+        let here = known.iter().filter(|shard| shard.routing.is_here());
         here.filter_map(|shard| shard.look(&look)).sum()
     }
 
     /// Of all replicas that are kept here.
     pub(super) fn sum_kept<N: std::iter::Sum>(&self, look: impl Fn(&M) -> N) -> N {
-        self.shards
-            .iter()
-            .filter_map(|shard| shard.look(&look))
-            .sum()
+        let known = self.shards.load();
+        known.iter().filter_map(|shard| shard.look(&look)).sum()
     }
 
     pub(super) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
@@ -160,8 +156,13 @@ impl<M: Kind> ShardSet<M> {
         (hint.is_reachable && hint.leader != 0).then_some(hint.leader)
     }
 
-    pub(super) fn get(&self, number: ShardNumber) -> Option<&Shard<M>> {
-        self.shards.get(usize::from(number)).map(|shard| &**shard)
+    pub(super) fn get(&self, number: ShardNumber) -> Option<Arc<Shard<M>>> {
+        self.shards.get(number)
+    }
+
+    /// The numbers of the shards, in the order of their slots.
+    pub(super) fn numbers(&self) -> Arc<[ShardNumber]> {
+        Arc::clone(self.shards.load().numbers())
     }
 
     /// A node says that it leads a shard.
@@ -185,7 +186,7 @@ impl<M: Kind> ShardSet<M> {
 
     /// The way to a node, or back, is open anew, or closed.
     pub(super) fn link_changed(&self, node: u64, is_open: bool) {
-        for shard in &self.shards {
+        for shard in self.shards.load().iter() {
             shard.routing.hint.send_if_modified(|hint| {
                 let concerns = hint.leader == node;
                 if concerns {
@@ -204,13 +205,13 @@ impl<M: Kind> ShardSet<M> {
     where
         M: crate::simulation::Describe,
     {
-        let replicas = self.shards.iter().map(|shard| shard.replica());
-        replicas.flatten().collect()
+        let known = self.shards.load();
+        known.iter().filter_map(|shard| shard.replica()).collect()
     }
 
     #[cfg(feature = "simulation")]
     pub(super) fn abandon(&self) {
-        for shard in &self.shards {
+        for shard in self.shards.load().iter() {
             shard.routing.group.send_replace(None);
         }
     }
@@ -223,9 +224,9 @@ impl<M: Kind> ShardSet<M> {
         if let Some(group) = self.group(number) {
             return Some(group.handle(request).await);
         }
-        if let Some(invite) = self.invite.get(usize::from(number)) {
+        if let Some(place) = self.shards.load().get(number, self.shards.base()) {
             // Full: it has been told.
-            let _ = invite.try_send(());
+            let _ = place.invite.try_send(());
         }
         None
     }

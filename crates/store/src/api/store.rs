@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
 use crate::api::stats::{AWAY_DAYS, StoreStats};
+use crate::leadership::led_shard::LedShards;
 use crate::node::disk::is_full;
 use crate::node::shutdown::Stop;
 use crate::peers::known::KnownPeers;
@@ -43,6 +44,7 @@ pub struct Store {
     pub(super) retain: ShardSet<RetainMachine>,
     pub(super) over_limit: Arc<AtomicBool>,
     pub(super) known_peers: Arc<KnownPeers>,
+    pub(super) led_shards: Arc<LedShards>,
     pub(super) folder: Arc<Folder>,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,

@@ -78,15 +78,8 @@ fn outcome(
     (store, told): &(Store, Receiver<Event>),
     shard: ShardNumber,
     map_version: u64,
+    op: RetainOp,
 ) -> Result<(), Failure> {
-    let message = Arc::new(ApplicationMessage {
-        body: MessageBody::new("a", b"x"),
-        qos: QoS::AtLeastOnce,
-        retain: true,
-        publisher: 0,
-        publisher_hash: 0,
-        expires_at: None,
-    });
     let request = Request {
         map_version,
         correlation_id: CorrelationId {
@@ -94,7 +87,7 @@ fn outcome(
             loop_number: 1,
             token: 7,
         },
-        op: RetainOp::Set { message },
+        op,
     };
     store.retain.put(
         shard,
@@ -111,14 +104,31 @@ fn outcome(
     }
 }
 
+fn set() -> RetainOp {
+    let message = Arc::new(ApplicationMessage {
+        body: MessageBody::new("a", b"x"),
+        qos: QoS::AtLeastOnce,
+        retain: true,
+        publisher: 0,
+        publisher_hash: 0,
+        expires_at: None,
+    });
+    RetainOp::Set { message }
+}
+
 #[test]
-fn a_request_by_another_map_or_to_the_wrong_shard_has_no_effect() {
+fn a_request_to_the_wrong_shard_or_for_a_later_version_of_it_has_no_effect() {
     let at = tempfile::tempdir().unwrap();
     let node = start(at.path());
     let right = node.0.retain.of("a");
-    assert_eq!(outcome(&node, right, MAP_VERSION + 1), Err(Failure::Moved));
-    assert_eq!(outcome(&node, right, MAP_VERSION - 1), Err(Failure::Moved));
-    assert_eq!(outcome(&node, 1 - right, MAP_VERSION), Err(Failure::Moved));
+    for version in [MAP_VERSION - 1, MAP_VERSION, MAP_VERSION + 1] {
+        let wrong = outcome(&node, 1 - right, version, set());
+        assert_eq!(wrong, Err(Failure::Moved));
+    }
+    // What concerns all slots.
+    let all = |version| outcome(&node, right, version, RetainOp::Expire);
+    assert_eq!(all(MAP_VERSION + 1), Err(Failure::Moved));
+    assert_eq!([MAP_VERSION, MAP_VERSION - 1].map(all), [Ok(()), Ok(())]);
     assert_eq!(
         node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
         0
@@ -132,7 +142,7 @@ fn a_request_by_another_map_or_to_the_wrong_shard_has_no_effect() {
         node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
         0
     );
-    assert_eq!(outcome(&node, right, MAP_VERSION), Ok(()));
+    assert_eq!(outcome(&node, right, MAP_VERSION + 1, set()), Ok(()));
     assert_eq!(
         node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
         1
@@ -152,7 +162,7 @@ async fn publishers_wait_while_any_shard_is_over_its_limit() {
             .retain
             .put(shard, Work::Barrier(CorrelationId::NONE), 1 << 30);
     }
-    for shard in &store.retain.shards {
+    for shard in store.retain.shards.load().iter() {
         assert!(store.is_over_limit());
         shard.queue.take(1, 1, &mut Vec::new()).await;
     }

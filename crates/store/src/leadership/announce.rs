@@ -19,10 +19,7 @@ use crate::shard::load::ShardLoad;
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tells the other nodes which shards this one leads.
-pub(crate) async fn announce_leadership(
-    services: Arc<NodeServices>,
-    shards: Vec<Arc<dyn LedShard>>,
-) {
+pub(crate) async fn announce_leadership(services: Arc<NodeServices>) {
     let known_peers = &services.known_peers;
     let peers = known_peers.network.as_ref();
     let peers = peers.expect("the task is started on nodes that have peers");
@@ -36,16 +33,16 @@ pub(crate) async fn announce_leadership(
             // The log lives as long as the services.
             Ok(()) = condition.changed() => {}
         }
+        let shards = services.led_shards.all();
         for lead in shards.iter().filter_map(|shard| shard.lead(node)) {
             // Nobody else says so of a shard that this node leads by now.
             if lead.incarnation > known_peers.incarnation() {
-                let all = shards.iter().cloned();
                 adopt_incarnation(
                     lead.incarnation,
                     &services.folder,
                     known_peers,
                     &*services.listener,
-                    all,
+                    &shards,
                 );
             }
             known_peers.heard(node, lead);

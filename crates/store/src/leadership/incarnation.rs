@@ -17,7 +17,7 @@ pub(crate) fn adopt_incarnation(
     folder: &Folder,
     known_peers: &KnownPeers,
     listener: &dyn Listener,
-    shards: impl Iterator<Item = Arc<dyn LedShard>>,
+    shards: &[Arc<dyn LedShard>],
 ) {
     tracing::warn!(
         incarnation,

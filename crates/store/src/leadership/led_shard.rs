@@ -2,6 +2,9 @@
 //!
 //! Purpose: threads know their shards of all three stores by this trait.
 
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 use store_state::CorrelationId;
 use store_state::api::{ShardNumber, StoreId};
 
@@ -22,6 +25,21 @@ pub(crate) trait LedShard: Send + Sync {
 
     /// This node goes on as a new process would: what it had connected is closed.
     fn restart_as(&self, incarnation: u64, listener: &dyn Listener);
+}
+
+/// All shards of the three stores that this node knows of.
+#[derive(Default)]
+pub(crate) struct LedShards(RwLock<Vec<Arc<dyn LedShard>>>);
+
+impl LedShards {
+    pub(crate) fn add(&self, shard: Arc<dyn LedShard>) {
+        self.0.write().push(shard);
+    }
+
+    /// Those of now.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn LedShard>> {
+        self.0.read().clone()
+    }
 }
 
 impl<M: Kind> LedShard for Shard<M> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store_state::CorrelationId;
+use store_state::api::ShardNumber;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -17,9 +18,12 @@ use tokio::time::MissedTickBehavior;
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
+use crate::node::starts::{BoxedBootstrap, RunningShard};
 use crate::placement::controller::ReplicaController;
 use crate::shard::handle::Shard;
 use crate::shard::request::{OVERHEAD, work};
+use crate::shard::routing::ShardRouting;
+use crate::shard::shards::Shards;
 use crate::shard::work::Work;
 use crate::shard::worker::ShardWorker;
 
@@ -29,23 +33,34 @@ const DUE_LOOK: Duration = Duration::from_millis(100);
 /// The time of which a load is the mean of the last ones.
 const LOAD_WINDOW: Duration = Duration::from_secs(1);
 
-/// What a thread does to start one shard, within its runtime.
-pub(crate) type BoxedBootstrap = Box<dyn FnOnce() -> BootstrapFuture + Send>;
-
-/// A shard that starts.
-type BootstrapFuture = Pin<Box<dyn Future<Output = Option<Box<dyn RunningShard>>>>>;
-
-/// A shard that serves.
-pub(crate) trait RunningShard {
-    /// Serves no more: carries out what has been given, and writes a last checkpoint.
-    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
+/// A shard before it serves.
+struct ShardBootstrap<M: Kind> {
+    shard: Arc<Shard<M>>,
+    services: Arc<NodeServices>,
+    invited: mpsc::Receiver<()>,
 }
 
-/// A shard before it serves.
-pub(crate) struct ShardBootstrap<M: Kind> {
-    pub(crate) shard: Arc<Shard<M>>,
-    pub(crate) services: Arc<NodeServices>,
-    pub(crate) invited: mpsc::Receiver<()>,
+/// Adds a shard to those of its store, and has it started; does nothing if it is there already.
+pub(crate) fn start_shard<M: Kind>(
+    shards: &Shards<M>,
+    services: &Arc<NodeServices>,
+    number: ShardNumber,
+) {
+    let base = shards.base();
+    let range = (number < base.len()).then(|| base.range(number));
+    let peers = services.known_peers.network.clone();
+    let routing = ShardRouting::new(services.folder.node(), peers);
+    let shard = Shard::new(number, range, base.hash(), routing);
+    let (invite, invited) = mpsc::channel(1);
+    if shards.add(Arc::clone(&shard), invite) {
+        services.led_shards.add(Arc::clone(&shard) as _);
+        let start = ShardBootstrap {
+            shard,
+            services: Arc::clone(services),
+            invited,
+        };
+        services.threads.start(start.boxed());
+    }
 }
 
 /// A shard that serves, with its tasks.
@@ -56,7 +71,7 @@ struct ServingShard<M: Kind> {
 }
 
 impl<M: Kind> ShardBootstrap<M> {
-    pub(crate) fn boxed(self) -> BoxedBootstrap {
+    fn boxed(self) -> BoxedBootstrap {
         Box::new(move || Box::pin(self.run()))
     }
 

@@ -9,4 +9,5 @@ pub(crate) mod bootstrap;
 pub(crate) mod disk;
 pub(crate) mod services;
 pub(crate) mod shutdown;
+pub(crate) mod starts;
 pub(crate) mod threads;

@@ -10,7 +10,9 @@ use tokio::sync::watch;
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
+use crate::leadership::led_shard::LedShards;
 use crate::node::shutdown::Stop;
+use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;
 use crate::shard::deferred::Backlog;
 use crate::storage::folder::Folder;
@@ -26,6 +28,9 @@ pub(crate) struct NodeServices {
     pub(crate) stopping: watch::Receiver<Stop>,
     pub(crate) backlog: Backlog,
     pub(crate) known_peers: Arc<KnownPeers>,
+    pub(crate) led_shards: Arc<LedShards>,
+    /// The threads that shards live on.
+    pub(crate) threads: StoreThreads,
     /// Shards that are not here are begun here.
     pub(crate) founds: bool,
     /// As of [`Cluster::accepts_folder`](crate::Cluster::accepts_folder).

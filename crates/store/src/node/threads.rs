@@ -5,26 +5,25 @@
 use std::sync::Arc;
 
 use consensus::Condition;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::api::error::OpenError;
 use crate::leadership::announce::announce_leadership;
-use crate::leadership::led_shard::LedShard;
 use crate::node::alive::stay_alive;
-use crate::node::bootstrap::BoxedBootstrap;
 use crate::node::disk::{stays_full, watch_log};
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
+use crate::node::starts::BoxedBootstrap;
 
 /// What one of the threads does for the node as a whole.
 pub(crate) struct NodeTasks {
     pub(crate) services: Arc<NodeServices>,
-    pub(crate) shards: Vec<Arc<dyn LedShard>>,
 }
 
 /// What one thread of the store does.
 pub(crate) struct Part {
-    pub(crate) starts: Vec<BoxedBootstrap>,
+    /// The shards that it is given. Those that are there when it begins serve before it is ready.
+    pub(crate) starts: mpsc::UnboundedReceiver<BoxedBootstrap>,
     pub(crate) node_tasks: Option<NodeTasks>,
     pub(crate) condition: watch::Receiver<Condition>,
     pub(crate) stopping: watch::Receiver<Stop>,
@@ -50,13 +49,13 @@ impl Part {
     /// Starts the shards, says that they are `ready`, and serves until the store ends.
     pub(crate) async fn serve(self, ready: impl FnOnce(Result<(), OpenError>)) {
         let Self {
-            starts,
+            mut starts,
             node_tasks,
             mut condition,
             mut stopping,
         } = self;
         let mut running = Vec::new();
-        for start in starts {
+        while let Ok(start) = starts.try_recv() {
             tokio::select! {
                 () = stays_full(&mut condition) => {
                     return ready(Err(OpenError::full_disk()));
@@ -64,7 +63,7 @@ impl Part {
                 started = start() => running.extend(started),
             }
         }
-        if let Some(NodeTasks { services, shards }) = node_tasks {
+        if let Some(NodeTasks { services }) = node_tasks {
             let listener = &services.listener;
             tokio::spawn(stay_alive(
                 Arc::clone(&services.folder),
@@ -72,12 +71,18 @@ impl Part {
             ));
             tokio::spawn(watch_log(condition, Arc::clone(listener)));
             if services.known_peers.network.is_some() {
-                tokio::spawn(announce_leadership(services, shards));
+                tokio::spawn(announce_leadership(services));
             }
         }
         ready(Ok(()));
-        // An error: the store itself is gone.
-        let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
+        loop {
+            tokio::select! {
+                biased;
+                // An error: the store itself is gone.
+                _ = stopping.wait_for(|stop| *stop != Stop::No) => break,
+                Some(start) = starts.recv() => running.extend(start().await),
+            }
+        }
         for shard in running {
             shard.finish().await;
         }

@@ -17,7 +17,6 @@ use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
-use crate::shard::request::MAP_VERSION;
 use crate::storage::snapshot::ShardTables;
 
 /// How long a batch is applied before others of the thread have their turn: heartbeats, other shards.
@@ -43,9 +42,12 @@ impl<M: Kind> Shard<M> {
             } else {
                 correlation_id
             };
-            let slot = M::slot(op, self.slots.hash);
-            let moved = *map_version != MAP_VERSION
-                || slot.is_some_and(|slot| !self.slots.range.contains(slot));
+            let slot = M::slot(op, self.hash);
+            // What has no slot is for all that the shard had when the request was routed: no later version can be known.
+            let moved = match slot {
+                Some(slot) => !state.descriptor.range.contains(slot),
+                None => *map_version > state.descriptor.version.0,
+            };
             if moved {
                 state.reply(*correlation_id, Event::failed(Failure::Moved));
                 continue;

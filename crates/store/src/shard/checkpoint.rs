@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consensus::{Group, Mark, blocking};
 use parking_lot::RwLockWriteGuard;
-use store_state::Changes;
+use store_state::{Changes, DESCRIPTOR_KEY};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -48,6 +48,9 @@ impl<M: Kind> Shard<M> {
         let mark = state.mark.clone()?;
         let mut changes = Changes::default();
         let is_all = state.machine.collect_part(ROWS_AT_ONCE, &mut changes);
+        if std::mem::take(&mut state.is_descriptor_unsaved) {
+            changes.put(DESCRIPTOR_KEY.to_vec(), state.descriptor.to_row());
+        }
         state.dirty_since = None;
         Some(Checkpoint {
             changes,

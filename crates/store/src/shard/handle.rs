@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use consensus::Mark;
 use parking_lot::{Mutex, RwLock};
 use store_state::api::{Event, ShardNumber};
-use store_state::{CorrelationId, Slots};
+use store_state::{CorrelationId, Descriptor, LoadError, NameHash, SlotRange, Slots};
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
@@ -44,7 +44,9 @@ const SENT_MOST: usize = 16 << 20;
 /// One shard, as everybody sees it.
 pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
-    pub(crate) slots: Slots,
+    /// The range that it began with, if the store did; it may be narrower by now.
+    base: Option<SlotRange>,
+    pub(super) hash: NameHash,
     pub(crate) queue: RequestQueue<Work<M::Op>>,
     /// Event loops take mail.
     pub(super) begun: AtomicBool,
@@ -53,13 +55,17 @@ pub(crate) struct Shard<M: Kind> {
     /// Held while tables are written: they are not replaced meanwhile.
     pub(super) writing: Mutex<()>,
     pub(crate) stats: ShardCounters,
-    pub(super) meter: Mutex<LoadMeter>,
     pub(crate) routing: ShardRouting<M::Op>,
 }
 
 /// What the shard's own thread changes.
 pub(super) struct State<M> {
     pub(super) machine: M,
+    /// What the shard is responsible for.
+    pub(super) descriptor: Descriptor,
+    /// The tables do not have the descriptor as it is now.
+    pub(super) is_descriptor_unsaved: bool,
+    meter: LoadMeter,
     pub(super) table: Arc<ShardTable>,
     pub(super) effects: Effects,
     pub(super) outbox: Outbox,
@@ -74,19 +80,20 @@ pub(super) struct State<M> {
 impl<M: Kind> Shard<M> {
     pub(crate) fn new(
         number: ShardNumber,
-        slots: Slots,
+        base: Option<SlotRange>,
+        hash: NameHash,
         routing: ShardRouting<M::Op>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
-            slots,
+            base,
+            hash,
             routing,
             queue: RequestQueue::new(),
             begun: AtomicBool::new(false),
             state: RwLock::new(None),
             writing: Mutex::new(()),
             stats: ShardCounters::default(),
-            meter: Mutex::new(LoadMeter::new(slots.range)),
         })
     }
 
@@ -136,17 +143,14 @@ impl<M: Kind> Shard<M> {
 
     /// The load of the shard; `None`: this node has not led it for a second.
     pub(crate) fn load(&self) -> Option<ShardLoad> {
-        self.meter.lock().load()
+        self.state.read().as_ref()?.meter.load()
     }
 
     /// A second has passed. To be called on the shard's thread.
     pub(crate) fn roll_load(&self) {
-        let mut state = self.state.write();
-        let weights = state.as_mut().map(|state| &mut state.effects.weights);
-        let mut meter = self.meter.lock();
-        match weights {
-            Some(weights) if self.routing.is_here() => meter.roll(self.cost(), weights),
-            weights => meter.clear(weights),
+        if let Some(State { meter, effects, .. }) = &mut *self.state.write() {
+            let cost = self.routing.is_here().then(|| self.cost());
+            meter.roll(cost, &mut effects.weights);
         }
     }
 
@@ -166,24 +170,44 @@ impl<M: Kind> Shard<M> {
             Some(bytes) => Some(Mark::decode(&bytes).map_err(|error| error.to_string())?),
             None => None,
         };
-        let machine = M::load(self.slots, &table).map_err(|error| error.to_string())?;
+        let (descriptor, machine) = self
+            .read_tables(&table)
+            .map_err(|error| error.to_string())?;
         *self.state.write() = Some(State {
             machine,
+            meter: LoadMeter::new(descriptor.range),
+            is_descriptor_unsaved: false,
             table: Arc::new(table),
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
                 cursors: InboxCursors::default(),
-                weights: SlotWeights::new(self.slots.range),
+                weights: SlotWeights::new(descriptor.range),
                 events: Vec::new(),
                 live: false,
             },
             outbox: Outbox::default(),
+            descriptor,
             mark: mark.clone(),
             dirty_since: None,
             generation: 0,
         });
         Ok(mark)
+    }
+
+    /// What the tables hold.
+    fn read_tables(&self, table: &ShardTable) -> Result<(Descriptor, M), LoadError> {
+        let written = Descriptor::of_table(table)?;
+        let descriptor = match (written, self.base) {
+            (Some(written), _) => written,
+            (None, Some(base)) => Descriptor::first(base),
+            (None, None) => return Err(Descriptor::missing()),
+        };
+        let slots = Slots {
+            range: descriptor.range,
+            hash: self.hash,
+        };
+        Ok((descriptor, M::load(slots, table)?))
     }
 
     /// Whether the state is still the one that a checkpoint began with.
@@ -304,7 +328,12 @@ impl<M: Kind> TableOwner for Shard<M> {
         let state = state
             .as_mut()
             .ok_or_else(|| io::Error::other("the shard is closed"))?;
-        state.machine = M::load(self.slots, &*state.table).map_err(io::Error::other)?;
+        let (descriptor, machine) = self.read_tables(&state.table).map_err(io::Error::other)?;
+        state.machine = machine;
+        state.meter = LoadMeter::new(descriptor.range);
+        state.effects.weights = SlotWeights::new(descriptor.range);
+        state.descriptor = descriptor;
+        state.is_descriptor_unsaved = false;
         state.mark = Some(mark.clone());
         state.dirty_since = None;
         state.generation += 1;

@@ -297,21 +297,14 @@ impl LoadMeter {
         }
     }
 
-    /// The node does not lead the shard: what was counted meanwhile is no load.
-    pub(crate) fn clear(&mut self, weights: Option<&mut SlotWeights>) {
-        if self.last.take().is_some() {
-            self.windows = VecDeque::new();
-        }
-        if let Some(weights) = weights {
-            weights.take();
-        }
-    }
-
-    /// A second has passed, at whose end the shard has this cost. The first one begins the first window.
-    pub(crate) fn roll(&mut self, cost: ShardCost, weights: &mut SlotWeights) {
+    /// A second has passed, at whose end the shard has this cost; `None`: another node leads it, and what was counted
+    /// meanwhile is no load. The first second with a cost only begins a window.
+    pub(crate) fn roll(&mut self, cost: Option<ShardCost>, weights: &mut SlotWeights) {
         let weights = weights.take();
-        if let Some(last) = self.last.replace(cost) {
-            self.end_window(cost.since(&last), weights);
+        match (cost, std::mem::replace(&mut self.last, cost)) {
+            (Some(cost), Some(last)) => self.end_window(cost.since(&last), weights),
+            (Some(_), None) => {}
+            (None, _) => self.windows = VecDeque::new(),
         }
     }
 
@@ -408,7 +401,7 @@ mod tests {
     fn metered(range: SlotRange, seconds: &[Second<'_>]) -> LoadMeter {
         let (mut meter, mut weights) = (LoadMeter::new(range), SlotWeights::new(range));
         let mut cost = ShardCost::default();
-        meter.roll(cost, &mut weights);
+        meter.roll(Some(cost), &mut weights);
         for second in seconds {
             cost.apply += Duration::from_millis(second.apply_ms);
             cost.wait += Duration::from_millis(7);
@@ -417,7 +410,7 @@ mod tests {
                 cost.log_bytes.0 += bytes;
                 weights.add(*slot, *bytes);
             }
-            meter.roll(cost, &mut weights);
+            meter.roll(Some(cost), &mut weights);
         }
         meter
     }
@@ -478,14 +471,14 @@ mod tests {
         let mut meter = metered(RANGE, &[]);
         let mut weights = SlotWeights::new(RANGE);
         weights.add(1_000, 1);
-        meter.clear(Some(&mut weights));
+        meter.roll(None, &mut weights);
         let cost = ShardCost {
             apply: Duration::from_secs(5),
             ..ShardCost::default()
         };
-        meter.roll(cost, &mut weights);
+        meter.roll(Some(cost), &mut weights);
         assert_eq!(meter.load(), None);
-        meter.roll(cost, &mut weights);
+        meter.roll(Some(cost), &mut weights);
         let load = meter.load().unwrap();
         assert_eq!((load.cpu(), load.half), (Duration::ZERO, None));
     }

@@ -31,5 +31,6 @@ mod replies;
 pub(crate) mod request;
 pub(crate) mod retained;
 pub(crate) mod routing;
+pub(crate) mod shards;
 pub(crate) mod work;
 pub(crate) mod worker;

@@ -1,7 +1,7 @@
 //! A request as a shard is given it, and its weight.
 
 use serde::Serialize;
-use store_state::{Batch, CorrelationId, Header, Request, Requeued};
+use store_state::{Batch, CorrelationId, Header, Request, Requeued, ShardVersion};
 
 use crate::api::listener::Listener;
 use crate::peers::wire_size::written_len;
@@ -10,8 +10,8 @@ use crate::shard::work::Work;
 /// What a request takes in memory beside its own bytes, about.
 pub(crate) const OVERHEAD: usize = 128;
 
-/// The version of the shard map. It changes when shards split; until they do there is one.
-pub(crate) const MAP_VERSION: u64 = 1;
+/// The version of a shard that has never been split: the one that requests are routed by.
+pub(crate) const MAP_VERSION: u64 = ShardVersion::FIRST.0;
 
 /// What a request weighs while it waits and in a batch.
 pub(crate) fn weigh<O: Serialize>(op: &O) -> usize {

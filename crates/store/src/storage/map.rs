@@ -1,19 +1,78 @@
-//! Which shard a client identifier or a topic belongs to.
+//! Which shards a store begins with.
 //!
 //! A store begins with as many shards as its settings say, of equal size. How many that were is written
 //! down at the first start: afterwards the setting has no effect on what exists.
+//!
+//! Deliberately absent: the shards that splits have made of these; which shard has a slot (`shard/shards.rs`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
+use std::ops::Bound;
 use std::path::Path;
 
 use store_state::api::ShardNumber;
-use store_state::{NameHash, SLOTS, SlotRange, Slots};
+use store_state::{NameHash, SLOTS, SlotRange};
 
+use crate::kinds::group::shard_of_group;
+use crate::kinds::kind::Kind;
 use crate::storage::folder::create;
 
 /// The file that says how many shards a store was made with.
 const FILE: &str = "SHARDS";
+
+/// The shards of a store that a node may have something of: those that it began with, and those that splits have made and that
+/// have a table or a group in the log here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ShardLayout {
+    /// By their first slots, of which the lowest is 0.
+    by_first: BTreeMap<u16, ShardNumber>,
+}
+
+impl ShardLayout {
+    pub(crate) fn new<M: Kind>(base: ShardMap, tables: &[u64], groups: &[u64]) -> Self {
+        let tables = tables
+            .iter()
+            .filter_map(|number| u16::try_from(*number).ok());
+        let groups = groups
+            .iter()
+            .filter_map(|group| shard_of_group(*group))
+            .filter(|(store, _)| *store == M::STORE)
+            .map(|(_, number)| number);
+        let numbers = (0..base.len()).chain(tables).chain(groups);
+        let mut by_first = BTreeMap::new();
+        for number in numbers {
+            // No split makes a shard with the first slot of another one: such a table is no shard's.
+            by_first.entry(base.first_slot(number)).or_insert(number);
+        }
+        Self { by_first }
+    }
+
+    /// The shards, in the order of their slots.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = ShardNumber> + '_ {
+        self.by_first.values().copied()
+    }
+
+    /// Whether it is one of them.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.numbers().any(|known| u64::from(known) == number)
+    }
+
+    /// The slots of a shard, if it and those behind it are all there are.
+    pub(crate) fn range(&self, number: ShardNumber, base: ShardMap) -> SlotRange {
+        let first = base.first_slot(number);
+        let behind = (Bound::Excluded(first), Bound::Unbounded);
+        let next = self.by_first.range(behind).next();
+        let last = next.map_or(u16::MAX, |(next, _)| next - 1);
+        SlotRange { first, last }
+    }
+
+    /// The shard that has a slot.
+    pub(crate) fn of_slot(&self, slot: u16) -> ShardNumber {
+        let last = self.by_first.range(..=slot).next_back();
+        *last.expect("a shard begins with slot 0").1
+    }
+}
 
 /// The shards of one store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,40 +132,55 @@ impl ShardMap {
         SlotRange::part(u32::from(shard), self.shards)
     }
 
-    /// What a shard is responsible for.
-    pub(crate) fn slots(self, shard: ShardNumber) -> Slots {
-        Slots {
-            range: self.range(shard),
-            hash: self.hash,
+    /// The first slot of a shard: one that the store began with, or one that a split has made, whose number it is.
+    pub(crate) fn first_slot(self, shard: ShardNumber) -> u16 {
+        if u32::from(shard) < self.shards {
+            self.range(shard).first
+        } else {
+            shard
         }
-    }
-
-    /// The shard that a client identifier or topic belongs to.
-    pub(crate) fn shard_of(self, name: &str) -> ShardNumber {
-        let slot = self.hash.slot_of(name);
-        // Parts are as equal as can be: a division finds the right one or the one before it.
-        let guess = u64::from(slot) * u64::from(self.shards) / u64::from(SLOTS);
-        let mut shard = guess as u16;
-        while self.range(shard).last < slot {
-            shard += 1;
-        }
-        shard
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use store_state::inbox::InboxMachine;
+    use store_state::retain::RetainMachine;
+
     use super::*;
+    use crate::kinds::group::group_of;
+
+    fn base(shards: u32) -> ShardMap {
+        ShardMap {
+            shards,
+            hash: NameHash::with_seed(3),
+        }
+    }
 
     #[test]
-    fn each_name_has_the_shard_whose_range_holds_its_slot() {
-        for shards in [1, 2, 3, 7, 100] {
-            let hash = NameHash::with_seed(3);
-            let map = ShardMap { shards, hash };
-            for n in 0..1000 {
-                let name = format!("client-{n}");
-                assert!(map.range(map.shard_of(&name)).contains(hash.slot_of(&name)));
-            }
+    fn a_layout_has_all_that_the_node_has_something_of() {
+        let groups = [
+            group_of::<InboxMachine>(1),
+            group_of::<InboxMachine>(20_000),
+            group_of::<RetainMachine>(50_000),
+        ];
+        let layout = ShardLayout::new::<InboxMachine>(base(2), &[0, 40_000, 70_000], &groups);
+        assert!(layout.numbers().eq([0, 20_000, 1, 40_000]));
+        assert!(layout.has(40_000) && !layout.has(50_000) && !layout.has(65_536));
+        let range = |number| {
+            let SlotRange { first, last } = layout.range(number, base(2));
+            (first, last)
+        };
+        assert_eq!(range(0), (0, 19_999));
+        assert_eq!(range(20_000), (20_000, 32_767));
+        assert_eq!(range(1), (32_768, 39_999));
+        assert_eq!(range(40_000), (40_000, 65_535));
+        for number in layout.numbers() {
+            let (first, last) = range(number);
+            assert_eq!([first, last].map(|slot| layout.of_slot(slot)), [number; 2]);
         }
+        // Not a shard: another one has its first slot.
+        let layout = ShardLayout::new::<InboxMachine>(base(2), &[32_768], &[]);
+        assert!(layout.numbers().eq([0, 1]));
     }
 }

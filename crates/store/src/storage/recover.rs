@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use consensus::{Log, LogOptions, Mark};
-use store_state::Changes;
 use store_state::api::{PerStore, ShardNumber, StoreId};
 use store_state::inbox::{InboxMachine, each_stored};
 use store_state::retain::RetainMachine;
 use store_state::session::{SessionMachine, begin_anew};
+use store_state::{Changes, DESCRIPTOR_KEY, Descriptor, ShardVersion};
 
 use crate::api::error::{OpenError, because};
 use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::Folder;
-use crate::storage::map::ShardMap;
+use crate::storage::map::{ShardLayout, ShardMap};
 use crate::storage::tables::{Tables, TablesOptions};
 
 /// What becomes of shards that the node has no replica of.
@@ -77,9 +77,9 @@ pub fn recover(
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(because("a runtime"))?;
     let files = PerStore {
-        session: StoreFiles::open::<SessionMachine>(folder, folders)?,
-        inbox: StoreFiles::open::<InboxMachine>(folder, folders)?,
-        retain: StoreFiles::open::<RetainMachine>(folder, folders)?,
+        session: StoreFiles::open::<SessionMachine>(folder, folders, &log)?,
+        inbox: StoreFiles::open::<InboxMachine>(folder, folders, &log)?,
+        retain: StoreFiles::open::<RetainMachine>(folder, folders, &log)?,
     };
     let mut recovery = Recovery {
         folder,
@@ -110,6 +110,7 @@ pub fn recover(
 /// The files of one store.
 struct StoreFiles {
     map: ShardMap,
+    layout: ShardLayout,
     tables: Tables,
 }
 
@@ -118,12 +119,18 @@ impl StoreFiles {
     fn open<M: Kind>(
         folder: &Folder,
         folders: &PerStore<Option<PathBuf>>,
+        log: &Log,
     ) -> Result<Option<Self>, OpenError> {
         let path = folder.store(M::NAME, folders[M::STORE].as_deref())?;
         let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
         map.map(|map| {
             let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
-            Ok(Self { map, tables })
+            let shards = tables.shards().map_err(because(M::NAME))?;
+            Ok(Self {
+                map,
+                layout: ShardLayout::new::<M>(map, &shards, &log.group_ids()),
+                tables,
+            })
         })
         .transpose()
     }
@@ -142,7 +149,7 @@ struct Recovery<'a> {
 impl Recovery<'_> {
     fn begins_any<M: Kind>(&self, files: &StoreFiles) -> bool {
         let is_lost = |shard| !self.log.has_replica(group_of::<M>(shard));
-        self.lost != LostShards::Leave && (0..files.map.len()).any(is_lost)
+        self.lost != LostShards::Leave && files.layout.numbers().any(is_lost)
     }
 
     /// Finds the inboxes of this node, in the tables and in what the log has beyond these.
@@ -152,14 +159,14 @@ impl Recovery<'_> {
             Some(known) => *known = epoch.max(*known),
             None => drop(inboxes.insert(client.into(), epoch)),
         };
-        for shard in 0..files.map.len() {
+        for shard in files.layout.numbers() {
             let group = group_of::<InboxMachine>(shard);
             if !log.has_replica(group) {
                 continue;
             }
             let table = files.tables.shard(u64::from(shard));
             let table = table.map_err(because(InboxMachine::NAME))?;
-            each_stored(files.map.range(shard), &table, &mut found)
+            each_stored(files.layout.range(shard, files.map), &table, &mut found)
                 .map_err(because(InboxMachine::NAME))?;
             let read = log.commands(group, |_, command: &Command| {
                 let batch = InboxMachine::batch(command);
@@ -174,7 +181,7 @@ impl Recovery<'_> {
     }
 
     async fn store<M: Kind>(&mut self, files: &StoreFiles) -> Result<(), OpenError> {
-        for shard in 0..files.map.len() {
+        for shard in files.layout.numbers() {
             let outcome = match self.lost {
                 _ if self.log.has_replica(group_of::<M>(shard)) => {
                     self.make_sole_voter::<M>(files, shard).await?;
@@ -221,10 +228,19 @@ impl Recovery<'_> {
         shard: ShardNumber,
         now_ms: u64,
     ) -> Result<u64, OpenError> {
-        let (rows, removed_inboxes) = match M::STORE {
+        let (mut rows, removed_inboxes) = match M::STORE {
             StoreId::Session => self.session_rows(files, shard, now_ms),
             StoreId::Inbox | StoreId::Retain => (Changes::default(), 0),
         };
+        let range = files.layout.range(shard, files.map);
+        if shard >= files.map.len() || range != files.map.range(shard) {
+            let descriptor = Descriptor {
+                // The lost shard can have been split that often only if each split took a millisecond at least.
+                version: ShardVersion(now_ms),
+                ..Descriptor::first(range)
+            };
+            rows.put(DESCRIPTOR_KEY.to_vec(), descriptor.to_row());
+        }
         let group = group_of::<M>(shard);
         let mark = self.log.begin_anew(group, self.folder.node(), now_ms).await;
         let mark = mark.map_err(because("the log"))?;
@@ -250,7 +266,10 @@ impl Recovery<'_> {
         let all = self.inboxes.iter();
         let left: Vec<(&str, u64)> = all
             .map(|(client, epoch)| (&**client, *epoch))
-            .filter(|(client, _)| files.map.shard_of(client) == shard)
+            .filter(|(client, _)| {
+                let slot = files.map.hash().slot_of(client);
+                files.layout.of_slot(slot) == shard
+            })
             .collect();
         let removed = left.len() as u64;
         (begin_anew(files.map.hash(), next_epoch, left), removed)

@@ -18,14 +18,14 @@ use store_state::api::{PerStore, ShardNumber};
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
-use store_state::{FullInbox, Rows};
+use store_state::{Descriptor, FullInbox, Rows, Slots};
 use tempfile::TempDir;
 
 use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::{FolderError, FolderView};
-use crate::storage::map::ShardMap;
+use crate::storage::map::{ShardLayout, ShardMap};
 use crate::storage::tables::{ShardTable, shards_in};
 
 /// What a data folder holds.
@@ -225,20 +225,27 @@ impl Surveyor<'_> {
         );
         let map = self.or_note_at(place, map)?;
         let tables = self.or_note_at(place, tables)?;
-        // Without one the first start was interrupted, unless there are tables.
-        let count = map.map_or(0, ShardMap::len);
+        let groups = self.log.as_ref().map_or_else(Vec::new, LogView::group_ids);
+        let layout = map.map(|map| ShardLayout::new::<M>(map, &tables, &groups));
         for shard in tables {
-            if shard >= u64::from(count) {
-                let what = format!("there are {count} shards, and a table of shard {shard}");
+            // Without a map the first start was interrupted, unless there are tables.
+            if layout.as_ref().is_none_or(|layout| !layout.has(shard)) {
+                let what = format!("there is a table of shard {shard}, which is none of the store");
                 self.note(place, what);
             }
         }
         let disk_bytes = bytes_in(&path);
         let disk_bytes = self.or_note_at(place, disk_bytes)?;
-        let shards = map.map_or_else(Vec::new, |map| {
-            let numbers = 0..map.len();
+        let shards = map.zip(layout).map_or_else(Vec::new, |(map, layout)| {
+            let numbers = layout.numbers();
             numbers
-                .map(|number| self.shard::<M>(&path, map, number))
+                .map(|number| {
+                    let slots = Slots {
+                        range: layout.range(number, map),
+                        hash: map.hash(),
+                    };
+                    self.shard::<M>(&path, slots, number)
+                })
                 .collect()
         });
         Some(StoreSurvey {
@@ -249,13 +256,17 @@ impl Surveyor<'_> {
         })
     }
 
-    fn shard<M: Kind>(&mut self, store: &Path, map: ShardMap, number: ShardNumber) -> ShardSurvey {
+    fn shard<M: Kind>(
+        &mut self,
+        store: &Path,
+        mut slots: Slots,
+        number: ShardNumber,
+    ) -> ShardSurvey {
         let place = (Some(M::NAME), Some(number));
-        let range = map.range(number);
         let mut found = ShardSurvey {
             number,
-            first_slot: range.first,
-            last_slot: range.last,
+            first_slot: slots.range.first,
+            last_slot: slots.range.last,
             table_bytes: 0,
             checkpoint: None,
             log: None,
@@ -272,7 +283,12 @@ impl Surveyor<'_> {
         if let Some(table) = table {
             mark = self.mark(place, &table);
             found.table_bytes = table.disk_bytes();
-            let rows = M::survey(map.slots(number), &table);
+            let descriptor = Descriptor::of_table(&table);
+            if let Some(Some(descriptor)) = self.or_note_at(place, descriptor) {
+                slots.range = descriptor.range;
+                (found.first_slot, found.last_slot) = (slots.range.first, slots.range.last);
+            }
+            let rows = M::survey(slots, &table);
             self.more_findings += rows.found - rows.findings.len() as u64;
             for wrong in rows.findings {
                 self.findings.push(Finding {

@@ -106,7 +106,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     assert!(node.store.knows("ann"));
     assert_eq!(node.read("ann", &ann, 1), [b"before"]);
     let barrier = node.correlation_id();
-    node.store.retain_barrier(barrier);
+    node.store
+        .retain_barrier(&node.store.retain_shards(), barrier);
     node.wait(|event| match event {
         Event::Passed { token } if token == barrier.token => Ok(()),
         other => Err(other),

@@ -300,8 +300,10 @@ impl Node {
     /// Publishes to all inbox shards: how many sessions matched.
     pub(crate) fn publish(&self, topic: &str, payload: &[u8]) -> Result<u32, Failure> {
         let message = message(topic, payload);
-        let correlation_ids: Vec<_> = (0..self.store.inbox_shards())
-            .map(|shard| self.publish_to(shard, &message))
+        let shards = self.store.inbox_shards();
+        let correlation_ids: Vec<_> = shards
+            .iter()
+            .map(|shard| self.publish_to(*shard, &message))
             .collect();
         let mut sum = 0;
         for correlation_id in correlation_ids {

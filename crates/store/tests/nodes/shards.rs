@@ -45,6 +45,6 @@ fn the_number_of_shards_stays_what_it_was_at_first() {
     let at = tempfile::tempdir().unwrap();
     Node::start(at.path(), 3).stop();
     let node = Node::start(at.path(), 7);
-    assert_eq!(node.store.inbox_shards(), 3);
+    assert_eq!(*node.store.inbox_shards(), [0, 1, 2]);
     node.stop();
 }
