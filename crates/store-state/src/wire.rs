@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 macro_rules! through {
     ($name:ident: $of:ty as $through:ty, $write:expr, $read:expr) => {
         pub(crate) mod $name {
-            use super::*;
+            use crate::wire::*;
 
             pub(crate) fn serialize<S: Serializer>(value: &$of, to: S) -> Result<S::Ok, S::Error> {
                 let written: $through = $write(value);

@@ -72,14 +72,28 @@ impl HeldWills {
         Some((*at, Arc::clone(client), *epoch))
     }
 
-    /// Those of processes of a node before this incarnation, in the order of their epochs. Looks at all.
-    pub(super) fn left_by(&self, node: u64, before: u64) -> Vec<(Arc<str>, u64)> {
-        let left = |held: &HeldWill| held.owner.node == node && held.owner.incarnation < before;
+    /// The earlier processes of a node have ended: what is held for them is due at `at` at the latest. Looks at all, and
+    /// calls `changed` for each of theirs, in the order of their epochs.
+    pub(super) fn hasten(
+        &mut self,
+        process: Owner,
+        at: u64,
+        mut changed: impl FnMut(&Arc<str>, u64),
+    ) {
+        let Owner { node, incarnation } = process;
+        let left = |of: Owner| of.node == node && of.incarnation < incarnation;
         let wills = self.wills.iter();
-        wills
-            .filter(|(.., held)| left(held))
+        let left: Vec<_> = wills
+            .filter(|(.., held)| left(held.owner))
             .map(|(client, epoch, _)| (Arc::clone(client), epoch))
-            .collect()
+            .collect();
+        for (client, epoch) in left {
+            if let Some((client, held)) = self.remove(&client, epoch) {
+                changed(&client, epoch);
+                let until = held.until.min(at);
+                self.insert(client, epoch, HeldWill { until, ..held });
+            }
+        }
     }
 
     /// All clients, once each, in no order.

@@ -233,12 +233,12 @@ impl SessionMachine {
             }
             SessionOp::Claim(request) => self.decide_claim(&anonymous(request), now, outlet),
             SessionOp::ClaimAgain(request) => {
-                self.decide_claim_again(&anonymous(request), now, outlet)
+                self.decide_claim(&again(anonymous(request)), now, outlet)
             }
             SessionOp::ClaimBy(by) => self.decide_claim(&by_user(by), now, outlet),
-            SessionOp::ClaimByAgain(by) => self.decide_claim_again(&by_user(by), now, outlet),
+            SessionOp::ClaimByAgain(by) => self.decide_claim(&again(by_user(by)), now, outlet),
             SessionOp::ClaimHolding(by) => self.decide_claim(&holding(by), now, outlet),
-            SessionOp::ClaimHoldingAgain(by) => self.decide_claim_again(&holding(by), now, outlet),
+            SessionOp::ClaimHoldingAgain(by) => self.decide_claim(&again(holding(by)), now, outlet),
             SessionOp::Disconnect {
                 client,
                 epoch,
@@ -276,24 +276,17 @@ impl SessionMachine {
         now: u64,
         outlet: &mut dyn SessionOutlet,
     ) -> SessionReply {
+        if claim.again {
+            if let Some(claimed) = self.claimed_before(claim) {
+                return SessionReply::Claimed(claimed);
+            }
+            if self.is_given_up(claim) {
+                return SessionReply::Stale;
+            }
+        }
         self.telling(claim.client, outlet, |machine, outlet| {
             machine.claim(claim, now, outlet)
         })
-    }
-
-    fn decide_claim_again(
-        &mut self,
-        claim: &Claim<'_>,
-        now: u64,
-        outlet: &mut dyn SessionOutlet,
-    ) -> SessionReply {
-        if let Some(claimed) = self.claimed_before(claim) {
-            return SessionReply::Claimed(claimed);
-        }
-        if self.is_given_up(claim) {
-            return SessionReply::Stale;
-        }
-        self.decide_claim(claim, now, outlet)
     }
 
     /// Does something with a client, and tells if it is known from now on, or not any more.
@@ -336,6 +329,7 @@ fn anonymous(request: &ClaimRequest) -> Claim<'_> {
         user: None,
         of_another_user: OfAnotherUser::Refuse,
         holds: false,
+        again: false,
     }
 }
 
@@ -356,5 +350,13 @@ fn holding(by: &ClaimByUser) -> Claim<'_> {
     Claim {
         holds: true,
         ..by_user(by)
+    }
+}
+
+/// The sender does not know whether the claim was carried out.
+fn again(claim: Claim<'_>) -> Claim<'_> {
+    Claim {
+        again: true,
+        ..claim
     }
 }

@@ -1,5 +1,7 @@
 //! What is kept of one client, and when its time is up.
 
+use std::collections::BTreeMap;
+
 use mqtt_session::{NEVER_EXPIRES, Timestamp};
 
 use super::StoredWill;
@@ -31,6 +33,14 @@ pub(super) struct Record {
 pub(super) struct Owner {
     pub(super) node: u64,
     pub(super) incarnation: u64,
+}
+
+impl Owner {
+    /// Whether a later process of its node is among these: the highest incarnation of each node.
+    pub(super) fn has_ended(self, nodes: &BTreeMap<u64, u64>) -> bool {
+        let known = nodes.get(&self.node);
+        known.is_some_and(|known| *known > self.incarnation)
+    }
 }
 
 impl Record {

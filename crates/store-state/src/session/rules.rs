@@ -32,6 +32,8 @@ pub(super) struct Claim<'a> {
     pub(super) of_another_user: OfAnotherUser,
     /// The will of a connection to another process is held.
     pub(super) holds: bool,
+    /// It may have been carried out before.
+    pub(super) again: bool,
 }
 
 impl SessionMachine {
@@ -42,7 +44,7 @@ impl SessionMachine {
         outlet: &mut dyn SessionOutlet,
     ) -> SessionReply {
         // Nobody would ever disconnect the client.
-        if self.has_ended(claim.owner) {
+        if claim.owner.has_ended(&self.nodes) {
             return SessionReply::Stale;
         }
         let has_waited = claim.asked_ms.saturating_add(WAITED_MS) <= now;
@@ -208,17 +210,6 @@ impl SessionMachine {
         }
     }
 
-    /// What a process had connected has ended: what is held for it is due.
-    fn release_all_held(&mut self, process: Owner, at: u64) {
-        for (client, epoch) in self.held.left_by(process.node, process.incarnation) {
-            if let Some((client, held)) = self.held.remove(&client, epoch) {
-                self.unsaved.touch_held(&client, epoch, true);
-                let until = held.until.min(at);
-                self.held.insert(client, epoch, HeldWill { until, ..held });
-            }
-        }
-    }
-
     pub(super) fn disconnect(
         &mut self,
         (client, epoch): (&str, u64),
@@ -309,12 +300,15 @@ impl SessionMachine {
     ) -> Option<SessionReply> {
         let mut left = match self.left.take() {
             Some(left) => left,
-            None if self.has_ended(process) => return Some(SessionReply::Stale),
+            None if process.has_ended(&self.nodes) => return Some(SessionReply::Stale),
             None => {
                 let Owner { node, incarnation } = process;
                 self.nodes.insert(node, incarnation);
                 self.unsaved.touch_machine();
-                self.release_all_held(process, last_alive);
+                let unsaved = &mut self.unsaved;
+                self.held.hasten(process, last_alive, |client, epoch| {
+                    unsaved.touch_held(client, epoch, true);
+                });
                 self.records.left_by(node, incarnation).into_iter()
             }
         };
@@ -333,12 +327,6 @@ impl SessionMachine {
         }
         self.left = Some(left);
         None
-    }
-
-    /// Whether a later process of the node is known.
-    fn has_ended(&self, process: Owner) -> bool {
-        let known = self.nodes.get(&process.node);
-        known.is_some_and(|known| *known > process.incarnation)
     }
 
     /// The connection is gone since `at`.
