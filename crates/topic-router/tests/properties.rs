@@ -184,6 +184,51 @@ proptest! {
         prop_assert_eq!((router.len(), router.bytes(), index.len(), index.bytes()), (0, 0, 0, 0));
     }
 
+    /// A topic of either half is visited once, by the pages of its half from where the pages of the whole ended.
+    #[test]
+    fn pages_go_on_in_both_halves_of_a_cut(
+        topics in prop::collection::btree_map(topic(), any::<bool>(), 0..60),
+        filter in filter(),
+        before in 0..5usize,
+        limit in 1..4usize,
+    ) {
+        let mut whole = RetainedIndex::new();
+        for (topic, leaves) in &topics {
+            whole.insert(topic, *leaves);
+        }
+        let page = |index: &RetainedIndex<bool>, after: Option<&_>, found: &mut Vec<String>| {
+            let mut visits = 0;
+            index.page(&filter, after, &mut 10_000, |topic, _| {
+                visits += 1;
+                found.push(topic.to_owned());
+                if visits < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })
+        };
+        let (mut found, mut cursor) = (Vec::new(), None);
+        let mut begun = 0;
+        while begun < before {
+            cursor = page(&whole, cursor.as_ref(), &mut found);
+            begun += 1;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let is_done = begun > 0 && cursor.is_none();
+        let other = whole.split_off(|_, leaves| *leaves);
+        for half in [&whole, &other] {
+            let mut next = cursor.clone();
+            let mut is_half_done = is_done;
+            while !is_half_done {
+                next = page(half, next.as_ref(), &mut found);
+                is_half_done = next.is_none();
+            }
+        }
+        found.sort();
+        let expected = topics.keys().filter(|topic| matches(&filter, topic));
+        prop_assert_eq!(found, expected.cloned().collect::<Vec<_>>());
+        prop_assert_eq!(other.len(), topics.values().filter(|leaves| **leaves).count());
+    }
+
     /// However filters are made of `+` and names that many share.
     #[test]
     fn no_filters_cost_a_match_more_than_their_patterns(

@@ -13,6 +13,9 @@ const TOPICS: usize = 64;
 /// Bytes of keys per chunk, as long as it has more than one topic.
 const BYTES: usize = 16 * 1024;
 
+/// Bytes of a length at most: topics have at most 65,535.
+const LENGTH_BYTES: usize = 3;
+
 /// Sorted topics and their values.
 #[derive(Debug)]
 pub(super) struct Chunk<M> {
@@ -226,6 +229,36 @@ impl<M> Chunk<M> {
         self.values.extend(upper.values);
     }
 
+    /// Calls `visit` for each topic in order, with its value.
+    pub(super) fn for_each(mut self, mut visit: impl FnMut(&[u8], M)) {
+        let (mut key, mut offset) = (Vec::new(), 0);
+        for value in core::mem::take(&mut self.values) {
+            offset = self.read(offset, &mut key).unwrap_or(offset);
+            visit(&key, value);
+        }
+    }
+
+    /// Whether one more topic fits, of which so many bytes differ from the last one.
+    pub(super) fn has_room(&self, rest: usize) -> bool {
+        let keys = self.keys.len() + rest + 2 * LENGTH_BYTES;
+        self.values.is_empty() || (self.values.len() < TOPICS && keys <= BYTES)
+    }
+
+    /// Adds a topic behind all others: the prefix that it shares with the last one, exactly so long, and `rest`.
+    pub(super) fn push(&mut self, shared: usize, rest: &[u8], value: M) {
+        write(&mut self.keys, shared, &[rest]);
+        self.values.push(value);
+    }
+
+    /// The same topics in as little memory as they need. Leaves an empty chunk that keeps the memory for keys.
+    pub(super) fn take_exact(&mut self) -> Self {
+        let keys = self.keys.as_slice().to_vec();
+        self.keys.clear();
+        let mut values = core::mem::take(&mut self.values);
+        values.shrink_to_fit();
+        Chunk { keys, values }
+    }
+
     /// Heap memory held, in bytes, without that of the values.
     pub(super) fn heap_bytes(&self) -> usize {
         self.keys.capacity() + self.values.capacity() * size_of::<M>()
@@ -256,7 +289,8 @@ impl<M> Chunk<M> {
     }
 }
 
-fn common(a: &[u8], b: &[u8]) -> usize {
+/// The length of the longest common prefix.
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 

@@ -11,7 +11,8 @@
 //!
 //! Deliberately absent: the messages; `M` is whatever finds them.
 //!
-//! Read next: `order` for the order, `filter` for the leaps, `chunk` for the storage.
+//! Read next: `order` for the order, `filter` for the leaps, `chunk` for the storage,
+//! `split` for how an index is cut in two.
 
 use core::fmt;
 use core::ops::Bound::{Excluded, Included, Unbounded};
@@ -25,6 +26,7 @@ use filter::{Filter, Step};
 mod chunk;
 mod filter;
 mod order;
+mod split;
 
 /// Bytes of a name that are as much work as to read another topic.
 const BYTES_PER_WORK: usize = 64;

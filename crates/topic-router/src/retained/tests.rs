@@ -183,6 +183,55 @@ fn any_order_of_changes_keeps_chunks_and_memory_right() {
 }
 
 #[test]
+fn a_cut_leaves_chunks_and_memory_right_in_both_halves() {
+    let name = |i: u32| match i % 500 {
+        // Some that fill a chunk alone, or with few others.
+        0 => format!("site/{}", "x/".repeat(i as usize % 30_000)) + &i.to_string(),
+        _ => format!("site/{}/dev/{i}/temp", i % 7),
+    };
+    let n = 20_000;
+    for share in [0, 1, 10, 19, 20] {
+        let mut index = RetainedIndex::new();
+        (0..n).for_each(|i| assert_eq!(index.insert(&name(i), i), None));
+        let bytes = index.bytes();
+        let leaves = |i: u32| i * 7919 % 20 < share;
+        let mut other = index.split_off(|topic, i| {
+            assert_eq!(*topic, name(*i));
+            leaves(*i)
+        });
+        assert_eq!(index.len() + other.len(), n as usize);
+        assert!(index.bytes() + other.bytes() <= bytes + bytes / 10);
+        for (half, is_own) in [(&mut index, false), (&mut other, true)] {
+            let heap = |half: &RetainedIndex<u32>| -> usize {
+                let chunks = half.chunks.iter();
+                let of =
+                    |(bound, chunk): (&Text, &Chunk<u32>)| bound.heap_bytes() + chunk.heap_bytes();
+                chunks.map(of).sum()
+            };
+            assert_eq!(half.heap, heap(half));
+            assert!(half.chunks.values().all(|chunk| !chunk.is_over()));
+            let own: Vec<u32> = (0..n).filter(|i| leaves(*i) == is_own).collect();
+            assert_eq!((half.len(), half.is_empty()), (own.len(), own.is_empty()));
+            assert_eq!(half.bytes() == 0, own.is_empty());
+            for i in 0..n {
+                let is_here = leaves(i) == is_own;
+                assert_eq!(half.get(&name(i)), is_here.then_some(&i));
+            }
+            for i in &own {
+                assert_eq!(half.insert(&format!("{}/more", name(*i)), *i), None);
+                assert_eq!(half.remove(&name(*i)), Some(*i));
+            }
+            assert_eq!(half.heap, heap(half));
+            assert_eq!(all(half, "#", 50).len(), own.len());
+            for i in own {
+                assert_eq!(half.remove(&format!("{}/more", name(i))), Some(i));
+            }
+            assert_eq!((half.len(), half.bytes()), (0, 0));
+        }
+    }
+}
+
+#[test]
 fn long_topics_and_deep_ones_stay_within_the_stack() {
     let mut index = RetainedIndex::new();
     let deep: Vec<String> = (65_400..65_535).map(|n| "/".repeat(n)).collect();
