@@ -29,6 +29,8 @@ mod slot;
 mod survey;
 mod table;
 #[cfg(test)]
+mod test_parts;
+#[cfg(test)]
 mod test_replica;
 #[cfg(test)]
 mod test_table;

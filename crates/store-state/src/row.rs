@@ -62,6 +62,17 @@ pub(crate) fn name_and_number(key: &[u8]) -> Result<(&str, u64), LoadError> {
     Ok((name(head)?, u64::from_be_bytes(*number)))
 }
 
+/// Whether a row belongs to a shard of this range: by the slot in its key, if its kind has one. Other rows belong to
+/// each shard.
+pub(crate) fn is_within(key: &[u8], range: SlotRange, kinds_with_slot: &[u8]) -> bool {
+    match key {
+        [kind, high, low, ..] if kinds_with_slot.contains(kind) => {
+            range.contains(u16::from_be_bytes([*high, *low]))
+        }
+        _ => true,
+    }
+}
+
 /// A value as it is written.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     postcard::to_extend(value, vec![FORMAT]).expect("memory takes what is written to it")
@@ -169,6 +180,17 @@ mod tests {
             name_and_number(b"W\0\0\0\0\0\0\0\0"),
             Err(LoadError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn a_row_is_within_the_range_that_has_its_slot() {
+        let is_within = |key: &[u8], first, last| is_within(key, SlotRange { first, last }, b"SW");
+        let row = key(b'S', 0x1234, "a");
+        assert!(is_within(&row, 0x1234, 0x1234));
+        assert!(!is_within(&row, 0, 0x1233) && !is_within(&row, 0x1235, u16::MAX));
+        for other in [b"M".to_vec(), key(b'T', 0x1234, "a"), b"S\0".to_vec()] {
+            assert!(is_within(&other, 0, 0));
+        }
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Touched<K> {
     early: Changes,
     /// Of those that are being written.
     collected: usize,
+    /// A checkpoint has begun, and its rows are not in the tables yet.
+    in_checkpoint: bool,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,7 @@ impl<K: Clone + Eq + Hash> Touched<K> {
             due_keys: Vec::new(),
             early: Changes::default(),
             collected: 0,
+            in_checkpoint: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl<K: Clone + Eq + Hash> Touched<K> {
 
     /// Begins a checkpoint of the rows as they are now.
     pub(crate) fn begin(&mut self) {
+        self.in_checkpoint = true;
         self.collected = std::mem::take(&mut self.bytes);
         self.due = std::mem::take(&mut self.rows);
         self.due_keys = std::mem::take(&mut self.keys);
@@ -126,6 +130,23 @@ impl<K: Clone + Eq + Hash> Touched<K> {
     /// What was collected is in the tables.
     pub(crate) fn saved(&mut self) {
         self.collected = 0;
+        self.in_checkpoint = false;
+    }
+
+    /// Takes out the rows that belong to the child of a split. The child's tables have the rows that the tables of the
+    /// whole had.
+    ///
+    /// # Panics
+    /// A checkpoint is under way: the tables that the child gets do not have its rows.
+    pub(crate) fn split_off(&mut self, is_childs: impl Fn(&K) -> bool) -> Self {
+        assert!(!self.in_checkpoint, "no split within a checkpoint");
+        let mut child = Self::new();
+        child.rows = self.rows.extract_if(|key, _| is_childs(key)).collect();
+        child.keys = child.rows.keys().cloned().collect();
+        self.keys = self.rows.keys().cloned().collect();
+        child.bytes = child.rows.values().map(|touch| touch.bytes).sum();
+        self.bytes -= child.bytes;
+        child
     }
 
     /// Estimated bytes that the tables do not have yet.
@@ -200,6 +221,40 @@ mod tests {
         let mut next = Changes::default();
         touched.collect(&mut next, row(2));
         assert_eq!(next.entries.len(), 3);
+    }
+
+    #[test]
+    fn each_half_of_a_split_hands_out_its_own_rows() {
+        let mut touched = Touched::new();
+        for (name, exists) in [("a new", false), ("a gone", true), ("b new", false)] {
+            touched.touch(name, exists, 10);
+        }
+        touched.touch("b gone", true, 0);
+        let mut child = touched.split_off(|name| name.starts_with('b'));
+        assert_eq!(touched.bytes(), 20 + 2 * OVERHEAD);
+        assert_eq!(child.bytes(), 10 + 2 * OVERHEAD);
+        for (half, new, gone) in [
+            (&mut touched, "a new", "a gone"),
+            (&mut child, "b new", "b gone"),
+        ] {
+            let mut changes = Changes::default();
+            half.collect(&mut changes, |name| {
+                let value = name.ends_with("new").then(|| b"value".to_vec());
+                (name.as_bytes().to_vec(), value)
+            });
+            changes.entries.sort();
+            let gone = (gone.as_bytes().to_vec(), None);
+            let new = (new.as_bytes().to_vec(), Some(b"value".to_vec()));
+            assert_eq!(changes.entries, [gone, new]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "no split within a checkpoint")]
+    fn a_split_waits_for_the_tables() {
+        let mut touched = Touched::<u8>::new();
+        touched.collect(&mut Changes::default(), |_| (Vec::new(), None));
+        let _ = touched.split_off(|_| true);
     }
 
     #[test]

@@ -66,6 +66,22 @@ impl<T> ByEpoch<T> {
         self.values.len()
     }
 
+    /// Takes out what belongs to the child of a split.
+    pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
+        let values = std::mem::take(&mut self.values);
+        let (childs, own) = values
+            .into_iter()
+            .partition(|((_, client), _)| is_childs(client));
+        self.values = own;
+        Self {
+            values: childs,
+            clients: self
+                .clients
+                .extract_if(|client, _| is_childs(client))
+                .collect(),
+        }
+    }
+
     fn key(&self, client: &str, epoch: u64) -> Option<(u64, Arc<str>)> {
         let (client, _) = self.clients.get_key_value(client)?;
         Some((epoch, Arc::clone(client)))

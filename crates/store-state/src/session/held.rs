@@ -110,4 +110,17 @@ impl HeldWills {
     pub(super) fn len(&self) -> usize {
         self.wills.len()
     }
+
+    /// Takes out those that belong to the child of a split.
+    pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
+        let deadlines = std::mem::take(&mut self.deadlines);
+        let (childs, own) = deadlines
+            .into_iter()
+            .partition(|(.., client)| is_childs(client));
+        self.deadlines = own;
+        Self {
+            wills: self.wills.split_off(is_childs),
+            deadlines: childs,
+        }
+    }
 }

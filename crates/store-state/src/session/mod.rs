@@ -20,6 +20,7 @@ mod op;
 mod record;
 mod records;
 mod rules;
+mod split;
 mod survey;
 mod tables;
 #[cfg(test)]

@@ -166,6 +166,28 @@ impl Unsaved {
         self.held.touch(key, exists, bytes);
     }
 
+    /// Takes out the rows of clients that belong to the child of a split. The machine's own row belongs to both halves.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
+        assert!(!self.collecting, "no split within a checkpoint");
+        let of_epoch = |(client, _): &(Arc<str>, u64)| is_childs(client);
+        Self {
+            hash: self.hash,
+            machine: self.machine,
+            collecting: false,
+            sessions: self.sessions.split_off(|client| is_childs(client)),
+            wills: self.wills.split_off(of_epoch),
+            endings: self.endings.split_off(of_epoch),
+            held: self.held.split_off(of_epoch),
+        }
+    }
+
+    pub(super) fn hash(&self) -> NameHash {
+        self.hash
+    }
+
     pub(super) fn saved(&mut self) {
         self.sessions.saved();
         self.wills.saved();

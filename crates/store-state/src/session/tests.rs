@@ -7,6 +7,7 @@ mod driver;
 mod held;
 mod model;
 mod property;
+mod split;
 mod survey;
 mod time;
 mod users;
