@@ -27,22 +27,22 @@ const AT_ONCE: usize = 256;
 /// The key of the row that says that there are tables.
 const MACHINE: &[u8] = b"M";
 /// The kind of the messages' rows.
-const MESSAGE: u8 = b'R';
+pub(super) const MESSAGE: u8 = b'R';
 
 /// The retained messages of one shard. Nothing is told beside the replies: who is refused is told so,
 /// and a message whose time is over is what its publisher wanted gone.
 #[derive(Debug)]
 pub struct RetainMachine {
-    hash: NameHash,
-    index: RetainedIndex<Arc<ApplicationMessage>>,
+    pub(super) hash: NameHash,
+    pub(super) index: RetainedIndex<Arc<ApplicationMessage>>,
     /// Accounted for all of them.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Of those that expire, soonest first.
-    expiries: BTreeSet<(Timestamp, Box<str>)>,
-    touched: Touched<Box<str>>,
-    known: Known,
+    pub(super) expiries: BTreeSet<(Timestamp, Box<str>)>,
+    pub(super) touched: Touched<Box<str>>,
+    pub(super) known: Known,
     /// There are no tables yet.
-    new: bool,
+    pub(super) new: bool,
 }
 
 impl Machine for RetainMachine {
@@ -318,6 +318,7 @@ impl RetainMachine {
 #[derive(Serialize, Deserialize)]
 struct Written(#[serde(with = "wire::message")] Arc<ApplicationMessage>);
 
-fn cost(message: &Arc<ApplicationMessage>) -> u64 {
+/// What limits count for a message.
+pub(super) fn cost(message: &Arc<ApplicationMessage>) -> u64 {
     message.body.heap_len() as u64 + OVERHEAD
 }

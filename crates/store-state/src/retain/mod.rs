@@ -14,6 +14,7 @@ mod budget;
 mod machine;
 mod op;
 mod recent;
+mod split;
 #[cfg(test)]
 mod tests;
 

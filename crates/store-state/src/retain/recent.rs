@@ -96,6 +96,21 @@ impl<V: Copy + Serialize + DeserializeOwned> Recent<V> {
         }
     }
 
+    /// Takes out what belongs to the slots from `at` on.
+    fn split_off(&mut self, at: u16) -> Self {
+        let is_childs = |(slot, _): &Name| *slot >= at;
+        let (by_age, own) = std::mem::take(&mut self.by_age)
+            .into_iter()
+            .partition(|(_, name)| is_childs(name));
+        self.by_age = own;
+        Self {
+            kind: self.kind,
+            by_name: self.by_name.extract_if(|name, _| is_childs(name)).collect(),
+            by_age,
+            touched: self.touched.split_off(is_childs),
+        }
+    }
+
     fn collect(&mut self, changes: &mut Changes) {
         let (kind, by_name) = (self.kind, &self.by_name);
         self.touched.collect(changes, |name| {
@@ -140,6 +155,15 @@ impl Known {
         known.wills.load(range, table)?;
         known.fences.load(range, table)?;
         Ok(known)
+    }
+
+    /// Takes out what belongs to the slots from `at` on.
+    pub(super) fn split_off(&mut self, at: u16) -> Self {
+        Self {
+            hash: self.hash,
+            wills: self.wills.split_off(at),
+            fences: self.fences.split_off(at),
+        }
     }
 
     /// Whether a will for this topic was kept.

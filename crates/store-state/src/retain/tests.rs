@@ -4,6 +4,7 @@ mod driver;
 mod fences;
 mod limits;
 mod property;
+mod split;
 mod survey;
 mod tables;
 mod wills;

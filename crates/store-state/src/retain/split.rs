@@ -1,0 +1,49 @@
+//! How a retain shard is cut in two.
+//!
+//! All that it holds is cut by the slot of the topic. What a cursor of a page says is a place among all possible topics, so
+//! it goes on in both halves.
+//!
+//! Deliberately absent: the range, which the shard knows; limits, which come with each batch as those of the half.
+
+use std::mem;
+
+use super::machine::{MESSAGE, RetainMachine, cost};
+use super::recent::{FENCE, WILL};
+use crate::{SlotRange, Split, row};
+
+impl Split for RetainMachine {
+    fn split_off(&mut self, at: u16) -> Self {
+        assert!(at > 0, "the parent keeps a slot");
+        let hash = self.hash;
+        let is_childs = |topic: &str| hash.slot_of(topic) >= at;
+        let mut bytes = 0;
+        let index = self.index.split_off(|topic, message| {
+            let leaves = is_childs(topic);
+            bytes += if leaves { cost(message) } else { 0 };
+            leaves
+        });
+        self.bytes -= bytes;
+        let (expiries, own) = mem::take(&mut self.expiries)
+            .into_iter()
+            .partition(|(_, topic)| is_childs(topic));
+        self.expiries = own;
+        Self {
+            hash,
+            index,
+            bytes,
+            expiries,
+            touched: self.touched.split_off(|topic| is_childs(topic)),
+            known: self.known.split_off(at),
+            new: self.new,
+        }
+    }
+
+    /// All is whole at once.
+    fn rebuild_part(&mut self, _entries: usize, _outlet: &mut Self::Outlet) -> bool {
+        true
+    }
+
+    fn keeps(key: &[u8], range: SlotRange) -> bool {
+        row::is_within(key, range, &[MESSAGE, WILL, FENCE])
+    }
+}
