@@ -22,6 +22,7 @@ pub mod inbox;
 mod insertion_map;
 mod load_error;
 mod machine;
+mod partition;
 pub mod retain;
 mod row;
 pub mod session;

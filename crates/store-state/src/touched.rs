@@ -11,7 +11,7 @@ use std::hash::Hash;
 use hashbrown::{Equivalent, hash_map::Entry};
 use hashing::HashMap;
 
-use crate::Changes;
+use crate::{Changes, partition};
 
 /// The rows touched since the last checkpoint, in no order.
 ///
@@ -141,9 +141,8 @@ impl<K: Clone + Eq + Hash> Touched<K> {
     pub(crate) fn split_off(&mut self, is_childs: impl Fn(&K) -> bool) -> Self {
         assert!(!self.in_checkpoint, "no split within a checkpoint");
         let mut child = Self::new();
-        child.rows = self.rows.extract_if(|key, _| is_childs(key)).collect();
-        child.keys = child.rows.keys().cloned().collect();
-        self.keys = self.rows.keys().cloned().collect();
+        child.rows = partition::hash_map(&mut self.rows, &is_childs);
+        child.keys = self.keys.extract_if(.., |key| is_childs(key)).collect();
         child.bytes = child.rows.values().map(|touch| touch.bytes).sum();
         self.bytes -= child.bytes;
         child

@@ -214,7 +214,7 @@ proptest! {
             }
         }
         let is_done = begun > 0 && cursor.is_none();
-        let other = whole.split_off(|_, leaves| *leaves);
+        let other = whole.split_off(|name| topics.get(name) == Some(&true));
         for half in [&whole, &other] {
             let mut next = cursor.clone();
             let mut is_half_done = is_done;

@@ -18,7 +18,9 @@ use serde::de::DeserializeOwned;
 use super::{ConnectionNumber, PublisherHash};
 use crate::inbox::Origin;
 use crate::touched::Touched;
-use crate::{Changes, LoadError, NameHash, SlotRange, Slots, Survey, Table, row, survey};
+use crate::{
+    Changes, LoadError, NameHash, SlotRange, Slots, Survey, Table, partition, row, survey,
+};
 
 /// How long a will is known, in ms: it is published again as soon as its session shard has a leader.
 pub(super) const WILLS_MS: u64 = 3_600_000;
@@ -99,14 +101,10 @@ impl<V: Copy + Serialize + DeserializeOwned> Recent<V> {
     /// Takes out what belongs to the slots from `at` on.
     fn split_off(&mut self, at: u16) -> Self {
         let is_childs = |(slot, _): &Name| *slot >= at;
-        let (by_age, own) = std::mem::take(&mut self.by_age)
-            .into_iter()
-            .partition(|(_, name)| is_childs(name));
-        self.by_age = own;
         Self {
             kind: self.kind,
             by_name: self.by_name.extract_if(|name, _| is_childs(name)).collect(),
-            by_age,
+            by_age: partition::set(&mut self.by_age, |(_, name)| is_childs(name)),
             touched: self.touched.split_off(is_childs),
         }
     }

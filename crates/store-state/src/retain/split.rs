@@ -5,33 +5,24 @@
 //!
 //! Deliberately absent: the range, which the shard knows; limits, which come with each batch as those of the half.
 
-use std::mem;
-
 use super::machine::{MESSAGE, RetainMachine, cost};
 use super::recent::{FENCE, WILL};
-use crate::{SlotRange, Split, row};
+use crate::{SlotRange, Split, partition, row};
 
 impl Split for RetainMachine {
     fn split_off(&mut self, at: u16) -> Self {
         assert!(at > 0, "the parent keeps a slot");
         let hash = self.hash;
         let is_childs = |topic: &str| hash.slot_of(topic) >= at;
-        let mut bytes = 0;
-        let index = self.index.split_off(|topic, message| {
-            let leaves = is_childs(topic);
-            bytes += if leaves { cost(message) } else { 0 };
-            leaves
-        });
+        let index = self.index.split_off(is_childs);
+        // In a loop of its own, which waits for several messages of memory at once.
+        let bytes = index.values().map(cost).sum();
         self.bytes -= bytes;
-        let (expiries, own) = mem::take(&mut self.expiries)
-            .into_iter()
-            .partition(|(_, topic)| is_childs(topic));
-        self.expiries = own;
         Self {
             hash,
             index,
             bytes,
-            expiries,
+            expiries: partition::set(&mut self.expiries, |(_, topic)| is_childs(topic)),
             touched: self.touched.split_off(|topic| is_childs(topic)),
             known: self.known.split_off(at),
             new: self.new,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use hashing::HashMap;
 
+use crate::partition;
+
 /// Values by epoch and client.
 #[derive(Debug)]
 pub(super) struct ByEpoch<T> {
@@ -68,17 +70,9 @@ impl<T> ByEpoch<T> {
 
     /// Takes out what belongs to the child of a split.
     pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
-        let values = std::mem::take(&mut self.values);
-        let (childs, own) = values
-            .into_iter()
-            .partition(|((_, client), _)| is_childs(client));
-        self.values = own;
         Self {
-            values: childs,
-            clients: self
-                .clients
-                .extract_if(|client, _| is_childs(client))
-                .collect(),
+            values: partition::sorted_map(&mut self.values, |(_, client)| is_childs(client)),
+            clients: partition::hash_map(&mut self.clients, |client| is_childs(client)),
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::StoredWill;
 use super::by_epoch::ByEpoch;
 use super::record::Owner;
+use crate::partition;
 
 /// How long a will is held, in ms: longer than a CONNECT waits for the node that had its client.
 pub(super) const HELD_MS: u64 = 10_000;
@@ -113,14 +114,9 @@ impl HeldWills {
 
     /// Takes out those that belong to the child of a split.
     pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
-        let deadlines = std::mem::take(&mut self.deadlines);
-        let (childs, own) = deadlines
-            .into_iter()
-            .partition(|(.., client)| is_childs(client));
-        self.deadlines = own;
         Self {
+            deadlines: partition::set(&mut self.deadlines, |(.., client)| is_childs(client)),
             wills: self.wills.split_off(is_childs),
-            deadlines: childs,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashing::HashMap;
 
 use super::record::{Owner, Record};
+use crate::partition;
 
 /// When something is due, the epoch of the record, and whose it is.
 type Deadline = (u64, u64, Arc<str>);
@@ -99,14 +100,11 @@ impl Records {
         self.wills
     }
 
-    /// Takes out those that belong to the child of a split. In proportion to all of them: a table or set that loses
-    /// half of its entries is made anew in less time than the entries are taken out one by one.
+    /// Takes out those that belong to the child of a split. In proportion to all of them.
     pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
         let mut child = Self {
-            by_client: self
-                .by_client
-                .extract_if(|client, _| is_childs(client))
-                .collect(),
+            by_client: partition::hash_map(&mut self.by_client, |client| is_childs(client)),
+            deadlines: partition::set(&mut self.deadlines, |(.., client)| is_childs(client)),
             ..Self::default()
         };
         for record in child.by_client.values() {
@@ -117,10 +115,6 @@ impl Records {
         }
         self.connected -= child.connected;
         self.wills -= child.wills;
-        let deadlines = std::mem::take(&mut self.deadlines);
-        (child.deadlines, self.deadlines) = deadlines
-            .into_iter()
-            .partition(|(.., client)| is_childs(client));
         child
     }
 }

@@ -99,6 +99,10 @@ impl<M> Chunk<M> {
         &mut self.values[place.number]
     }
 
+    pub(super) fn values(&self) -> &[M] {
+        &self.values
+    }
+
     pub(super) fn value_at(&self, number: usize) -> &M {
         &self.values[number]
     }
@@ -254,7 +258,7 @@ impl<M> Chunk<M> {
     pub(super) fn take_exact(&mut self) -> Self {
         let keys = self.keys.as_slice().to_vec();
         self.keys.clear();
-        let mut values = core::mem::take(&mut self.values);
+        let mut values = core::mem::replace(&mut self.values, Vec::with_capacity(TOPICS));
         values.shrink_to_fit();
         Chunk { keys, values }
     }

@@ -172,6 +172,11 @@ impl<M> RetainedIndex<M> {
         has_more.then_some(Cursor(next))
     }
 
+    /// What all topics have, in their order.
+    pub fn values(&self) -> impl Iterator<Item = &M> {
+        self.chunks.values().flat_map(Chunk::values)
+    }
+
     /// The number of topics.
     pub fn len(&self) -> usize {
         self.len

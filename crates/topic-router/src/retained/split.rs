@@ -14,12 +14,12 @@ impl<M> RetainedIndex<M> {
     ///
     /// Each cursor is valid in both: it is a place in the order of all possible topics.
     #[must_use]
-    pub fn split_off(&mut self, mut leaves: impl FnMut(&str, &M) -> bool) -> Self {
+    pub fn split_off(&mut self, mut leaves: impl FnMut(&str) -> bool) -> Self {
         let (mut own, mut others) = (Builder::new(), Builder::new());
         let mut topic = Vec::new();
         for chunk in mem::take(self).chunks.into_values() {
             chunk.for_each(|key, value| {
-                if leaves(order::to_topic(key, &mut topic), &value) {
+                if leaves(order::to_topic(key, &mut topic)) {
                     others.push(key, value);
                 } else {
                     own.push(key, value);

@@ -195,10 +195,14 @@ fn a_cut_leaves_chunks_and_memory_right_in_both_halves() {
         (0..n).for_each(|i| assert_eq!(index.insert(&name(i), i), None));
         let bytes = index.bytes();
         let leaves = |i: u32| i * 7919 % 20 < share;
-        let mut other = index.split_off(|topic, i| {
-            assert_eq!(*topic, name(*i));
-            leaves(*i)
+        let leaving: Vec<String> = (0..n).filter(|i| leaves(*i)).map(name).collect();
+        let leaving: std::collections::HashSet<String> = leaving.into_iter().collect();
+        let mut asked = Vec::new();
+        let mut other = index.split_off(|topic| {
+            asked.push(order::of_topic(topic));
+            leaving.contains(topic)
         });
+        assert!(asked.len() == n as usize && asked.is_sorted());
         assert_eq!(index.len() + other.len(), n as usize);
         assert!(index.bytes() + other.bytes() <= bytes + bytes / 10);
         for (half, is_own) in [(&mut index, false), (&mut other, true)] {
@@ -213,6 +217,9 @@ fn a_cut_leaves_chunks_and_memory_right_in_both_halves() {
             let own: Vec<u32> = (0..n).filter(|i| leaves(*i) == is_own).collect();
             assert_eq!((half.len(), half.is_empty()), (own.len(), own.is_empty()));
             assert_eq!(half.bytes() == 0, own.is_empty());
+            let mut values: Vec<u32> = half.values().copied().collect();
+            values.sort_unstable();
+            assert_eq!(values, own);
             for i in 0..n {
                 let is_here = leaves(i) == is_own;
                 assert_eq!(half.get(&name(i)), is_here.then_some(&i));
