@@ -429,6 +429,15 @@ fn check_state(whole: &Half, parts: &[Half]) {
     }
     assert_eq!(sums, counts(whole_machine));
     for half in parts {
+        let machine = &half.part.machine;
+        let records = machine.records.iter();
+        let deadlines = records.filter_map(|(_, record)| record.deadline());
+        let held = machine.held.iter().map(|(.., held)| held.until);
+        assert_eq!(
+            machine.next_deadline(),
+            deadlines.chain(held).min(),
+            "of its own clients"
+        );
         assert_eq!(
             half.outstanding(SlotRange::ALL),
             whole.outstanding(half.part.range)
