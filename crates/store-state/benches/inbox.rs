@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::inbox::{
-    Done, InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, StoredSubscription,
+    Done, InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin,
+    StoredSubscription,
 };
-use store_state::{Changes, Header, Limits, Machine, Slots, Table, TableError};
+use store_state::{Changes, Header, Limits, Machine, Slots, Split, Table, TableError};
 
 /// Counts what is asked for.
 struct Counting;
@@ -211,6 +212,9 @@ fn main() {
     idle(if smoke { 1_000 } else { 1_000_000 });
     parts(if smoke { 1_000 } else { 1_000_000 });
     filters(if smoke { 100 } else { 10_000 });
+    split(if smoke { 1_000 } else { 100_000 }, 10);
+    split(if smoke { 1_000 } else { 1_000_000 }, 0);
+    copies(if smoke { 1_000 } else { 100_000 });
 }
 
 /// Each of many sessions has a topic of its own, and its client acknowledges in batches.
@@ -420,4 +424,111 @@ fn filters(count: usize) {
     println!(
         "{count} filters of a session that has {count}: subscribe {in_ns:.0} ns, unsubscribe {out_ns:.0} ns each"
     );
+}
+
+/// The machine of a shard is cut in half: how long that takes, and what is left to be rebuilt; and what a publication to
+/// one session costs before, in between and afterwards.
+fn split(inboxes: usize, messages: usize) {
+    let mut shard = Shard::new();
+    for n in 0..inboxes {
+        let (client, filter) = (format!("client-{n}"), format!("site/dev/{n}"));
+        shard.session(&client, &filter, false);
+    }
+    let publications: Vec<InboxOp> = (0..inboxes)
+        .step_by(inboxes.div_ceil(20_000))
+        .map(|n| publish(&format!("site/dev/{n}")))
+        .collect();
+    for n in 0..inboxes {
+        let op = publish(&format!("site/dev/{n}"));
+        for _ in 0..messages {
+            shard.apply(&op);
+        }
+    }
+    shard.checkpoint();
+    let per_publication = |machine: &mut InboxMachine, rows: &Rows| {
+        // The second time, the memory of matches answers.
+        [(); 2].map(|()| {
+            let begin = Instant::now();
+            for op in &publications {
+                let reply = machine.apply(&HEADER, op, rows, &mut Silence);
+                reply.expect("tables in memory");
+            }
+            begin.elapsed().as_nanos() / publications.len() as u128
+        })
+    };
+    let Shard { mut machine, rows } = shard;
+    let before = per_publication(&mut machine, &rows);
+    let begin = Instant::now();
+    let mut upper = machine.split_off(1 << 15);
+    let taken = begin.elapsed();
+    let between = per_publication(&mut machine, &rows);
+    println!(
+        "split of {inboxes} inboxes with {messages} messages each: {taken:.2?}; a publication to one session takes \
+         {before:?} ns before, {between:?} ns in between, the second time in each"
+    );
+    for (half, machine) in [("lower", &mut machine), ("upper", &mut upper)] {
+        let (mut parts, mut longest, mut in_all) = (0, Duration::ZERO, Duration::ZERO);
+        loop {
+            let begin = Instant::now();
+            let is_done = machine.rebuild_part(256, &mut Silence);
+            let taken = begin.elapsed();
+            parts += 1;
+            longest = longest.max(taken);
+            in_all += taken;
+            if is_done {
+                break;
+            }
+        }
+        println!(
+            "the {half} half rebuilds in {parts} parts, the longest {longest:.2?}, all {in_all:.2?}"
+        );
+    }
+    let after = per_publication(&mut machine, &rows);
+    println!("afterwards: {after:?} ns");
+}
+
+/// What both halves of a shard that is split have: origins of QoS 2 publications, and fences.
+fn copies(publishers: usize) {
+    let origin = |n: usize| Origin {
+        client: format!("publisher-{n}").as_str().into(),
+        incarnation: 1,
+        packet_id: 1,
+    };
+    let message = Arc::new(ApplicationMessage {
+        body: MessageBody::new("news", b"x"),
+        qos: QoS::ExactlyOnce,
+        retain: false,
+        publisher: 0,
+        publisher_hash: 0,
+        expires_at: None,
+    });
+    let publish = |n| InboxOp::Publish {
+        message: Arc::clone(&message),
+        publisher: 0,
+        origin: Some(origin(n)),
+    };
+    let release = |n| InboxOp::ReleaseFenced {
+        origin: origin(n),
+        epoch: 1,
+    };
+    for (name, op) in [
+        ("origins", &publish as &dyn Fn(usize) -> InboxOp),
+        ("fences", &release),
+    ] {
+        let mut shard = Shard::new();
+        shard.session("sleeper", "news", false);
+        for n in 0..publishers {
+            shard.apply(&op(n));
+        }
+        for (at, is_saved) in [(2, false), (1, true)] {
+            if is_saved {
+                shard.checkpoint();
+            }
+            let begin = Instant::now();
+            let upper = shard.machine.split_off(at);
+            let taken = begin.elapsed();
+            drop(upper);
+            println!("split with {publishers} {name}, saved: {is_saved}: {taken:.2?}");
+        }
+    }
 }

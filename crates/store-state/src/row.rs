@@ -47,6 +47,12 @@ pub(crate) fn unseeded_numbered_key(kind: u8, name: &str, number: u64) -> Vec<u8
     numbered_key(kind, crate::NameHash::default().slot_of(name), name, number)
 }
 
+/// The slot in a key whose rows sort by it. `None`: the key is too short for one.
+pub(crate) fn slot(key: &[u8]) -> Option<u16> {
+    let slot = key.get(1..HEAD)?.first_chunk()?;
+    Some(u16::from_be_bytes(*slot))
+}
+
 /// The name in a key that [`key`] made.
 pub(crate) fn name(key: &[u8]) -> Result<&str, LoadError> {
     key.get(HEAD..)

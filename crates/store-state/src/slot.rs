@@ -83,6 +83,12 @@ impl SlotRange {
         self.first <= slot && slot <= self.last
     }
 
+    /// Whether all slots of another range are in this one.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
+
     /// The `index`-th of `count` parts of equal size, or as equal as can be.
     ///
     /// # Panics

@@ -36,7 +36,7 @@ pub(crate) struct Touched<K> {
     in_checkpoint: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Touch {
     in_tables: bool,
     bytes: usize,
@@ -77,6 +77,20 @@ impl<K: Clone + Eq + Hash> Touched<K> {
                     bytes,
                 });
             }
+        }
+    }
+
+    /// The same rows, for another half that writes them as well.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(crate) fn split(&self) -> Self {
+        assert!(!self.in_checkpoint, "no split within a checkpoint");
+        Self {
+            rows: self.rows.clone(),
+            keys: self.keys.clone(),
+            bytes: self.bytes,
+            ..Self::new()
         }
     }
 

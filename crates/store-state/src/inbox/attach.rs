@@ -1,5 +1,7 @@
 //! Connections come and go; sessions begin and end.
 
+use std::collections::BTreeMap;
+
 use mqtt_session::{DropReason, Timestamp};
 
 use super::inbox::{Inbox, is_shared};
@@ -11,6 +13,11 @@ use crate::{TableError, row};
 /// Inboxes that one part of an operation detaches at most: well under a millisecond, unless they have very many
 /// filters.
 const AT_ONCE: usize = 256;
+
+/// Whether a process of a node, by its incarnation, is the latest one known.
+pub(super) fn runs(nodes: &BTreeMap<u64, u64>, (node, incarnation): (u64, u64)) -> bool {
+    nodes.get(&node).is_none_or(|&latest| incarnation >= latest)
+}
 
 impl InboxMachine {
     /// `last`: the epoch of a connection since which the node knows the subscriptions and what they owe, if no other
@@ -36,7 +43,7 @@ impl InboxMachine {
         let name = name::shortened(client, self.hash);
         let number = found.unwrap_or_else(|| self.begin(client, &name, epoch));
         // A connection of a process that is known to be gone is none.
-        let place = Some(place).filter(|&place| self.runs(place));
+        let place = Some(place).filter(|&place| runs(&self.nodes, place));
         let mut is_known = false;
         if let Some(inbox) = self.inboxes.get_mut(number) {
             self.stock.touch(inbox);
@@ -82,13 +89,6 @@ impl InboxMachine {
         self.inboxes
             .insert(Inbox::new(client, slot, number, epoch, stored));
         number
-    }
-
-    /// Whether a process of a node, by its incarnation, is the latest one known.
-    pub(super) fn runs(&self, (node, incarnation): (u64, u64)) -> bool {
-        self.nodes
-            .get(&node)
-            .is_none_or(|&latest| incarnation >= latest)
     }
 
     pub(super) fn detach(
@@ -205,6 +205,9 @@ impl InboxMachine {
         if place.is_some() {
             inbox.away_since = Timestamp(0);
         }
+        if inbox.is_attached() != place.is_some() {
+            self.matching.take_over(inbox, &mut self.filters);
+        }
         let before = std::mem::replace(&mut inbox.attached, place);
         match (before.is_some(), place.is_some()) {
             (false, true) => {
@@ -229,6 +232,7 @@ impl InboxMachine {
             return Ok(());
         };
         self.attached -= usize::from(inbox.is_attached());
+        self.matching.take_over(&mut inbox, &mut self.filters);
         self.unroute(&inbox, context.outlet);
         self.stock.has_room(&mut inbox);
         self.stock.end(&mut inbox);

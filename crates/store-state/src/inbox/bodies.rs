@@ -3,6 +3,10 @@
 //! Invariants: a body gets all its references when it is made, and only loses them afterwards; when the
 //! last one is gone, so is the body. In memory are those that the tables do not have, and those whose
 //! count has changed since the last checkpoint; all others are looked up when they lose a reference.
+//!
+//! When a shard is split, both halves get all bodies and their counts, which are bounds from then on: references of the
+//! other half are among them. A body that is counted down to nothing has none in either half, so none is deleted too
+//! early; one that both halves referred to stays in the tables when it has none any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +16,24 @@ use mqtt_session::ApplicationMessage;
 use super::tables::{self, BodyRow, CountRow};
 use crate::{Changes, Table, TableError, row};
 
+/// The counts of bodies below this number may be too high: the shard has been split, and the other half had references
+/// too. 0: none are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct CountBound(u64);
+
 /// Bodies by number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Bodies {
     held: BTreeMap<u64, Body>,
     /// Those whose rows are to be written, each once.
     changed: Vec<u64>,
     /// Those whose rows are being written.
     collected: Vec<u64>,
+    /// Which counts may be too high.
+    bound: CountBound,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Body {
     /// How many refer to it.
     count: CountRow,
@@ -81,6 +92,32 @@ impl Bodies {
             self.changed.push(number);
         }
         Ok(false)
+    }
+
+    /// The same for the other half of a shard that is split. `next`: the number of the next body.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(super) fn split(&mut self, next: u64) -> Self {
+        assert!(
+            self.collected.is_empty(),
+            "no checkpoint is under way when a shard is split"
+        );
+        self.bound_below(next);
+        self.clone()
+    }
+
+    /// Counts of bodies below this number are bounds.
+    pub(super) fn bound_below(&mut self, next: u64) {
+        // There is none below the first.
+        if next > 1 {
+            self.bound.0 = self.bound.0.max(next);
+        }
+    }
+
+    /// The counts of bodies below this number may be too high; 0: none are.
+    pub(super) fn recount_below(&self) -> u64 {
+        self.bound.0
     }
 
     pub(super) fn collect(&mut self, changes: &mut Changes) {

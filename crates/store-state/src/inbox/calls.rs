@@ -97,6 +97,15 @@ impl Calls {
         self.changed = true;
     }
 
+    /// The same for the other half of a shard that is split: a call may be made again at both. Both write their rows.
+    pub(super) fn split(&mut self) -> Self {
+        self.changed = true;
+        Self {
+            loops: self.loops.clone(),
+            changed: true,
+        }
+    }
+
     /// Calls that are remembered.
     pub(super) fn len(&self) -> usize {
         self.loops.values().map(|caller| caller.done.len()).sum()

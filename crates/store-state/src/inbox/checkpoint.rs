@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::attach::runs;
 use super::calls::Calls;
 use super::fences::Fences;
 use super::filters::Filters;
@@ -56,14 +57,21 @@ impl InboxMachine {
             })
             .map(|()| machine);
         };
-        let own: MachineRow = row::decode(MACHINE, &value)?;
-        if own.range != range {
+        let (own, recount_below) = row::decode_with::<MachineRow, u64>(MACHINE, &value)?;
+        // A row of before a split, of which this is a half: rows of the other half are not read, and nothing is asked
+        // of this one that concerns their slots.
+        if !own.range.covers(range) {
             let what = format!("it is of {:?}, not of {range:?}", own.range);
             return Err(row::damaged(MACHINE, &what));
         }
         machine.nodes = own.nodes.into_iter().collect();
         machine.next_inbox = own.next_inbox;
         machine.next_body = own.next_body;
+        let bodies = &mut machine.stock.bodies;
+        bodies.bound_below(recount_below.unwrap_or_default());
+        if own.range != range {
+            bodies.bound_below(own.next_body);
+        }
         machine.recorded = value;
         if let Some(value) = table.get(CALLS)? {
             machine.calls.load(row::decode(CALLS, &value)?);
@@ -136,7 +144,7 @@ impl InboxMachine {
 
     fn load_inbox(&mut self, client: &str, row: InboxRow) {
         let mut inbox = Inbox::load(client, self.hash.slot_of(client), row);
-        inbox.attached = inbox.attached.filter(|&place| self.runs(place));
+        inbox.attached = inbox.attached.filter(|&place| runs(&self.nodes, place));
         inbox.lingers &= inbox.is_attached();
         self.attached += usize::from(inbox.is_attached());
         self.stock.load(&inbox.queue);
@@ -177,12 +185,16 @@ impl InboxMachine {
     }
 
     fn collect_own(&mut self, changes: &mut Changes) {
-        let own = row::encode(&MachineRow {
+        let own = MachineRow {
             next_inbox: self.next_inbox,
             next_body: self.next_body,
             nodes: self.nodes.iter().map(|(&node, &of)| (node, of)).collect(),
             range: self.range,
-        });
+        };
+        let own = match self.stock.bodies.recount_below() {
+            0 => row::encode(&own),
+            below => row::encode(&(own, below)),
+        };
         if own != self.recorded {
             changes.put(MACHINE.to_vec(), own.clone());
             self.recorded = own;

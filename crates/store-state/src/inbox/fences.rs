@@ -27,7 +27,7 @@ pub(super) const FENCE_MS: u64 = 60_000;
 /// How many a shard knows.
 pub(super) const FENCES: usize = 100_000;
 
-/// Those of a shard.
+/// Those of a shard. Each half of a shard that is split has all of them.
 #[derive(Debug)]
 pub(super) struct Fences {
     hash: NameHash,
@@ -53,6 +53,19 @@ impl Fences {
             publishers: HashMap::default(),
             raised: BTreeSet::new(),
             touched: Touched::new(),
+        }
+    }
+
+    /// The same for the other half of a shard that is split: each fence was raised in all shards.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(super) fn split(&self) -> Self {
+        Self {
+            hash: self.hash,
+            publishers: self.publishers.clone(),
+            raised: self.raised.clone(),
+            touched: self.touched.split(),
         }
     }
 

@@ -9,6 +9,10 @@ use super::queue::Queue;
 use super::tables::{INBOX, InboxRow, LEGACY, Rest};
 use crate::{Changes, row};
 
+/// Which router has the subscriptions of an inbox: the one of the shard, or one from before a split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Generation(pub(super) u32);
+
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) client: Box<str>,
@@ -26,6 +30,8 @@ pub(super) struct Inbox {
     pub(super) queue: Queue,
     /// The round of the stock that its row is to be written in; 0: none.
     pub(super) round: u32,
+    /// The router that has its subscriptions.
+    pub(super) generation: Generation,
     /// Its row is in the tables, or is being written.
     pub(super) stored: bool,
     /// Since when messages have come while the client was not connected, as far as a batch has asked for it by
@@ -49,6 +55,7 @@ impl Inbox {
             subscriptions: Vec::new(),
             queue: Queue::new(slot, number),
             round: 0,
+            generation: Generation::default(),
             stored,
             away_since: Timestamp(0),
             is_full: false,
@@ -69,6 +76,7 @@ impl Inbox {
             queue: Queue::load(slot, &mut row),
             subscriptions: row.subscriptions,
             round: 0,
+            generation: Generation::default(),
             stored: true,
             is_legacy: false,
         }
@@ -106,12 +114,17 @@ impl Inbox {
         self.is_attached() && !self.lingers
     }
 
-    /// Filters of the subscriptions that are not shared.
-    pub(super) fn own_filters(&self) -> impl Iterator<Item = &str> {
+    /// The subscriptions that are not shared.
+    pub(super) fn own_subscriptions(&self) -> impl Iterator<Item = &StoredSubscription> {
         self.subscriptions
             .iter()
+            .filter(|subscription| !is_shared(&subscription.filter))
+    }
+
+    /// The filters of these.
+    pub(super) fn own_filters(&self) -> impl Iterator<Item = &str> {
+        self.own_subscriptions()
             .map(|subscription| &*subscription.filter)
-            .filter(|filter| !is_shared(filter))
     }
 
     /// The key of its row.

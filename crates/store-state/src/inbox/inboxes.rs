@@ -135,6 +135,47 @@ impl Inboxes {
         Some(inbox)
     }
 
+    /// Takes out the inboxes and legacies of the slots from `at` on. `moved` is told of each.
+    pub(super) fn split_off(&mut self, at: u16, mut moved: impl FnMut(&Inbox)) -> Self {
+        let mut upper = Self::new(self.hash);
+        let moves = |inbox: &Inbox| inbox.queue.slot() >= at;
+        let inboxes = self.by_number.extract_if(|_, inbox| moves(inbox));
+        for (number, inbox) in inboxes {
+            moved(&inbox);
+            upper.by_number.insert(number, inbox);
+        }
+        for (number, legacy) in self.legacies.extract_if(.., |_, legacy| moves(legacy)) {
+            moved(&legacy);
+            upper.legacies.insert(number, legacy);
+        }
+        self.by_client
+            .retain(|number| !upper.by_number.contains_key(number));
+        let hash_of = |number: &u64| {
+            let inbox = upper.by_number.get(number);
+            inbox.map_or(0, |inbox| upper.hasher.hash_one(&*inbox.client))
+        };
+        upper.by_client.reserve(upper.by_number.len(), hash_of);
+        for (number, inbox) in &upper.by_number {
+            let hash = upper.hasher.hash_one(&*inbox.client);
+            upper.by_client.insert_unique(hash, *number, hash_of);
+        }
+        let long = self
+            .long
+            .extract_if(|_, number| upper.by_number.contains_key(number));
+        upper.long = long.collect();
+        upper
+    }
+
+    /// Whether there is an inbox or a legacy of this number.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.by_number.contains_key(&number) || self.legacies.contains_key(&number)
+    }
+
+    /// The numbers of all inboxes, legacies apart; in no order.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.by_number.keys().copied().collect()
+    }
+
     /// In no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Inbox> {
         self.by_number.values().map(|inbox| &**inbox)

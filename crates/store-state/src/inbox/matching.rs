@@ -2,6 +2,11 @@
 //!
 //! Invariant: targets are in the order of their inboxes' numbers, the same on all replicas.
 //!
+//! When a shard is split, the router stays as it is, as a base of both halves: there is no time to take it apart. Each half
+//! moves its inboxes into a router of its own, an inbox that changes first and the others by and by. The generation of
+//! an inbox says which router has its subscriptions, all of them; what a base has of other inboxes, which have moved or
+//! are in the other half, is no match. So the targets do not depend on how many inboxes a replica has moved.
+//!
 //! Deliberately absent: shared subscriptions; who gets a message of a group is decided elsewhere.
 
 use std::hash::BuildHasher;
@@ -13,6 +18,9 @@ use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 use topic_router::{Inserted, Router};
 
 use super::StoredSubscription;
+use super::filters::Filters;
+use super::inbox::{Generation, Inbox};
+use super::inboxes::Inboxes;
 
 /// Bytes that the cache holds at most, in each of its two halves.
 const CACHE_BYTES: usize = 8 << 20;
@@ -24,9 +32,22 @@ pub(super) type Target = mqtt_session::Target<u64>;
 #[derive(Debug)]
 pub(super) struct Matching {
     router: Router<u64, Wanted>,
+    /// That of the inboxes whose subscriptions are in `router`; counts splits.
+    generation: Generation,
+    /// Routers of the time before a split, oldest first.
+    bases: Vec<Base>,
+    /// Inboxes that have yet to be moved, some of which have been, or are gone.
+    left: Vec<u64>,
     /// Counts changes, by bucket.
     changes: Box<[u32]>,
     cache: Cache,
+}
+
+/// A router that does not change any more.
+#[derive(Clone, Debug)]
+struct Base {
+    router: Arc<Router<u64, Wanted>>,
+    generation: Generation,
 }
 
 impl Matching {
@@ -34,9 +55,73 @@ impl Matching {
         Self {
             // Clients must not be able to guess it; nothing that replicas agree on depends on it.
             router: Router::with_seed(HashBuilder::default().hash_one(0)),
+            generation: Generation::default(),
+            bases: Vec::new(),
+            left: Vec::new(),
             changes: vec![0; BUCKETS].into(),
             cache: Cache::default(),
         }
+    }
+
+    /// The same for the other half of a shard that is split, which has the inboxes `upper`; this half has `lower`.
+    pub(super) fn split_off(&mut self, lower: &Inboxes, upper: &Inboxes) -> Self {
+        let mut other = Self::new();
+        let seed = HashBuilder::default().hash_one(0);
+        let router = std::mem::replace(&mut self.router, Router::with_seed(seed));
+        self.bases.push(Base {
+            router: Arc::new(router),
+            generation: self.generation,
+        });
+        self.generation.0 += 1;
+        other.generation = self.generation;
+        other.bases.clone_from(&self.bases);
+        self.left = lower.numbers();
+        other.left = upper.numbers();
+        // What is remembered has inboxes of the other half.
+        for change in &mut self.changes {
+            *change = change.wrapping_add(1);
+        }
+        other
+    }
+
+    /// An inbox, with the subscriptions that it has, is about to change: they are moved out of a base.
+    pub(super) fn take_over(&mut self, inbox: &mut Inbox, filters: &mut Filters) {
+        if inbox.generation == self.generation {
+            return;
+        }
+        inbox.generation = self.generation;
+        let detached = !inbox.is_attached();
+        for subscription in inbox.own_subscriptions() {
+            let wanted = Wanted::new(subscription.options, subscription.id).of_durable();
+            self.router
+                .insert(&subscription.filter, inbox.number, wanted);
+            filters.load(&subscription.filter, detached);
+        }
+    }
+
+    /// Moves inboxes until about so many of them and of their subscriptions are moved. True: all are.
+    pub(super) fn take_over_part(
+        &mut self,
+        entries: usize,
+        inboxes: &mut Inboxes,
+        filters: &mut Filters,
+    ) -> bool {
+        let mut done = 0;
+        while done < entries
+            && let Some(number) = self.left.pop()
+        {
+            done += 1;
+            if let Some(inbox) = inboxes.get_mut(number) {
+                done += inbox.subscriptions.len();
+                self.take_over(inbox, filters);
+            }
+        }
+        if !self.left.is_empty() {
+            return false;
+        }
+        self.left = Vec::new();
+        self.bases = Vec::new();
+        true
     }
 
     /// Adds or replaces a subscription of a session.
@@ -54,7 +139,7 @@ impl Matching {
     }
 
     /// Who gets messages of a topic (a topic name in UTF-8).
-    pub(super) fn find(&mut self, topic: &[u8]) -> Arc<[Target]> {
+    pub(super) fn find(&mut self, topic: &[u8], inboxes: &Inboxes) -> Arc<[Target]> {
         if let Some(fresh) = self.cache.get(topic, &self.changes) {
             return fresh;
         }
@@ -62,6 +147,14 @@ impl Matching {
         let mut found = Vec::new();
         self.router
             .for_each_match(name, |inbox, wanted| found.push((*inbox, *wanted)));
+        for Base { router, generation } in &self.bases {
+            router.for_each_match(name, |number, wanted| {
+                let inbox = inboxes.get(*number);
+                if inbox.is_some_and(|inbox| inbox.generation == *generation) {
+                    found.push((*number, *wanted));
+                }
+            });
+        }
         let targets = Target::merge(found).into();
         let buckets = buckets_of_topic(name);
         self.cache.put(topic, &targets, buckets, &self.changes);

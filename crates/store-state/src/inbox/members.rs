@@ -26,6 +26,14 @@ impl Members {
         }
     }
 
+    /// Takes out the inboxes that `moves` selects.
+    pub(super) fn split_off(&mut self, mut moves: impl FnMut(u64) -> bool) -> Self {
+        let moved = self.by_inbox.extract_if(.., |inbox, _| moves(*inbox));
+        Self {
+            by_inbox: moved.collect(),
+        }
+    }
+
     /// The inboxes that have any.
     pub(super) fn inboxes(&self) -> impl Iterator<Item = u64> + '_ {
         self.by_inbox.keys().copied()

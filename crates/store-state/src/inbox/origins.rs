@@ -33,7 +33,7 @@ use crate::{Changes, NameHash, row};
 pub(super) const MATCHING: u64 = 0;
 
 /// No part: stands with those of a publication that a session has refused because its queue was full.
-pub(super) const REFUSED: u64 = u64::MAX;
+const REFUSED: u64 = u64::MAX;
 
 /// The part of a publication that goes to a shared group, by its filter, or to one session.
 pub(super) fn part_for(hash: NameHash, name: &str) -> u64 {
@@ -47,7 +47,8 @@ pub(super) const LINGER_MS: u64 = 60_000;
 /// How many publications of the broker are known after their release.
 pub(super) const LINGER_MOST: usize = 100_000;
 
-/// Origins by publisher.
+/// Origins by publisher. Each half of a shard that is split has all of them: a publisher may have its slot in one half,
+/// and have published to inboxes of the other.
 #[derive(Debug)]
 pub(super) struct Origins {
     hash: NameHash,
@@ -76,7 +77,7 @@ enum RowOf {
     Broker,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Publisher {
     /// Its sessions, by incarnation, ascending. Most publishers have one.
     sessions: Vec<(u64, Received)>,
@@ -87,7 +88,7 @@ struct Publisher {
 }
 
 /// What a session has published and not released. No identifier without a part.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Received {
     /// Publications that went to the sessions that match.
     matching: PacketIdSet,
@@ -223,6 +224,21 @@ impl Origins {
         }
     }
 
+    /// The same for the other half of a shard that is split.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(super) fn split(&self) -> Self {
+        Self {
+            hash: self.hash,
+            publishers: self.publishers.clone(),
+            released: self.released.clone(),
+            open: self.open,
+            touched: self.touched.split(),
+            superseded: self.superseded.clone(),
+        }
+    }
+
     /// What a publisher is known by: that of requests of earlier versions may be long.
     fn name<'a>(&self, client: &'a ClientName) -> Cow<'a, str> {
         name::shortened(client.as_str(), self.hash)
@@ -249,7 +265,7 @@ impl Origins {
     }
 
     /// Remembers an origin that is not known. What older incarnations published is forgotten.
-    pub(super) fn remember(&mut self, origin: &Origin, part: u64) {
+    fn remember(&mut self, origin: &Origin, part: u64) {
         let name = self.name(&origin.client);
         let (client, incarnation) = (&*name, origin.incarnation);
         self.forget_before(client, incarnation);
@@ -283,6 +299,20 @@ impl Origins {
             (RowOf::Broker, existed)
         };
         self.touch(&name, incarnation, of, existed);
+    }
+
+    /// Remembers a part of a publication, and whether it was refused: who asks again because the answer was lost must
+    /// not take it for kept.
+    pub(super) fn remember_outcome(&mut self, origin: &Origin, part: u64, was_refused: bool) {
+        self.remember(origin, part);
+        if was_refused && !origin.is_of_broker() {
+            self.remember(origin, REFUSED);
+        }
+    }
+
+    /// How many sessions refused a publication, as far as it is known: none or one.
+    pub(super) fn refused_before(&self, origin: &Origin) -> u32 {
+        u32::from(self.knows(origin, REFUSED))
     }
 
     /// The publisher is done with a packet identifier, or what the broker published is recorded.

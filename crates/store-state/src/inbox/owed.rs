@@ -152,6 +152,19 @@ impl OwedMessages {
             self.load(PendingKey { inbox, filter }, owed);
         }
     }
+
+    /// Takes out what inboxes are owed whose slots are from `at` on; `moves` says which of them those are.
+    pub(super) fn split_off(&mut self, at: u16, moves: impl Fn(u64) -> bool) -> Self {
+        let sessions = self.sessions.extract_if(|inbox, _| moves(*inbox));
+        Self {
+            sessions: sessions.collect(),
+            touched: self.touched.split_off(|row| match row {
+                RowName::Filter(key) => key.inbox.slot.0 >= at,
+                RowName::Superseded(key) => row::slot(key).is_some_and(|slot| slot >= at),
+            }),
+        }
+    }
+
     /// Begins a checkpoint of what is now.
     pub(super) fn begin(&mut self) {
         self.touched.begin();

@@ -10,7 +10,7 @@ use mqtt_session::{
 use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
 use super::matching::Target;
-use super::origins::{MATCHING, REFUSED, part_for};
+use super::origins::{MATCHING, part_for};
 use super::publishing::{Once, Outcome, Publication, Publishing, Tally};
 use super::queue::accounted;
 use super::stock::Stock;
@@ -38,7 +38,8 @@ impl InboxMachine {
             None => match self.answered(&publication.once) {
                 Some(answer) => return Ok(Some(answer)),
                 None => {
-                    let targets = self.matching.find(publication.message.body.topic_bytes());
+                    let topic = publication.message.body.topic_bytes();
+                    let targets = self.matching.find(topic, &self.inboxes);
                     Publishing::new(targets)
                 }
             },
@@ -65,7 +66,8 @@ impl InboxMachine {
                     && (tally.matched > 0
                         || self.inboxes.number_of(origin.client.as_str()).is_some()) =>
             {
-                self.remember(origin, MATCHING, &tally);
+                self.origins
+                    .remember_outcome(origin, MATCHING, tally.refused > 0);
             }
             Once::Call(call) => self.calls.done(call, &reply),
             Once::No | Once::PublicationId(_) | Once::Fenced(..) => {}
@@ -84,7 +86,7 @@ impl InboxMachine {
             Once::PublicationId(origin) | Once::Fenced(origin, _) => self
                 .origins
                 .knows(origin, MATCHING)
-                .then(|| again(self.refused_before(origin))),
+                .then(|| again(self.origins.refused_before(origin))),
         }
     }
 
@@ -148,7 +150,7 @@ impl InboxMachine {
             None => part_for(self.hash, &self.inboxes.name_of(session)),
         };
         if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, part)) {
-            return Ok(again(self.refused_before(origin)));
+            return Ok(again(self.origins.refused_before(origin)));
         }
         let Some(inbox) = self.inboxes.named(session) else {
             return Ok(InboxReply::Stale);
@@ -157,23 +159,10 @@ impl InboxMachine {
         let qos = items.iter().map(|item| item.message.qos).max();
         if let Some(origin) = origin.filter(|origin| happens_once(origin, qos.unwrap_or_default()))
         {
-            self.remember(origin, part, &tally);
+            self.origins
+                .remember_outcome(origin, part, tally.refused > 0);
         }
         Ok(tally.reply())
-    }
-
-    /// Remembers a part of a publication, and whether it was refused: who asks again because the answer was lost must
-    /// not take it for kept.
-    fn remember(&mut self, origin: &Origin, part: u64, tally: &Tally) {
-        self.origins.remember(origin, part);
-        if tally.refused > 0 && !origin.is_of_broker() {
-            self.origins.remember(origin, REFUSED);
-        }
-    }
-
-    /// How many sessions refused a publication, as far as it is known: none or one.
-    fn refused_before(&self, origin: &Origin) -> u32 {
-        u32::from(self.origins.knows(origin, REFUSED))
     }
 
     /// A message for a session that is not connected, which came to the node that the inbox is attached to.

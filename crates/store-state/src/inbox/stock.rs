@@ -18,7 +18,7 @@ use super::inbox::Inbox;
 use super::inboxes::Inboxes;
 use super::queue::Queue;
 use super::tables::QueueKey;
-use crate::{Changes, Table, TableError};
+use crate::{Changes, Table, TableError, row};
 
 /// Estimated bytes of a queued reference to a body that the tables do not have.
 const REFERENCE: usize = 64;
@@ -174,6 +174,61 @@ impl Stock {
     /// An inbox is to have this row. Whether the tables have that of an earlier one.
     pub(super) fn revive(&mut self, key: &[u8]) -> bool {
         self.ended.remove(key)
+    }
+
+    /// Counts an inbox or a legacy that has moved here.
+    pub(super) fn count(&mut self, inbox: &Inbox) {
+        let filters = inbox.subscriptions.iter();
+        self.messages += u64::from(inbox.queue.len());
+        self.bytes += inbox.queue.bytes();
+        self.full += usize::from(inbox.is_full);
+        self.filter_bytes += filters.map(|of| of.filter.len()).sum::<usize>();
+    }
+
+    /// Takes out what belongs to the inboxes of the slots from `at` on, which are in `upper`, and which `counted` has
+    /// counted. `next_body`: the number of the next body.
+    ///
+    /// The estimate of bytes that are to be written is not divided: each half has all of it until its next checkpoint.
+    ///
+    /// # Panics
+    /// A checkpoint is under way.
+    pub(super) fn split_off(
+        &mut self,
+        at: u16,
+        upper: &Inboxes,
+        counted: Self,
+        next_body: u64,
+    ) -> Self {
+        let is_idle = !self.collecting
+            && self.due.is_empty()
+            && self.due_ended.is_empty()
+            && self.early.entries.is_empty()
+            && self.going.is_empty()
+            && self.collected.is_empty()
+            && self.writing == 0;
+        assert!(is_idle, "no checkpoint is under way when a shard is split");
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        let (moved, kept) = touched.partition(|number| upper.has(*number));
+        self.touched = kept;
+        let first = QueueKey {
+            slot: at,
+            inbox: 0,
+            sequence: 0,
+        };
+        let is_upper = |key: &Vec<u8>| row::slot(key).is_some_and(|slot| slot >= at);
+        self.messages -= counted.messages;
+        self.bytes -= counted.bytes;
+        self.full -= counted.full;
+        self.filter_bytes -= counted.filter_bytes;
+        Self {
+            bodies: self.bodies.split(next_body),
+            gone: self.gone.split_off(&first),
+            round: self.round,
+            touched: moved,
+            ended: self.ended.extract_if(.., is_upper).collect(),
+            fresh: self.fresh,
+            ..counted
+        }
     }
 
     /// The tables have a queue.

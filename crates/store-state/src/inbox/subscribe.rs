@@ -17,6 +17,7 @@ impl InboxMachine {
             return InboxReply::Stale;
         };
         self.stock.touch(inbox);
+        self.matching.take_over(inbox, &mut self.filters);
         let before = subscriptions::put(&mut inbox.subscriptions, subscriptions);
         let (id, detached) = (inbox.id(), !inbox.is_attached());
         for (subscription, before) in subscriptions.iter().zip(&before) {
@@ -58,6 +59,7 @@ impl InboxMachine {
             return InboxReply::Stale;
         };
         self.stock.touch(inbox);
+        self.matching.take_over(inbox, &mut self.filters);
         let had = subscriptions::remove(&mut inbox.subscriptions, filters);
         let (id, detached) = (inbox.id(), !inbox.is_attached());
         for (filter, _) in filters.iter().zip(&had).filter(|(_, had)| **had) {

@@ -1,5 +1,7 @@
 //! All rows of the inbox tables, and whether they agree.
 
+use std::ops::RangeTo;
+
 use hashing::{HashMap, HashSet};
 use mqtt_proto::SubscriptionFilter;
 
@@ -21,6 +23,8 @@ use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
 struct Claims {
     next_inbox: u64,
     next_body: u64,
+    /// Bodies whose counts may be too high.
+    bounds: RangeTo<u64>,
     inboxes: HashMap<u64, Inbox>,
     bodies: HashMap<u64, Body>,
 }
@@ -53,6 +57,7 @@ impl InboxMachine {
         let mut claims = Claims {
             next_inbox: u64::MAX,
             next_body: u64::MAX,
+            bounds: ..0,
             inboxes: HashMap::default(),
             bodies: HashMap::default(),
         };
@@ -132,10 +137,22 @@ impl InboxMachine {
 
 impl Claims {
     fn machine(&mut self, key: &[u8], value: &[u8], range: SlotRange) -> Result<(), LoadError> {
-        let row: MachineRow = row::decode(key, value)?;
+        let (row, recount_below) = row::decode_with::<MachineRow, u64>(key, value)?;
+        let is_half = row.range != range;
+        let below = recount_below.filter(|_| !is_half);
+        self.bounds = match below {
+            Some(below) => ..below,
+            None if is_half => ..row.next_body,
+            None => ..0,
+        };
         self.next_inbox = row.next_inbox;
         self.next_body = row.next_body;
-        ensure(row.range == range, key, "it is of other slots")
+        ensure(row.range.covers(range), key, "it is of other slots")?;
+        ensure(
+            self.bounds.end <= row.next_body,
+            key,
+            "it tells of bodies that were never made",
+        )
     }
 
     fn inbox(&mut self, key: &[u8], value: &[u8], slots: Slots) -> Result<(), LoadError> {
@@ -295,7 +312,11 @@ impl Claims {
         bodies.sort_unstable_by_key(|(number, _)| **number);
         for (number, body) in bodies {
             // What is missing has been noted where it is referred to.
-            if body.is_there && body.count != Some(body.found) {
+            let is_right = match body.count {
+                Some(count) if self.bounds.contains(number) => body.found <= count,
+                count => count == Some(body.found),
+            };
+            if body.is_there && !is_right {
                 let count = body.count.unwrap_or(0);
                 let what = format!("{} queued messages refer to it, not {count}", body.found);
                 survey.note(row::damaged(&count_key(*number), &what));

@@ -156,7 +156,7 @@ fn numbered(kind: u8, number: u64) -> Vec<u8> {
     key
 }
 
-/// `M`.
+/// `M`. Behind it, if that is not 0: `recount_below` of the bodies.
 #[derive(Serialize, Deserialize)]
 pub(super) struct MachineRow {
     pub(super) next_inbox: u64,

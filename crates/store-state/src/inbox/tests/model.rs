@@ -48,6 +48,7 @@ pub(super) struct ModelInbox {
 }
 
 /// What a session has left to shared groups.
+#[derive(Clone)]
 pub(super) struct ModelLegacy {
     pub(super) client: Box<str>,
     pub(super) number: u64,
@@ -136,6 +137,25 @@ impl Model {
         self.inboxes
             .iter_mut()
             .find(|inbox| *inbox.client == *client && epoch >= inbox.epoch)
+    }
+
+    /// Takes out what the slots from `at` on have; both have what prevents that something is done twice.
+    pub(super) fn split_off(&mut self, at: u16) -> Self {
+        let moves = |client: &str| NameHash::default().slot_of(client) >= at;
+        let inboxes = self.inboxes.extract_if(.., |of| moves(&of.client));
+        let legacies = self.legacies.extract_if(.., |of| moves(&of.client));
+        Self {
+            inboxes: inboxes.collect(),
+            legacies: legacies.collect(),
+            nodes: self.nodes.clone(),
+            last_number: self.last_number,
+            origins: self.origins.clone(),
+            fences: self.fences.clone(),
+            released: self.released.clone(),
+            calls: self.calls.clone(),
+            events: Vec::new(),
+            pressing: 0,
+        }
     }
 
     /// What the outlet was told of each filter.

@@ -10,9 +10,9 @@ use super::model::{Model, weight};
 use super::*;
 use crate::NameHash;
 use crate::inbox::origins::LINGER_MS;
-use crate::inbox::tables::{QueueRow, count_key};
+use crate::inbox::tables::{QueueRow, count_key, number_of};
 use crate::inbox::{Call, Caller};
-use crate::row;
+use crate::{SlotRange, Split, row};
 
 pub(super) const CLIENTS: [&str; 4] = [
     "ann",
@@ -24,11 +24,11 @@ const FILTERS: [&str; 7] = ["a", "a/b", "a/+", "#", "$share/g/a", "$share/h/#", 
 const TOPICS: [&str; 4] = ["a", "a/b", "b", "b/c/d"];
 
 /// Numbers that an operation is made of.
-type Dice = (u8, [u8; 6]);
+pub(super) type Dice = (u8, [u8; 6]);
 
 /// A step of a run.
-#[derive(Clone, Debug)]
-enum Step {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
     Op(Dice),
     Collect,
     Write,
@@ -37,7 +37,7 @@ enum Step {
     Page([u8; 4]),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         24 => any::<Dice>().prop_map(Step::Op),
         2 => Just(Step::Collect),
@@ -49,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What was applied since the start, and what came of it.
+#[derive(Clone)]
 struct Applied {
     header: Header,
     op: InboxOp,
@@ -56,8 +57,32 @@ struct Applied {
     events: Vec<Event>,
 }
 
+/// A step of the log.
+#[derive(Clone)]
+enum Logged {
+    Op(Applied),
+    /// The shard was split at this slot, and the upper half is this run's.
+    Split(u16, bool),
+}
+
+/// What an outlet knows of filters: the two answers.
+type Told = BTreeMap<String, (bool, bool)>;
+
+/// One of the two replicas of a run that are never compared with tables.
+#[derive(Clone)]
+struct Listener {
+    told: Told,
+    /// Nothing is left to be rebuilt.
+    is_whole: bool,
+}
+
 /// A replica that makes checkpoints and crashes, one that does neither, and the model.
-struct Run {
+pub(super) struct Run {
+    pub(super) slots: Slots,
+    /// Those of the last checkpoint.
+    saved_slots: Slots,
+    /// All rows of the last checkpoint, if that is of before a split.
+    base: Option<TestTable>,
     crashing: InboxMachine,
     table: TestTable,
     /// Applied before the last checkpoint.
@@ -68,7 +93,9 @@ struct Run {
     collecting: bool,
     steady: InboxMachine,
     model: Model,
-    applied: Vec<Applied>,
+    applied: Vec<Logged>,
+    /// Of `crashing` and `steady`.
+    listeners: [Listener; 2],
     now_ms: u64,
     epoch: u64,
     incarnation: u64,
@@ -88,10 +115,39 @@ fn call(number: u8) -> Call {
     }
 }
 
+/// Without what was told of filters.
+fn without_filters(events: &[Event]) -> Vec<Event> {
+    let others = events
+        .iter()
+        .filter(|event| !matches!(event, Event::Filter(..)));
+    others.cloned().collect()
+}
+
+impl Listener {
+    fn hear(&mut self, events: &[Event]) {
+        for event in events {
+            if let Event::Filter(filter, any, detached) = event {
+                match any {
+                    true => drop(self.told.insert(filter.clone(), (true, *detached))),
+                    false => drop(self.told.remove(filter)),
+                }
+            }
+        }
+    }
+}
+
 impl Run {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let table = TestTable::default();
+        let listener = Listener {
+            told: Told::new(),
+            is_whole: true,
+        };
         Self {
+            slots: Slots::ALL,
+            saved_slots: Slots::ALL,
+            base: None,
+            listeners: [listener.clone(), listener],
             crashing: InboxMachine::load(Slots::ALL, &table).unwrap(),
             steady: InboxMachine::load(Slots::ALL, &table).unwrap(),
             table,
@@ -115,9 +171,12 @@ impl Run {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    pub(super) fn step(&mut self, step: &Step) {
         match step {
-            Step::Op(dice) => self.apply(*dice),
+            Step::Op(dice) => {
+                let (header, op) = self.next(*dice);
+                self.apply(header, op);
+            }
             Step::Collect if self.checkpoint.is_none() => {
                 self.checkpoint = Some((Changes::default(), self.applied.len(), false));
                 self.collecting = true;
@@ -129,7 +188,8 @@ impl Run {
                 if let Some((changes, _, written @ false)) = &mut self.checkpoint {
                     self.table.write(changes);
                     *written = true;
-                    let survey = InboxMachine::survey(Slots::ALL, &self.table);
+                    (self.saved_slots, self.base) = (self.slots, None);
+                    let survey = InboxMachine::survey(self.slots, &self.table);
                     assert_eq!(survey.findings, [], "what a machine writes is right");
                 }
             }
@@ -145,6 +205,10 @@ impl Run {
             Step::Collect => {}
         }
         self.collect_row();
+        self.compare_counts();
+    }
+
+    fn compare_counts(&self) {
         let inboxes = self.model.inboxes.iter().map(|of| &of.queue);
         let queues = || {
             inboxes
@@ -188,29 +252,53 @@ impl Run {
         }
         self.checkpoint = None;
         self.collecting = false;
-        self.crashing = InboxMachine::load(Slots::ALL, &self.table).unwrap();
-        for applied in &self.applied[self.saved..] {
+        let table = self.base.as_ref().unwrap_or(&self.table);
+        self.crashing = InboxMachine::load(self.saved_slots, table).unwrap();
+        for logged in &self.applied[self.saved..] {
+            let applied = match logged {
+                Logged::Op(applied) => applied,
+                Logged::Split(at, is_upper) => {
+                    let upper = self.crashing.split_off(*at);
+                    if *is_upper {
+                        self.crashing = upper;
+                    }
+                    continue;
+                }
+            };
             let mut recorder = Recorder::default();
-            let reply =
-                self.crashing
-                    .apply(&applied.header, &applied.op, &self.table, &mut recorder);
+            let reply = self
+                .crashing
+                .apply(&applied.header, &applied.op, table, &mut recorder);
             assert_eq!(
                 reply.as_ref(),
                 Ok(&applied.reply),
                 "again: {:?}",
                 applied.op
             );
-            assert_eq!(recorder.0, applied.events, "again: {:?}", applied.op);
+            let [again, before] = [&recorder.0, &applied.events].map(|of| without_filters(of));
+            assert_eq!(again, before, "again: {:?}", applied.op);
         }
+        let mut recorder = Recorder::default();
+        self.crashing.for_each_filter(&mut recorder);
+        let listener = &mut self.listeners[0];
+        (listener.told, listener.is_whole) = (Told::new(), false);
+        listener.hear(&recorder.0);
+        self.rebuild(0, 0);
+        self.compare_filters();
     }
 
-    fn apply(&mut self, (kind, dice): Dice) {
+    /// What a step does, and when.
+    pub(super) fn next(&mut self, (kind, dice): Dice) -> (Header, InboxOp) {
         self.now_ms += match dice[5] {
             0..4 => LINGER_MS / 2,
             n => u64::from(n % 4),
         };
         let op = self.op(kind, dice);
-        let header = self.header(dice);
+        (self.header(dice), op)
+    }
+
+    /// The slot must be one of this run's.
+    pub(super) fn apply(&mut self, header: Header, op: InboxOp) -> InboxReply {
         let mut recorder = Recorder::default();
         let reply = loop {
             let part = self
@@ -228,19 +316,112 @@ impl Run {
             .apply(&header, &op, &nothing, &mut steady)
             .unwrap();
         assert_eq!(reply, other, "{op:?}");
-        assert_eq!(recorder.0, steady.0, "{op:?}");
+        let [events, steady_events] = [&recorder.0, &steady.0].map(|of| without_filters(of));
+        assert_eq!(events, steady_events, "{op:?}");
+        for (listener, recorder) in self.listeners.iter_mut().zip([&recorder, &steady]) {
+            listener.hear(&recorder.0);
+        }
         let (expected, mut expected_events) = self.model.apply(&header, &op);
         assert_eq!(reply, expected, "{op:?}");
-        let mut events = recorder.0.clone();
-        events.sort();
         expected_events.sort();
-        assert_eq!(events, expected_events, "{op:?}");
-        self.applied.push(Applied {
+        for (listener, recorder) in self.listeners.iter().zip([&recorder, &steady]) {
+            let (mut events, mut expected) = (recorder.0.clone(), expected_events.clone());
+            if !listener.is_whole {
+                (events, expected) = (without_filters(&events), without_filters(&expected));
+            }
+            events.sort();
+            assert_eq!(events, expected, "{op:?}");
+        }
+        self.compare_filters();
+        self.applied.push(Logged::Op(Applied {
             header,
             op,
-            reply,
+            reply: reply.clone(),
             events: recorder.0,
-        });
+        }));
+        reply
+    }
+
+    /// What an outlet knows has all that is true, and nothing else if nothing is left to be rebuilt.
+    fn compare_filters(&self) {
+        let filters = self.model.filters().into_iter();
+        let truth: Told = filters
+            .map(|(filter, detached)| (filter, (true, detached)))
+            .collect();
+        for Listener { told, is_whole } in &self.listeners {
+            for (filter, (_, detached)) in &truth {
+                let known = told.get(filter).copied().unwrap_or_default();
+                assert!(known.0 && known.1 >= *detached, "{filter} in {told:?}");
+            }
+            assert!(!is_whole || *told == truth, "{told:?}, not {truth:?}");
+        }
+    }
+
+    /// Both replicas go on with what a split has left to be rebuilt.
+    pub(super) fn rebuild(&mut self, crashing: usize, steady: usize) {
+        let machines = [&mut self.crashing, &mut self.steady].into_iter();
+        let entries = [crashing, steady];
+        for ((listener, machine), entries) in self.listeners.iter_mut().zip(machines).zip(entries) {
+            let mut recorder = Recorder::default();
+            listener.is_whole |= machine.rebuild_part(entries, &mut recorder);
+            listener.hear(&recorder.0);
+        }
+        self.compare_filters();
+    }
+
+    /// The upper half of the shard.
+    pub(super) fn split_off(&mut self, at: u16) -> Self {
+        self.step(&Step::Write);
+        self.step(&Step::Saved);
+        let SlotRange { first, last } = self.slots.range;
+        let base = self.base.take().unwrap_or_else(|| self.table.clone());
+        for listener in &mut self.listeners {
+            listener.is_whole = false;
+        }
+        let mut applied = self.applied.clone();
+        applied.push(Logged::Split(at, true));
+        self.applied.push(Logged::Split(at, false));
+        let mut upper = Self {
+            slots: Slots {
+                range: SlotRange { first: at, last },
+                ..self.slots
+            },
+            saved_slots: self.saved_slots,
+            base: Some(base.clone()),
+            crashing: self.crashing.split_off(at),
+            table: base.clone(),
+            saved: self.saved,
+            checkpoint: None,
+            collecting: false,
+            steady: self.steady.split_off(at),
+            model: self.model.split_off(at),
+            applied,
+            listeners: self.listeners.clone(),
+            ..*self
+        };
+        self.base = Some(base);
+        self.slots.range = SlotRange {
+            first,
+            last: at - 1,
+        };
+        for half in [self, &mut upper] {
+            let range = half.slots.range;
+            let rows = &mut half.table.rows;
+            rows.retain(|key, _| InboxMachine::keeps(key, range));
+            half.compare_counts();
+            half.compare_filters();
+        }
+        upper
+    }
+
+    /// Goes on from where another shard is.
+    pub(super) fn follow(&mut self, progress: [u64; 4]) {
+        [self.now_ms, self.epoch, self.incarnation, self.payload] = progress;
+    }
+
+    /// The time, and the numbers that were given last; all only grow.
+    pub(super) fn progress(&self) -> [u64; 4] {
+        [self.now_ms, self.epoch, self.incarnation, self.payload]
     }
 
     /// A checkpoint goes on and clients read while an operation is not done.
@@ -613,8 +794,11 @@ impl Run {
     }
 
     /// A last checkpoint: the tables hold what they must, and nothing else.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
+        self.rebuild(usize::MAX, usize::MAX);
         self.crash();
+        self.rebuild(usize::MAX, 0);
+        assert!(self.listeners.iter().all(|of| of.is_whole));
         let mut changes = Changes::default();
         self.crashing.collect(&mut changes);
         self.table.write(&changes);
@@ -638,11 +822,18 @@ impl Run {
                 body => *references.entry(body).or_default() += 1,
             }
         }
-        assert_eq!(self.table.rows_of(b'B'), references.len());
-        assert_eq!(self.table.rows_of(b'C'), references.len());
+        let below = self.crashing.stock.bodies.recount_below();
+        for kind in *b"BC" {
+            let numbers = self.table.keys_of(kind).into_iter();
+            let numbers: BTreeSet<u64> = numbers.filter_map(|key| number_of(&key)).collect();
+            let is_known = |number: &u64| *number < below || references.contains_key(number);
+            assert!(references.keys().all(|number| numbers.contains(number)));
+            assert!(numbers.iter().all(is_known));
+        }
         for (body, count) in &references {
             let value = &self.table.rows[&count_key(*body)];
-            assert_eq!(row::decode::<u32>(&[], value).as_ref(), Ok(count));
+            let counted: u32 = row::decode(&[], value).unwrap();
+            assert!(counted == *count || *body < below && counted > *count);
         }
         assert_eq!(own + references.values().sum::<u32>() as usize, queued);
         let of_clients = model.origins.iter().filter(|of| of.2 != 0);
@@ -658,6 +849,8 @@ impl Run {
         let heaviest = model.inboxes.iter().flat_map(|of| &of.queue);
         assert!(heaviest.map(|(_, item)| weight(item)).max() < Some(1_000));
         self.announcements();
+        let survey = InboxMachine::survey(self.slots, &self.table);
+        assert_eq!(survey.findings, []);
     }
 
     fn announcements(&self) {

@@ -216,13 +216,18 @@ fn rows_of_other_slots_and_unknown_kinds_are_found() {
         range: SlotRange::part(0, 2),
         ..Slots::ALL
     };
-    let survey = InboxMachine::survey(half, &table);
-    assert!(
-        survey
-            .findings
-            .iter()
-            .any(|of| of.what == "it is of other slots")
-    );
+    let finds = |slots, table: &TestTable, what: &str| {
+        let survey = InboxMachine::survey(slots, table);
+        survey.findings.iter().any(|of| of.what == what)
+    };
+    assert!(finds(half, &table, "its slot belongs to another shard"));
+    let mut shard = Shard::new();
+    shard.machine = InboxMachine::load(half, &shard.table).unwrap();
+    shard.checkpoint();
+    for (slots, is_other) in [(half, false), (Slots::ALL, true)] {
+        let found = finds(slots, &shard.table, "it is of other slots");
+        assert_eq!(found, is_other);
+    }
     let unknown = found(|table| {
         for key in ["A", "Mx", "Z", "z"] {
             table.rows.insert(key.into(), Vec::new());

@@ -1,0 +1,74 @@
+//! How an inbox shard is cut in two.
+//!
+//! Each half gets the inboxes of its slots, with their queues, what they are owed, and the rows of theirs that have yet to
+//! be written. Both get what prevents that something is done twice, since a publication, a call or a fence reaches both:
+//! the origins, the calls, the fences, the incarnations of nodes. Both get all bodies.
+//!
+//! The route index and the filters are made anew in parts: see `matching` and `filters`.
+
+use super::machine::InboxMachine;
+use super::stock::Stock;
+use super::tables::{INBOX, LEGACY, OWED, PENDING_FILTER, PENDING_OF_CLIENT, QUEUE};
+use crate::{SlotRange, Split, row};
+
+impl Split for InboxMachine {
+    fn split_off(&mut self, at: u16) -> Self {
+        let SlotRange { first, last } = self.range;
+        assert!(
+            first < at && at <= last,
+            "a shard of the slots {first} to {last} is not split at {at}"
+        );
+        assert!(
+            self.left.is_none() && self.publishing.is_none(),
+            "a shard is split between two operations"
+        );
+        let (mut stock, mut attached) = (Stock::default(), 0);
+        let inboxes = self.inboxes.split_off(at, |inbox| {
+            stock.count(inbox);
+            attached += usize::from(inbox.is_attached());
+        });
+        self.range.last = at - 1;
+        self.attached -= attached;
+        Self {
+            range: SlotRange { first: at, last },
+            hash: self.hash,
+            nodes: self.nodes.clone(),
+            next_inbox: self.next_inbox,
+            next_body: self.next_body,
+            matching: self.matching.split_off(&self.inboxes, &inboxes),
+            filters: self.filters.split_off(),
+            members: self.members.split_off(|number| inboxes.has(number)),
+            origins: self.origins.split(),
+            fences: self.fences.split(),
+            owed: self.owed.split_off(at, |number| inboxes.has(number)),
+            calls: self.calls.split(),
+            stock: self.stock.split_off(at, &inboxes, stock, self.next_body),
+            attached,
+            left: None,
+            publishing: None,
+            recorded: self.recorded.clone(),
+            inboxes,
+        }
+    }
+
+    fn rebuild_part(&mut self, entries: usize, outlet: &mut Self::Outlet) -> bool {
+        let (inboxes, filters) = (&mut self.inboxes, &mut self.filters);
+        self.matching.take_over_part(entries, inboxes, filters)
+            && filters.narrow_part(entries, outlet)
+    }
+
+    fn keeps(key: &[u8], range: SlotRange) -> bool {
+        let is_cut = [
+            INBOX,
+            LEGACY,
+            QUEUE,
+            OWED,
+            PENDING_OF_CLIENT,
+            PENDING_FILTER,
+        ];
+        match (key.first(), row::slot(key)) {
+            (Some(kind), Some(slot)) if is_cut.contains(kind) => range.contains(slot),
+            _ => true,
+        }
+    }
+}
