@@ -75,6 +75,11 @@ impl<T> Dense<T> {
         }
     }
 
+    /// Drops the last items, up to a chunk of them. How many there were; 0: none are left.
+    pub(crate) fn drop_last(&mut self) -> usize {
+        self.chunks.pop().map_or(0, |chunk| chunk.len())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }

@@ -103,6 +103,11 @@ impl<R: Copy + Ord, O: Copy> Exact<R, O> {
         })
     }
 
+    /// Drops some filters of an index that is not used any more. How many; 0: none are left.
+    pub(crate) fn drop_last(&mut self) -> usize {
+        self.entries.drop_last()
+    }
+
     /// Heap memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.entries.heap_bytes() + self.index.heap_bytes() + self.heap

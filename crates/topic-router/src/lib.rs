@@ -35,4 +35,4 @@ pub mod change {
 }
 
 pub use retained::{Cursor, RetainedIndex};
-pub use router::{Inserted, Router};
+pub use router::{Inserted, Retired, Router};

@@ -43,6 +43,12 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops the items with the highest numbers, up to a chunk of them, of a store that is not used any more. How many
+    /// there were room for; 0: none are left.
+    pub(crate) fn drop_last(&mut self) -> usize {
+        self.chunks.pop().map_or(0, |_| CHUNK)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }

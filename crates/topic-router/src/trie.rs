@@ -425,6 +425,11 @@ impl<R: Copy + Ord, O: Copy> Trie<R, O> {
         }
     }
 
+    /// Drops some nodes of a trie that is not used any more. About how many; 0: none are left.
+    pub(crate) fn drop_last(&mut self) -> usize {
+        self.nodes.drop_last()
+    }
+
     /// Heap memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.nodes.heap_bytes() + self.edges.heap_bytes() + self.heap

@@ -277,3 +277,19 @@ fn a_match_costs_by_the_patterns_of_wildcards_and_not_by_the_filters() {
         "{compared}"
     );
 }
+
+#[test]
+fn a_router_that_is_not_used_any_more_is_freed_in_parts() {
+    let mut router = Router::with_seed(0);
+    for n in 0..10_000u32 {
+        router.insert(&format!("site/{n}"), n, ());
+        router.insert(&format!("site/{n}/+"), n, ());
+    }
+    let mut retired = router.retire();
+    let mut parts = 1;
+    while !retired.free_part(1) {
+        parts += 1;
+    }
+    assert!(parts > 5, "{parts}");
+    assert!(retired.free_part(1), "nothing is left");
+}

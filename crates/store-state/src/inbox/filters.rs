@@ -23,9 +23,11 @@ pub(super) struct Filters {
     counts: Counts,
     /// Those of before a split, oldest first, while the outlet may know their answers.
     bases: Vec<Arc<Counts>>,
+    /// Those that no half needs any more, and this one has yet to free.
+    retired: Vec<Counts>,
     /// Some subscriptions are in `bases` only.
     counting: bool,
-    /// The next place of the first base to be compared.
+    /// The next place to be compared of the first base, or to be freed if there is none.
     place: usize,
 }
 
@@ -141,6 +143,7 @@ impl Filters {
         Self {
             counts: Counts::default(),
             bases: self.bases.clone(),
+            retired: Vec::new(),
             counting: true,
             place: 0,
         }
@@ -167,11 +170,31 @@ impl Filters {
                 }
             }
             if end == base.table.num_buckets() {
-                self.bases.remove(0);
+                // The half that is done last frees it.
+                self.retired.extend(Arc::into_inner(self.bases.remove(0)));
                 self.place = 0;
             }
         }
-        self.bases.is_empty()
+        self.bases.is_empty() && self.free_part(left)
+    }
+
+    /// Frees about so many filters. True: there are none left.
+    fn free_part(&mut self, mut filters: usize) -> bool {
+        while let Some(Counts { table, .. }) = self.retired.last_mut() {
+            let end = table.num_buckets().min(self.place.saturating_add(filters));
+            filters -= end - self.place;
+            for place in std::mem::replace(&mut self.place, end)..end {
+                if let Ok(filter) = table.get_bucket_entry(place) {
+                    filter.remove();
+                }
+            }
+            if end < table.num_buckets() {
+                return false;
+            }
+            self.retired.pop();
+            self.place = 0;
+        }
+        true
     }
 
     /// Those that answers depend on.

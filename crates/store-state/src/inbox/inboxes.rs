@@ -140,10 +140,9 @@ impl Inboxes {
         let mut upper = Self::new(self.hash);
         let moves = |inbox: &Inbox| inbox.queue.slot() >= at;
         let inboxes = self.by_number.extract_if(|_, inbox| moves(inbox));
-        for (number, inbox) in inboxes {
-            moved(&inbox);
-            upper.by_number.insert(number, inbox);
-        }
+        // The map has room for all from the beginning: to grow it would move what is in it.
+        let inboxes: Vec<_> = inboxes.inspect(|(_, inbox)| moved(inbox)).collect();
+        upper.by_number.extend(inboxes);
         for (number, legacy) in self.legacies.extract_if(.., |_, legacy| moves(legacy)) {
             moved(&legacy);
             upper.legacies.insert(number, legacy);

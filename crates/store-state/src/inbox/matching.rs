@@ -15,7 +15,7 @@ use std::sync::Arc;
 use hashing::{HashBuilder, HashMap};
 use mqtt_session::Wanted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
-use topic_router::{Inserted, Router};
+use topic_router::{Inserted, Retired, Router};
 
 use super::StoredSubscription;
 use super::filters::Filters;
@@ -38,6 +38,8 @@ pub(super) struct Matching {
     bases: Vec<Base>,
     /// Inboxes that have yet to be moved, some of which have been, or are gone.
     left: Vec<u64>,
+    /// Routers that no half needs any more, and this one has yet to free.
+    retired: Vec<Retired<u64, Wanted>>,
     /// Counts changes, by bucket.
     changes: Box<[u32]>,
     cache: Cache,
@@ -58,6 +60,7 @@ impl Matching {
             generation: Generation::default(),
             bases: Vec::new(),
             left: Vec::new(),
+            retired: Vec::new(),
             changes: vec![0; BUCKETS].into(),
             cache: Cache::default(),
         }
@@ -99,7 +102,8 @@ impl Matching {
         }
     }
 
-    /// Moves inboxes until about so many of them and of their subscriptions are moved. True: all are.
+    /// Moves inboxes until about so many of them and of their subscriptions are moved, and frees routers that are not
+    /// needed any more. True: nothing is left to be done.
     pub(super) fn take_over_part(
         &mut self,
         entries: usize,
@@ -120,7 +124,16 @@ impl Matching {
             return false;
         }
         self.left = Vec::new();
-        self.bases = Vec::new();
+        // The half that is done last frees it.
+        let bases = std::mem::take(&mut self.bases).into_iter();
+        let unused = bases.filter_map(|base| Arc::into_inner(base.router));
+        self.retired.extend(unused.map(Router::retire));
+        while let Some(retired) = self.retired.last_mut() {
+            if done >= entries || !retired.free_part(entries - done) {
+                return false;
+            }
+            self.retired.pop();
+        }
         true
     }
 
