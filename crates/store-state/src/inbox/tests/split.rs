@@ -306,7 +306,7 @@ fn a_shard_is_not_split_in_the_middle_of_a_publication() {
 }
 
 #[test]
-#[should_panic(expected = "no checkpoint is under way")]
+#[should_panic(expected = "no split within a checkpoint")]
 fn a_shard_is_not_split_during_a_checkpoint() {
     let mut shard = four();
     shard.collect();
