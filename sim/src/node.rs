@@ -160,6 +160,7 @@ impl Node {
         let opened = Store::open_within(folder, log, &options, &listener);
         let (store, serving) = opened.expect("its store");
         broker.rim.set_store(store);
+        broker.routes.know_shards(&broker.store().inbox_shards());
         broker.store().begin(&*listener);
         broker.with_peers(|peers, node| peers.opened(node));
         let now_ms = clock.now_ms();
@@ -406,9 +407,12 @@ impl Life {
     pub(crate) fn routes_to(&self, client: &str, topic: &str) -> bool {
         self.within(|node, now_ms| {
             node.with_peers(|peers, node| peers.check_leases(node, now_ms));
-            let shard = node.store().inbox_shard(client);
             let found = node.routes.find(topic);
-            found.shards.contains(&shard) || found.cut_off.contains(&shard)
+            let shard = found
+                .known
+                .of_slot(store_state::api::Store::inbox_slot(node.store(), client));
+            let shards = found.shards.iter().chain(&found.cut_off);
+            shard.is_some_and(|shard| shards.clone().any(|known| *known == shard))
         })
     }
 

@@ -25,6 +25,7 @@ use mqtt_session::{Pattern, Wanted};
 use parking_lot::Mutex;
 use peer_protocol::Slot;
 use route_exchange::{Change, Exports, Key, NodeId, Receivers, Value};
+use store_state::api::{ShardRef, ShardRefs};
 use topic_router::Inserted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 
@@ -59,15 +60,17 @@ pub struct MatchSet {
     /// Shared subscription groups: of each, one member gets the message.
     pub groups: Box<[MatchedGroup]>,
     /// Inbox shards with sessions that match.
-    pub shards: Box<[u16]>,
+    pub shards: Box<[ShardRef]>,
+    /// All inbox shards that were known then.
+    pub known: ShardRefs,
     /// None of `shards` is known to have any.
     pub unsure: bool,
     /// Of some shards it is not known what they want: groups may have members that are not in here.
     pub lacks_shards: bool,
     /// More inbox shards that may have some, which a cut-off node does not learn (P10).
-    pub cut_off: Box<[u16]>,
+    pub cut_off: Box<[ShardRef]>,
     /// Inbox shards with sessions that match and are not connected.
-    pub detached: Box<[u16]>,
+    pub detached: Box<[ShardRef]>,
     /// Other nodes with sessions that match, or that may have some.
     pub nodes: Box<[NodeTarget]>,
 }
@@ -102,7 +105,7 @@ impl MatchSet {
         size_of::<Self>()
             + self.targets.len() * size_of::<Target>()
             + self.loops.len() * size_of::<(usize, Range<usize>)>()
-            + (self.shards.len() + self.cut_off.len() + self.detached.len()) * size_of::<u16>()
+            + (self.shards.len() + self.cut_off.len() + self.detached.len()) * size_of::<ShardRef>()
             + self.nodes.len() * size_of::<NodeTarget>()
             + self
                 .groups
@@ -141,6 +144,8 @@ struct Index {
     /// Other nodes, by their slot less one.
     nodes: Vec<Option<NodeId>>,
     unsure: Unsure,
+    /// All inbox shards that there are.
+    known: ShardRefs,
 }
 
 /// Nodes and shards of which it is not known what they want.
@@ -152,6 +157,19 @@ pub struct Unsure {
     pub shards: Vec<u16>,
     /// Shards of which it is known what they wanted when this node was cut off from most others.
     pub cut_off: Vec<u16>,
+}
+
+/// Shards as they are known. One that is not, of which another node has told a moment ago, is asked for nothing that belongs
+/// to another one.
+fn to_refs(known: &ShardRefs, numbers: &[u16]) -> Box<[ShardRef]> {
+    let to_ref = |number: &u16| {
+        let shard = known.iter().find(|shard| shard.number == *number);
+        shard.copied().unwrap_or(ShardRef {
+            number: *number,
+            last: 0,
+        })
+    };
+    numbers.iter().map(to_ref).collect()
 }
 
 /// The filter that a SUBSCRIBE names a group by: groups are told apart by kind, name and filter.
@@ -187,6 +205,7 @@ impl Routes {
                 durable_members: HashMap::default(),
                 nodes: Vec::new(),
                 unsure: Unsure::default(),
+                known: ShardRefs::default(),
             }),
             sweeping_changes: AtomicU32::new(0),
             exports: OnceLock::new(),
@@ -389,10 +408,20 @@ impl Routes {
         }
     }
 
-    /// Takes in what another node has told, and which nodes and shards may want any message from now on; all
-    /// others want what they have told.
-    pub fn import(&self, node: NodeId, changes: &[Change], unsure: Unsure) {
-        let is_news = self.read().unsure != unsure;
+    /// There are these inbox shards, and all that they want is in the index.
+    pub fn know_shards(&self, known: &ShardRefs) {
+        if !self.read().known.is_same(known) {
+            self.write().known = known.clone();
+            self.sweeping_changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Takes in what another node has told, which inbox shards there are, and which nodes and shards may want any message
+    /// from now on; all others want what they have told.
+    pub fn import(&self, node: NodeId, changes: &[Change], unsure: Unsure, known: &ShardRefs) {
+        let index = self.read();
+        let is_news = index.unsure != unsure || !index.known.is_same(known);
+        drop(index);
         if changes.is_empty() && !is_news {
             return;
         }
@@ -404,6 +433,7 @@ impl Routes {
             }
         }
         index.unsure = unsure;
+        index.known = known.clone();
         if index.unsure.shards.is_empty() {
             index.remove_left_groups();
         }
@@ -560,6 +590,7 @@ impl Routes {
                 known: false,
             }));
         }
+        let known = index.known.clone();
         drop(index);
         // Of one node, the target that gets more comes first.
         nodes.sort_unstable();
@@ -581,12 +612,13 @@ impl Routes {
             targets: targets.into(),
             loops: loops.into(),
             groups: groups.into(),
-            shards: shards.into(),
+            shards: to_refs(&known, &shards),
             unsure,
             lacks_shards,
-            cut_off: cut_off.into(),
-            detached: detached.into(),
+            cut_off: to_refs(&known, &cut_off),
+            detached: to_refs(&known, &detached),
             nodes: nodes.into(),
+            known,
         }
     }
 

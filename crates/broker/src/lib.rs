@@ -387,6 +387,7 @@ impl Broker {
         let options = store_options(config, clustered.as_ref());
         let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
         node.rim.set_store(store);
+        node.routes.know_shards(&node.store().inbox_shards());
         node.with_peers(|peers, node| peers.opened(node));
         if let Some(clustered) = &clustered {
             let links = PeerLinks(Box::new(BrokerLinks(Arc::clone(clustered))));

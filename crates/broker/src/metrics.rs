@@ -955,7 +955,12 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&labels)?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 6] = [
+    let gauges: [(&str, &str, Pick); 7] = [
+        (
+            "store_requests_joined",
+            "Requests that several shards carry out since one was split, and new shards that wait for what was asked before",
+            |s| s.joined as u64,
+        ),
         ("store_shards", "Shards", |s| s.shards),
         ("store_shards_led", "Shards that this node leads", |s| s.led),
         (

@@ -20,6 +20,9 @@ pub struct Batch<O> {
     /// The proposer has put its requests back into the queue. Not written.
     #[serde(skip)]
     pub requeued: Requeued,
+    /// This process has proposed it, and sends on what belongs to other shards by now. Not written.
+    #[serde(skip)]
+    pub proposed_here: ProposedHere,
 }
 
 /// Set when the proposer of a batch has put its requests back into the queue. The batch may be applied all the same,
@@ -72,14 +75,45 @@ pub struct Limits {
 /// One operation and who waits for its reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request<O> {
-    /// The version of the shard map that the sender went by.
-    pub map_version: u64,
+    /// Which slots the sender took the shard to have.
+    pub until: RoutedUntil,
     /// Known only in the process that proposed it.
     #[serde(skip)]
     pub correlation_id: CorrelationId,
     /// What to do.
     pub op: O,
 }
+
+/// The last slot that a shard had as far as whoever routed a request to it knew. Its first slot never changes.
+///
+/// A shard carries a request out for the slots that it has, and answers which these are, if it was taken to have more: the
+/// request is then for the shards that have the others as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RoutedUntil(u64);
+
+impl RoutedUntil {
+    /// The last slot that the shard had when the store began.
+    pub const FIRST: Self = Self(1);
+
+    /// A slot.
+    #[must_use]
+    pub fn slot(last: u16) -> Self {
+        Self(u64::from(last) + 2)
+    }
+
+    /// The slot. `first`: the last one that the shard had when the store began.
+    #[must_use]
+    pub fn last(self, first: u16) -> u16 {
+        match self.0.checked_sub(2) {
+            Some(last) => u16::try_from(last).unwrap_or(u16::MAX),
+            None => first,
+        }
+    }
+}
+
+/// Whether the process that applies a batch has proposed it. Not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProposedHere(pub bool);
 
 /// Who waits for a reply: an event loop and its own number for the request. Opaque here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -93,6 +127,9 @@ pub struct CorrelationId {
 }
 
 impl CorrelationId {
+    /// The loop number of what the store itself waits for.
+    pub const STORE: u16 = u16::MAX;
+
     /// For requests that nobody waits for.
     pub const NONE: Self = Self {
         peer: 0,

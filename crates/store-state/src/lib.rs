@@ -38,7 +38,9 @@ mod test_table;
 mod touched;
 pub mod wire;
 
-pub use batch::{Batch, CorrelationId, Header, Limits, Request, Requeued};
+pub use batch::{
+    Batch, CorrelationId, Header, Limits, ProposedHere, Request, Requeued, RoutedUntil,
+};
 pub use descriptor::{ChildShard, DESCRIPTOR_KEY, Descriptor, ShardBirth, ShardVersion};
 pub use insertion_map::InsertionMap;
 pub use load_error::LoadError;

@@ -13,8 +13,8 @@ use store_state::inbox::{
 use store_state::retain::{ConnectionNumber, PublisherHash, RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
 use store_state::{
-    Batch, Changes, CorrelationId, Header, Limits, Machine, Request, Requeued, Slots, Table,
-    TableError,
+    Batch, Changes, CorrelationId, Header, Limits, Machine, ProposedHere, Request, Requeued,
+    RoutedUntil, Slots, Table, TableError,
 };
 
 use crate::kinds::command::Command;
@@ -246,7 +246,7 @@ fn commands() -> Vec<Command> {
 
 fn batch<O>(ops: Vec<O>) -> Batch<O> {
     let request = |op| Request {
-        map_version: 1,
+        until: RoutedUntil::FIRST,
         correlation_id: CorrelationId::NONE,
         op,
     };
@@ -265,6 +265,7 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
         requests: ops.into_iter().map(request).collect(),
         bytes: 0,
         requeued: Requeued::default(),
+        proposed_here: ProposedHere::default(),
     }
 }
 

@@ -26,16 +26,14 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Asks the inbox shard of a client.
-    pub(crate) fn ask_inbox(&mut self, client: &str, pending: Pending, op: InboxOp) {
+    pub(crate) fn ask_inbox(&mut self, pending: Pending, op: InboxOp) {
         let ticket = self.ask(pending);
-        let store = self.node.store();
-        store.inbox(store.inbox_shard(client), ticket, op);
+        self.node.store().inbox(ticket, op);
     }
 
     /// Tells the inbox shard of a client something that nobody waits for.
-    pub(crate) fn tell_inbox(&self, client: &str, op: InboxOp) {
-        let store = self.node.store();
-        store.inbox(store.inbox_shard(client), CorrelationId::NONE, op);
+    pub(crate) fn tell_inbox(&self, op: InboxOp) {
+        self.node.store().inbox(CorrelationId::NONE, op);
     }
 
     /// This node is cut off from most others: publications of transient sessions that only wait for shards of

@@ -75,4 +75,10 @@ impl Client {
     pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
         self.stored.as_mut()?.inbox.as_mut()
     }
+
+    /// The same, with the session.
+    pub(crate) fn inbox_and_session(&mut self) -> Option<(&mut Inbox, &Session)> {
+        let inbox = self.stored.as_mut()?.inbox.as_mut()?;
+        Some((inbox, &self.session))
+    }
 }

@@ -183,13 +183,13 @@ impl<R: Rim> ClientLoop<R> {
                     resume: resumed,
                 },
             };
-            self.ask_inbox(&client_id, Pending::Attach { key, epoch }, op);
+            self.ask_inbox(Pending::Attach { key, epoch }, op);
         } else if had_inbox {
             let op = InboxOp::Remove {
                 session: self.node.store().client_name(&client_id).into(),
                 epoch,
             };
-            self.ask_inbox(&client_id, Pending::Discard { key, epoch }, op);
+            self.ask_inbox(Pending::Discard { key, epoch }, op);
         } else {
             self.joined_transient(io, key, Some(epoch));
         }
@@ -295,7 +295,7 @@ impl<R: Rim> ClientLoop<R> {
                 epoch,
                 sent: 0,
             };
-            self.tell_inbox(&client_id, op);
+            self.tell_inbox(op);
             self.forget_client(io, key);
         }
         self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
@@ -490,7 +490,7 @@ impl<R: Rim> ClientLoop<R> {
         if taken.is_none() {
             client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
         }
-        let shard = self.node.store().inbox_shard(&client_id);
+        let slot = self.node.store().inbox_slot(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),
             received: received.clone(),
@@ -517,7 +517,8 @@ impl<R: Rim> ClientLoop<R> {
             .handle_connected(client.confirmed_user(), &client.session);
         let long_name = self.node.store().client_name(&client_id);
         let inbox = Inbox {
-            shard,
+            slot,
+            shards: self.node.store().inbox_shards(),
             number: inbox,
             long_name: Some(long_name).filter(|name| name.as_str() != &*client_id),
             incarnation,
@@ -543,7 +544,7 @@ impl<R: Rim> ClientLoop<R> {
             epoch,
             inbox: Some(inbox),
         }));
-        self.node.store().read(shard, open);
+        self.node.store().read(slot, open);
         self.forget_unreleased(&client_id, epoch, key, &joining.told_by);
         self.has_joined(io, key);
         self.resume_waiters(io, joining.waiters);

@@ -3,6 +3,7 @@
 use hashing::HashMap;
 use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
+use store_state::api::{ShardRef, ShardRefs, Slot};
 use store_state::inbox::{ClientName, Origin};
 
 use crate::publish::once::Once;
@@ -23,8 +24,10 @@ pub(crate) struct Stored {
 /// A durable session's inbox.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    pub(crate) shard: u16,
-    /// Its number in the shard.
+    pub(crate) slot: Slot,
+    /// The inbox shards that there were when it was known last which of them have its publications.
+    pub(crate) shards: ShardRefs,
+    /// Its number in its shard.
     pub(crate) number: u64,
     /// What the store calls the client by, if that is not its identifier.
     pub(crate) long_name: Option<ClientName>,
@@ -57,14 +60,40 @@ pub(crate) struct Elsewhere {
 }
 
 impl Inbox {
-    /// Takes note of the shards that are asked to keep a publication of this client.
-    pub(crate) fn remember(&mut self, packet_id: PacketId, shards: impl Iterator<Item = u16>) {
-        let mut others: Vec<u16> = shards.filter(|shard| *shard != self.shard).collect();
+    /// The shards that there are now. If there are more than before, any may know of the publications of this client that
+    /// it has not released (`received`): what prevents that one is kept twice is copied to both halves of a split.
+    pub(crate) fn keep_up(&mut self, shards: &ShardRefs, received: impl FnOnce() -> PacketIdSet) {
+        if self.shards.is_same(shards) {
+            return;
+        }
+        self.shards = shards.clone();
+        let Elsewhere { known, unknown } = &mut self.elsewhere;
+        known.clear();
+        unknown.extend(received().iter());
+    }
+
+    /// The shard of the client's own inbox.
+    pub(crate) fn shard(&self) -> u16 {
+        let shard = self.shards.of_slot(self.slot);
+        shard.map_or(0, |shard| shard.number)
+    }
+
+    /// Takes note of the shards that are asked to keep a publication of this client. `routed_by`: all that there were as
+    /// far as whoever found these knew.
+    pub(crate) fn remember(
+        &mut self,
+        packet_id: PacketId,
+        shards: impl Iterator<Item = u16>,
+        routed_by: &ShardRefs,
+    ) {
+        let own = self.shard();
+        let is_split_since = !self.shards.is_same(routed_by);
+        let mut others: Vec<u16> = shards.filter(|shard| *shard != own).collect();
         others.sort_unstable();
         others.dedup();
         let Elsewhere { known, unknown } = &mut self.elsewhere;
-        if known.remove(&packet_id).is_some() {
-            // It came before, and nobody knows where to.
+        if known.remove(&packet_id).is_some() || is_split_since {
+            // It came before, and nobody knows where to; or it goes on to shards that were split off.
             unknown.insert(packet_id);
         } else if !others.is_empty() && !unknown.contains(packet_id) {
             known.insert(packet_id, others.into());
@@ -81,19 +110,19 @@ impl Inbox {
         Once::Client { origin, epoch }
     }
 
-    /// Those of `all` shards that are to hear that a publication of this client is released: those that may know of
-    /// it; and of the first release all, since earlier connections may have sent any of them something that is still
-    /// on its way.
-    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId, all: &[u16]) -> Vec<u16> {
+    /// The shards that are to hear that a publication of this client is released: those that may know of it; and of the
+    /// first release all, since earlier connections may have sent any of them something that is still on its way.
+    pub(crate) fn shards_to_release(&mut self, packet_id: PacketId) -> Vec<ShardRef> {
         if !std::mem::replace(&mut self.has_released, true)
             || self.elsewhere.unknown.contains(packet_id)
         {
-            return all.to_vec();
+            return self.shards.to_vec();
         }
-        match self.elsewhere.known.get(&packet_id) {
-            None => vec![self.shard],
-            Some(others) => [&[self.shard], &**others].concat(),
-        }
+        let own = self.shard();
+        let others = self.elsewhere.known.get(&packet_id);
+        let others = others.map_or_else(Default::default, |others| &**others);
+        let is_asked = |shard: &&ShardRef| shard.number == own || others.contains(&shard.number);
+        self.shards.iter().filter(is_asked).copied().collect()
     }
 
     /// A publication is over: its packet identifier is free for another one.
@@ -108,9 +137,11 @@ impl Inbox {
 mod tests {
     use super::*;
 
+    /// Six shards, of which the third is the client's own.
     fn inbox(unknown: &[u16]) -> Inbox {
         Inbox {
-            shard: 2,
+            slot: Slot(25),
+            shards: (0..6).map(shard).collect(),
             number: 1,
             long_name: None,
             incarnation: 1,
@@ -126,33 +157,74 @@ mod tests {
         }
     }
 
+    fn shard(number: u16) -> ShardRef {
+        ShardRef {
+            number,
+            last: number * 10 + 9,
+        }
+    }
+
     fn id(n: u16) -> PacketId {
         PacketId::new(n).unwrap()
     }
 
+    fn remember(inbox: &mut Inbox, packet_id: u16, shards: &[u16]) {
+        let routed_by = inbox.shards.clone();
+        inbox.remember(id(packet_id), shards.iter().copied(), &routed_by);
+    }
+
+    fn released(inbox: &mut Inbox, packet_id: u16) -> Vec<u16> {
+        let shards = inbox.shards_to_release(id(packet_id));
+        shards.iter().map(|shard| shard.number).collect()
+    }
+
+    const ALL: [u16; 6] = [0, 1, 2, 3, 4, 5];
+
     #[test]
     fn the_shards_that_may_know_of_a_publication_are_asked_to_forget_it() {
         let mut inbox = inbox(&[7]);
-        inbox.remember(id(1), [2].into_iter());
-        inbox.remember(id(3), [4, 2, 1, 4].into_iter());
-        assert_eq!(inbox.shards_to_release(id(1), &[0, 1, 2, 3, 4, 5]), [2]);
-        assert_eq!(
-            inbox.shards_to_release(id(3), &[0, 1, 2, 3, 4, 5]),
-            [2, 1, 4]
-        );
-        assert_eq!(inbox.shards_to_release(id(7), &[0, 1, 2]), [0, 1, 2]);
-        inbox.remember(id(3), [2].into_iter());
-        assert_eq!(
-            inbox.shards_to_release(id(3), &[0, 1, 2]),
-            [0, 1, 2],
-            "it came twice"
-        );
-        inbox.remember(id(7), [5].into_iter());
-        assert_eq!(inbox.shards_to_release(id(7), &[0, 1, 2]), [0, 1, 2]);
+        remember(&mut inbox, 1, &[2]);
+        remember(&mut inbox, 3, &[4, 2, 1, 4]);
+        assert_eq!(released(&mut inbox, 1), [2]);
+        assert_eq!(released(&mut inbox, 3), [1, 2, 4]);
+        assert_eq!(released(&mut inbox, 7), ALL);
+        remember(&mut inbox, 3, &[2]);
+        assert_eq!(released(&mut inbox, 3), ALL, "it came twice");
+        remember(&mut inbox, 7, &[5]);
+        assert_eq!(released(&mut inbox, 7), ALL);
         for n in [3, 7] {
             inbox.forget(id(n));
-            assert_eq!(inbox.shards_to_release(id(n), &[0, 1, 2]), [2]);
+            assert_eq!(released(&mut inbox, n), [2]);
             assert!(!inbox.repeated.contains(id(n)));
         }
+    }
+
+    #[test]
+    fn all_shards_may_know_what_was_published_before_one_was_split() {
+        let mut inbox = inbox(&[]);
+        remember(&mut inbox, 1, &[2]);
+        remember(&mut inbox, 3, &[4]);
+        let before = inbox.shards.clone();
+        // Shard 25 is split off shard 2, and has the client's own inbox.
+        let mut after: Vec<_> = (0..6).map(shard).collect();
+        after[2].last = 24;
+        after.insert(
+            3,
+            ShardRef {
+                number: 25,
+                last: 29,
+            },
+        );
+        let after: ShardRefs = after.into_iter().collect();
+        inbox.keep_up(&before, || panic!("nothing has changed"));
+        inbox.keep_up(&after, || [id(1), id(3)].into_iter().collect());
+        assert_eq!(inbox.shard(), 25);
+        let all = [0, 1, 2, 25, 3, 4, 5];
+        assert_eq!([1, 3].map(|n| released(&mut inbox, n)), [all, all]);
+        // Found by what was known before: it goes on to where nobody here knows.
+        inbox.remember(id(5), [2].into_iter(), &before);
+        assert_eq!(released(&mut inbox, 5), all);
+        remember(&mut inbox, 6, &[25, 4]);
+        assert_eq!(released(&mut inbox, 6), [25, 4]);
     }
 }

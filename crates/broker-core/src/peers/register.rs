@@ -189,7 +189,7 @@ impl<L: Links> Peers<L> {
         let mut registrations = self.registrations.lock();
         let unanswered = registrations.take_unanswered(now_ms);
         let mut new = Vec::new();
-        for &shard in &*store.session_shards() {
+        for shard in store.session_shards().iter().map(|shard| shard.number) {
             let Some(leader) = store.session_leader(shard) else {
                 registrations.told.remove(&shard);
                 continue;

@@ -33,11 +33,13 @@ impl<L: Links> Peers<L> {
         (from, changes): (NodeId, &[Change]),
         now_ms: u64,
     ) -> bool {
-        let shards = node.opened_store().map(Store::inbox_shards);
+        let known = node
+            .opened_store()
+            .map(Store::inbox_shards)
+            .unwrap_or_default();
+        let numbers: Vec<ShardNumber> = known.iter().map(|shard| shard.number).collect();
         let own = |shard| node.routes().exports()?.lock().led(shard);
-        let unknown = inbound
-            .imports
-            .unknown(shards.as_deref().unwrap_or_default(), own, now_ms);
+        let unknown = inbound.imports.unknown(&numbers, own, now_ms);
         let connected = |peer| (peer, inbound.connected.contains(&peer));
         let forgotten = inbound.cut_off.forget_led(&unknown.shards);
         let is_not_awaited = |shard: &ShardNumber| {
@@ -55,7 +57,7 @@ impl<L: Links> Peers<L> {
             shards,
             cut_off,
         };
-        node.routes().import(from, changes, unsure);
+        node.routes().import(from, changes, unsure, &known);
         node.routes().forget_own(&forgotten);
         let valid_until_ms = inbound.imports.valid_until(now_ms);
         self.valid_until_ms.store(valid_until_ms, Ordering::Release);

@@ -11,7 +11,7 @@ use mqtt_session::{
 use net_api::Key;
 use peer_protocol::HASH_BITS;
 use store_state::CorrelationId;
-use store_state::api::Store as _;
+use store_state::api::{ShardRef, ShardRefs, Store as _};
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 use store_state::retain::{ConnectionNumber, Writer};
 
@@ -47,7 +47,9 @@ pub(crate) const MATCHES_PER_UNIT: usize = 16;
 #[derive(Debug, Default)]
 struct Recorders {
     /// Inbox shards, for their sessions that match.
-    shards: Vec<u16>,
+    shards: Vec<ShardRef>,
+    /// All that there are as far as whoever has found these knew.
+    routed_by: ShardRefs,
     /// Members of shared groups.
     members: ForInboxes,
     /// Groups that have not got it, or that may have members which are not known.
@@ -173,6 +175,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let mut recorders = Recorders {
             shards: self.matching_shards(&set, message).to_vec(),
+            routed_by: set.known.clone(),
             unsure: set.unsure && source.transient,
             ..Recorders::default()
         };
@@ -281,7 +284,11 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// The shards with sessions that match.
-    fn matching_shards<'m>(&self, set: &'m MatchSet, message: &ApplicationMessage) -> &'m [u16] {
+    fn matching_shards<'m>(
+        &self,
+        set: &'m MatchSet,
+        message: &ApplicationMessage,
+    ) -> &'m [ShardRef] {
         match (message.qos, self.settings.policy.qos0_inbox) {
             (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
             (QoS::AtMostOnce, Qos0Inbox::Offline) => &set.detached,
@@ -294,18 +301,22 @@ impl<R: Rim> ClientLoop<R> {
     fn remember_keepers(&mut self, source: &Source, recorders: &mut Recorders) {
         if let Some(Awaiting::Client(from, packet_id)) = source.awaiting
             && source.once.is_some()
-            && let Some(inbox) = self.clients.get_mut(from).and_then(Client::inbox)
+            && let Some((inbox, session)) = self
+                .clients
+                .get_mut(from)
+                .and_then(Client::inbox_and_session)
         {
             let store = self.node.store();
+            inbox.keep_up(&store.inbox_shards(), || session.received().clone());
             let members = recorders.members.iter();
-            let of_members = members.map(|(client, _)| store.inbox_shard(client));
-            inbox.remember(
-                packet_id,
-                recorders.shards.iter().copied().chain(of_members),
-            );
-            if !recorders.shards.contains(&inbox.shard) {
-                recorders.shards.push(inbox.shard);
-            }
+            let of_members = members.map(|(client, _)| store.inbox_shard(store.inbox_slot(client)));
+            let shards = recorders.shards.iter().map(|shard| shard.number);
+            inbox.remember(packet_id, shards.chain(of_members), &recorders.routed_by);
+            // As those that match: what is split off by now gets it from there.
+            let own = recorders.routed_by.of_slot(inbox.slot);
+            recorders
+                .shards
+                .extend(own.filter(|own| !recorders.shards.contains(own)));
         }
     }
 
@@ -368,7 +379,7 @@ impl<R: Rim> ClientLoop<R> {
         for shard in recorders.shards {
             let op = once::publish(Arc::clone(message), publisher, once.clone());
             let op = if is_numbered { self.calls.once(op) } else { op };
-            store.inbox(shard, ticket, op);
+            store.inboxes(shard, ticket, op);
         }
         for (client, item) in recorders.members {
             self.give_to_inbox(&client, item, publication, once.clone());
@@ -415,14 +426,13 @@ impl<R: Rim> ClientLoop<R> {
         let member = self.node.store().client_name(client);
         let op = once::deliver(member, item, once);
         let op = if is_numbered { self.calls.once(op) } else { op };
-        self.ask_to_take(client, op, Pending::Member(Box::new(to_member)));
+        self.ask_to_take(op, Pending::Member(Box::new(to_member)));
     }
 
     /// Asks the inbox of a member of a shared group to take a message.
-    pub(crate) fn ask_to_take(&mut self, client: &str, op: InboxOp, pending: Pending) {
+    pub(crate) fn ask_to_take(&mut self, op: InboxOp, pending: Pending) {
         let ticket = self.ask(pending);
-        let store = self.node.store();
-        store.inbox(store.inbox_shard(client), ticket, op);
+        self.node.store().inbox(ticket, op);
     }
 
     /// Gives a message to targets of this loop, all at once.
@@ -443,9 +453,12 @@ impl<R: Rim> ClientLoop<R> {
             {
                 let key = target.session.key();
                 let shards = self.matching_shards(set, message);
-                if let Some((key, delivery)) =
-                    self.led_to(io, key, delivery(message, target), Some(shards))
-                {
+                if let Some((key, delivery)) = self.led_to(
+                    io,
+                    key,
+                    delivery(message, target),
+                    Some((shards, &set.known)),
+                ) {
                     self.deliver_to_client(io, key, delivery, has_others);
                 }
             }

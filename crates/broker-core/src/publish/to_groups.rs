@@ -171,11 +171,17 @@ impl<R: Rim> ClientLoop<R> {
             pending.unsure = false;
             if once.is_some()
                 && let Awaiting::Client(key, packet_id) = pending.from
-                && let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox)
+                && let Some((inbox, session)) = self
+                    .clients
+                    .get_mut(key)
+                    .and_then(Client::inbox_and_session)
             {
                 let store = self.node.store();
+                let known = store.inbox_shards();
+                inbox.keep_up(&known, || session.received().clone());
                 let clients = members.iter().map(|(client, _)| client);
-                inbox.remember(packet_id, clients.map(|client| store.inbox_shard(client)));
+                let shards = clients.map(|client| store.inbox_shard(store.inbox_slot(client)));
+                inbox.remember(packet_id, shards, &known);
             }
         }
         for (client, item) in members {

@@ -155,10 +155,9 @@ impl<R: Rim> ClientLoop<R> {
             progress,
         };
         if waits {
-            self.ask_inbox(&client_id, Pending::Replay(key), op);
+            self.ask_inbox(Pending::Replay(key), op);
         } else {
-            let store = self.node.store();
-            store.acknowledge(store.inbox_shard(&client_id), op);
+            self.node.store().acknowledge(op);
         }
     }
 

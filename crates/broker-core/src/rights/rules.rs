@@ -248,7 +248,7 @@ impl<R: Rim> ClientLoop<R> {
             client.unanswered += 1;
         }
         self.hold_replay(key);
-        self.ask_inbox(&client_id, Pending::Revoke { key, filters }, op);
+        self.ask_inbox(Pending::Revoke { key, filters }, op);
     }
 
     /// The store has unsubscribed a client. If it cannot, the subscription stays, and brings nothing that the

@@ -33,6 +33,7 @@ use crate::retained::backlog::Replay;
 use crate::rim::Rim;
 use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
+use store_state::api::{ShardRef, ShardRefs};
 
 /// Subscriptions from which on a session is one with many.
 const MANY: usize = 64;
@@ -176,7 +177,7 @@ impl<R: Rim> ClientLoop<R> {
             epoch,
             sent: 0,
         };
-        self.tell_inbox(&client_id, op);
+        self.tell_inbox(op);
         let taken = self.take_lingering(key);
         if taken.is_none() {
             self.route_all(io, key, &attached);
@@ -359,8 +360,8 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn detach_all_lingering(&mut self) {
         let all: Vec<Key> = self.clients.keys().collect();
         for holder in all {
-            if let Some((client_id, op)) = self.detachment(holder) {
-                self.tell_inbox(&client_id, op);
+            if let Some(op) = self.detachment(holder) {
+                self.tell_inbox(op);
             }
         }
     }
@@ -379,24 +380,23 @@ impl<R: Rim> ClientLoop<R> {
                 self.lingerers.over.push_front(holder);
                 io.arm(io.now_ms(), Timer::Linger(holder).to_bits());
                 return;
-            } else if let Some((client_id, op)) = self.detachment(holder) {
+            } else if let Some(op) = self.detachment(holder) {
                 self.lingerers.ending = Some(holder);
-                self.ask_inbox(&client_id, Pending::LingerEnd(holder), op);
+                self.ask_inbox(Pending::LingerEnd(holder), op);
             }
         }
     }
 
     /// Detaches the inbox of a session that lingers. If there was a later connection elsewhere, it changes nothing.
-    fn detachment(&self, holder: Key) -> Option<(Box<str>, InboxOp)> {
+    fn detachment(&self, holder: Key) -> Option<InboxOp> {
         let lingering = self.lingering(holder)?;
         lingering.subscriptions.as_ref()?;
-        let client_id = Box::<str>::from(self.clients.get(holder)?.session.client_id());
-        let op = InboxOp::Detach {
-            session: self.node.store().client_name(&client_id).into(),
+        let client_id = self.clients.get(holder)?.session.client_id();
+        Some(InboxOp::Detach {
+            session: self.node.store().client_name(client_id).into(),
             epoch: lingering.epoch,
             sent: 0,
-        };
-        Some((client_id, op))
+        })
     }
 
     /// The inbox is detached, and whoever routes to its shard knows it: the routes to this node can go.
@@ -417,8 +417,8 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(holder) = holder.map(SessionKey::key)
             && self.is_lingering(holder)
         {
-            if let Some((client_id, op)) = self.detachment(holder) {
-                self.tell_inbox(&client_id, op);
+            if let Some(op) = self.detachment(holder) {
+                self.tell_inbox(op);
             }
             self.end_lingering(io, holder);
         }
@@ -447,7 +447,7 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         key: Key,
         delivery: Delivery,
-        shards: Option<&[u16]>,
+        shards: Option<(&[ShardRef], &ShardRefs)>,
     ) -> Option<(Key, Delivery)> {
         let Some(lingering) = self.lingering(key) else {
             return Some((key, delivery));
@@ -470,7 +470,7 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         holder: Key,
         delivery: Delivery,
-        shards: Option<&[u16]>,
+        shards: Option<(&[ShardRef], &ShardRefs)>,
     ) {
         let Some(client) = self.clients.get_mut(holder) else {
             return;
@@ -493,11 +493,14 @@ impl<R: Rim> ClientLoop<R> {
         // Which shards another node has asked is not known here.
         let publisher = Publisher::from_bits(delivery.message.publisher);
         let shards = shards.filter(|_| matches!(publisher, Some(Publisher::Here(_))));
-        let shard = self.node.store().inbox_shard(&client_id);
+        let slot = self.node.store().inbox_slot(&client_id);
         let op = InboxOp::DeliverLate {
             session: self.node.store().client_name(&client_id).into(),
             epoch,
-            detached: shards.is_some_and(|shards| !shards.contains(&shard)),
+            detached: shards.is_some_and(|(shards, known)| {
+                let own = known.of_slot(slot);
+                own.is_none_or(|own| !shards.contains(&own))
+            }),
             item: Item {
                 message: Arc::clone(&delivery.message),
                 qos: delivery.qos,
@@ -512,7 +515,7 @@ impl<R: Rim> ClientLoop<R> {
             delivery,
             bytes,
         };
-        self.ask_inbox(&client_id, Pending::Late(Box::new(late)), op);
+        self.ask_inbox(Pending::Late(Box::new(late)), op);
         self.linger_is_over(io, holder);
     }
 

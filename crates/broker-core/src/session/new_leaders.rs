@@ -76,7 +76,7 @@ fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
     else {
         return false;
     };
-    let change = LeaderChange::OfInboxes(inbox.shard);
+    let change = LeaderChange::OfInboxes(this.node.store().inbox_shard(inbox.slot));
     let is_visited = this.reopening.is_visited_for(change);
     if is_visited {
         let open = Read::Open {
@@ -87,7 +87,7 @@ fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
             from: inbox.next,
             credit: inbox.credit,
         };
-        this.node.store().read(inbox.shard, open);
+        this.node.store().read(inbox.slot, open);
     }
     is_visited
 }

@@ -61,6 +61,12 @@ impl<R: Rim> ClientLoop<R> {
                 } => self.fire(io, client, epoch, &will),
                 Event::Ended { client, epoch } => self.remove_inbox(client, epoch),
                 Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
+                Event::SplitOff { .. } => {
+                    debug_assert!(
+                        false,
+                        "the store itself sends on what belongs to other shards"
+                    );
+                }
             }
         }
     }
@@ -191,12 +197,11 @@ impl<R: Rim> ClientLoop<R> {
                 epoch,
                 more,
             };
-            self.node.store().read(inbox.shard, read);
+            self.node.store().read(inbox.slot, read);
         }
         if done.is_empty() {
             return;
         }
-        let shard = inbox.shard;
         let op = InboxOp::Acknowledge {
             session: self
                 .node
@@ -206,7 +211,7 @@ impl<R: Rim> ClientLoop<R> {
             sent: client.session.sent_sequence(),
             done: Done(done),
         };
-        self.node.store().acknowledge(shard, op);
+        self.node.store().acknowledge(op);
     }
 
     /// The connection of a client is over: the store is told, if it knows the client. `closes`: the connection, if
@@ -243,7 +248,7 @@ impl<R: Rim> ClientLoop<R> {
                 inbox: inbox.number,
                 epoch: stored.epoch,
             };
-            self.node.store().read(inbox.shard, close);
+            self.node.store().read(inbox.slot, close);
             let session = self.node.store().session_name(&client_id, inbox.number);
             let op = if lingers {
                 InboxOp::Linger {
@@ -258,9 +263,8 @@ impl<R: Rim> ClientLoop<R> {
                     sent,
                 }
             };
-            self.node
-                .store()
-                .inbox(inbox.shard, CorrelationId::NONE, op);
+            self.node.store().inbox(CorrelationId::NONE, op);
+            let shard = self.node.store().inbox_shard(inbox.slot);
             // At once, so that messages of QoS 0 that come from now on are stored, behind that.
             let gone = client.session.subscriptions().iter();
             for subscription in gone.filter(|_| !lingers) {
@@ -268,7 +272,7 @@ impl<R: Rim> ClientLoop<R> {
                     && filter.shared.is_none()
                 {
                     let routes = &self.node.routes;
-                    routes.set_shard(inbox.shard, filter.filter, true, true);
+                    routes.set_shard(shard, filter.filter, true, true);
                 }
             }
         }
@@ -399,19 +403,19 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
         let store = self.node.store();
         let name = store.client_name(publisher);
-        for &shard in &*store.inbox_shards() {
+        for &shard in store.inbox_shards().iter() {
             let op = InboxOp::Forget {
                 client: name.clone(),
                 incarnation,
             };
-            store.inbox(shard, CorrelationId::NONE, op);
+            store.inboxes(shard, CorrelationId::NONE, op);
         }
     }
 
     pub(crate) fn release_everywhere(&self, once: &Once) {
         let store = self.node.store();
-        for &shard in &*store.inbox_shards() {
-            store.inbox(shard, CorrelationId::NONE, once.release());
+        for &shard in store.inbox_shards().iter() {
+            store.inboxes(shard, CorrelationId::NONE, once.release());
         }
     }
 
@@ -426,7 +430,7 @@ impl<R: Rim> ClientLoop<R> {
             client: client.clone(),
             epoch,
         };
-        self.ask_inbox(&client, pending, op);
+        self.ask_inbox(pending, op);
     }
 
     pub(crate) fn removal_answered(&mut self, client: Box<str>, epoch: u64, answer: &Answer) {
@@ -459,7 +463,7 @@ impl<R: Rim> ClientLoop<R> {
             epoch,
             sequence,
         };
-        self.ask_inbox(&client_id, Pending::Receipt { key, sequence }, op);
+        self.ask_inbox(Pending::Receipt { key, sequence }, op);
     }
 
     /// A PUBREL of a client: its publication is to be forgotten wherever it is known.
@@ -475,7 +479,11 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let once = inbox.once(client.session.client_id(), epoch, packet_id);
-        let shards = inbox.shards_to_release(packet_id, &self.node.store().inbox_shards());
+        let session = &client.session;
+        inbox.keep_up(&self.node.store().inbox_shards(), || {
+            session.received().clone()
+        });
+        let shards = inbox.shards_to_release(packet_id);
         inbox.forget(packet_id);
         let ticket = self.ask(Pending::Release {
             key,
@@ -483,7 +491,7 @@ impl<R: Rim> ClientLoop<R> {
             left: shards.len(),
         });
         for shard in shards {
-            self.node.store().inbox(shard, ticket, once.release());
+            self.node.store().inboxes(shard, ticket, once.release());
         }
     }
 

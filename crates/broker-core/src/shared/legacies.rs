@@ -43,14 +43,13 @@ impl<R: Rim> ClientLoop<R> {
     /// Tells the shard what others have, and asks for what they are to have next.
     fn ask_for_page(&mut self, legacy: Legacy, done: Vec<u64>) {
         let op = legacy.hand_over(self.node.store(), done);
-        let client = legacy.client.clone();
         let handover = Handover {
             legacy,
             messages: 0,
             done: Vec::new(),
             asked: 0,
         };
-        self.ask_inbox(&client, Pending::Handover(Box::new(handover)), op);
+        self.ask_inbox(Pending::Handover(Box::new(handover)), op);
     }
 
     /// The shard has said what others are to have next.
@@ -97,7 +96,7 @@ impl<R: Rim> ClientLoop<R> {
             };
             let member = self.node.store().client_name(&client);
             let op = once::deliver(member, item, Some(Once::Broker(origin)));
-            self.ask_to_take(&client, op, pending);
+            self.ask_to_take(op, pending);
         }
     }
 
@@ -149,7 +148,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         if !done.is_empty() {
             let op = legacy.hand_over(self.node.store(), done);
-            self.tell_inbox(&legacy.client, op);
+            self.tell_inbox(op);
         }
         if self.legacies.stuck.is_empty() {
             io.arm(io.now_ms() + RETRY_MS, Timer::Legacies.to_bits());
@@ -161,7 +160,8 @@ impl<R: Rim> ClientLoop<R> {
     /// Tries again with what could not be handed over. What another node leads by now is its business.
     pub(crate) fn retry_handovers(&mut self) {
         for legacy in std::mem::take(&mut self.legacies.stuck) {
-            let shard = self.node.store().inbox_shard(&legacy.client);
+            let store = self.node.store();
+            let shard = store.inbox_shard(store.inbox_slot(&legacy.client));
             let peers = self.node.peers();
             if peers.is_some_and(|peers| peers.is_led_elsewhere(&*self.node, shard)) {
                 self.legacies.known.remove(&legacy);

@@ -113,7 +113,7 @@ impl<R: Rim> ClientLoop<R> {
                 client.unanswered += 1;
                 self.hold_replay(key);
                 let pending = Pending::Subscribe { key, part };
-                self.ask_inbox(&client_id, pending, op);
+                self.ask_inbox(pending, op);
                 return Next::Pause;
             }
             self.take_part(key, part, None);
@@ -386,10 +386,11 @@ impl<R: Rim> ClientLoop<R> {
             owners.push(RouteOwner::ThisNode);
         }
         let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
-        if let Some(inbox) = stored.and_then(|stored| stored.inbox.as_ref())
-            && peers.is_led_elsewhere(&*self.node, inbox.shard)
+        let inbox = stored.and_then(|stored| stored.inbox.as_ref());
+        if let Some(shard) = inbox.map(|inbox| self.node.store().inbox_shard(inbox.slot))
+            && peers.is_led_elsewhere(&*self.node, shard)
         {
-            owners.push(RouteOwner::LeaderOf(inbox.shard));
+            owners.push(RouteOwner::LeaderOf(shard));
         }
         owners
     }
@@ -533,7 +534,7 @@ impl<R: Rim> ClientLoop<R> {
                 client.unanswered += 1;
                 self.hold_replay(key);
                 let pending = Pending::Unsubscribe { key, part };
-                self.ask_inbox(&client_id, pending, op);
+                self.ask_inbox(pending, op);
                 return Next::Pause;
             }
             self.remove_part(io, key, &part, None);

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use mqtt_session::{ApplicationMessage, PacketIdSet, Timestamp};
 use store_state::CorrelationId;
 use store_state::api::{
-    Event, Failure, Read, RetainMark, RetainedPage, RetainedPlace, ShardNumber, Store,
+    Event, Failure, Read, RetainMark, RetainedPage, RetainedPlace, ShardNumber, ShardRef,
+    ShardRefs, Slot, Store,
 };
 use store_state::inbox::{Attached, ClientName, InboxOp, InboxReply, Item, Origin, SessionName};
 use store_state::retain::{PageBudget, RetainReply, Writer};
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) answers: Vec<(usize, Event)>,
     /// What was asked since it was last looked at, and what other nodes were sent.
     pub(crate) log: Vec<String>,
+    /// Of each store, the same ones.
+    pub(crate) shards: ShardRefs,
     /// It answers when the script says so.
     pub(crate) waits: bool,
     pub(crate) is_over_limit: bool,
@@ -201,8 +204,16 @@ impl Store for AskedStore {
         self.state().has_peers
     }
 
-    fn session_shards(&self) -> Arc<[ShardNumber]> {
-        [0].into()
+    fn session_shards(&self) -> ShardRefs {
+        let whole = ShardRef {
+            number: 0,
+            last: u16::MAX,
+        };
+        let mut state = self.state();
+        if state.shards.is_empty() {
+            state.shards = [whole].into_iter().collect();
+        }
+        state.shards.clone()
     }
 
     fn session_leader(&self, _: ShardNumber) -> Option<(u64, u64)> {
@@ -254,11 +265,15 @@ impl Store for AskedStore {
         self.state().inbox_leader
     }
 
-    fn inbox_shards(&self) -> Arc<[ShardNumber]> {
-        [0].into()
+    fn inbox_shards(&self) -> ShardRefs {
+        self.session_shards()
     }
 
-    fn inbox_shard(&self, _: &str) -> ShardNumber {
+    fn inbox_slot(&self, _: &str) -> Slot {
+        Slot(7)
+    }
+
+    fn inbox_shard(&self, _: Slot) -> ShardNumber {
         0
     }
 
@@ -271,7 +286,11 @@ impl Store for AskedStore {
         client.into()
     }
 
-    fn inbox(&self, _: ShardNumber, ticket: CorrelationId, op: InboxOp) {
+    fn inboxes(&self, _: ShardRef, ticket: CorrelationId, op: InboxOp) {
+        self.inbox(ticket, op);
+    }
+
+    fn inbox(&self, ticket: CorrelationId, op: InboxOp) {
         let what = match &op {
             InboxOp::Attach { client, resume, .. } => {
                 let how = if *resume { "resume" } else { "begin" };
@@ -373,7 +392,7 @@ impl Store for AskedStore {
         });
     }
 
-    fn acknowledge(&self, _: ShardNumber, op: InboxOp) {
+    fn acknowledge(&self, op: InboxOp) {
         if let InboxOp::Acknowledge { session, done, .. } = op {
             let numbers = done.0.iter().map(u64::to_string);
             let numbers = numbers.collect::<Vec<_>>().join(" ");
@@ -382,7 +401,7 @@ impl Store for AskedStore {
         }
     }
 
-    fn read(&self, _: ShardNumber, read: Read) {
+    fn read(&self, _: Slot, read: Read) {
         if let Read::Open {
             loop_index,
             home,
@@ -397,14 +416,14 @@ impl Store for AskedStore {
         }
     }
 
-    fn inbox_barrier(&self, _: &[ShardNumber], ticket: CorrelationId) {
+    fn inbox_barrier(&self, _: &[ShardRef], ticket: CorrelationId) {
         self.ask(ticket, "inboxes: barrier".to_owned(), |_, token| {
             Event::Passed { token }
         });
     }
 
-    fn retain_shards(&self) -> Arc<[ShardNumber]> {
-        [0].into()
+    fn retain_shards(&self) -> ShardRefs {
+        self.session_shards()
     }
 
     fn retain(&self, ticket: CorrelationId, message: Arc<ApplicationMessage>, writer: Writer<'_>) {
@@ -425,7 +444,7 @@ impl Store for AskedStore {
         });
     }
 
-    fn retain_barrier(&self, shards: &[ShardNumber], ticket: CorrelationId) {
+    fn retain_barrier(&self, shards: &[ShardRef], ticket: CorrelationId) {
         for _ in shards {
             self.ask(ticket, "retained: barrier".to_owned(), |_, token| {
                 Event::Passed { token }

@@ -64,6 +64,7 @@ use peer_protocol::{
 };
 use route_exchange::{Key, NodeId, Times, Value};
 use store_state::Limits;
+use store_state::api::ShardRefs;
 use store_state::api::{Event, Failure};
 use store_state::inbox::{Item, Queued};
 use store_state::session::{OfAnotherUser, StoredWill, TakenFrom};
@@ -134,6 +135,8 @@ impl World {
                 links: wires.clone(),
             });
         }
+        let known = store_state::api::Store::inbox_shards(node.store());
+        node.routes.know_shards(&known);
         let node = Arc::new(node);
         let loops = (0..LOOPS)
             .map(|index| {
@@ -607,7 +610,8 @@ impl World {
             shards: shards.to_vec(),
             ..Unsure::default()
         };
-        self.node.routes.import(OTHER_NODE, &[], unsure);
+        let known = store_state::api::Store::inbox_shards(self.node.store());
+        self.node.routes.import(OTHER_NODE, &[], unsure, &known);
     }
 
     fn node_publishes(&mut self, topic: &str, payload: &str, served: &[&str]) {
@@ -635,7 +639,12 @@ impl World {
         };
         let change = (Key::Member(0, client.into(), filter.into()), Some(member));
         let routes = &self.node.routes;
-        routes.import(OTHER_NODE, &[change], Unsure::default());
+        routes.import(
+            OTHER_NODE,
+            &[change],
+            Unsure::default(),
+            &ShardRefs::default(),
+        );
     }
 
     fn leave_groups(&mut self, client: &str, groups: usize, topic: &str) {

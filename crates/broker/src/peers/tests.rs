@@ -601,7 +601,7 @@ fn what_waits_for_the_members_of_a_group_is_given_once() {
     let node = nodes.broker(0);
     let shards = node.store().inbox_shards();
     for broker in 0..NODES {
-        for &shard in &*shards {
+        for shard in shards.iter().map(|shard| shard.number) {
             nodes.peers(broker, |peers, node| peers.resign(node, shard));
         }
     }
@@ -617,7 +617,7 @@ fn what_waits_for_the_members_of_a_group_is_given_once() {
     wait_for("it to wait", || nodes.count(0, |s| &s.members_awaited) == 1);
     nodes.event(Event::Connected(nodes.ids[1], nodes.ids[0]));
     member.next(PacketType::SubAck);
-    for &shard in &*shards {
+    for shard in shards.iter().map(|shard| shard.number) {
         nodes.peers(0, |peers, node| {
             peers.lead(node, shard, 9);
             peers.complete(node, shard);

@@ -98,7 +98,20 @@ pub enum Event {
         /// The number that its inbox had.
         inbox: u64,
     },
+    /// The shard does not have all the slots any more that it was taken to have. Stores tell each other; no loop is told.
+    SplitOff {
+        /// As given with the request.
+        token: u64,
+        /// The answer for the slots that the shard has; `None`: the request is for none of these, and had no effect.
+        reply: Option<Box<Event>>,
+        /// The last slot that it has.
+        last: LastSlot,
+    },
 }
+
+/// The last slot that a shard has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LastSlot(pub u16);
 
 impl Event {
     /// The number that an answer was asked under; `None`: it is no answer.
@@ -109,6 +122,7 @@ impl Event {
             | Self::Retain { token, .. }
             | Self::Retained { token, .. }
             | Self::Failed { token, .. }
+            | Self::SplitOff { token, .. }
             | Self::Passed { token } => Some(token),
             Self::Reopen { .. }
             | Self::Fenced
@@ -116,6 +130,28 @@ impl Event {
             | Self::Fire { .. }
             | Self::Ended { .. }
             | Self::LeftBehind { .. } => None,
+        }
+    }
+
+    /// The answer of two shards to one request, given those of each. What one of them did not do was not done.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        match (self, other) {
+            // A barrier is passed, too, when what was before it was refused.
+            (passed @ Self::Passed { .. }, _) | (_, passed @ Self::Passed { .. }) => passed,
+            (failed @ Self::Failed { .. }, _) | (_, failed @ Self::Failed { .. }) => failed,
+            (Self::Inbox { token, reply }, Self::Inbox { reply: other, .. }) => Self::Inbox {
+                token,
+                reply: reply.merge(other),
+            },
+            (Self::Retain { token, reply }, Self::Retain { reply: other, .. }) => Self::Retain {
+                token,
+                reply: match reply {
+                    RetainReply::Done => other,
+                    undone => undone,
+                },
+            },
+            (answer, _) => answer,
         }
     }
 

@@ -17,11 +17,11 @@ pub(crate) mod shard;
 mod store;
 mod store_id;
 
-pub use event::Event;
+pub use event::{Event, LastSlot};
 pub use failure::Failure;
 pub use limit::REQUEST_LIMIT;
 pub use read::Read;
 pub use retained::{RetainMark, Retained, RetainedPage, RetainedPlace};
-pub use shard::ShardNumber;
+pub use shard::{ShardNumber, ShardRef, ShardRefs, Slot};
 pub use store::Store;
 pub use store_id::{PerStore, StoreId, UnknownStore};

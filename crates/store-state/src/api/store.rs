@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mqtt_session::{ApplicationMessage, Timestamp};
 
 use crate::CorrelationId;
-use crate::api::{Read, RetainMark, RetainedPlace, ShardNumber};
+use crate::api::{Read, RetainMark, RetainedPlace, ShardNumber, ShardRef, ShardRefs, Slot};
 use crate::inbox::{ClientName, InboxOp, SessionName};
 use crate::retain::{PageBudget, Writer};
 use crate::session::SessionOp;
@@ -33,7 +33,7 @@ pub trait Store: Debug {
     fn session_shard(&self, client: &str) -> ShardNumber;
 
     /// The session shards, in the order of their slots.
-    fn session_shards(&self) -> Arc<[ShardNumber]>;
+    fn session_shards(&self) -> ShardRefs;
 
     /// The node that leads a session shard, if it can be reached, and the term in which it does.
     fn session_leader(&self, shard: ShardNumber) -> Option<(u64, u64)>;
@@ -49,7 +49,7 @@ pub trait Store: Debug {
     fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool;
 
     /// The inbox shards, in the order of their slots.
-    fn inbox_shards(&self) -> Arc<[ShardNumber]>;
+    fn inbox_shards(&self) -> ShardRefs;
 
     /// The node that leads an inbox shard, as far as it is known.
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64>;
@@ -61,23 +61,30 @@ pub trait Store: Debug {
     /// [`Attached`](crate::inbox::Attached) told the number of the inbox.
     fn session_name(&self, client: &str, inbox: u64) -> SessionName;
 
-    /// The inbox shard of a client.
-    fn inbox_shard(&self, client: &str) -> ShardNumber;
+    /// The slot of the inbox of a client.
+    fn inbox_slot(&self, client: &str) -> Slot;
 
-    /// Asks an inbox shard.
-    fn inbox(&self, shard: ShardNumber, correlation_id: CorrelationId, op: InboxOp);
+    /// The inbox shard that has a slot.
+    fn inbox_shard(&self, slot: Slot) -> ShardNumber;
+
+    /// Asks the inbox shard of a session.
+    fn inbox(&self, correlation_id: CorrelationId, op: InboxOp);
+
+    /// Asks an inbox shard something that concerns all of its sessions; those that have these sessions by now are asked
+    /// together, and one answer comes.
+    fn inboxes(&self, shard: ShardRef, correlation_id: CorrelationId, op: InboxOp);
 
     /// Tells an inbox shard what a client has acknowledged; nobody is answered.
-    fn acknowledge(&self, shard: ShardNumber, op: InboxOp);
+    fn acknowledge(&self, op: InboxOp);
 
-    /// Opens, feeds or closes the queue of an inbox.
-    fn read(&self, shard: ShardNumber, read: Read);
+    /// Opens, feeds or closes the queue of an inbox of this slot.
+    fn read(&self, slot: Slot, read: Read);
 
-    /// Answered by each of these inbox shards when all that it was asked before is done.
-    fn inbox_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId);
+    /// Answered for each of these inbox shards when all that it was asked before is done.
+    fn inbox_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId);
 
     /// The retain shards, in the order of their slots.
-    fn retain_shards(&self) -> Arc<[ShardNumber]>;
+    fn retain_shards(&self) -> ShardRefs;
 
     /// Has a message retained.
     fn retain(
@@ -87,8 +94,8 @@ pub trait Store: Debug {
         writer: Writer<'_>,
     );
 
-    /// Answered by each of these retain shards when all that it was asked before is done.
-    fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId);
+    /// Answered for each of these retain shards when all that it was asked before is done.
+    fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId);
 
     /// Whether the retain store has nothing to do here.
     fn is_retain_idle(&self) -> bool;

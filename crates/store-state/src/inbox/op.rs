@@ -433,6 +433,34 @@ pub enum InboxReply {
     Fenced,
 }
 
+impl InboxReply {
+    /// The answer of two shards to one request, given those of each: a publication counts the sessions of both, and what is
+    /// over in one is over.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Published {
+                    matched,
+                    refused,
+                    pressing,
+                },
+                Self::Published {
+                    matched: more,
+                    refused: more_refused,
+                    pressing: more_pressing,
+                },
+            ) => Self::Published {
+                matched: matched.saturating_add(more),
+                refused: refused.saturating_add(more_refused),
+                pressing: pressing.saturating_add(more_pressing),
+            },
+            (Self::Fenced, _) | (_, Self::Fenced) => Self::Fenced,
+            (Self::Done, answer) | (answer, _) => answer,
+        }
+    }
+}
+
 /// What a client that has connected finds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attached {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store::{Folder, Listener, Options, Store, StoreStats};
-use store_state::api::{Event, Read, ShardNumber};
+use store_state::api::{Event, Read, ShardNumber, Slot, Store as _};
 use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
 use store_state::session::{ClaimRequest, SessionOp, WillAtClose};
 use store_state::{CorrelationId, Limits};
@@ -144,7 +144,7 @@ impl Node {
             node_incarnation: self.store.incarnation(),
             resume,
         };
-        self.store.inbox(0, correlation_id(token), op);
+        self.store.inbox(correlation_id(token), op);
     }
 
     pub(crate) fn subscribe(&self, number: u64, token: u64, epoch: u64, filter: &str) {
@@ -160,7 +160,7 @@ impl Node {
                 id: 0,
             }],
         };
-        self.store.inbox(0, correlation_id(token), op);
+        self.store.inbox(correlation_id(token), op);
     }
 
     pub(crate) fn publish(&self, token: u64, topic: &str, payload: &[u8]) {
@@ -177,7 +177,8 @@ impl Node {
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(0, correlation_id(token), op);
+        self.store
+            .inboxes(self.store.inbox_shards()[0], correlation_id(token), op);
     }
 
     pub(crate) fn open_queue(&self, home: u64, inbox: u64, epoch: u64, from: u64) {
@@ -189,15 +190,16 @@ impl Node {
             from,
             credit: CREDIT,
         };
-        self.store.read(0, read);
+        self.store.read(Slot(0), read);
     }
 
     pub(crate) fn credit(&self, inbox: u64, epoch: u64, more: u32) {
-        self.store.read(0, Read::Credit { inbox, epoch, more });
+        self.store
+            .read(Slot(0), Read::Credit { inbox, epoch, more });
     }
 
     pub(crate) fn close_queue(&self, inbox: u64, epoch: u64) {
-        self.store.read(0, Read::Close { inbox, epoch });
+        self.store.read(Slot(0), Read::Close { inbox, epoch });
     }
 
     /// Nobody waits for it, as in the broker.
@@ -208,7 +210,7 @@ impl Node {
             sent: done.last().copied().unwrap_or_default(),
             done: store_state::inbox::Done(done),
         };
-        self.store.inbox(0, CorrelationId::NONE, op);
+        self.store.inbox(CorrelationId::NONE, op);
     }
 
     pub(crate) fn detach(&self, number: u64, token: u64, epoch: u64, sent: u64) {
@@ -217,7 +219,7 @@ impl Node {
             epoch,
             sent,
         };
-        self.store.inbox(0, correlation_id(token), op);
+        self.store.inbox(correlation_id(token), op);
     }
 
     pub(crate) fn disconnect(&self, number: u64, token: u64, epoch: u64) {
@@ -237,7 +239,8 @@ impl Node {
             client: "nobody".into(),
             incarnation: 0,
         };
-        self.store.inbox(0, correlation_id(0), op);
+        self.store
+            .inboxes(self.store.inbox_shards()[0], correlation_id(0), op);
         let answer = self.mail();
         assert_eq!(answer.len(), 1, "{answer:?}");
     }
@@ -254,7 +257,8 @@ impl Node {
             client: (&*nobody).into(),
             incarnation: 0,
         };
-        self.store.inbox(0, CorrelationId::NONE, op);
+        self.store
+            .inboxes(self.store.inbox_shards()[0], CorrelationId::NONE, op);
     }
 
     /// Waits until the tables have everything that was done till now.

@@ -20,7 +20,7 @@ use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
-use crate::node::bootstrap::start_shard;
+use crate::node::bootstrap::maker;
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
 use crate::node::starts::StoreThreads;
@@ -178,8 +178,9 @@ fn open_shards<M: Kind>(
     let tables = place.tables.shards().map_err(because(M::NAME))?;
     let shards = Arc::new(Shards::new(place.map));
     let layout = ShardLayout::new::<M>(place.map, &tables, &services.log.group_ids());
+    shards.set_maker(maker(services));
     for number in layout.numbers() {
-        start_shard(&shards, services, number);
+        shards.add_first(number);
     }
     Ok(ShardSet {
         shards,

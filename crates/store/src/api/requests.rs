@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::CorrelationId;
-use store_state::api::{self, Read, RetainMark, RetainedPlace, ShardNumber};
+use store_state::api::{
+    self, Read, RetainMark, RetainedPlace, ShardNumber, ShardRef, ShardRefs, Slot,
+};
 use store_state::inbox::{ClientName, InboxId, InboxOp, SessionName};
 use store_state::retain::{PageBudget, Writer};
 use store_state::session::SessionOp;
@@ -35,7 +37,7 @@ impl api::Store for Store {
         Self::has_peers(self)
     }
 
-    fn session_shards(&self) -> Arc<[ShardNumber]> {
+    fn session_shards(&self) -> ShardRefs {
         Self::session_shards(self)
     }
 
@@ -63,7 +65,7 @@ impl api::Store for Store {
         })
     }
 
-    fn inbox_shards(&self) -> Arc<[ShardNumber]> {
+    fn inbox_shards(&self) -> ShardRefs {
         Self::inbox_shards(self)
     }
 
@@ -92,32 +94,43 @@ impl api::Store for Store {
     }
 
     #[inline]
-    fn inbox_shard(&self, client: &str) -> ShardNumber {
-        Self::inbox_shard(self, client)
+    fn inbox_slot(&self, client: &str) -> Slot {
+        Slot(self.inbox.shards.hash().slot_of(client))
     }
 
     #[inline]
-    fn inbox(&self, shard: ShardNumber, correlation_id: CorrelationId, op: InboxOp) {
-        Self::inbox(self, shard, correlation_id, op);
+    fn inbox_shard(&self, slot: Slot) -> ShardNumber {
+        self.inbox.shards.of_slot(slot.0)
     }
 
     #[inline]
-    fn acknowledge(&self, shard: ShardNumber, op: InboxOp) {
-        Self::acknowledge(self, shard, op);
+    fn inbox(&self, correlation_id: CorrelationId, op: InboxOp) {
+        Self::inbox(self, correlation_id, op);
     }
 
     #[inline]
-    fn read(&self, shard: ShardNumber, read: Read) {
-        Self::read(self, shard, read);
+    fn inboxes(&self, shard: ShardRef, correlation_id: CorrelationId, op: InboxOp) {
+        self.inbox.ask_all(shard, correlation_id, op);
     }
 
-    fn inbox_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
-        for number in shards {
-            self.inbox.put(*number, Work::Barrier(correlation_id), 0);
-        }
+    #[inline]
+    fn acknowledge(&self, op: InboxOp) {
+        self.inbox.tell_patiently(op);
     }
 
-    fn retain_shards(&self) -> Arc<[ShardNumber]> {
+    #[inline]
+    fn read(&self, slot: Slot, read: Read) {
+        let work = Work::Read(0, read);
+        self.inbox
+            .shards
+            .give_to_slot(slot.0, work, size_of::<Read>(), false);
+    }
+
+    fn inbox_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
+        self.inbox.barrier(shards, correlation_id);
+    }
+
+    fn retain_shards(&self) -> ShardRefs {
         Self::retain_shards(self)
     }
 
@@ -130,7 +143,7 @@ impl api::Store for Store {
         Self::retain(self, correlation_id, message, writer);
     }
 
-    fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
+    fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
         Self::retain_barrier(self, shards, correlation_id);
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::CorrelationId;
-use store_state::api::{RetainMark, RetainedPlace, ShardNumber};
+use store_state::api::{RetainMark, RetainedPlace, ShardNumber, ShardRef, ShardRefs};
 use store_state::retain::{PageBudget, RetainOp, Writer};
 
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
 use crate::shard::handle::Shard;
-use crate::shard::request::{weigh, work};
+use crate::shard::request::weigh;
 use crate::shard::retained::{PageRequest, Selection, Wanted};
 use crate::shard::work::Work;
 
@@ -22,26 +22,20 @@ impl Store {
         message: Arc<ApplicationMessage>,
         writer: Writer<'_>,
     ) {
-        let shard = self.retain.of(message.body.topic());
-        let must_wait = matches!(writer, Writer::Will(_));
         let op = RetainOp::set(message, writer, self.retain.shards.hash());
-        let bytes = weigh(&op);
-        self.retain
-            .put(shard, work(correlation_id, op, must_wait), bytes);
+        self.retain.ask(correlation_id, op);
     }
 
     /// Has [`Event::Passed`](store_state::api::Event::Passed) sent by each of these retain shards when everything is applied
     /// that was given to it before.
-    pub fn retain_barrier(&self, shards: &[ShardNumber], correlation_id: CorrelationId) {
-        for number in shards {
-            self.retain.put(*number, Work::Barrier(correlation_id), 0);
-        }
+    pub fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
+        self.retain.barrier(shards, correlation_id);
     }
 
     /// The retain shards, in the order of their slots.
     #[must_use]
-    pub fn retain_shards(&self) -> Arc<[ShardNumber]> {
-        self.retain.numbers()
+    pub fn retain_shards(&self) -> ShardRefs {
+        self.retain.refs()
     }
 
     /// Whether everything that was given to the retain store is applied, or waits for space on the disk:
@@ -69,9 +63,14 @@ impl Store {
     #[must_use]
     pub fn has_reached(&self, mark: &RetainMark) -> bool {
         let known = self.retain.shards.load();
-        mark.0.iter().all(|(number, given)| {
-            let place = known.get(*number, self.retain.shards.base());
-            place.is_some_and(|place| place.shard.has_finished(*given))
+        let mut shards = known.iter();
+        shards.all(|shard| {
+            let mut marks = mark.0.iter();
+            match marks.find(|(number, _)| *number == shard.number) {
+                Some((_, given)) => shard.has_finished(*given),
+                // It was split off since: what was given to the other one before it may have come here.
+                None => shard.has_finished_first(),
+            }
         })
     }
 

@@ -1,9 +1,7 @@
 //! Requests to the session store.
 
-use std::sync::Arc;
-
 use store_state::CorrelationId;
-use store_state::api::ShardNumber;
+use store_state::api::{ShardNumber, ShardRefs};
 use store_state::session::SessionOp;
 
 use crate::api::store::Store;
@@ -11,8 +9,8 @@ use crate::api::store::Store;
 impl Store {
     /// The session shards, in the order of their slots.
     #[must_use]
-    pub fn session_shards(&self) -> Arc<[ShardNumber]> {
-        self.session.numbers()
+    pub fn session_shards(&self) -> ShardRefs {
+        self.session.refs()
     }
 
     /// The session shard of a client.
@@ -31,8 +29,8 @@ impl Store {
 
     /// Gives the session store a request about a client.
     pub fn session(&self, client: &str, correlation_id: CorrelationId, op: SessionOp) {
-        self.session
-            .propose(self.session.of(client), correlation_id, op);
+        let shard = self.session.shards.to_ref(self.session.of(client));
+        self.session.ask_all(shard, correlation_id, op);
     }
 
     /// Whether the session store has a record of this client.

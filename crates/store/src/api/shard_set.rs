@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use consensus::Group;
 use store_state::CorrelationId;
-use store_state::api::ShardNumber;
+use store_state::api::{ShardNumber, ShardRef, ShardRefs};
 
 use crate::api::cluster::ShardInfo;
 use crate::api::listener::Listener;
@@ -20,7 +20,7 @@ use crate::peers::known::KnownPeers;
 use crate::peers::message::{Lead, Mail};
 use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
-use crate::shard::shards::Shards;
+use crate::shard::shards::{Ask, Shards};
 use crate::shard::work::Work;
 
 /// The shards of one store.
@@ -36,6 +36,11 @@ pub(super) struct ShardSet<M: Kind> {
 impl<M: Kind> ShardSet<M> {
     pub(super) fn of(&self, name: &str) -> ShardNumber {
         self.shards.of_slot(self.shards.hash().slot_of(name))
+    }
+
+    /// The shards as they are known now, in the order of their slots.
+    pub(super) fn refs(&self) -> ShardRefs {
+        self.shards.load().refs().clone()
     }
 
     /// A request names a shard that the store does not have. Routes and places among retained messages come from other nodes
@@ -60,21 +65,62 @@ impl<M: Kind> ShardSet<M> {
         }
     }
 
-    pub(super) fn propose(&self, shard: ShardNumber, correlation_id: CorrelationId, op: M::Op) {
-        let must_wait = M::must_wait(&op, correlation_id);
-        let bytes = weigh(&op);
-        self.put(shard, work(correlation_id, op, must_wait), bytes);
+    /// Gives a request to the shard of its slot.
+    pub(super) fn ask(&self, correlation_id: CorrelationId, op: M::Op) {
+        self.give(None, correlation_id, op, false);
     }
 
-    /// As [`propose`](Self::propose), for what can wait a little.
-    pub(super) fn propose_patiently(&self, shard: ShardNumber, op: M::Op) {
-        let must_wait = M::must_wait(&op, CorrelationId::NONE);
-        let Some(shard) = self.get(shard) else {
-            return self.count_misrouted();
-        };
+    /// As [`ask`](Self::ask), for what nobody waits for, and can wait a little.
+    pub(super) fn tell_patiently(&self, op: M::Op) {
+        self.give(None, CorrelationId::NONE, op, true);
+    }
+
+    /// Gives a request that concerns all slots of a shard to that, or to all that have these slots by now; one that has a
+    /// slot to the shard of that.
+    pub(super) fn ask_all(&self, shard: ShardRef, correlation_id: CorrelationId, op: M::Op) {
+        self.give(Some(shard), correlation_id, op, false);
+    }
+
+    fn give(
+        &self,
+        shard: Option<ShardRef>,
+        correlation_id: CorrelationId,
+        op: M::Op,
+        is_patient: bool,
+    ) {
+        let must_wait = M::must_wait(&op, correlation_id);
         let bytes = weigh(&op);
-        shard.give_patient(work(CorrelationId::NONE, op, must_wait), bytes);
-        self.look_at(&shard);
+        if let Some(slot) = M::slot(&op, self.shards.hash()) {
+            let work = work(correlation_id, op, must_wait);
+            let given = self.shards.give_to_slot(slot, work, bytes, is_patient);
+            return self.look_at(&given);
+        }
+        let ask = Ask::Propose {
+            op,
+            must_wait,
+            is_patient,
+        };
+        debug_assert!(shard.is_some(), "a request for no slot names a shard");
+        let is_given =
+            shard.is_some_and(|shard| self.shards.give_to_all(shard, correlation_id, &ask, bytes));
+        if !is_given {
+            self.count_misrouted();
+        }
+        if let Some(shard) = shard.and_then(|shard| self.get(shard.number)) {
+            self.look_at(&shard);
+        }
+    }
+
+    /// Has all shards that have the slots by now answer when all is done that they were given before.
+    pub(super) fn barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
+        for shard in shards {
+            if !self
+                .shards
+                .give_to_all(*shard, correlation_id, &Ask::Barrier, 0)
+            {
+                self.count_misrouted();
+            }
+        }
     }
 
     pub(super) fn begin(&self, listener: &dyn Listener) {
@@ -90,6 +136,7 @@ impl<M: Kind> ShardSet<M> {
     pub(super) fn stats(&self) -> ShardStats {
         let mut sum = ShardStats {
             refused: self.misrouted.load(Ordering::Relaxed),
+            joined: self.shards.joined(),
             ..ShardStats::default()
         };
         for shard in self.shards.load().iter() {
@@ -158,11 +205,6 @@ impl<M: Kind> ShardSet<M> {
 
     pub(super) fn get(&self, number: ShardNumber) -> Option<Arc<Shard<M>>> {
         self.shards.get(number)
-    }
-
-    /// The numbers of the shards, in the order of their slots.
-    pub(super) fn numbers(&self) -> Arc<[ShardNumber]> {
-        Arc::clone(self.shards.load().numbers())
     }
 
     /// A node says that it leads a shard.

@@ -70,6 +70,9 @@ pub struct ShardStats {
     pub outstanding: u64,
     /// Forwarded requests of an older leadership, and answers that nobody waited for any more.
     pub stale: u64,
+    /// Requests that several shards carry out together since one was split, and shards that were split off and wait until
+    /// what was asked before is done.
+    pub joined: usize,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.

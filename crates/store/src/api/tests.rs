@@ -5,15 +5,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
-use store_state::api::{Event, Failure, PerStore, ShardNumber};
+use store_state::api::{Event, Failure, LastSlot, PerStore, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
 use store_state::retain::RetainOp;
-use store_state::{CorrelationId, Limits, Request};
+use store_state::{CorrelationId, Limits, Request, RoutedUntil};
 
 use crate::api::listener::Listener;
 use crate::api::options::Options;
 use crate::api::store::Store;
-use crate::shard::request::{MAP_VERSION, OVERHEAD};
+use crate::shard::request::OVERHEAD;
 use crate::shard::work::Work;
 use crate::storage::folder::Folder;
 
@@ -77,11 +77,11 @@ fn start(folder: &std::path::Path) -> (Store, Receiver<Event>) {
 fn outcome(
     (store, told): &(Store, Receiver<Event>),
     shard: ShardNumber,
-    map_version: u64,
+    until: RoutedUntil,
     op: RetainOp,
 ) -> Result<(), Failure> {
     let request = Request {
-        map_version,
+        until,
         correlation_id: CorrelationId {
             peer: 0,
             loop_number: 1,
@@ -104,9 +104,9 @@ fn outcome(
     }
 }
 
-fn set() -> RetainOp {
+fn set(topic: &str) -> RetainOp {
     let message = Arc::new(ApplicationMessage {
-        body: MessageBody::new("a", b"x"),
+        body: MessageBody::new(topic, b"x"),
         qos: QoS::AtLeastOnce,
         retain: true,
         publisher: 0,
@@ -117,36 +117,36 @@ fn set() -> RetainOp {
 }
 
 #[test]
-fn a_request_to_the_wrong_shard_or_for_a_later_version_of_it_has_no_effect() {
+fn a_request_finds_the_shard_that_has_its_slot_or_has_no_effect() {
     let at = tempfile::tempdir().unwrap();
     let node = start(at.path());
-    let right = node.0.retain.of("a");
-    for version in [MAP_VERSION - 1, MAP_VERSION, MAP_VERSION + 1] {
-        let wrong = outcome(&node, 1 - right, version, set());
-        assert_eq!(wrong, Err(Failure::Moved));
+    let retained = |store: &Store| store.stats(mqtt_session::Timestamp(0)).retained_messages;
+    let topic_of = |shard| {
+        let mut topics = (0..).map(|n: u32| n.to_string());
+        topics
+            .find(|topic| node.0.retain.of(topic) == shard)
+            .unwrap()
+    };
+    let [lower, upper] = [0, 1].map(topic_of);
+    // No shard gets slots below its first one: nobody who knows the shards asks for them.
+    let below = outcome(&node, 1, RoutedUntil::FIRST, set(&lower));
+    assert_eq!(below, Err(Failure::Moved));
+    assert_eq!(retained(&node.0), 0);
+    // As if the upper shard had been split off the lower one.
+    let above = outcome(&node, 0, RoutedUntil::slot(u16::MAX), set(&upper));
+    assert_eq!(above, Ok(()));
+    assert_eq!(retained(&node.0), 1);
+    // What concerns all slots is answered once.
+    for until in [RoutedUntil::FIRST, RoutedUntil::slot(u16::MAX)] {
+        assert_eq!(outcome(&node, 0, until, RetainOp::Expire), Ok(()));
     }
-    // What concerns all slots.
-    let all = |version| outcome(&node, right, version, RetainOp::Expire);
-    assert_eq!(all(MAP_VERSION + 1), Err(Failure::Moved));
-    assert_eq!([MAP_VERSION, MAP_VERSION - 1].map(all), [Ok(()), Ok(())]);
-    assert_eq!(
-        node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
-        0
-    );
     node.0.shutdown();
+    assert!(node.1.try_recv().is_err(), "each is answered once");
     drop(node);
 
-    // Nor when they are applied again.
+    // The same when the log is applied again.
     let node = start(at.path());
-    assert_eq!(
-        node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
-        0
-    );
-    assert_eq!(outcome(&node, right, MAP_VERSION + 1, set()), Ok(()));
-    assert_eq!(
-        node.0.stats(mqtt_session::Timestamp(0)).retained_messages,
-        1
-    );
+    assert_eq!(retained(&node.0), 1);
     node.0.shutdown();
 }
 
@@ -158,9 +158,11 @@ async fn publishers_wait_while_any_shard_is_over_its_limit() {
     store.shutdown();
     assert!(!store.is_over_limit());
     for shard in [0, 1] {
-        store
-            .retain
-            .put(shard, Work::Barrier(CorrelationId::NONE), 1 << 30);
+        store.retain.put(
+            shard,
+            Work::Barrier(CorrelationId::NONE, LastSlot(0)),
+            1 << 30,
+        );
     }
     for shard in store.retain.shards.load().iter() {
         assert!(store.is_over_limit());

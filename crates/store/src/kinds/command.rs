@@ -118,7 +118,7 @@ fn read<O: DeserializeOwned>(bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptComma
 #[cfg(test)]
 mod tests {
     use mqtt_session::{Qos0Inbox, QueueFull};
-    use store_state::{Header, Limits, Requeued};
+    use store_state::{Header, Limits, ProposedHere, Requeued};
 
     use super::*;
 
@@ -138,6 +138,7 @@ mod tests {
             requests: Vec::new(),
             bytes: 0,
             requeued: Requeued::default(),
+            proposed_here: ProposedHere::default(),
         })
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store_state::CorrelationId;
-use store_state::api::ShardNumber;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -23,7 +22,7 @@ use crate::placement::controller::ReplicaController;
 use crate::shard::handle::Shard;
 use crate::shard::request::{OVERHEAD, work};
 use crate::shard::routing::ShardRouting;
-use crate::shard::shards::Shards;
+use crate::shard::shards::{MadeShard, Maker};
 use crate::shard::work::Work;
 use crate::shard::worker::ShardWorker;
 
@@ -40,34 +39,37 @@ struct ShardBootstrap<M: Kind> {
     invited: mpsc::Receiver<()>,
 }
 
-/// Adds a shard to those of its store, and has it started; does nothing if it is there already.
-pub(crate) fn start_shard<M: Kind>(
-    shards: &Shards<M>,
-    services: &Arc<NodeServices>,
-    number: ShardNumber,
-) {
-    let base = shards.base();
-    let range = (number < base.len()).then(|| base.range(number));
-    let peers = services.known_peers.network.clone();
-    let routing = ShardRouting::new(services.folder.node(), peers);
-    let shard = Shard::new(number, range, base.hash(), routing);
-    let (invite, invited) = mpsc::channel(1);
-    if shards.add(Arc::clone(&shard), invite) {
-        services.led_shards.add(Arc::clone(&shard) as _);
-        let start = ShardBootstrap {
-            shard,
-            services: Arc::clone(services),
-            invited,
-        };
-        services.threads.start(start.boxed());
-    }
-}
-
 /// A shard that serves, with its tasks.
 struct ServingShard<M: Kind> {
     shard: Arc<Shard<M>>,
     controller: JoinHandle<ReplicaController<M>>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// How the shards of a store are made on this node.
+pub(crate) fn maker<M: Kind>(services: &Arc<NodeServices>) -> Maker<M> {
+    let services = Arc::clone(services);
+    Box::new(move |shards, number| {
+        let peers = services.known_peers.network.clone();
+        let routing = ShardRouting::new(services.folder.node(), peers);
+        let shard = Shard::new(number, shards, routing);
+        let (invite, invited) = mpsc::channel(1);
+        let (services, started) = (Arc::clone(&services), Arc::clone(&shard));
+        let start = move || {
+            services.led_shards.add(Arc::clone(&started) as _);
+            let start = ShardBootstrap {
+                shard: started,
+                services: Arc::clone(&services),
+                invited,
+            };
+            services.threads.start(start.boxed());
+        };
+        MadeShard {
+            shard,
+            invite,
+            start: Box::new(start),
+        }
+    })
 }
 
 impl<M: Kind> ShardBootstrap<M> {

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use peer_protocol::Kind;
 use serde::{Deserialize, Serialize};
+use store_state::RoutedUntil;
 use store_state::api::{Event, Failure, Read, ShardNumber, StoreId};
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
@@ -60,7 +61,7 @@ pub(crate) enum ForwardedWork<O> {
     /// To be agreed on.
     Propose {
         id: u64,
-        map_version: u64,
+        until: RoutedUntil,
         /// What it weighs for the sender.
         bytes: u32,
         /// On a full disk it waits.

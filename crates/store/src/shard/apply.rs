@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consensus::{Mark, StateMachine, Tables};
 use store_state::api::{Event, Failure};
-use store_state::{Batch, CorrelationId, Request};
+use store_state::{Batch, Request, SlotRange};
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
@@ -33,24 +33,26 @@ impl<M: Kind> Shard<M> {
         state.dirty_since.get_or_insert(turn);
         for (number, request) in batch.requests.iter().enumerate().skip(from) {
             let Request {
-                map_version,
+                until,
                 correlation_id,
                 op,
             } = request;
-            let correlation_id = if batch.requeued.is_set() {
-                &CorrelationId::NONE
-            } else {
-                correlation_id
-            };
+            let is_awaited = !batch.requeued.is_set();
             let slot = M::slot(op, self.hash);
-            // What has no slot is for all that the shard had when the request was routed: no later version can be known.
-            let moved = match slot {
-                Some(slot) => !state.descriptor.range.contains(slot),
-                None => *map_version > state.descriptor.version.0,
-            };
-            if moved {
-                state.reply(*correlation_id, Event::failed(Failure::Moved));
-                continue;
+            let SlotRange { first, last } = state.descriptor.range;
+            match slot {
+                Some(slot) if slot > last => {
+                    if is_awaited {
+                        state.split_off(request, batch.proposed_here, None);
+                    }
+                    continue;
+                }
+                Some(slot) if slot < first => {
+                    // Whoever has asked went by no shards of this store: a range only gets narrower, from above.
+                    state.reply(*correlation_id, Event::failed(Failure::Moved));
+                    continue;
+                }
+                _ => {}
             }
             let State {
                 machine,
@@ -65,7 +67,17 @@ impl<M: Kind> Shard<M> {
                 machine.apply_part(&batch.header, op, &**table, outlet)
             });
             match applied {
-                Ok(Some(reply)) => state.reply(*correlation_id, |token| M::event(token, reply)),
+                Ok(Some(reply)) if is_awaited => {
+                    let was_last = self.base.map_or(u16::MAX, |base| base.last);
+                    if slot.is_none() && until.last(was_last) > last {
+                        let reply = M::event(correlation_id.token, reply);
+                        state.split_off(request, batch.proposed_here, Some(reply));
+                    } else {
+                        state.reply(*correlation_id, |token| M::event(token, reply));
+                    }
+                }
+                // Whoever asked asks again.
+                Ok(Some(_)) => {}
                 Ok(None) => return Some(number),
                 Err(error) => {
                     // Half of a state is no state: what follows cannot be applied either.

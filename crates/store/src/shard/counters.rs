@@ -23,6 +23,8 @@ pub(crate) struct ShardCounters {
     pub(crate) refused: AtomicU64,
     /// Requests given by event loops.
     pub(super) given: AtomicU64,
+    /// Those given when the gate was opened.
+    pub(super) given_at_gate: AtomicU64,
     /// Of these, those applied or refused.
     pub(crate) finished: AtomicU64,
     /// Requests that wait for space on the disk.

@@ -147,14 +147,14 @@ impl Drop for BacklogShare {
 
 #[cfg(test)]
 mod tests {
-    use store_state::CorrelationId;
     use store_state::inbox::{Done, InboxMachine, InboxOp};
+    use store_state::{CorrelationId, RoutedUntil};
 
     use super::*;
 
     fn request(op: InboxOp) -> Weighed<InboxOp> {
         let request = Request {
-            map_version: 1,
+            until: RoutedUntil::FIRST,
             correlation_id: CorrelationId::NONE,
             op,
         };

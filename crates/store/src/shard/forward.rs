@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use store_state::api::Event;
+use store_state::api::{Event, LastSlot};
 use store_state::{CorrelationId, Request};
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::leadership::state::LeaderHint;
 use crate::peers::message::{Forwarded, ForwardedWork, Mail};
 use crate::peers::wire_size::{MESSAGE_BYTES, parts};
 use crate::shard::handle::Shard;
-use crate::shard::outbox::{Outbox, give};
+use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::outstanding::Sent;
 use crate::shard::request::weigh;
 use crate::shard::retained::PageRequest;
@@ -97,19 +97,16 @@ impl<M: Kind> Shard<M> {
         }
         let taken = sent.take(|sent| !must_wait(&sent.work));
         self.count_sent(sent.bytes());
-        let behind = |work: &Work<M::Op>| {
-            matches!(
-                work,
-                Work::Propose {
-                    must_wait: false,
-                    ..
-                }
-            )
-        };
-        let waiting = self.queue.remove_if(behind);
+        let waiting = self.queue.remove_if(can_be_refused);
         drop(sent);
         let taken = taken.into_iter().map(|sent| sent.work);
         self.refuse_work(listener, taken.chain(waiting));
+    }
+
+    /// Refuses what waits behind something that was refused: a publisher may publish that again.
+    pub(super) fn refuse_waiting(&self, listener: &dyn Listener) {
+        let waiting = self.queue.remove_if(can_be_refused);
+        self.refuse_work(listener, waiting.into_iter());
     }
 
     /// Refuses what clients can have done on other nodes meanwhile: these have taken this one for dead.
@@ -144,7 +141,7 @@ impl<M: Kind> Shard<M> {
             match work {
                 ForwardedWork::Propose {
                     id,
-                    map_version,
+                    until,
                     bytes: _,
                     must_wait,
                     op,
@@ -153,7 +150,7 @@ impl<M: Kind> Shard<M> {
                     let bytes = weigh(&op);
                     let is_patient = M::is_patient(&op);
                     let request = Request {
-                        map_version,
+                        until,
                         correlation_id: correlation_id(id),
                         op,
                     };
@@ -164,7 +161,9 @@ impl<M: Kind> Shard<M> {
                         self.give(work, bytes);
                     }
                 }
-                ForwardedWork::Barrier { id } => self.give(Work::Barrier(correlation_id(id)), 0),
+                ForwardedWork::Barrier { id } => {
+                    self.give(Work::Barrier(correlation_id(id), LastSlot(0)), 0);
+                }
                 ForwardedWork::Page { id, wanted } => {
                     let correlation_id = correlation_id(id);
                     let bytes = weigh(&wanted);
@@ -185,6 +184,7 @@ impl<M: Kind> Shard<M> {
     pub(crate) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
         let mut outbox = Outbox::default();
         let mut sent = self.routing.sent.lock();
+        let mut finished = 0;
         for mut event in mail.answers {
             // A peer sends answers here and nothing else; what is none is ignored, as input of a peer never panics.
             let Some(token) = event.token_mut() else {
@@ -192,31 +192,44 @@ impl<M: Kind> Shard<M> {
                 continue;
             };
             // Answered by an earlier leader, timed out, or requeued here.
-            let Some(Sent { work, .. }) = sent.answered(*token) else {
+            let Some(Sent { work, bytes, .. }) = sent.answered(*token) else {
                 self.stats.stale.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
             if let Work::Propose { request, .. } = &work {
-                self.stats.finished.fetch_add(1, Ordering::Release);
+                finished += 1;
                 if request.correlation_id == CorrelationId::NONE
                     && matches!(event, Event::Failed { .. })
                 {
                     M::lost(&request.op, listener);
                 }
             }
-            outbox.address(correlation_id_of(&work), |token| {
-                if let Some(known) = event.token_mut() {
-                    *known = token;
+            match (event, work) {
+                (Event::SplitOff { reply, last, .. }, work) => outbox.split_off.push(SplitOff {
+                    work,
+                    bytes,
+                    reply: reply.map(|reply| *reply),
+                    last,
+                }),
+                (Event::Passed { .. }, Work::Barrier(correlation_id, until)) => {
+                    self.passed(correlation_id, until, &mut outbox);
                 }
-                event
-            });
+                (mut event, work) => outbox.address(work.correlation_id(), |token| {
+                    if let Some(known) = event.token_mut() {
+                        *known = token;
+                    }
+                    event
+                }),
+            }
         }
         self.count_sent(sent.bytes());
         drop(sent);
         for (loop_index, event) in mail.pages {
             outbox.put(0, loop_index, event);
         }
-        give(listener, outbox.loops);
+        self.give_out(listener, outbox);
+        // What is sent on has been given to another shard by now.
+        self.stats.finished.fetch_add(finished, Ordering::Release);
     }
 }
 
@@ -229,7 +242,7 @@ fn written<M: Kind>(
     Some(match &sent.work {
         Work::Propose { request, must_wait } => ForwardedWork::Propose {
             id,
-            map_version: request.map_version,
+            until: request.until,
             bytes: u32::try_from(sent.bytes).unwrap_or(u32::MAX),
             must_wait: *must_wait,
             op: if again {
@@ -238,7 +251,7 @@ fn written<M: Kind>(
                 request.op.clone()
             },
         },
-        Work::Barrier(_) => ForwardedWork::Barrier { id },
+        Work::Barrier(..) => ForwardedWork::Barrier { id },
         Work::Page(request) => ForwardedWork::Page {
             id,
             wanted: request.wanted.clone(),
@@ -270,11 +283,12 @@ fn must_wait<O>(work: &Work<O>) -> bool {
     )
 }
 
-fn correlation_id_of<O>(work: &Work<O>) -> CorrelationId {
-    match work {
-        Work::Propose { request, .. } => request.correlation_id,
-        Work::Barrier(correlation_id) => *correlation_id,
-        Work::Page(request) => request.correlation_id,
-        Work::Read(..) | Work::Stop(_) => CorrelationId::NONE,
-    }
+fn can_be_refused<O>(work: &Work<O>) -> bool {
+    matches!(
+        work,
+        Work::Propose {
+            must_wait: false,
+            ..
+        }
+    )
 }

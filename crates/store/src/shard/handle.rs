@@ -5,13 +5,15 @@
 //! Read next: `apply.rs` for what changes the state, `worker.rs` for what takes requests.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use consensus::Mark;
 use parking_lot::{Mutex, RwLock};
-use store_state::api::{Event, ShardNumber};
-use store_state::{CorrelationId, Descriptor, LoadError, NameHash, SlotRange, Slots};
+use store_state::api::{Event, LastSlot, ShardNumber};
+use store_state::{
+    CorrelationId, Descriptor, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
+};
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
@@ -21,9 +23,11 @@ use crate::kinds::kind::Kind;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
 use crate::shard::load::{LoadMeter, ShardCost, ShardLoad, SlotWeights};
-use crate::shard::outbox::Outbox;
+use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
+use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
+use crate::shard::shards::Shards;
 use crate::shard::work::Work;
 use crate::storage::snapshot::TableOwner;
 use crate::storage::tables::ShardTable;
@@ -45,8 +49,10 @@ const SENT_MOST: usize = 16 << 20;
 pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
     /// The range that it began with, if the store did; it may be narrower by now.
-    base: Option<SlotRange>,
+    pub(super) base: Option<SlotRange>,
     pub(super) hash: NameHash,
+    /// All shards of the store, of which it is one.
+    shards: Weak<Shards<M>>,
     pub(crate) queue: RequestQueue<Work<M::Op>>,
     /// Event loops take mail.
     pub(super) begun: AtomicBool,
@@ -59,7 +65,7 @@ pub(crate) struct Shard<M: Kind> {
 }
 
 /// What the shard's own thread changes.
-pub(super) struct State<M> {
+pub(super) struct State<M: Kind> {
     pub(super) machine: M,
     /// What the shard is responsible for.
     pub(super) descriptor: Descriptor,
@@ -68,7 +74,7 @@ pub(super) struct State<M> {
     meter: LoadMeter,
     pub(super) table: Arc<ShardTable>,
     pub(super) effects: Effects,
-    pub(super) outbox: Outbox,
+    pub(super) outbox: Outbox<M::Op>,
     /// How far the machine is; `None` while batches are being applied.
     pub(super) mark: Option<Mark>,
     /// The time of the first change that the tables do not have.
@@ -80,14 +86,14 @@ pub(super) struct State<M> {
 impl<M: Kind> Shard<M> {
     pub(crate) fn new(
         number: ShardNumber,
-        base: Option<SlotRange>,
-        hash: NameHash,
+        shards: &Arc<Shards<M>>,
         routing: ShardRouting<M::Op>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
-            base,
-            hash,
+            base: shards.base().range_of(number),
+            hash: shards.hash(),
+            shards: Arc::downgrade(shards),
             routing,
             queue: RequestQueue::new(),
             begun: AtomicBool::new(false),
@@ -97,12 +103,58 @@ impl<M: Kind> Shard<M> {
         })
     }
 
+    /// All shards of the store, of which it is one.
+    /// `None`: the store itself is gone.
+    pub(super) fn shards(&self) -> Option<Arc<Shards<M>>> {
+        self.shards.upgrade()
+    }
+
     /// Gives the shard work.
     pub(crate) fn give(&self, work: Work<M::Op>, bytes: usize) {
         if let Work::Propose { .. } = work {
             self.stats.given.fetch_add(1, Ordering::Relaxed);
         }
         self.queue.put(work, bytes);
+    }
+
+    /// Gives the shard work, unless it belongs elsewhere: `belongs` is asked while nobody else gives it any.
+    ///
+    /// # Errors
+    /// It does not, and comes back.
+    pub(super) fn give_if(
+        &self,
+        work: Work<M::Op>,
+        bytes: usize,
+        is_patient: bool,
+        belongs: impl FnOnce() -> bool,
+    ) -> Result<(), Work<M::Op>> {
+        let is_request = matches!(work, Work::Propose { .. });
+        self.queue.put_if(work, bytes, is_patient, || {
+            let belongs = belongs();
+            if belongs && is_request {
+                self.stats.given.fetch_add(1, Ordering::Relaxed);
+            }
+            belongs
+        })
+    }
+
+    /// Gives the shard a request that another one was given before it was split.
+    pub(super) fn give_at_gate(&self, work: Work<M::Op>, bytes: usize) {
+        self.stats.given.fetch_add(1, Ordering::Relaxed);
+        self.queue.put_at_gate(work, bytes);
+    }
+
+    /// Opens the gate: the shard that it was split off has answered all that this node had asked of it before.
+    pub(super) fn open_gate(&self) {
+        let given = self.stats.given.load(Ordering::Acquire);
+        self.stats.given_at_gate.store(given, Ordering::Release);
+        self.queue.open_gate();
+    }
+
+    /// Whether all is applied, or refused, that the shards before it were given first.
+    pub(crate) fn has_finished_first(&self) -> bool {
+        let given = self.stats.given_at_gate.load(Ordering::Acquire);
+        !self.queue.is_gated() && self.has_finished(given)
     }
 
     /// Gives the shard a request that can wait a little.
@@ -306,6 +358,38 @@ impl<M: Kind> Shard<M> {
 }
 
 impl<M: Kind> State<M> {
+    /// A request is for slots above those of the shard, too, or only for these. `reply`: what it has answered. Whoever
+    /// has asked is to send it on; on other replicas than the proposer's, nobody has.
+    pub(super) fn split_off(
+        &mut self,
+        request: &Request<M::Op>,
+        proposed_here: ProposedHere,
+        reply: Option<Event>,
+    ) {
+        let last = LastSlot(self.descriptor.range.last);
+        let correlation_id = request.correlation_id;
+        if correlation_id.peer != 0 {
+            let reply = reply.map(Box::new);
+            self.reply(correlation_id, |token| Event::SplitOff {
+                token,
+                reply,
+                last,
+            });
+        } else if proposed_here.0 {
+            let must_wait = M::must_wait(&request.op, correlation_id);
+            let bytes = weigh(&request.op);
+            self.outbox.split_off.push(SplitOff {
+                work: Work::Propose {
+                    request: request.clone(),
+                    must_wait,
+                },
+                bytes,
+                reply,
+                last,
+            });
+        }
+    }
+
     pub(super) fn reply(
         &mut self,
         correlation_id: CorrelationId,

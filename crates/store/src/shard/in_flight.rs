@@ -60,7 +60,7 @@ impl<O> InFlight<O> {
 #[cfg(test)]
 mod tests {
     use mqtt_session::{Qos0Inbox, QueueFull};
-    use store_state::{Header, Limits, Requeued};
+    use store_state::{Header, Limits, ProposedHere, Requeued};
 
     use super::*;
 
@@ -80,6 +80,7 @@ mod tests {
             requests: Vec::new(),
             bytes: 0,
             requeued: Requeued::default(),
+            proposed_here: ProposedHere::default(),
         })
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod deferred;
 mod forward;
 pub(crate) mod handle;
 mod in_flight;
+pub(crate) mod joins;
 pub(crate) mod load;
 pub(crate) mod outbox;
 pub(crate) mod outstanding;

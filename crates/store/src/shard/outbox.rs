@@ -3,21 +3,48 @@
 //! Invariant: what one receiver gets keeps its order.
 
 use store_state::CorrelationId;
-use store_state::api::Event;
+use store_state::api::{Event, LastSlot};
 
 use crate::api::listener::Listener;
 use crate::peers::message::Answers;
+use crate::shard::work::Work;
 
 /// What the next mail brings.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
+#[derive(Debug)]
+pub(crate) struct Outbox<O> {
     /// By event loop.
     pub(crate) loops: Vec<Vec<Event>>,
     /// Other nodes, of which there are few.
     pub(super) peers: Vec<(u64, Answers)>,
+    /// Answers to what the store itself waits for.
+    pub(super) own: Vec<Event>,
+    /// What this node has asked, and what is for other shards by now as well, or only for these; in order.
+    pub(super) split_off: Vec<SplitOff<O>>,
 }
 
-impl Outbox {
+/// Work of this node that a shard does not have all the slots of any more.
+#[derive(Debug)]
+pub(crate) struct SplitOff<O> {
+    pub(crate) work: Work<O>,
+    pub(crate) bytes: usize,
+    /// The answer of the shard; `None`: it has done nothing.
+    pub(crate) reply: Option<Event>,
+    /// The last slot of the shard.
+    pub(crate) last: LastSlot,
+}
+
+impl<O> Default for Outbox<O> {
+    fn default() -> Self {
+        Self {
+            loops: Vec::new(),
+            peers: Vec::new(),
+            own: Vec::new(),
+            split_off: Vec::new(),
+        }
+    }
+}
+
+impl<O> Outbox<O> {
     /// Puts in a reply, for whoever waits for it.
     pub(crate) fn address(
         &mut self,
@@ -28,6 +55,8 @@ impl Outbox {
             self.mail(correlation_id.peer)
                 .answers
                 .push(event(correlation_id.token));
+        } else if correlation_id.loop_number == CorrelationId::STORE {
+            self.own.push(event(correlation_id.token));
         } else if let Some(loop_index) = correlation_id.loop_number.checked_sub(1) {
             self.put(0, loop_index, event(correlation_id.token));
         }
@@ -91,7 +120,7 @@ mod tests {
 
     #[test]
     fn replies_go_to_the_loop_or_node_that_asked_in_their_order() {
-        let mut outbox = Outbox::default();
+        let mut outbox = Outbox::<()>::default();
         for correlation_id in [
             correlation_id(0, 3, 1),
             correlation_id(9, 1, 2),
@@ -114,7 +143,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_peer_say_which_of_its_loops_they_are_for() {
-        let mut outbox = Outbox::default();
+        let mut outbox = Outbox::<()>::default();
         outbox.put(9, 4, Event::Reopen { shard: 1 });
         outbox.put(0, 0, Event::Fenced);
         let (_, answers) = outbox.peers.pop().unwrap();

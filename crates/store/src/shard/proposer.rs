@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use consensus::{Condition, Group, ProposeError};
-use store_state::api::{Failure, REQUEST_LIMIT, Read};
-use store_state::{Batch, CorrelationId, Header, Request, Requeued};
+use store_state::api::{Failure, LastSlot, REQUEST_LIMIT, Read};
+use store_state::{Batch, CorrelationId, Header, ProposedHere, Request, Requeued};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
@@ -75,7 +75,7 @@ pub(crate) enum Ended {
 struct Taken<O> {
     requests: Vec<Weighed<O>>,
     reads: Vec<(u64, Read)>,
-    barriers: Vec<CorrelationId>,
+    barriers: Vec<(CorrelationId, LastSlot)>,
     pages: Vec<PageRequest>,
     stop: Option<oneshot::Sender<()>>,
 }
@@ -144,7 +144,9 @@ impl<M: Kind> Proposer<M> {
             return Ok(None);
         }
         if let Err(interrupted) = self.settle().await {
-            let barriers = barriers.into_iter().map(Work::Barrier);
+            let barriers = barriers
+                .into_iter()
+                .map(|(correlation_id, until)| Work::Barrier(correlation_id, until));
             let again = barriers.chain(pages.into_iter().map(Work::Page));
             let again = again.chain(stop.map(Work::Stop));
             self.shard
@@ -235,7 +237,9 @@ impl<M: Kind> Proposer<M> {
                     taken.requests.push((Weight { bytes, must_wait }, request));
                 }
                 Work::Read(peer, read) => taken.reads.push((peer, read)),
-                Work::Barrier(correlation_id) => taken.barriers.push(correlation_id),
+                Work::Barrier(correlation_id, until) => {
+                    taken.barriers.push((correlation_id, until))
+                }
                 Work::Page(request) => taken.pages.push(request),
                 Work::Stop(done) => taken.stop = Some(done),
             }
@@ -316,6 +320,7 @@ impl<M: Kind> Proposer<M> {
             requests,
             bytes: weights.iter().map(|weight| weight.bytes).sum(),
             requeued: Requeued::default(),
+            proposed_here: ProposedHere(true),
         });
         let cost = &self.shard.stats.cost;
         let propose = self.group.propose(M::command(Arc::clone(&batch)));

@@ -39,6 +39,8 @@ struct Waiting<W> {
     due: Option<Instant>,
     shard: Shard,
     waits: Waits,
+    /// `Some`: nothing is taken out yet. What is in it goes before all other work.
+    gate: Option<Vec<(usize, W)>>,
 }
 
 /// How long pieces of work have waited, all together. Patient work, which is to wait, does not count.
@@ -94,6 +96,7 @@ impl<W> RequestQueue<W> {
                 patient: VecDeque::new(),
                 due: None,
                 shard: Shard::Awake,
+                gate: None,
                 waits: Waits {
                     sum: Duration::ZERO,
                     since: Instant::now(),
@@ -106,9 +109,70 @@ impl<W> RequestQueue<W> {
         }
     }
 
+    /// Closes the gate: nothing is taken out until it is opened.
+    pub(crate) fn close_gate(&self) {
+        self.waiting.lock().gate.get_or_insert_default();
+    }
+
+    /// Whether the gate is closed.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.waiting.lock().gate.is_some()
+    }
+
+    /// Opens the gate: first comes what was put in by [`put_at_gate`](Self::put_at_gate).
+    pub(crate) fn open_gate(&self) {
+        let mut waiting = self.waiting.lock();
+        let first = waiting.gate.take().unwrap_or_default();
+        waiting.put_first(first);
+        let wake = waiting.shard != Shard::Awake;
+        self.wake(waiting, 0, wake);
+    }
+
+    /// Puts work in that was given before all other that waits behind the gate; behind all other if the gate is open.
+    pub(crate) fn put_at_gate(&self, work: W, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        if let Some(gate) = &mut waiting.gate {
+            gate.push((bytes, work));
+            self.wake(waiting, bytes, false);
+        } else {
+            self.put_last(waiting, work, bytes);
+        }
+    }
+
+    /// Puts work in unless it belongs elsewhere: `belongs` is asked while nobody else puts work in. `is_patient`: it can
+    /// wait for other work.
+    ///
+    /// # Errors
+    /// It does not, and comes back.
+    pub(crate) fn put_if(
+        &self,
+        work: W,
+        bytes: usize,
+        is_patient: bool,
+        belongs: impl FnOnce() -> bool,
+    ) -> Result<(), W> {
+        let waiting = self.waiting.lock();
+        match (belongs(), is_patient) {
+            (false, _) => return Err(work),
+            (true, true) => self.put_last_patient(waiting, work, bytes),
+            (true, false) => self.put_last(waiting, work, bytes),
+        }
+        Ok(())
+    }
+
+    /// Changes what belongs here, and puts work in behind all that did before.
+    pub(crate) fn put_behind(&self, work: W, change: impl FnOnce()) {
+        let waiting = self.waiting.lock();
+        change();
+        self.put_last(waiting, work, 0);
+    }
+
     /// Puts work in. `bytes`: what it holds in memory, about.
     pub(crate) fn put(&self, work: W, bytes: usize) {
-        let mut waiting = self.waiting.lock();
+        self.put_last(self.waiting.lock(), work, bytes);
+    }
+
+    fn put_last(&self, mut waiting: MutexGuard<'_, Waiting<W>>, work: W, bytes: usize) {
         waiting.work.push_back((bytes, work));
         let wake = waiting.shard != Shard::Awake;
         if wake {
@@ -126,7 +190,10 @@ impl<W> RequestQueue<W> {
     /// Puts work in that is to be taken out with other work, or after a while: a batch of its own would
     /// cost a sync that nobody waits for.
     pub(crate) fn put_patient(&self, work: W, bytes: usize) {
-        let mut waiting = self.waiting.lock();
+        self.put_last_patient(self.waiting.lock(), work, bytes);
+    }
+
+    fn put_last_patient(&self, mut waiting: MutexGuard<'_, Waiting<W>>, work: W, bytes: usize) {
         waiting.patient.push_back((bytes, work));
         // So that it knows until when to wait.
         let wake = waiting.shard == Shard::Idle;
@@ -137,13 +204,7 @@ impl<W> RequestQueue<W> {
     pub(crate) fn put_first(&self, work: Vec<(usize, W)>) {
         let bytes = work.iter().map(|(bytes, _)| bytes).sum();
         let mut waiting = self.waiting.lock();
-        // Patient work goes before other, and this before both.
-        while let Some(patient) = waiting.patient.pop_back() {
-            waiting.work.push_front(patient);
-        }
-        for piece in work.into_iter().rev() {
-            waiting.work.push_front(piece);
-        }
+        waiting.put_first(work);
         let wake = waiting.shard != Shard::Awake;
         self.wake(waiting, bytes, wake);
     }
@@ -151,8 +212,17 @@ impl<W> RequestQueue<W> {
     /// Takes out what `is` selects, wherever it is.
     pub(crate) fn remove_if(&self, is: impl Fn(&W) -> bool) -> Vec<W> {
         let mut waiting = self.waiting.lock();
-        let Waiting { work, patient, .. } = &mut *waiting;
+        let Waiting {
+            work,
+            patient,
+            gate,
+            ..
+        } = &mut *waiting;
         let mut removed = Vec::new();
+        removed.extend(
+            gate.iter_mut()
+                .flat_map(|gate| gate.extract_if(.., |(_, work)| is(work))),
+        );
         for queue in [patient, work] {
             let (out, stays) = std::mem::take(queue)
                 .into_iter()
@@ -192,6 +262,14 @@ impl<W> RequestQueue<W> {
         }
     }
 
+    /// What a shard would take out now.
+    #[cfg(test)]
+    pub(crate) fn take_now(&self, limit: usize, now: Instant) -> Vec<(usize, W)> {
+        let mut out = Vec::new();
+        self.try_take(limit, usize::MAX, now, &mut out);
+        out
+    }
+
     /// If there is nothing to be taken out, the next work wakes the shard.
     fn try_take(
         &self,
@@ -201,6 +279,10 @@ impl<W> RequestQueue<W> {
         out: &mut Vec<(usize, W)>,
     ) -> Found {
         let mut waiting = self.waiting.lock();
+        if waiting.gate.is_some() {
+            waiting.shard = Shard::Idle;
+            return Found::Nothing;
+        }
         if waiting.work.is_empty() && waiting.patient.len() < limit && !waiting.patient.is_empty() {
             let due = *waiting.due.get_or_insert(now + PATIENCE);
             if now < due {
@@ -252,7 +334,18 @@ impl<W> RequestQueue<W> {
 
 impl<W> Waiting<W> {
     fn len(&self) -> usize {
-        self.work.len() + self.patient.len()
+        let at_gate = self.gate.as_ref().map_or(0, Vec::len);
+        self.work.len() + self.patient.len() + at_gate
+    }
+
+    fn put_first(&mut self, work: Vec<(usize, W)>) {
+        // Patient work goes before other, and this before both.
+        while let Some(patient) = self.patient.pop_back() {
+            self.work.push_front(patient);
+        }
+        for piece in work.into_iter().rev() {
+            self.work.push_front(piece);
+        }
     }
 
     /// The next piece, if there is one whose size fits.
@@ -366,6 +459,39 @@ mod tests {
         queue.try_take(9, 1000, begun + Duration::from_secs(6), &mut out);
         assert_eq!(queue.waited(), Duration::from_secs(7));
         assert_eq!(out, [(10, 1), (10, 4), (10, 2)]);
+    }
+
+    #[test]
+    fn what_comes_back_to_a_gate_goes_first_when_that_is_opened() {
+        let queue = RequestQueue::new();
+        queue.close_gate();
+        queue.put(5, 10);
+        queue.put_patient(4, 10);
+        queue.put_at_gate(1, 10);
+        queue.put_at_gate(2, 10);
+        queue.put_at_gate(3, 10);
+        assert_eq!(take(&queue, 10, 1000), [0; 0]);
+        assert_eq!((queue.len(), queue.is_gated()), (5, true));
+        assert_eq!(queue.remove_if(|number| *number == 2), [2]);
+        queue.open_gate();
+        assert_eq!(take(&queue, 10, 1000), [1, 3, 4, 5]);
+        assert_eq!((queue.len(), queue.is_gated()), (0, false));
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 0);
+        queue.put_at_gate(6, 10);
+        queue.put_at_gate(7, 10);
+        assert_eq!(take(&queue, 10, 1000), [6, 7]);
+    }
+
+    #[test]
+    fn what_belongs_elsewhere_comes_back() {
+        let queue = RequestQueue::new();
+        assert_eq!(queue.put_if(1, 10, false, || true), Ok(()));
+        assert_eq!(queue.put_if(2, 10, false, || false), Err(2));
+        let mut is_changed = false;
+        queue.put_behind(9, || is_changed = true);
+        assert!(is_changed);
+        assert_eq!(queue.put_if(0, 10, true, || true), Ok(()));
+        assert_eq!(take(&queue, 10, 1000), [0, 1, 9]);
     }
 
     #[tokio::test]

@@ -60,7 +60,14 @@ impl<M: Kind> Shard<M> {
         for work in work {
             match work {
                 Work::Propose { request, .. } => requests.push(request),
-                Work::Barrier(correlation_id) => outbox.address(correlation_id, Event::passed),
+                Work::Barrier(correlation_id, _)
+                    if correlation_id.loop_number == CorrelationId::STORE =>
+                {
+                    outbox.address(correlation_id, Event::failed(Failure::Stopped));
+                }
+                Work::Barrier(correlation_id, until) => {
+                    self.passed(correlation_id, until, &mut outbox);
+                }
                 Work::Page(PageRequest { correlation_id, .. }) => {
                     outbox.address(correlation_id, Event::failed(Failure::Stopped));
                 }

@@ -5,15 +5,16 @@
 use std::sync::atomic::Ordering;
 
 use store_state::CorrelationId;
-use store_state::api::{Event, Failure, Read};
+use store_state::api::{Event, Failure, LastSlot, Read};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::peers::message::Message;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
-use crate::shard::outbox::{Outbox, give};
+use crate::shard::outbox::{Outbox, SplitOff, give};
 use crate::shard::retained::PageRequest;
+use crate::shard::work::Work;
 
 /// Messages and bytes read from an inbox at once.
 const PAGE: u32 = 128;
@@ -58,8 +59,12 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Sends out mail.
-    pub(super) fn give_out(&self, listener: &dyn Listener, outbox: Outbox) {
+    pub(super) fn give_out(&self, listener: &dyn Listener, outbox: Outbox<M::Op>) {
         give(listener, outbox.loops);
+        let for_store = !outbox.own.is_empty() || !outbox.split_off.is_empty();
+        if for_store && let Some(shards) = self.shards() {
+            shards.send_on(listener, self.number, outbox.own, outbox.split_off);
+        }
         let Some(peers) = &self.routing.peers else {
             debug_assert!(
                 outbox.peers.is_empty(),
@@ -122,12 +127,31 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Tells that barriers are passed.
-    pub(crate) fn pass(&self, listener: &dyn Listener, barriers: &[CorrelationId]) {
+    pub(crate) fn pass(&self, listener: &dyn Listener, barriers: &[(CorrelationId, LastSlot)]) {
         let mut outbox = Outbox::default();
-        for correlation_id in barriers {
-            outbox.address(*correlation_id, Event::passed);
+        for (correlation_id, until) in barriers {
+            self.passed(*correlation_id, *until, &mut outbox);
         }
         self.give_out(listener, outbox);
+    }
+
+    /// A barrier is passed here; if this node has put it, shards that were split off meanwhile are to pass it, too.
+    pub(super) fn passed(
+        &self,
+        correlation_id: CorrelationId,
+        until: LastSlot,
+        outbox: &mut Outbox<M::Op>,
+    ) {
+        let shards = self.shards().filter(|_| correlation_id.peer == 0);
+        match shards.map(|shards| shards.last_of(self.number)) {
+            Some(last) if last.0 < until.0 => outbox.split_off.push(SplitOff {
+                work: Work::Barrier(correlation_id, until),
+                bytes: 0,
+                reply: Some(Event::passed(correlation_id.token)),
+                last,
+            }),
+            _ => outbox.address(correlation_id, Event::passed),
+        }
     }
 
     /// Answers a question for pages of retained messages.

@@ -1,7 +1,7 @@
 //! A request as a shard is given it, and its weight.
 
 use serde::Serialize;
-use store_state::{Batch, CorrelationId, Header, Request, Requeued, ShardVersion};
+use store_state::{Batch, CorrelationId, Header, ProposedHere, Request, Requeued, RoutedUntil};
 
 use crate::api::listener::Listener;
 use crate::peers::wire_size::written_len;
@@ -9,9 +9,6 @@ use crate::shard::work::Work;
 
 /// What a request takes in memory beside its own bytes, about.
 pub(crate) const OVERHEAD: usize = 128;
-
-/// The version of a shard that has never been split: the one that requests are routed by.
-pub(crate) const MAP_VERSION: u64 = ShardVersion::FIRST.0;
 
 /// What a request weighs while it waits and in a batch.
 pub(crate) fn weigh<O: Serialize>(op: &O) -> usize {
@@ -21,7 +18,7 @@ pub(crate) fn weigh<O: Serialize>(op: &O) -> usize {
 /// A request as it is given to a shard.
 pub(crate) fn work<O>(correlation_id: CorrelationId, op: O, must_wait: bool) -> Work<O> {
     let request = Request {
-        map_version: MAP_VERSION,
+        until: RoutedUntil::FIRST,
         correlation_id,
         op,
     };
@@ -36,11 +33,12 @@ pub(crate) fn single<O>(op: O, listener: &dyn Listener) -> Batch<O> {
             limits: listener.limits(),
         },
         requests: vec![Request {
-            map_version: MAP_VERSION,
+            until: RoutedUntil::FIRST,
             correlation_id: CorrelationId::NONE,
             op,
         }],
         bytes: OVERHEAD,
         requeued: Requeued::default(),
+        proposed_here: ProposedHere::default(),
     }
 }

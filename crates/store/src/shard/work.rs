@@ -1,6 +1,6 @@
 //! What a shard can be given to do.
 
-use store_state::api::Read;
+use store_state::api::{LastSlot, Read};
 use store_state::{CorrelationId, Request};
 use tokio::sync::oneshot;
 
@@ -17,8 +17,9 @@ pub(crate) enum Work<O> {
     },
     /// To be read, by an event loop of a node (0: this one).
     Read(u64, Read),
-    /// To be answered when all that was given before is applied.
-    Barrier(CorrelationId),
+    /// To be answered when all that was given before is applied, by the shards that have slots up to this one by then, if
+    /// this node has asked.
+    Barrier(CorrelationId, LastSlot),
     /// To be answered with retained messages, when all that was given before is applied.
     Page(PageRequest),
     /// The last: to be told when all that was given before is applied.
@@ -26,12 +27,22 @@ pub(crate) enum Work<O> {
 }
 
 impl<O> Work<O> {
+    /// Who waits for the answer.
+    pub(super) fn correlation_id(&self) -> CorrelationId {
+        match self {
+            Self::Propose { request, .. } => request.correlation_id,
+            Self::Barrier(correlation_id, _) => *correlation_id,
+            Self::Page(request) => request.correlation_id,
+            Self::Read(..) | Self::Stop(_) => CorrelationId::NONE,
+        }
+    }
+
     /// Whether another node has sent it.
     pub(super) fn is_forwarded(&self) -> bool {
         let peer = match self {
             Self::Propose { request, .. } => request.correlation_id.peer,
             Self::Read(peer, _) => *peer,
-            Self::Barrier(correlation_id) => correlation_id.peer,
+            Self::Barrier(correlation_id, _) => correlation_id.peer,
             Self::Page(request) => request.correlation_id.peer,
             Self::Stop(_) => 0,
         };
@@ -52,7 +63,10 @@ mod tests {
         };
         let close = Read::Close { inbox: 1, epoch: 1 };
         for (peer, is_forwarded) in [(0, false), (7, true)] {
-            assert_eq!(Work::<()>::Barrier(of(peer)).is_forwarded(), is_forwarded);
+            assert_eq!(
+                Work::<()>::Barrier(of(peer), LastSlot(9)).is_forwarded(),
+                is_forwarded
+            );
             assert_eq!(Work::<()>::Read(peer, close).is_forwarded(), is_forwarded);
         }
         let (done, _) = oneshot::channel();

@@ -304,7 +304,7 @@ impl<M: Kind> ShardWorker<M> {
 
     /// Another replica has the inbox cursors from now on: event loops are to open theirs again.
     fn reopen(&self) {
-        // Before event loops take mail there are no cursors.
+        // Before event loops take events there are no cursors.
         if M::HAS_CURSORS && self.shard.routing.peers.is_some() && self.shard.has_begun() {
             for loop_index in 0..self.listener.loops() {
                 let shard = self.shard.number;

@@ -132,6 +132,11 @@ impl ShardMap {
         SlotRange::part(u32::from(shard), self.shards)
     }
 
+    /// The range of a shard, if the store began with it.
+    pub(crate) fn range_of(self, shard: ShardNumber) -> Option<SlotRange> {
+        (u32::from(shard) < self.shards).then(|| self.range(shard))
+    }
+
     /// The first slot of a shard: one that the store began with, or one that a split has made, whose number it is.
     pub(crate) fn first_slot(self, shard: ShardNumber) -> u16 {
         if u32::from(shard) < self.shards {

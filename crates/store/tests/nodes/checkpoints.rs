@@ -20,7 +20,7 @@ fn messages_of_a_session_that_is_away_leave_memory() {
     node.sleeper("ann", "a");
     let first = message("a", &[1; 1000]);
     let held = Arc::downgrade(&first);
-    node.publish_to(0, &first);
+    node.publish_to(node.first_shard(), &first);
     drop(first);
     // More than lies in memory until a checkpoint is due, and than the log keeps of its end.
     for _ in 0..36 {

@@ -232,7 +232,7 @@ fn hand_over(node: &Node, client: &str, inbox: u64, done: Vec<u64>) -> Vec<(u64,
         inbox,
         done: Done(done),
     };
-    match node.inbox(0, op) {
+    match node.inbox(op) {
         Ok(InboxReply::LeftBehind(items)) => items,
         other => panic!("{other:?}"),
     }
@@ -257,12 +257,12 @@ fn what_a_session_left_is_told_by_each_leader_until_others_have_it() {
         origin: None,
     };
     assert!(matches!(
-        node.inbox(0, deliver),
+        node.inbox(deliver),
         Ok(InboxReply::Published { matched: 1, .. })
     ));
     let session = "a".into();
     assert_eq!(
-        node.inbox(0, InboxOp::Remove { session, epoch }),
+        node.inbox(InboxOp::Remove { session, epoch }),
         Ok(InboxReply::Done)
     );
     let first = cluster.inbox_leader(0);

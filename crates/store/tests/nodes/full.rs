@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use store_state::CorrelationId;
-use store_state::api::{Event, Failure};
+use store_state::api::{Event, Failure, Store as _};
 use store_state::inbox::{Done, InboxOp, InboxReply, Origin};
 use store_state::retain::Writer;
 use store_state::session::{ClaimRequest, SessionOp, SessionReply, StoredWill, WillAtClose};
@@ -63,7 +63,7 @@ impl Disk {
     /// Fills the disk, and what the log has taken of it ahead. Nothing of it is waited for.
     fn fill_with(&self, node: &Node) {
         self.fill();
-        let shard = node.store.inbox_shard("ann");
+        let shard = node.first_shard();
         let large = message("nobody", &[2; 64 << 10]);
         for _ in 0..100 {
             node.publish_to(shard, &large);
@@ -135,7 +135,7 @@ fn what_nobody_would_say_again_is_recorded_before_anything_else() {
     let Some(disk) = Disk::new() else { return };
     let node = Node::start(&disk.data(), 2);
     let (epoch, ann) = node.connect("ann");
-    let shard = node.store.inbox_shard("ann");
+
     node.subscribe("ann", epoch, "a");
     for payload in [b"1", b"2", b"3"] {
         assert_eq!(node.publish("a", payload), Ok(1));
@@ -150,7 +150,7 @@ fn what_nobody_would_say_again_is_recorded_before_anything_else() {
             sent: sequence,
             done: Done(vec![sequence]),
         };
-        node.store.inbox(shard, CorrelationId::NONE, op);
+        node.store.inbox(CorrelationId::NONE, op);
     }
     let closed = node.correlation_id();
     node.store.session("ann", closed, goodbye("ann", epoch));
@@ -189,7 +189,7 @@ fn a_will_that_is_due_on_a_full_disk_is_published_when_there_is_space() {
         publisher: 0,
         origin: Some(origin.clone()),
     };
-    node.store.inbox(node.store.inbox_shard("ann"), will, op);
+    node.store.inboxes(node.first_shard(), will, op);
     let kept = node.correlation_id();
     node.store
         .retain(kept, message("will", b"gone"), Writer::Will(origin));

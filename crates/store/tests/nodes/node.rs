@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 use store::{Folder, Listener, NodeSurvey, OpenError, Options, Store};
-use store_state::api::{Event, Failure, PerStore, Read, ShardNumber};
+use store_state::api::{Event, Failure, PerStore, Read, ShardNumber, ShardRef, Store as _};
 use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
@@ -204,10 +204,10 @@ impl Node {
         })
     }
 
-    /// The answer of an inbox shard.
-    pub(crate) fn inbox(&self, shard: ShardNumber, op: InboxOp) -> Result<InboxReply, Failure> {
+    /// The answer of the inbox shard of a session.
+    pub(crate) fn inbox(&self, op: InboxOp) -> Result<InboxReply, Failure> {
         let correlation_id = self.correlation_id();
-        self.store.inbox(shard, correlation_id, op);
+        self.store.inbox(correlation_id, op);
         self.inbox_reply(correlation_id)
     }
 
@@ -256,7 +256,7 @@ impl Node {
             node_incarnation: self.store.incarnation(),
             resume: true,
         };
-        match self.inbox(self.store.inbox_shard(client), op) {
+        match self.inbox(op) {
             Ok(InboxReply::Attached(attached)) => (epoch, *attached),
             other => panic!("{other:?}"),
         }
@@ -275,7 +275,7 @@ impl Node {
                 id: 0,
             }],
         };
-        let reply = self.inbox(self.store.inbox_shard(client), op);
+        let reply = self.inbox(op);
         assert_eq!(reply, Ok(InboxReply::Subscribed(vec![true])));
     }
 
@@ -285,7 +285,7 @@ impl Node {
             epoch,
             sent: 0,
         };
-        let reply = self.inbox(self.store.inbox_shard(client), op);
+        let reply = self.inbox(op);
         assert_eq!(reply, Ok(InboxReply::Done));
     }
 
@@ -315,10 +315,15 @@ impl Node {
         Ok(sum)
     }
 
+    /// The first inbox shard.
+    pub(crate) fn first_shard(&self) -> ShardRef {
+        self.store.inbox_shards()[0]
+    }
+
     /// Gives a shard a message, and does not wait.
     pub(crate) fn publish_to(
         &self,
-        shard: ShardNumber,
+        shard: ShardRef,
         of: &Arc<ApplicationMessage>,
     ) -> CorrelationId {
         let correlation_id = self.correlation_id();
@@ -327,7 +332,7 @@ impl Node {
             publisher: 0,
             origin: None,
         };
-        self.store.inbox(shard, correlation_id, op);
+        self.store.inboxes(shard, correlation_id, op);
         correlation_id
     }
 
@@ -338,7 +343,7 @@ impl Node {
             sent: done.iter().max().copied().unwrap_or(0),
             done: Done(done),
         };
-        let reply = self.inbox(self.store.inbox_shard(client), op);
+        let reply = self.inbox(op);
         assert_eq!(reply, Ok(InboxReply::Done));
     }
 
@@ -357,7 +362,7 @@ impl Node {
             from: at.first,
             credit: count as u32,
         };
-        self.store.read(self.store.inbox_shard(client), open);
+        self.store.read(self.store.inbox_slot(client), open);
         let mut payloads = Vec::new();
         while payloads.len() < count {
             let items = self.wait(|event| match event {

@@ -13,7 +13,7 @@ fn what_one_sender_gives_is_applied_in_its_order() {
     let ann = node.connect("ann");
     node.subscribe("ann", ann.0, "a");
     let correlation_ids: Vec<_> = (0..MESSAGES)
-        .map(|n| node.publish_to(0, &message("a", &n.to_be_bytes())))
+        .map(|n| node.publish_to(node.first_shard(), &message("a", &n.to_be_bytes())))
         .collect();
     let payloads = node.read("ann", &ann, MESSAGES as usize);
     assert!(
@@ -45,7 +45,7 @@ fn what_is_too_long_is_refused_and_what_is_asked_beside_it_goes_on() {
         message("a", &vec![0; REQUEST_LIMIT]),
         message("a", b"after"),
     ]
-    .map(|message| node.publish_to(0, &message));
+    .map(|message| node.publish_to(node.first_shard(), &message));
     let replies = asked.map(|correlation_id| node.inbox_reply(correlation_id));
     assert_eq!(replies[1], Err(Failure::TooLong));
     for reply in [&replies[0], &replies[2]] {
@@ -61,7 +61,7 @@ fn what_is_too_long_is_refused_and_what_is_asked_beside_it_goes_on() {
         epoch: ann.0,
         filters,
     };
-    assert_eq!(node.inbox(0, unsubscribe), Err(Failure::TooLong));
+    assert_eq!(node.inbox(unsubscribe), Err(Failure::TooLong));
     node.stop();
 }
 
@@ -80,7 +80,7 @@ fn batches_are_cut_by_what_is_written_whatever_the_operation() {
                 epoch: ann.0,
                 filters: vec!["f".repeat(60_000).into(); 5],
             };
-            node.store.inbox(0, correlation_id, op);
+            node.store.inbox(correlation_id, op);
             correlation_id
         })
         .collect();
