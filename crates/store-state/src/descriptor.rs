@@ -122,7 +122,11 @@ impl Descriptor {
         row.map(|row| Self::of_row(&row)).transpose()
     }
 
-    fn of_row(row: &[u8]) -> Result<Self, LoadError> {
+    /// The descriptor that a row holds.
+    ///
+    /// # Errors
+    /// It is not one that this version understands.
+    pub fn of_row(row: &[u8]) -> Result<Self, LoadError> {
         let descriptor: Self = decode(DESCRIPTOR_KEY, row)?;
         let SlotRange { first, last } = descriptor.range;
         if first > last {

@@ -13,13 +13,16 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::{LoadError, Slots, Table, row};
+use crate::{DESCRIPTOR_KEY, Descriptor, LoadError, Slots, Table, row};
 
 /// Findings of one shard that are kept; the others are only counted.
 const FINDINGS_KEPT: usize = 100;
 
 /// The fullest inboxes that are named.
 const FULLEST_NAMED: usize = 10;
+
+/// The kind of the row of a descriptor.
+const DESCRIPTOR: u8 = b'D';
 
 /// What the tables of one shard hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -118,7 +121,8 @@ impl Survey {
         {
             self.note(row::damaged(b"M", "it is missing, and there are others"));
         }
-        kinds.push(b'M');
+        self.descriptor(table);
+        kinds.extend([b'M', DESCRIPTOR]);
         kinds.sort_unstable();
         let ends = kinds.iter().map(|kind| vec![*kind]).chain([vec![0xFF; 8]]);
         let mut from = Vec::new();
@@ -135,6 +139,15 @@ impl Survey {
         self.fullest
             .sort_by(|a, b| (b.messages, &a.client).cmp(&(a.messages, &b.client)));
         self.fullest.truncate(FULLEST_NAMED);
+    }
+
+    /// The row that says which slots the shard has: only a shard that a split has made or cut has it.
+    fn descriptor(&mut self, table: &dyn Table) {
+        self.each(table, DESCRIPTOR, "descriptor", |key, value| match key {
+            DESCRIPTOR_KEY => Descriptor::of_row(value).map(drop),
+            _ => Err(row::damaged(key, "no descriptor has such a key")),
+        });
+        self.rows.pop_if(|counted| counted.rows == 0);
     }
 
     /// An inbox has messages queued.
@@ -195,4 +208,47 @@ pub(crate) fn ensure_slot(key: &[u8], name: &str, slots: Slots) -> Result<(), Lo
         key,
         "its slot belongs to another shard",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inbox::InboxMachine;
+    use crate::retain::RetainMachine;
+    use crate::session::SessionMachine;
+    use crate::test_table::TestTable;
+    use crate::{Machine, SlotRange};
+
+    fn with(key: &[u8], row: Vec<u8>) -> TestTable {
+        let mut table = TestTable::default();
+        table.rows.insert(key.to_vec(), row);
+        table
+    }
+
+    fn check<M: Machine>() {
+        let survey = |table: &TestTable| M::survey(Slots::ALL, table);
+        let descriptors = |of: &Survey| -> u64 {
+            let mut rows = of.rows.iter();
+            let counted = rows.find(|rows| rows.kind == "descriptor");
+            counted.map_or(0, |rows| rows.rows)
+        };
+        let none = survey(&TestTable::default());
+        assert!(none.rows.iter().all(|rows| rows.kind != "descriptor"));
+
+        let row = Descriptor::first(SlotRange::ALL).to_row();
+        let found = survey(&with(DESCRIPTOR_KEY, row.clone()));
+        assert_eq!((&*found.findings, descriptors(&found)), (&[][..], 1));
+
+        let found = survey(&with(DESCRIPTOR_KEY, row[1..].to_vec()));
+        assert_eq!((found.found, descriptors(&found)), (1, 1));
+        let found = survey(&with(b"D2", row));
+        assert_eq!(found.findings[0].what, "no descriptor has such a key");
+    }
+
+    #[test]
+    fn a_descriptor_is_a_row_of_each_machine() {
+        check::<SessionMachine>();
+        check::<InboxMachine>();
+        check::<RetainMachine>();
+    }
 }
