@@ -53,5 +53,5 @@ pub use storage::recover::{LostShards, Outcome, Recovered, recover};
 pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };
-pub use storage::tables::{ShardTable, Tables, TablesError, TablesOptions};
+pub use storage::tables::{RowFilter, ShardTable, Tables, TablesError, TablesOptions};
 pub use store_state::{FullInbox, Rows};

@@ -160,7 +160,7 @@ impl StoreFolder {
         let initial = options.shards[M::STORE];
         let map =
             ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
-        let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
+        let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;
         Ok(Self {
             map,
             tables: Arc::new(tables),

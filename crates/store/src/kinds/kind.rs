@@ -8,7 +8,7 @@ use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{Queued, SessionName};
 use store_state::retain::PageBudget;
-use store_state::{Batch, CorrelationId, Machine, Table, TableError};
+use store_state::{Batch, CorrelationId, Split, Table, TableError};
 
 use crate::api::listener::Listener;
 use crate::kinds::command::Command;
@@ -17,7 +17,7 @@ use crate::peers::message::{Forwarded, Message};
 use crate::shard::retained::{Page, Selection};
 
 /// A store, by its machine.
-pub(crate) trait Kind: Machine + Sync {
+pub(crate) trait Kind: Split + Sync {
     /// The store.
     const STORE: StoreId;
     /// Its name.

@@ -124,7 +124,7 @@ impl StoreFiles {
         let path = folder.store(M::NAME, folders[M::STORE].as_deref())?;
         let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
         map.map(|map| {
-            let tables = Tables::open(&path, TablesOptions::default()).map_err(because(M::NAME))?;
+            let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;
             let shards = tables.shards().map_err(because(M::NAME))?;
             Ok(Self {
                 map,

@@ -26,7 +26,7 @@ use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::{FolderError, FolderView};
 use crate::storage::map::{ShardLayout, ShardMap};
-use crate::storage::tables::{ShardTable, shards_in};
+use crate::storage::tables::{ShardTable, TablesOptions, shards_in};
 
 /// What a data folder holds.
 #[derive(Clone, Debug, Serialize)]
@@ -275,7 +275,7 @@ impl Surveyor<'_> {
         };
         self.groups.push(group_of::<M>(number));
         let links = self.scratch.path().join(format!("{}-{number}", M::NAME));
-        let table = ShardTable::view(store, number.into(), &links);
+        let table = ShardTable::view(store, number.into(), &links, TablesOptions::of::<M>());
         let Some(table) = self.or_note_at(place, table) else {
             return found;
         };

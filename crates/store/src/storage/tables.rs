@@ -15,15 +15,17 @@
 //!
 //! Invariants: when [`ShardTable::write`] returns, all of it is on disk, mark included; when it fails, or
 //! the process dies in it, what was there before is, or all of it; nothing that fails a checksum is
-//! returned.
+//! returned. A scan and a snapshot have no row of the slots that a split has given to another shard.
 //!
 //! Deliberately absent: threads. Writing and [`ShardTable::maintain`] take disk time and belong on a thread
 //! that may wait. What keys mean (`store-state`).
 //!
-//! Read next: `tables/manifest.rs` for the checks before opening.
+//! Read next: `tables/manifest.rs` for the checks before opening, `tables/own_rows.rs` for the rows that both
+//! halves of a split have.
 
 mod error;
 mod manifest;
+mod own_rows;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -40,13 +42,15 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::config::CompressionPolicy;
 use lsm_tree::{
     AbstractTree as _, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard as _, SeqNo,
-    SequenceNumberCounter,
+    SequenceNumberCounter, UserValue,
 };
 use parking_lot::{Mutex, RwLock};
-use store_state::{Changes, Table, TableError};
+use store_state::{Change, Changes, DESCRIPTOR_KEY, Split, Table, TableError};
 
 use crate::storage::folder::{make_directory, sync_directory};
 pub use error::TablesError;
+use own_rows::OwnRows;
+pub use own_rows::RowFilter;
 pub(crate) use transfer::{TableReader, TableWriter};
 
 /// Bytes of a sorted file that compaction makes. With `RUNS_TO_MERGE` of them the first level is full, so
@@ -79,12 +83,27 @@ const REMOVED: &str = "removed-";
 pub struct TablesOptions {
     /// Bytes of memory for blocks that were read, shared by the shards of the store.
     pub cache_bytes: u64,
+    /// Which rows belong to a shard.
+    pub keeps: RowFilter,
+}
+
+impl TablesOptions {
+    /// For the shards of the store that this machine is of.
+    #[must_use]
+    pub fn of<M: Split>() -> Self {
+        Self {
+            keeps: M::keeps,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for TablesOptions {
+    /// Every row belongs to each shard.
     fn default() -> Self {
         Self {
             cache_bytes: 64 * 1024 * 1024,
+            keeps: |_, _| true,
         }
     }
 }
@@ -101,6 +120,7 @@ pub struct Tables {
 struct TableResources {
     cache: Arc<Cache>,
     files: Arc<DescriptorTable>,
+    keeps: RowFilter,
 }
 
 impl TableResources {
@@ -108,6 +128,7 @@ impl TableResources {
         Self {
             cache: Arc::new(Cache::with_capacity_bytes(options.cache_bytes)),
             files: Arc::new(DescriptorTable::new(OPEN_FILES)),
+            keeps: options.keeps,
         }
     }
 }
@@ -245,6 +266,9 @@ impl ShardTable {
     /// operations. Takes no memory beyond a list of references to the changes. May merge files first, if
     /// [`maintain`](Self::maintain) was not called for long.
     ///
+    /// The row of the shard's descriptor, if it is among the changes, says which rows the table has from now on: no scan finds
+    /// the others, and [`maintain`](Self::maintain) removes them.
+    ///
     /// # Errors
     /// [`TablesError::is_full`]: what was there before can be read (or, if only the last step failed, what
     /// should be; the mark says which), and the same changes can be written when there is space.
@@ -254,21 +278,8 @@ impl ShardTable {
     /// # Panics
     /// If a key stands twice in the changes.
     pub fn write(&self, changes: &Changes, mark: &[u8]) -> Result<(), TablesError> {
-        let mut entries: Vec<&(Vec<u8>, Option<Vec<u8>>)> = changes.entries.iter().collect();
-        if let Some((key, _)) = entries.iter().find(|(key, _)| key.len() > KEY_BYTES) {
-            return Err(TablesError::KeyTooLong { bytes: key.len() });
-        }
-        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        assert!(
-            entries.is_sorted_by(|a, b| a.0 < b.0),
-            "a key stands once in the changes of a checkpoint"
-        );
-        self.change(|tree| {
-            if tree.tree.l0_run_count() >= RUNS_LIMIT {
-                tree.merge()?;
-            }
-            tree.ingest(&entries, mark)
-        })?;
+        let entries = sorted(changes)?;
+        self.change(|tree| tree.checkpoint(&entries, mark))?;
         self.0.unmerged_bytes.fetch_add(changes.bytes, Relaxed);
         Ok(())
     }
@@ -282,7 +293,8 @@ impl ShardTable {
     }
 
     /// Merges what is due, and gives back the space of removed keys: at the end at most a third of the
-    /// records on disk are removals, or the table is below 1 MiB.
+    /// records on disk are removals, or the table is below 1 MiB. Rows of slots that a split has given to another shard are
+    /// gone from disk at the end, and so are their bytes, once the other shard's table no longer has the same files.
     ///
     /// To be called after writes, or each few seconds, from a thread that may wait: it takes seconds for
     /// gigabytes. Costs nothing if nothing is due. Reads and writes go on meanwhile.
@@ -300,8 +312,9 @@ impl ShardTable {
                 self.0.unmerged_bytes.fetch_sub(bytes as usize, Relaxed);
             }
             if tree.wastes_space() {
-                tree.tree.major_compact(FILE_BYTES, tree.next.get())?;
+                tree.rewrite()?;
             }
+            tree.remove_foreign()?;
             tree.forget_replaced_lists()
         })
     }
@@ -356,19 +369,40 @@ impl Table for ShardTable {
         if from >= to {
             return Ok(());
         }
-        for entry in self
-            .tree()
-            .range(record_key(from)..record_key(to), SeqNo::MAX, None)
-        {
+        let (tree, own) = {
+            let tree = self.0.tree.read();
+            (tree.tree.clone(), tree.own.now())
+        };
+        for entry in tree.range(record_key(from)..record_key(to), SeqNo::MAX, None) {
             let (key, value) = entry
                 .into_inner()
                 .map_err(|reason| TablesError::tree(&self.0.folder, &reason))?;
+            if own.is_foreign(&key) {
+                continue;
+            }
             if visit(key.get(1..).unwrap_or_default(), &value).is_break() {
                 break;
             }
         }
         Ok(())
     }
+}
+
+/// The changes of a checkpoint in the order of their keys.
+///
+/// # Panics
+/// If a key stands twice in the changes.
+fn sorted(changes: &Changes) -> Result<Vec<&Change>, TablesError> {
+    let mut entries: Vec<&Change> = changes.entries.iter().collect();
+    if let Some((key, _)) = entries.iter().find(|(key, _)| key.len() > KEY_BYTES) {
+        return Err(TablesError::KeyTooLong { bytes: key.len() });
+    }
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    assert!(
+        entries.is_sorted_by(|a, b| a.0 < b.0),
+        "a key stands once in the changes of a checkpoint"
+    );
+    Ok(entries)
 }
 
 fn record_key(key: &[u8]) -> Vec<u8> {
@@ -378,11 +412,19 @@ fn record_key(key: &[u8]) -> Vec<u8> {
     stored
 }
 
+/// The descriptor that a checkpoint has.
+fn descriptor_in<'a>(sorted: &[&'a Change]) -> Option<&'a [u8]> {
+    let at = sorted.binary_search_by(|(key, _)| key.as_slice().cmp(DESCRIPTOR_KEY));
+    sorted.get(at.ok()?)?.1.as_deref()
+}
+
 /// An open tree.
 struct Tree {
     tree: AnyTree,
     /// The next sequence number. Whatever is older and replaced can go: readers hold files, not numbers.
     next: SequenceNumberCounter,
+    /// Which rows belong to the shard, as the descriptor says that is on disk.
+    own: OwnRows,
 }
 
 impl Tree {
@@ -390,23 +432,45 @@ impl Tree {
         manifest::check(folder)?;
         let next = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
+        let own = OwnRows::new(resources.keeps);
         let tree = Config::new(folder, next.clone(), visible.clone())
             .use_cache(resources.cache.clone())
             .use_descriptor_table(Some(resources.files.clone()))
             .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+            .with_compaction_filter_factory(Some(own.filter_factory()))
             .open()
             .map_err(|reason| TablesError::tree(folder, &reason))?;
         let after_all = tree.get_highest_seqno().map_or(0, |last| last + 1);
         next.fetch_max(after_all);
         visible.fetch_max(after_all);
-        Ok(Self { tree, next })
+        let tree = Self { tree, next, own };
+        let descriptor = tree.descriptor();
+        let descriptor = descriptor.map_err(|reason| TablesError::tree(folder, &reason))?;
+        if let Some(row) = descriptor {
+            tree.own.narrow(&row);
+        }
+        Ok(tree)
     }
 
-    fn ingest(
-        &self,
-        sorted: &[&(Vec<u8>, Option<Vec<u8>>)],
-        mark: &[u8],
-    ) -> Result<(), lsm_tree::Error> {
+    /// The row of the shard's descriptor, if there is one.
+    fn descriptor(&self) -> Result<Option<UserValue>, lsm_tree::Error> {
+        self.tree.get(record_key(DESCRIPTOR_KEY), SeqNo::MAX)
+    }
+
+    /// Writes a checkpoint. If it has a descriptor, the rows that belong to the shard are those that it says.
+    fn checkpoint(&self, sorted: &[&Change], mark: &[u8]) -> Result<(), lsm_tree::Error> {
+        if self.tree.l0_run_count() >= RUNS_LIMIT {
+            self.merge()?;
+        }
+        self.ingest(sorted, mark)?;
+        // Not before it is on disk: until then the split may have to be done again, with the rows of before it.
+        if let Some(row) = descriptor_in(sorted) {
+            self.own.narrow(row);
+        }
+        Ok(())
+    }
+
+    fn ingest(&self, sorted: &[&Change], mark: &[u8]) -> Result<(), lsm_tree::Error> {
         let mut file = self.tree.ingestion()?;
         file.write(MARK, mark)?;
         for (key, value) in sorted {
@@ -439,6 +503,31 @@ impl Tree {
     fn forget_replaced_lists(&self) -> Result<(), lsm_tree::Error> {
         let mut lists = self.tree.get_version_history_lock();
         lists.maintenance(&self.tree.tree_config().path, self.next.get())
+    }
+
+    fn rewrite(&self) -> Result<(), lsm_tree::Error> {
+        self.tree.major_compact(FILE_BYTES, self.next.get())
+    }
+
+    /// Rewrites the table if it has rows that do not belong to the shard.
+    fn remove_foreign(&self) -> Result<(), lsm_tree::Error> {
+        if self.own.take_may_have_foreign() && self.holds_foreign()? {
+            self.rewrite()?;
+            if self.holds_foreign()? {
+                // Other merging was under way.
+                self.own.set_may_have_foreign();
+            }
+        }
+        Ok(())
+    }
+
+    fn holds_foreign(&self) -> Result<bool, lsm_tree::Error> {
+        for span in self.own.now().foreign_spans() {
+            if let Some(row) = self.tree.range(span, SeqNo::MAX, None).next() {
+                return row.key().map(|_| true);
+            }
+        }
+        Ok(false)
     }
 
     fn wastes_space(&self) -> bool {

@@ -1,7 +1,13 @@
 //! Requests go to the shard that has the slot.
 
+use std::path::Path;
+
+use store::{Tables, TablesOptions};
 use store_state::api::Store as _;
-use store_state::{NameHash, SlotRange};
+use store_state::inbox::InboxMachine;
+use store_state::retain::RetainMachine;
+use store_state::session::SessionMachine;
+use store_state::{Changes, DESCRIPTOR_KEY, Descriptor, NameHash, SlotRange, Split};
 
 use crate::node::{Node, survey};
 
@@ -52,4 +58,50 @@ fn the_number_of_shards_stays_what_it_was_at_first() {
     let shards = node.store.inbox_shards();
     assert!(shards.iter().map(|shard| shard.number).eq([0, 1, 2]));
     node.stop();
+}
+
+/// Writes down that shard 0 of a store was split, as its checkpoint after that does.
+fn narrow<M: Split>(store: &Path, at: u16) {
+    let tables = Tables::open(store, TablesOptions::of::<M>()).unwrap();
+    let table = tables.shard(0).unwrap();
+    let mut descriptor = Descriptor::first(SlotRange::ALL);
+    let _child = descriptor.split_off(at);
+    let mut changes = Changes::default();
+    changes.put(DESCRIPTOR_KEY.to_vec(), descriptor.to_row());
+    let mark = table.mark().unwrap().unwrap();
+    table.write(&changes, &mark).unwrap();
+}
+
+#[test]
+fn a_survey_has_the_descriptor_and_no_row_that_a_split_has_given_away() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    let names: Vec<String> = (0..40).map(|n| format!("name-{n}")).collect();
+    for name in &names {
+        node.sleeper(name, name);
+        node.retain(name, b"x").unwrap();
+        assert_eq!(node.publish(name, b"x"), Ok(1));
+    }
+    node.stop();
+    narrow::<SessionMachine>(&at.path().join("session"), 30_000);
+    narrow::<InboxMachine>(&at.path().join("inbox"), 30_000);
+    narrow::<RetainMachine>(&at.path().join("retain"), 30_000);
+    let kept = names.iter();
+    let kept = kept.filter(|name| NameHash::default().slot_of(name) < 30_000);
+    let kept = kept.count() as u64;
+    assert!(0 < kept && kept < 40);
+
+    let found = survey(at.path());
+    assert_eq!(found.findings, []);
+    for (store, kind) in [
+        (0, "sessions"),
+        (1, "inboxes"),
+        (1, "queued messages"),
+        (2, "retained messages"),
+    ] {
+        let shard = &found.stores[store].shards[0];
+        assert_eq!((shard.first_slot, shard.last_slot), (0, 29_999));
+        let count = |kind| shard.rows.iter().find(|of| of.kind == kind).unwrap().rows;
+        assert_eq!((count(kind), count("descriptor")), (kept, 1), "{kind}");
+    }
 }

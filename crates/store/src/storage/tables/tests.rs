@@ -1,6 +1,7 @@
 mod crash;
 mod damage;
 mod full;
+mod own_rows;
 
 use std::collections::BTreeMap;
 use std::path::Path;

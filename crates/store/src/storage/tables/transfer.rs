@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use lsm_tree::{AbstractTree as _, Guard as _, IterGuardImpl, SeqNo};
 use store_state::Change;
 
+use super::own_rows::OwnedRange;
 use super::{MARK, REMOVED, RUNS_LIMIT, ShardTable, Tables, TablesError, Tree, names};
 use crate::storage::folder::{make_directory, sync_directory};
 
@@ -28,27 +29,40 @@ const HEAD: usize = 8;
 /// Reads a table, as it was when this was made.
 pub(crate) struct TableReader {
     records: Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>,
+    /// Which of them belong to the shard: others are left out.
+    own: OwnedRange,
     mark: Vec<u8>,
     buffer: Vec<u8>,
     is_read: bool,
 }
 
 impl ShardTable {
-    /// Reads the table as it is now; `None`: it has no mark, so nothing was written to it.
+    /// Reads the rows that belong to the shard as the table is now; `None`: it has no mark, so nothing was written to it.
     ///
     /// # Errors
     /// The disk cannot be read.
     pub(crate) fn reader(&self) -> Result<Option<TableReader>, TablesError> {
-        let tree = self.tree();
-        let mut records = tree.range::<&[u8], _>(.., SeqNo::MAX, None);
+        let failed = |reason| TablesError::tree(&self.0.folder, &reason);
+        let tree = self.0.tree.read();
+        let mut descriptor = tree.descriptor().map_err(failed)?;
+        let (own, mut records) = loop {
+            let records = tree.tree.range::<&[u8], _>(.., SeqNo::MAX, None);
+            let now = tree.descriptor().map_err(failed)?;
+            // It changes at splits only, and never back: so it is that of these records.
+            if now == descriptor {
+                break (tree.own.of(descriptor.as_deref()), records);
+            }
+            descriptor = now;
+        };
+        drop(tree);
         let Some(first) = records.next() else {
             return Ok(None);
         };
-        let failed = |reason| TablesError::tree(&self.0.folder, &reason);
         // The mark has the lowest key, and is of the same moment as what follows.
         let (key, mark) = first.into_inner().map_err(failed)?;
         Ok((*key == *MARK).then(|| TableReader {
             records,
+            own,
             mark: mark.to_vec(),
             buffer: Vec::new(),
             is_read: false,
@@ -96,6 +110,9 @@ impl TableReader {
             match self.records.next() {
                 Some(record) => {
                     let (key, value) = record.into_inner().map_err(io::Error::other)?;
+                    if self.own.is_foreign(&key) {
+                        continue;
+                    }
                     let key = key.get(1..).unwrap_or_default();
                     for part in [key, &value] {
                         let length = u32::try_from(part.len()).map_err(io::Error::other)?;

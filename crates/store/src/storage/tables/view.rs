@@ -21,7 +21,12 @@ impl ShardTable {
     ///
     /// # Errors
     /// The table is damaged, or cannot be read.
-    pub(crate) fn view(store: &Path, id: u64, links: &Path) -> Result<Option<Self>, TablesError> {
+    pub(crate) fn view(
+        store: &Path,
+        id: u64,
+        links: &Path,
+        options: TablesOptions,
+    ) -> Result<Option<Self>, TablesError> {
         let folder = store.join(folder_of(id));
         if !folder.exists() {
             return Ok(None);
@@ -31,7 +36,7 @@ impl ShardTable {
         link(&folder, links)
             .and_then(|()| link(&folder.join("tables"), &links.join("tables")))
             .map_err(|reason| TablesError::io(&folder, &reason))?;
-        let resources = TableResources::new(TablesOptions::default());
+        let resources = TableResources::new(options);
         let tree = Tree::open(links, &resources).map_err(|error| error.in_folder(&folder))?;
         Ok(Some(Self(Arc::new(Shard {
             folder,

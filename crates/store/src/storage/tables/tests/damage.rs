@@ -101,7 +101,10 @@ fn a_damaged_shard_leaves_the_others_alone() {
 #[test]
 fn a_block_that_is_damaged_while_the_table_is_open_is_an_error() {
     let at = scratch();
-    let none = TablesOptions { cache_bytes: 0 };
+    let none = TablesOptions {
+        cache_bytes: 0,
+        ..TablesOptions::default()
+    };
     let table = Tables::open(at.path(), none).unwrap().shard(1).unwrap();
     let mut changes = Changes::default();
     (0..100).for_each(|number| changes.put(key(number), noise(number)));
