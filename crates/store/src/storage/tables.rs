@@ -20,12 +20,13 @@
 //! Deliberately absent: threads. Writing and [`ShardTable::maintain`] take disk time and belong on a thread
 //! that may wait. What keys mean (`store-state`).
 //!
-//! Read next: `tables/manifest.rs` for the checks before opening, `tables/own_rows.rs` for the rows that both
-//! halves of a split have.
+//! Read next: `tables/manifest.rs` for the checks before opening, `tables/seed.rs` for the table of a shard that a split has
+//! made, `tables/own_rows.rs` for the rows that both tables have afterwards.
 
 mod error;
 mod manifest;
 mod own_rows;
+mod seed;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -113,6 +114,8 @@ pub struct Tables {
     folder: PathBuf,
     resources: TableResources,
     open: Mutex<HashMap<u64, Weak<Shard>>>,
+    /// Held while the table of a child is made.
+    seeding: Mutex<()>,
 }
 
 /// What the shards of a store share.
@@ -144,10 +147,11 @@ impl Tables {
             folder: folder.to_owned(),
             resources: TableResources::new(options),
             open: Mutex::default(),
+            seeding: Mutex::default(),
         };
         transfer::go_on(&tables)?;
         for name in names(&tables.folder)? {
-            if name.starts_with(REMOVED) {
+            if name.starts_with(REMOVED) || name.starts_with(seed::SEEDING) {
                 tables.delete(&name)?;
             }
         }

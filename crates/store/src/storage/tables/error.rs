@@ -34,6 +34,11 @@ pub enum TablesError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A table that is to be made is there.
+    Exists {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A key of more than 65,534 bytes.
     KeyTooLong {
         /// Its length in bytes.
@@ -54,7 +59,8 @@ impl TablesError {
             Self::Full { folder, .. }
             | Self::Damaged { folder, .. }
             | Self::Io { folder, .. }
-            | Self::StillOpen { folder } => of.clone_into(folder),
+            | Self::StillOpen { folder }
+            | Self::Exists { folder } => of.clone_into(folder),
             Self::KeyTooLong { .. } => {}
         }
         self
@@ -103,6 +109,9 @@ impl fmt::Display for TablesError {
                     "table {} cannot be removed: it is in use",
                     folder.display()
                 )
+            }
+            Self::Exists { folder } => {
+                write!(f, "table {} cannot be made: it is there", folder.display())
             }
             Self::KeyTooLong { bytes } => {
                 write!(f, "a key of {bytes} bytes is too long for a table")

@@ -36,14 +36,7 @@ pub(super) fn check(folder: &Path) -> Result<(), TablesError> {
         }
         read => read.map_err(io)?,
     };
-    let Some((list, checksum)) = parse(&current) else {
-        return Err(damaged("the file `current` cannot be understood"));
-    };
-    let name = format!("v{list}");
-    let bytes = fs::read(folder.join(&name)).map_err(io)?;
-    if xxh3_128(&bytes) != checksum {
-        return Err(damaged(&format!("the file `{name}` fails its checksum")));
-    }
+    List::of(folder, current)?;
     for entry in fs::read_dir(folder.join("tables")).map_err(io)? {
         let path = entry.map_err(io)?.path();
         if has_absurd_sections(&path).map_err(io)? {
@@ -52,6 +45,66 @@ pub(super) fn check(folder: &Path) -> Result<(), TablesError> {
         }
     }
     Ok(())
+}
+
+/// The list of the files that count.
+pub(super) struct List {
+    /// The name of its file.
+    pub(super) name: String,
+    pub(super) bytes: Vec<u8>,
+    /// The file that points to it.
+    pub(super) current: Vec<u8>,
+}
+
+impl List {
+    /// Whether it has this number.
+    pub(super) fn is_of(&self, number: u64) -> bool {
+        self.name == name_of(number)
+    }
+
+    fn of(folder: &Path, current: Vec<u8>) -> Result<Self, TablesError> {
+        let damaged = |reason: String| TablesError::Damaged {
+            folder: folder.to_owned(),
+            reason,
+        };
+        let Some((number, checksum)) = parse(&current) else {
+            return Err(damaged("the file `current` cannot be understood".into()));
+        };
+        let name = name_of(number);
+        let read = fs::read(folder.join(&name));
+        let bytes = read.map_err(|reason| TablesError::io(folder, &reason))?;
+        if xxh3_128(&bytes) != checksum {
+            return Err(damaged(format!("the file `{name}` fails its checksum")));
+        }
+        Ok(Self {
+            name,
+            bytes,
+            current,
+        })
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("v{number}")
+}
+
+/// The list of a table that may be changed at the same time; `None`: it was replaced while it was read.
+///
+/// # Errors
+/// The folder is damaged or cannot be read.
+pub(super) fn read_list(folder: &Path) -> Result<Option<List>, TablesError> {
+    let read = || {
+        let current = fs::read(folder.join("current"));
+        current.map_err(|reason| TablesError::io(folder, &reason))
+    };
+    let current = read()?;
+    match List::of(folder, current.clone()) {
+        Err(error) => match read()? == current {
+            true => Err(error),
+            false => Ok(None),
+        },
+        list => list.map(Some),
+    }
 }
 
 /// The end of a sorted file: magic 4, version 1, kind of checksum 1, checksum 16, position and length of

@@ -2,6 +2,7 @@ mod crash;
 mod damage;
 mod full;
 mod own_rows;
+mod seed;
 
 use std::collections::BTreeMap;
 use std::path::Path;
