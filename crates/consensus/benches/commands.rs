@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consensus::{
-    Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, Nobody,
+    Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, Nobody,
     StateMachine,
 };
 use host::Process;
@@ -51,8 +51,8 @@ impl StateMachine<Batch> for Nothing {
         None
     }
 
-    fn apply(&mut self, _index: u64, _command: &Batch, _from: usize) -> Option<usize> {
-        None
+    fn apply(&mut self, _index: u64, _: &Mark, _command: &Batch, _from: usize) -> Applied {
+        Applied::Done
     }
 
     fn flush(&mut self, _applied: &Mark) {}

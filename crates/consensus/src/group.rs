@@ -333,6 +333,7 @@ impl<C: Command> Group<C> {
     pub async fn shutdown(self) {
         // It fails if a task of the group has panicked, which has ended the process.
         let _ = self.raft.shutdown().await;
+        self.positions.ended.send_replace(true);
     }
 
     fn why_stopped(&self) -> String {

@@ -48,7 +48,7 @@ mod view;
 mod wal;
 
 pub use blocking::blocking;
-pub use command::{Command, CorruptCommand, StateMachine};
+pub use command::{Applied, Command, CorruptCommand, StateMachine};
 pub use files::{File, Files};
 pub use group::{
     Birth, COMMAND_LIMIT, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError,

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias::{EntryOf, SnapshotMetaOf};
@@ -19,7 +20,7 @@ use crate::group_log::GroupLog;
 use crate::mark::Mark;
 use crate::snapshot::{Contents, Tables, blocking};
 use crate::types::{CommittedLeaderId, LogId, Payload, StoredMembership, Types};
-use crate::{Command, StateMachine};
+use crate::{Applied, Command, StateMachine};
 
 /// How long entries are applied, one after the other, before others of the runtime have their turn:
 /// heartbeats, votes, other groups.
@@ -43,6 +44,8 @@ pub(crate) struct Positions {
     pub(crate) checkpoint: Mutex<Mark>,
     /// The term of what it has applied last.
     pub(crate) term: watch::Sender<u64>,
+    /// The group was shut down: nothing is applied any more.
+    pub(crate) ended: watch::Sender<bool>,
 }
 
 impl Positions {
@@ -53,6 +56,7 @@ impl Positions {
             applied: Mutex::new(durable.clone()),
             checkpoint: Mutex::new(durable),
             term: watch::Sender::new(term),
+            ended: watch::Sender::new(false),
         }
     }
 
@@ -75,13 +79,9 @@ impl<C: Command> Machine<C> {
         }
     }
 
-    async fn apply_entry(&mut self, entry: &EntryOf<Types<C>>) {
+    async fn apply_entry(&mut self, entry: &EntryOf<Types<C>>) -> io::Result<()> {
         if let Payload::Normal(command) = &entry.payload {
-            let mut from = 0;
-            while let Some(next) = self.apply_part(entry.log_id.index, command, from) {
-                from = next;
-                tokio::task::yield_now().await;
-            }
+            self.apply_command(entry.log_id.index, command).await?;
         }
         let mut applied = self.positions.applied.lock();
         applied.log_id = Some(entry.log_id);
@@ -89,10 +89,40 @@ impl<C: Command> Machine<C> {
             let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
             applied.membership = Arc::new(stored);
         }
+        Ok(())
     }
 
-    fn apply_part(&mut self, index: u64, command: &C, from: usize) -> Option<usize> {
-        self.machine.get_mut().apply(index, command, from)
+    async fn apply_command(&mut self, index: u64, command: &C) -> io::Result<()> {
+        let before = self.positions.applied.lock().clone();
+        let mut from = 0;
+        loop {
+            let applied = self.machine.get_mut().apply(index, &before, command, from);
+            match applied {
+                Applied::Done => return Ok(()),
+                Applied::GoOn(next) => {
+                    from = next;
+                    tokio::task::yield_now().await;
+                }
+                Applied::Wait(until) => {
+                    if from == 0 {
+                        // What is waited for may need what was applied before.
+                        self.flush();
+                    }
+                    self.wait(until).await?;
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// The group was shut down meanwhile.
+    async fn wait(&self, until: BoxFuture<'static, ()>) -> io::Result<()> {
+        let mut ended = self.positions.ended.subscribe();
+        tokio::select! {
+            () = until => Ok(()),
+            // The sender is in `positions`.
+            _ = ended.wait_for(|ended| *ended) => Err(io::Error::other("the group has ended")),
+        }
     }
 
     fn flush(&mut self) {
@@ -121,7 +151,7 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
             self.log.wait_written(entry.log_id.index).await?;
-            self.apply_entry(&entry).await;
+            self.apply_entry(&entry).await?;
             if let Some(responder) = responder {
                 responder.send(());
             }

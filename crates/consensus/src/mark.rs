@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::encoding::{Reader, put_optional_log_id, put_stored_membership};
+use crate::standing::Members;
 use crate::types::{LogId, SnapshotMeta, StoredMembership};
 
 /// First byte of an encoded mark.
@@ -21,6 +22,11 @@ impl Mark {
     /// The index of the last entry that it covers.
     pub fn index(&self) -> Option<u64> {
         self.log_id.as_ref().map(|id| id.index)
+    }
+
+    /// The members there.
+    pub fn members(&self) -> Members {
+        Members::of(self.membership.membership())
     }
 
     pub(crate) fn of_snapshot(meta: &SnapshotMeta) -> Self {

@@ -15,7 +15,7 @@ use crate::files::Files;
 use crate::machine::Machine;
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
-use crate::{CorruptCommand, Log, LogOptions, Mark, StateMachine};
+use crate::{Applied, CorruptCommand, Log, LogOptions, Mark, StateMachine};
 
 #[derive(Clone, PartialEq, Debug)]
 struct Number(u64);
@@ -49,8 +49,8 @@ impl StateMachine<Number> for Nothing {
         None
     }
 
-    fn apply(&mut self, _index: u64, _command: &Number, _from: usize) -> Option<usize> {
-        None
+    fn apply(&mut self, _: u64, _: &Mark, _: &Number, _: usize) -> Applied {
+        Applied::Done
     }
 
     fn flush(&mut self, _applied: &Mark) {}

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use consensus::simulation::SimulatedDisk;
 use consensus::{
-    Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark, Nobody,
-    SnapshotReader, SnapshotWriter, StartError, StateMachine, Tables,
+    Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark,
+    Members, Nobody, SnapshotReader, SnapshotWriter, StartError, StateMachine, Tables,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Nothing here takes that long; a test that hangs fails instead.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -68,6 +70,13 @@ pub(crate) struct Pages {
     pub(crate) parts_of_each: usize,
     /// Parts of the next note that are applied.
     pub(crate) parts: usize,
+    /// The members before each note that was applied since the start.
+    pub(crate) members: Vec<Members>,
+    /// While it is closed no note from this number on is applied.
+    pub(crate) gate: Option<watch::Receiver<bool>>,
+    pub(crate) gated_from: u64,
+    /// How often the gate was found closed.
+    pub(crate) waits: usize,
     /// With all notes at that moment: what tables would hold.
     pub(crate) checkpoint: Option<(Mark, usize)>,
     flushed: Mark,
@@ -123,6 +132,16 @@ impl Ledger {
     pub(crate) fn durable_mark(&self) -> Mark {
         self.durable().expect("there was a checkpoint")
     }
+
+    /// Waits until the gate was found closed.
+    pub(crate) async fn found_closed(&self) {
+        let asked = async {
+            while self.pages().waits == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, asked).await.expect("it is asked");
+    }
 }
 
 impl StateMachine<Note> for Ledger {
@@ -135,18 +154,31 @@ impl StateMachine<Note> for Ledger {
         Arc::new(self.clone())
     }
 
-    fn apply(&mut self, index: u64, note: &Note, from: usize) -> Option<usize> {
+    fn apply(&mut self, index: u64, before: &Mark, note: &Note, from: usize) -> Applied {
         let mut pages = self.pages();
         assert!(pages.last_index < Some(index), "{index} was applied before");
+        assert_eq!(before.index(), index.checked_sub(1), "a state in between");
         assert_eq!(pages.parts, from, "a part comes after the one before it");
+        if note.number() >= pages.gated_from
+            && let Some(mut gate) = pages.gate.clone().filter(|gate| !*gate.borrow())
+        {
+            pages.waits += 1;
+            return Applied::Wait(Box::pin(async move {
+                // When nobody can open it any more, it stays closed.
+                if gate.wait_for(|open| *open).await.is_err() {
+                    std::future::pending().await
+                }
+            }));
+        }
         if from < pages.parts_of_each {
             pages.parts += 1;
-            return Some(pages.parts);
+            return Applied::GoOn(pages.parts);
         }
         pages.parts = 0;
         pages.last_index = Some(index);
+        pages.members.push(before.members());
         pages.notes.push(note.clone());
-        None
+        Applied::Done
     }
 
     fn flush(&mut self, applied: &Mark) {

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consensus::simulation::SimulatedDisk;
-use consensus::{COMMAND_LIMIT, GroupOptions, Log, ProposeError};
+use consensus::{COMMAND_LIMIT, GroupOptions, Log, LogError, ProposeError};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
-use crate::ledger::{Ledger, Note, Scratch, open, runtime, start, start_alone, try_start, write};
+use crate::ledger::{
+    DEADLINE, Ledger, Note, Scratch, open, runtime, start, start_alone, try_start, write,
+};
 
 #[test]
 fn are_applied_in_order_and_flushed_in_batches() {
@@ -172,5 +176,82 @@ fn what_would_not_fit_between_nodes_is_refused_and_the_next_goes_on() {
         write(&group, 2..3, 16).await;
         assert_eq!(ledger.pages().numbers(), [2]);
         group.shutdown().await;
+    });
+}
+
+#[test]
+fn a_command_that_waits_is_asked_for_again_once() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        let (gate, gated) = watch::channel(true);
+        ledger.pages().gate = Some(gated);
+        write(&group, 0..3, 8).await;
+        gate.send_replace(false);
+        let waiting = group.propose(Note::new(3, 8)).await.expect("it is taken");
+        let behind = group.propose(Note::new(4, 8)).await.expect("it is taken");
+        ledger.found_closed().await;
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ledger.pages().waits, 1, "it is asked without a reason");
+        assert_eq!(ledger.pages().numbers(), [0, 1, 2]);
+        // What is waited for may be that the tables are written.
+        assert_eq!(ledger.checkpoint(), group.applied_mark());
+        gate.send_replace(true);
+        let first = waiting.await.expect("it is applied");
+        assert_eq!(behind.await, Ok(first + 1));
+        assert_eq!(ledger.pages().waits, 1);
+        assert_eq!(ledger.pages().numbers(), [0, 1, 2, 3, 4]);
+        group.shutdown().await;
+    });
+}
+
+#[test]
+fn what_was_applied_is_sent_out_before_a_command_waits() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        let (_gate, gated) = watch::channel(false);
+        {
+            let mut pages = ledger.pages();
+            (pages.gate, pages.gated_from) = (Some(gated), 3);
+        }
+        let mut proposals = Vec::new();
+        for number in 0..4 {
+            let proposed = group.propose(Note::new(number, 8)).await;
+            proposals.push(proposed.expect("it is taken"));
+        }
+        ledger.found_closed().await;
+        let last = ledger.pages().last_index;
+        assert_eq!(ledger.checkpoint().index(), last);
+        group.shutdown().await;
+    });
+}
+
+#[test]
+fn a_group_ends_though_a_command_waits() {
+    let (scratch, ledger) = (Scratch::new(), Ledger::default());
+    let (_gate, gated) = watch::channel(false);
+    ledger.pages().gate = Some(gated);
+    runtime().block_on(async {
+        let log = Log::open(&scratch.options()).expect("the log opens");
+        let group = start(&log, &ledger).await;
+        let waiting = group.propose(Note::new(0, 8)).await.expect("it is taken");
+        ledger.found_closed().await;
+        group.shutdown().await;
+        let outcome = timeout(DEADLINE, waiting).await;
+        assert_eq!(outcome, Ok(Err(ProposeError::Unknown)));
+        drop(log);
+        // A task that still waited would hold the folder.
+        for _ in 0..1_000 {
+            match Log::open(&scratch.options()) {
+                Err(LogError::Locked { .. }) => tokio::task::yield_now().await,
+                opened => return drop(opened.expect("the log opens")),
+            }
+        }
+        panic!("the folder stays locked");
     });
 }

@@ -235,6 +235,27 @@ fn voters_are_replaced_while_notes_are_written() {
 }
 
 #[test]
+fn the_members_before_a_note_are_the_same_when_it_is_applied_again() {
+    run(3, |cluster| async move {
+        cluster.found(1..=3).await;
+        cluster.write(3).await;
+        cluster.agreed(1..=3).await;
+        cluster.group(1).remove(3).await.expect("it is removed");
+        cluster.write(2).await;
+        cluster.agreed(1..=2).await;
+        let members = cluster.ledger(2).pages().members.clone();
+        let voters: Vec<_> = members.iter().map(|of| of.voters.clone()).collect();
+        let (before, after) = (BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2]));
+        assert_eq!(voters[..3], vec![vec![before]; 3]);
+        assert_eq!(voters[3..], vec![vec![after]; 2]);
+        cluster.crash(2).await;
+        cluster.restart(2, Loss::All, 0).await.expect("it starts");
+        cluster.agreed(1..=2).await;
+        assert_eq!(cluster.ledger(2).pages().members, members);
+    });
+}
+
+#[test]
 fn a_removed_replica_does_not_help_a_leader_of_the_past() {
     run(4, |cluster| async move {
         cluster.found(1..=3).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consensus::{Mark, StateMachine, Tables};
+use consensus::{Applied, Mark, StateMachine, Tables};
 use store_state::api::{Event, Failure};
 use store_state::{Batch, Request, SlotRange};
 use tokio::time::Instant;
@@ -116,19 +116,20 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         Arc::new(ShardTables(Arc::clone(&self.shard)))
     }
 
-    fn apply(&mut self, _: u64, command: &Command, from: usize) -> Option<usize> {
+    fn apply(&mut self, _: u64, _: &Mark, command: &Command, from: usize) -> Applied {
         let Some(batch) = M::batch(command) else {
             self.listener.failed(&format!(
                 "the log of shard {} of the {} store holds {command}",
                 self.shard.number,
                 M::NAME
             ));
-            return None;
+            return Applied::Done;
         };
         let cost = &self.shard.stats.cost;
-        cost.during(Effort::Apply, &*self.listener, || {
+        let next = cost.during(Effort::Apply, &*self.listener, || {
             self.shard.apply(&*self.listener, batch, from)
-        })
+        });
+        next.map_or(Applied::Done, Applied::GoOn)
     }
 
     fn flush(&mut self, applied: &Mark) {
