@@ -24,6 +24,7 @@ use crate::machine::{Machine, Positions};
 use crate::mark::Mark;
 use crate::network::{Network, Peers};
 use crate::record;
+use crate::seed::{self, Origin};
 use crate::snapshot::Receiving;
 use crate::standing::{Members, Standing, Watcher, why_stopped};
 use crate::types::{Reply, Types};
@@ -73,6 +74,13 @@ pub enum Birth {
     Alone,
     /// With nothing: the leader of a group that exists makes this node a member.
     Invited,
+    /// With the state that an entry of another group has made, which is what the machine holds: its
+    /// [`StateMachine::durable`] is the [`Mark::seed`] of the other group's members before that entry, though no table
+    /// has to hold it yet. The members seed their replicas each by itself, and nobody founds the group.
+    ///
+    /// It can be repeated after a restart, as long as no table holds the state: what the replica has voted and
+    /// appended since then stays.
+    Seeded(Origin),
 }
 
 /// One Raft group's replica on this node. It lives in the tokio runtime that it was started in; a
@@ -117,11 +125,12 @@ impl<C: Command> Group<C> {
     ) -> Result<Self, StartError> {
         let wal = log.wal().clone();
         let durable = machine.durable().unwrap_or_default();
+        prepare(&wal, id, birth, &durable).await?;
         let positions = Arc::new(Positions::new(durable.clone()));
         let log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
             .map_err(StartError::Log)?;
-        check_fit(&durable, log.span())?;
+        check_fit(durable.next_index(), log.span())?;
         let config = config(id, options).map_err(failed)?;
         let wanted_from = Arc::new(AtomicU64::new(0));
         let peers = Peers {
@@ -376,7 +385,7 @@ async fn begin<C: Command>(
     birth: Birth,
 ) -> Result<(), StartError> {
     if !raft.is_initialized().await.map_err(failed)? {
-        if birth == Birth::Invited {
+        if birth != Birth::Alone {
             return Ok(());
         }
         let members = BTreeMap::from([(node, EmptyNode {})]);
@@ -396,10 +405,29 @@ async fn begin<C: Command>(
     Ok(())
 }
 
-/// `log` is its first index and the first behind it.
-pub(crate) fn check_fit(tables: &Mark, log: (u64, u64)) -> Result<(), StartError> {
+/// Before a replica starts whose tables reach to `durable`: a seed is written down, and a seeded group without any
+/// state does not start.
+async fn prepare(wal: &Wal, group: u64, birth: Birth, durable: &Mark) -> Result<(), StartError> {
+    match birth {
+        Birth::Seeded(by) => {
+            if !durable.is_seed() {
+                return Err(StartError::NotASeed);
+            }
+            match seed::seed(wal, group, by).await.map_err(StartError::Log)? {
+                true => Ok(()),
+                false => Err(StartError::NotSeedable),
+            }
+        }
+        Birth::Alone | Birth::Invited => match seed::origin(wal, group).map_err(StartError::Log)? {
+            Some(origin) if durable.index().is_none() => Err(StartError::Unborn { origin }),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// `tables_next` is the first index that the tables do not hold; `log` is its first index and the first behind it.
+pub(crate) fn check_fit(tables_next: u64, log: (u64, u64)) -> Result<(), StartError> {
     let (log_first, log_next) = log;
-    let tables_next = tables.next_index();
     if tables_next > log_next {
         return Err(StartError::LogTooShort {
             tables_next,
@@ -541,6 +569,18 @@ pub enum StartError {
     },
     /// The group has members, and this node is none of them.
     NotAMember,
+    /// The group was seeded here, and no table holds its state yet: the entry that it comes from has to be applied
+    /// again, and then the group is started with [`Birth::Seeded`].
+    Unborn {
+        /// The entry.
+        origin: Origin,
+    },
+    /// The machine does not hold what a group can be seeded with: its mark is not one of [`Mark::seed`], or nobody
+    /// would vote.
+    NotASeed,
+    /// The node has a replica of the group that was not seeded, or had a replica that was deleted. As
+    /// [`Log::may_seed`] says beforehand.
+    NotSeedable,
     /// What openraft said.
     Raft(String),
 }
@@ -566,6 +606,14 @@ impl fmt::Display for StartError {
                  they do not belong together"
             ),
             Self::NotAMember => f.write_str("this node is not a member of the group"),
+            Self::Unborn { origin } => {
+                write!(
+                    f,
+                    "its state comes from {origin}, which has to be applied first"
+                )
+            }
+            Self::NotASeed => f.write_str("a group cannot begin with this state"),
+            Self::NotSeedable => f.write_str("the node has, or had, another replica of the group"),
             Self::Raft(why) => f.write_str(why),
         }
     }

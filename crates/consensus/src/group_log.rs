@@ -20,11 +20,12 @@ use openraft::{LogState, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::Command;
+use crate::command::Command;
 use crate::encoding::{Reader, put_log_id, put_vote};
 use crate::machine::Positions;
 use crate::mark::Mark;
 use crate::record::{self, Record};
+use crate::seed::{Origin, origin};
 use crate::tail::Tail;
 use crate::types::{Entry, LogId, Membership, Payload, StoredMembership, Types, Vote, log_id};
 use crate::wal::{Append, Change, Request, Wal, key, unreadable};
@@ -53,6 +54,8 @@ struct State<C: Command> {
     last: Option<LogId>,
     /// Where an earlier log of the group ended that was deleted.
     deleted: Option<LogId>,
+    /// The entry of another group that the first state comes from.
+    origin: Option<Origin>,
     tail: Tail<C>,
     appended_bytes: u64,
     /// How often the log was truncated. Entries queued before a truncation that are written after it
@@ -74,6 +77,7 @@ impl<C: Command> GroupLog<C> {
         let vote = stored(&wal, group, key::VOTE, |bytes| bytes.vote())?;
         let mut committed = stored(&wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
         let deleted = deleted(&wal, group)?;
+        let origin = origin(&wal, group)?;
         let mut purged = purged(&wal, group)?;
         let mut last = last_entry(&wal, group, purged)?;
         let tables = positions.checkpoint.lock().log_id;
@@ -93,6 +97,7 @@ impl<C: Command> GroupLog<C> {
                 purged,
                 last,
                 deleted,
+                origin,
                 tail: Tail::new(next_index(last), tail_bytes),
                 appended_bytes: 0,
                 truncations: 0,
@@ -219,7 +224,8 @@ impl<C: Command> State<C> {
         let committed = self.committed.map(|id| (key::COMMITTED, encoded(&id)));
         let purged = self.purged.map(|id| (key::PURGED, encoded(&id)));
         let deleted = self.deleted.map(|id| (key::DELETED, encoded(&id)));
-        let puts = [vote, committed, purged, deleted];
+        let origin = self.origin.map(|origin| (key::ORIGIN, origin.encode()));
+        let puts = [vote, committed, purged, deleted, origin];
         Change {
             group,
             clean: true,
@@ -571,7 +577,7 @@ pub(crate) async fn begin_anew(wal: &Wal, group: u64, node: u64, term: u64) -> i
     })
 }
 
-/// Forgets everything of a group that nobody serves but the vote and where its log ended.
+/// Forgets everything of a group that nobody serves but the vote and where its log ended, also that it was seeded.
 pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
     let last = last_entry(wal, group, purged(wal, group)?)?;
     let tables = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
@@ -587,7 +593,7 @@ pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
     wal.change(change).await
 }
 
-fn next_index(last: Option<LogId>) -> u64 {
+pub(crate) fn next_index(last: Option<LogId>) -> u64 {
     last.map_or(0, |id| id.index + 1)
 }
 
@@ -622,7 +628,7 @@ fn last_entry(wal: &Wal, group: u64, purged: Option<LogId>) -> io::Result<Option
 }
 
 /// What is kept under a key of a group.
-fn stored<T>(
+pub(crate) fn stored<T>(
     wal: &Wal,
     group: u64,
     key: &[u8],
@@ -641,7 +647,7 @@ fn stored<T>(
     })
 }
 
-fn encoded(id: &LogId) -> Vec<u8> {
+pub(crate) fn encoded(id: &LogId) -> Vec<u8> {
     let mut out = Vec::new();
     put_log_id(id, &mut out);
     out

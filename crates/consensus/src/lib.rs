@@ -36,10 +36,12 @@ mod members;
 mod network;
 mod record;
 mod rpc;
+mod seed;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod snapshot;
 mod standing;
+mod state_machine;
 mod stats;
 mod tail;
 mod tail_check;
@@ -48,7 +50,7 @@ mod view;
 mod wal;
 
 pub use blocking::blocking;
-pub use command::{Applied, Command, CorruptCommand, StateMachine};
+pub use command::{Command, CorruptCommand};
 pub use files::{File, Files};
 pub use group::{
     Birth, COMMAND_LIMIT, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError,
@@ -58,8 +60,10 @@ pub use log::{Log, LogError, LogOptions};
 pub use mark::{CorruptMark, Mark};
 pub use members::ChangeError;
 pub use network::{Network, Nobody, Unreachable};
+pub use seed::{EntryIndex, GroupId, Origin};
 pub use snapshot::{SnapshotReader, SnapshotWriter, Tables};
 pub use standing::{Members, Standing};
+pub use state_machine::{Applied, StateMachine};
 pub use stats::LogStats;
 pub use view::LogView;
 pub use wal::Condition;

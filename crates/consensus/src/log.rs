@@ -10,12 +10,13 @@ use std::time::Duration;
 use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
-use crate::Command;
+use crate::command::Command;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{append_sole_voter, begin_anew, commands, delete, leave_terms_behind, span};
 use crate::mark::Mark;
+use crate::seed::{self, Origin};
 use crate::stats::LogStats;
 use crate::tail_check;
 use crate::wal::{Condition, Wal, Writer, key};
@@ -116,9 +117,36 @@ impl Log {
         self.wal.overdue()
     }
 
-    /// Whether this node has a replica of a group, and not only its vote from a time when it had.
+    /// Whether this node has a replica of a group, and not only its vote from a time when it had. A seeded one counts
+    /// though there is no entry and no table yet.
     pub fn has_replica(&self, group: u64) -> bool {
         self.wal.span(group).is_some() || self.wal.get(group, key::PURGED).is_some()
+    }
+
+    /// The entry of another group that a seeded group's first state comes from; `None`: the group was not seeded here,
+    /// or has been deleted since.
+    ///
+    /// A group with an origin whose tables hold nothing yet cannot be started for itself. The parent's tables do not
+    /// reach to that entry either: when the parent starts it is applied again and makes the state, and then the group
+    /// starts with [`Birth::Seeded`](crate::Birth::Seeded). If the parent's tables do reach to it (a snapshot has
+    /// replaced them), the state is lost here: then the group is to be deleted, and another member sends it.
+    ///
+    /// # Errors
+    /// What is kept of the group is damaged.
+    pub fn origin(&self, group: u64) -> io::Result<Option<Origin>> {
+        seed::origin(&self.wal, group)
+    }
+
+    /// Whether [`Birth::Seeded`](crate::Birth::Seeded) with this entry is possible: the same entry has seeded the
+    /// group before, or the node has no replica of the group and never had one. Else the part of the state that the
+    /// entry cuts off is of no use here.
+    ///
+    /// Its tables are not looked at. When these hold the state already, the group is to be started with them.
+    ///
+    /// # Errors
+    /// Another entry has seeded the group here, or what is kept of the group is damaged.
+    pub fn may_seed(&self, group: u64, by: Origin) -> io::Result<bool> {
+        seed::may_seed(&self.wal, group, by)
     }
 
     /// Forgets everything of a group but the vote and where its log ended: others may still take the node for

@@ -191,12 +191,20 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
         Ok(())
     }
 
+    /// A seeded group has purged what its state stands for, and there may be no table yet: then there is a snapshot
+    /// that nobody can read. openraft ends a leader that has none.
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
         let tables = self.tables.clone();
-        let reader = blocking(move || tables.read()).await?;
-        Ok(reader.map(|reader| Snapshot {
-            meta: reader.mark().to_snapshot(),
-            snapshot: Contents::Read(reader),
+        if let Some(reader) = blocking(move || tables.read()).await? {
+            return Ok(Some(Snapshot {
+                meta: reader.mark().to_snapshot(),
+                snapshot: Contents::Read(reader),
+            }));
+        }
+        let checkpoint = self.positions.checkpoint.lock();
+        Ok(checkpoint.log_id.is_some().then(|| Snapshot {
+            meta: checkpoint.to_snapshot(),
+            snapshot: Contents::Nothing,
         }))
     }
 }

@@ -1,14 +1,24 @@
 //! How far a state machine's tables reach.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::encoding::{Reader, put_optional_log_id, put_stored_membership};
 use crate::standing::Members;
-use crate::types::{LogId, SnapshotMeta, StoredMembership};
+use crate::types::{LogId, Membership, SnapshotMeta, StoredMembership, log_id};
 
 /// First byte of an encoded mark.
 const VERSION: u8 = 1;
+
+/// The index that a seeded state stands for. The first entry of a group that was founded has index 0: no position
+/// of such a group is taken for a seed.
+const SEED_INDEX: u64 = 5;
+
+/// The position of the state that a child begins with.
+pub(crate) fn seed_id() -> LogId {
+    log_id(0, SEED_INDEX)
+}
 
 /// A position in a group's log and the group's members there: what a checkpoint has to keep beside the
 /// tables, and what the log is replayed from. Cheap to clone.
@@ -27,6 +37,24 @@ impl Mark {
     /// The members there.
     pub fn members(&self) -> Members {
         Members::of(self.membership.membership())
+    }
+
+    /// The position of the state that a group is seeded with, which has these members from the beginning. They
+    /// should be those of the parent before the entry that cuts its state.
+    pub fn seed(members: &Members) -> Self {
+        let all = members.all();
+        let membership = Membership::new_with_defaults(members.voters.clone(), all);
+        Self {
+            log_id: Some(seed_id()),
+            membership: Arc::new(StoredMembership::new(Some(seed_id()), membership)),
+        }
+    }
+
+    /// Whether a group with voters can begin with it.
+    pub(crate) fn is_seed(&self) -> bool {
+        let voters = self.members().voters;
+        let is_empty = voters.is_empty() || voters.iter().any(BTreeSet::is_empty);
+        self.log_id == Some(seed_id()) && !is_empty
     }
 
     pub(crate) fn of_snapshot(meta: &SnapshotMeta) -> Self {
@@ -92,8 +120,6 @@ impl std::error::Error for CorruptMark {}
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::types::{Membership, log_id};
 
@@ -111,6 +137,19 @@ mod tests {
         for mark in [mark(), Mark::default()] {
             assert_eq!(Mark::decode(&mark.encode()), Ok(mark));
         }
+    }
+
+    #[test]
+    fn a_seed_has_the_members_and_the_position_before_the_first_entry_of_a_child() {
+        let members = mark().members();
+        assert_eq!(members.voters, [[1, 2].into(), [2, 3].into()]);
+        assert_eq!(members.learners, [4].into());
+        let seed = Mark::seed(&members);
+        assert_eq!((seed.index(), seed.members()), (Some(5), members));
+        assert_eq!(*seed.membership.log_id(), seed.log_id);
+        assert_eq!(Mark::decode(&seed.encode()), Ok(seed.clone()));
+        assert!(seed.is_seed() && !mark().is_seed());
+        assert!(!Mark::seed(&Members::default()).is_seed(), "nobody votes");
     }
 
     #[test]

@@ -72,6 +72,30 @@ impl<C: Command> Group<C> {
         begun.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))
     }
 
+    /// Campaigns at once, if this replica is a voter and does not lead. It first asks the voters whether they would
+    /// vote for it: a refusal changes nothing, and it can be asked again a few milliseconds later.
+    ///
+    /// For a group that has been seeded: voters whose replicas are not there yet do not answer. Else it would take
+    /// an election timeout until one campaigns.
+    ///
+    /// # Errors
+    /// [`ChangeError::Stopped`]: the group has stopped.
+    pub async fn elect(&self) -> Result<(), ChangeError> {
+        let begun = self.raft.trigger().elect(true).await;
+        begun.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))
+    }
+
+    /// Sends a heartbeat to the other members at once, if this replica leads. It says how far the group has agreed:
+    /// a member that has missed the message that said so does not wait for it until
+    /// [`GroupOptions::heartbeat`](crate::GroupOptions::heartbeat) has passed.
+    ///
+    /// # Errors
+    /// [`ChangeError::Stopped`]: the group has stopped.
+    pub async fn heartbeat(&self) -> Result<(), ChangeError> {
+        let sent = self.raft.trigger().heartbeat().await;
+        sent.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))
+    }
+
     /// Campaigns at once if `leader`, whose node is known to be dead, leads: no voter waits until it has
     /// not heard of it for an election timeout. To be called on all voters; they take turns. If the leader
     /// lives after all, it loses the lead, and nothing that was acknowledged.

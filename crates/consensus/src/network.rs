@@ -19,7 +19,7 @@ use openraft::{
     AnyError, EmptyNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2, StorageError,
 };
 
-use crate::Command;
+use crate::command::Command;
 use crate::machine::Snapshot;
 use crate::mark::Mark;
 use crate::rpc::{Answer, Append, Chunk, Received, Request};
@@ -238,7 +238,9 @@ impl<C: Command> RaftNetworkV2<Types<C>> for Peer {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types<C>>, StreamingError<Types<C>>> {
         let Contents::Read(reader) = snapshot.snapshot else {
-            return Err(ReplicationClosed::new("there is nothing to send").into());
+            // It is asked for again a little later.
+            let why = "the tables hold nothing yet".to_owned();
+            return Err(unreachable::<C>(Unreachable(why)).into());
         };
         let mark = Mark::of_snapshot(&snapshot.meta);
         let sent = pin!(self.send::<C>(vote, mark, reader));

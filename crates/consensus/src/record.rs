@@ -12,7 +12,7 @@ use protobuf::{
 };
 use raft_engine::MessageExt;
 
-use crate::Command;
+use crate::command::Command;
 use crate::encoding::{Reader, put_log_id, put_membership};
 use crate::types::{Entry, LogId, Membership, Payload};
 

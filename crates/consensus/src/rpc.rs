@@ -6,7 +6,7 @@
 
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 
-use crate::Command;
+use crate::command::Command;
 use crate::encoding::{Reader, put_bytes, put_count, put_optional_log_id, put_vote};
 use crate::mark::Mark;
 use crate::record::Record;

@@ -60,7 +60,7 @@ impl Tables for NoTables {
 
 /// What goes with a snapshot through openraft.
 pub(crate) enum Contents {
-    /// Of a checkpoint: it is in the tables.
+    /// Of a checkpoint: it is in the tables. Or of a seed that no table holds yet.
     Nothing,
     /// To be sent.
     Read(Box<dyn SnapshotReader>),

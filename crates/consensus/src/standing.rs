@@ -10,7 +10,7 @@ use openraft::{Raft, RaftMetrics};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::Command;
+use crate::command::Command;
 use crate::machine::{Machine, Positions};
 use crate::types::{Membership, Types};
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::Command;
+use crate::command::Command;
 use crate::record;
 use crate::types::Entry;
 

@@ -11,7 +11,7 @@ use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::{EmptyNode, EntryPayload, OptionalSend, RaftTypeConfig, TokioRuntime};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::Command;
+use crate::command::Command;
 
 pub(crate) type LeaderId = leader_id_std::LeaderId<u64, u64>;
 pub(crate) type CommittedLeaderId = <LeaderId as openraft::vote::RaftLeaderId>::Committed;

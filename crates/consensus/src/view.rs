@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::Command;
+use crate::command::Command;
 use crate::disk::Health;
 use crate::files::{File, Files, RealFiles};
 use crate::folder;
 use crate::group::{StartError, check_fit};
-use crate::group_log::{commands, has_new_tables, span};
+use crate::group_log::{commands, has_new_tables, next_index, span};
 use crate::log::{LogError, LogOptions, open_engine, refused};
 use crate::mark::Mark;
+use crate::mark::seed_id;
+use crate::seed::{self, Origin};
 use crate::tail_check;
 use crate::wal::Wal;
 
@@ -93,7 +95,16 @@ impl LogView {
         span(&self.wal, group)
     }
 
-    /// Whether a node would start a group whose tables reach to this mark, and find all that follows.
+    /// As of [`Log::origin`](crate::Log::origin).
+    ///
+    /// # Errors
+    /// What is kept of the group is damaged.
+    pub fn origin(&self, group: u64) -> io::Result<Option<Origin>> {
+        seed::origin(&self.wal, group)
+    }
+
+    /// Whether a node would start a group whose tables reach to this mark, and find all that follows. A seeded group
+    /// that has no table yet starts with what the entry makes that it comes from.
     ///
     /// # Errors
     /// Why it would not.
@@ -102,7 +113,13 @@ impl LogView {
             return Ok(());
         }
         let span = self.span(group).map_err(StartError::Log)?;
-        check_fit(tables, (span.start, span.end))
+        let awaits_seed =
+            tables.index().is_none() && self.origin(group).map_err(StartError::Log)?.is_some();
+        let tables_next = match awaits_seed {
+            true => next_index(Some(seed_id())),
+            false => tables.next_index(),
+        };
+        check_fit(tables_next, (span.start, span.end))
     }
 
     /// Reads entries of a group in their order and visits those that are commands, with their index.

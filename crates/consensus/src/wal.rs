@@ -58,6 +58,8 @@ pub(crate) mod key {
     pub(crate) const TABLES: &[u8] = b"tables";
     /// Where the log ended that was deleted.
     pub(crate) const DELETED: &[u8] = b"deleted";
+    /// The entry of another group that the group's first state comes from.
+    pub(crate) const ORIGIN: &[u8] = b"origin";
 }
 
 /// A change of one group that openraft does not wait for as for entries.

@@ -11,18 +11,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
 use consensus::{
-    Birth, ChangeError, Condition, Group, GroupOptions, Log, LogError, LogOptions, Network,
-    Proposal, ProposeError, Standing, StateMachine, Unreachable,
+    Birth, ChangeError, Condition, EntryIndex, Group, GroupId, GroupOptions, Log, LogError,
+    LogOptions, Network, Origin, Proposal, ProposeError, Standing, StateMachine, Unreachable,
 };
 use futures_util::future::BoxFuture;
 use tokio::runtime::Builder;
-use tokio::task::{LocalSet, yield_now};
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{advance, sleep, timeout};
 
-use crate::ledger::{Ledger, Note, Scratch, open};
+use crate::ledger::{Ledger, Note, SPLIT, Scratch, Seed, open};
 
-/// The only group of each cluster.
+/// The group of each cluster.
 const GROUP: u64 = 1;
+
+/// The group that splits off.
+pub(crate) const CHILD: u64 = 2;
 
 /// How far the clock goes at once.
 const STEP: Duration = Duration::from_millis(10);
@@ -33,7 +37,8 @@ const LONG: Duration = Duration::from_secs(120);
 /// What the network does to requests and answers.
 #[derive(Default)]
 struct Weather {
-    groups: BTreeMap<u64, Arc<Group<Note>>>,
+    /// By group and node.
+    groups: BTreeMap<(u64, u64), Arc<Group<Note>>>,
     /// From one node to another: nothing arrives.
     cut: BTreeSet<(u64, u64)>,
     /// Of a hundred, how many are lost.
@@ -85,12 +90,18 @@ impl Air {
         }
     }
 
-    async fn carry(self, from: u64, to: u64, bulk: bool, request: Bytes) -> Option<Bytes> {
+    async fn carry(
+        self,
+        group: u64,
+        (from, to): (u64, u64),
+        bulk: bool,
+        request: Bytes,
+    ) -> Option<Bytes> {
         sleep(self.way(from, to)?).await;
         if bulk && !self.lets_bulk() {
             return None;
         }
-        let group = self.weather().groups.get(&to).cloned()?;
+        let group = self.weather().groups.get(&(group, to)).cloned()?;
         let answer = group.handle(request).await;
         drop(group);
         sleep(self.way(to, from)?).await;
@@ -107,9 +118,9 @@ impl Network for Port {
         request: Bytes,
         limit: Duration,
     ) -> BoxFuture<'static, Result<Bytes, Unreachable>> {
-        assert_eq!(group, GROUP);
         // It is handled though the caller may not wait for it.
-        let carried = tokio::spawn(self.air.clone().carry(self.node, node, bulk, request));
+        let way = (self.node, node);
+        let carried = tokio::spawn(self.air.clone().carry(group, way, bulk, request));
         Box::pin(async move {
             let lost = || Unreachable("lost".to_owned());
             match timeout(limit, carried).await {
@@ -126,16 +137,24 @@ impl Network for Port {
 
 /// A node across crashes.
 pub(crate) struct Node {
-    scratch: Scratch,
+    scratch: Rc<Scratch>,
     pub(crate) disk: SimulatedDisk,
     pub(crate) ledger: RefCell<Ledger>,
-    log: RefCell<Option<Log>>,
+    log: Rc<RefCell<Option<Rc<Log>>>>,
     group: RefCell<Option<Arc<Group<Note>>>>,
+    /// How often the group was stopped.
+    lives: Cell<u64>,
+    /// The term at the last start.
+    first_term: Cell<u64>,
+    seeds: Cell<[u64; 2]>,
 }
 
 /// Nodes 1, 2, …
 pub(crate) struct Cluster {
+    group: u64,
     air: Air,
+    /// The group that splits off, on the same nodes.
+    child: RefCell<Option<Rc<Self>>>,
     pub(crate) nodes: BTreeMap<u64, Node>,
     options: GroupOptions,
     /// Who led, by term.
@@ -154,6 +173,8 @@ impl Cluster {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build();
         let cluster = Rc::new(Self {
+            group: GROUP,
+            child: RefCell::default(),
             air: Air::default(),
             nodes: (1..=nodes).map(|number| (number, Node::new())).collect(),
             options,
@@ -165,12 +186,16 @@ impl Cluster {
         let test = local.run_until({
             let test = test(cluster.clone());
             async move {
-                let test = tokio::task::spawn_local(test);
+                let test = spawn_local(test);
                 while !test.is_finished() {
                     cluster.settle().await;
                     advance(STEP).await;
                 }
                 let outcome = test.await;
+                // Power that fails later is no end.
+                for node in cluster.nodes.values() {
+                    node.disk.keep_power();
+                }
                 for number in cluster.nodes.keys() {
                     cluster.stop(*number).await;
                 }
@@ -197,7 +222,11 @@ impl Cluster {
                 })
             };
             if !self.nodes.values().any(is_busy) {
-                return self.note_leaders();
+                self.note_leaders();
+                if let Some(child) = &*self.child.borrow() {
+                    child.note_leaders();
+                }
+                return;
             }
             std::thread::yield_now();
         }
@@ -279,27 +308,191 @@ impl Cluster {
 
     pub(crate) async fn start(&self, number: u64, birth: Birth) -> Result<(), String> {
         let node = &self.nodes[&number];
-        let log = open(&self.log_options(number), &node.disk).map_err(|error| error.to_string())?;
+        let log = self.log(number).map_err(|error| error.to_string())?;
         let ledger = node.ledger.borrow().clone();
+        if let Some(child) = &*self.child.borrow() {
+            ledger.pages().births = Some(child.clone().births(number));
+        }
+        let lives = node.lives.get();
         let port = Arc::new(Port {
             air: self.air.clone(),
             node: number,
         });
-        let started = Group::start(GROUP, number, &log, ledger, port, birth, &self.options).await;
-        let group = Arc::new(started.map_err(|error| error.to_string())?);
-        self.air.weather().groups.insert(number, group.clone());
-        node.log.replace(Some(log));
+        let options = &self.options;
+        let started = Group::start(self.group, number, &log, ledger, port, birth, options).await;
+        drop(log);
+        let group = match started {
+            Ok(group) => Arc::new(group),
+            Err(error) => {
+                if self.group == GROUP {
+                    node.log.take();
+                }
+                return Err(error.to_string());
+            }
+        };
+        if node.lives.get() != lives {
+            // The node was stopped meanwhile.
+            if let Ok(group) = Arc::try_unwrap(group) {
+                group.shutdown().await;
+            }
+            return Err("stopped".to_owned());
+        }
+        node.first_term.set(group.watch().borrow().term);
+        let groups = &mut self.air.weather().groups;
+        groups.insert((self.group, number), group.clone());
         node.group.replace(Some(group));
         Ok(())
+    }
+
+    /// The log of a node, opened if it is not.
+    fn log(&self, number: u64) -> Result<Rc<Log>, LogError> {
+        let node = &self.nodes[&number];
+        if let Some(log) = &*node.log.borrow() {
+            return Ok(log.clone());
+        }
+        let log = Rc::new(open(&self.log_options(number), &node.disk)?);
+        node.log.replace(Some(log.clone()));
+        Ok(log)
+    }
+
+    /// The group that will split off.
+    pub(crate) fn child(&self) -> Rc<Self> {
+        let node = |node: &Node| Node {
+            disk: node.disk.clone(),
+            log: node.log.clone(),
+            ..Node::new_in(node.scratch.clone())
+        };
+        let nodes = self.nodes.iter();
+        let child = Rc::new(Self {
+            group: CHILD,
+            child: RefCell::default(),
+            air: self.air.clone(),
+            nodes: nodes.map(|(number, of)| (*number, node(of))).collect(),
+            options: self.options.clone(),
+            leaders: RefCell::default(),
+            acknowledged: RefCell::default(),
+            next: Cell::new(1_000_000),
+        });
+        self.child.replace(Some(child.clone()));
+        child
+    }
+
+    /// Where what splits off on a node goes: it becomes the state of this group there.
+    fn births(self: Rc<Self>, number: u64) -> mpsc::UnboundedSender<Seed> {
+        let (sender, mut seeds) = mpsc::unbounded_channel();
+        spawn_local(async move {
+            while let Some(seed) = seeds.recv().await {
+                self.seed(number, seed).await;
+            }
+        });
+        sender
+    }
+
+    async fn seed(&self, number: u64, seed: Seed) {
+        let node = &self.nodes[&number];
+        let log = node.log.borrow().clone();
+        let Some(log) = log else {
+            return;
+        };
+        let origin = Origin {
+            parent: GroupId(GROUP),
+            index: EntryIndex(seed.index),
+        };
+        let has_tables = node.ledger.borrow().durable().is_some();
+        if has_tables || !log.may_seed(CHILD, origin).expect("nothing is damaged") {
+            return;
+        }
+        let [first, again] = node.seeds.get();
+        node.seeds.set(match log.origin(CHILD) {
+            Ok(Some(_)) => [first, again + 1],
+            _ => [first + 1, again],
+        });
+        drop(log);
+        node.ledger.replace(Ledger::seeded(seed));
+        // Its power may have failed.
+        drop(self.start(number, Birth::Seeded(origin)).await);
+    }
+
+    /// Whether an entry may seed the group on a node.
+    pub(crate) fn may_seed(&self, number: u64, by: Origin) -> bool {
+        let log = self.log(number).expect("it opens");
+        log.may_seed(self.group, by).expect("it is not damaged")
+    }
+
+    /// How often it was seeded on a node whose disk did not know of it, and on one whose disk did.
+    pub(crate) fn seeds(&self, number: u64) -> [u64; 2] {
+        self.nodes[&number].seeds.get()
+    }
+
+    /// Has the leader agree on a note that splits the group, if it has not done so before.
+    pub(crate) async fn try_split(&self, child: &Self) -> bool {
+        // If one was not acknowledged, it is agreed on before this, or never.
+        if !self.try_write().await {
+            return false;
+        }
+        let Some(leader) = self.leading().pop() else {
+            return false;
+        };
+        if !self.notes(leader).contains(&SPLIT) {
+            let proposed = self.group(leader).propose(Note::new(SPLIT, 1)).await;
+            let Ok(proposal) = proposed else {
+                return false;
+            };
+            if proposal.await.is_err() {
+                return false;
+            }
+        }
+        let notes = self.notes(leader);
+        let before = notes.iter().take_while(|note| **note != SPLIT);
+        let mut acknowledged = child.acknowledged.borrow_mut();
+        if acknowledged.is_empty() {
+            acknowledged.extend(before);
+        }
+        true
+    }
+
+    pub(crate) async fn split(&self, child: &Self) {
+        let split = timeout(LONG, async {
+            while !self.try_split(child).await {
+                sleep(STEP).await;
+            }
+        });
+        split.await.expect("it is agreed in time");
+    }
+
+    /// The term that a node knew of when it started last.
+    pub(crate) fn first_term(&self, number: u64) -> u64 {
+        self.nodes[&number].first_term.get()
+    }
+
+    /// The entry that a node says has seeded the group.
+    pub(crate) fn origin(&self, number: u64) -> Option<Origin> {
+        let log = self.log(number).expect("it opens");
+        log.origin(self.group).expect("it is not damaged")
     }
 
     /// Ends a node's process. Its tables stay as they were at their last checkpoint.
     pub(crate) async fn stop(&self, number: u64) {
         let node = &self.nodes[&number];
+        let child = self.child.borrow().clone();
+        if let Some(child) = child {
+            Box::pin(child.stop(number)).await;
+        }
+        self.stop_group(number).await;
+        if self.group == GROUP {
+            node.log.take();
+        }
+    }
+
+    async fn stop_group(&self, number: u64) {
+        let node = &self.nodes[&number];
+        node.lives.set(node.lives.get() + 1);
+        let left = node.ledger.borrow().after_crash();
         let Some(mut group) = node.group.take() else {
+            node.ledger.replace(left);
             return;
         };
-        self.air.weather().groups.remove(&number);
+        self.air.weather().groups.remove(&(self.group, number));
         // Requests that are handled hold it.
         let group = loop {
             match Arc::try_unwrap(group) {
@@ -309,7 +502,6 @@ impl Cluster {
             sleep(STEP).await;
         };
         group.shutdown().await;
-        node.log.take();
         let left = node.ledger.borrow().after_crash();
         node.ledger.replace(left);
     }
@@ -326,10 +518,25 @@ impl Cluster {
         for _ in 0..1_000 {
             match self.start(number, Birth::Invited).await {
                 Err(error) if error.contains("another process") => yield_now().await,
+                Ok(()) => return self.restart_child(number).await,
                 other => return other,
             }
         }
         Err("the folder stays locked".to_owned())
+    }
+
+    /// What split off starts by itself when tables hold it.
+    async fn restart_child(&self, number: u64) -> Result<(), String> {
+        let child = self.child.borrow().clone();
+        match child {
+            Some(child) if child.nodes[&number].ledger.borrow().durable().is_some() => {
+                match child.is_running(number) {
+                    false => Box::pin(child.start(number, Birth::Invited)).await,
+                    true => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes a node that is off the sole voter, and starts it.
@@ -343,9 +550,15 @@ impl Cluster {
                 Err(error) => panic!("{error}"),
             }
         };
-        let reach = node.ledger.borrow().durable().unwrap_or_default();
-        let index = log.make_sole_voter(GROUP, number, &reach).await;
-        index.expect("it is written");
+        let mut groups = vec![(GROUP, node.ledger.borrow().durable())];
+        if let Some(child) = &*self.child.borrow() {
+            groups.push((CHILD, child.nodes[&number].ledger.borrow().durable()));
+        }
+        for (group, reach) in groups {
+            let reach = reach.unwrap_or_default();
+            let index = log.make_sole_voter(group, number, &reach).await;
+            index.expect("it is written");
+        }
         drop(log);
         let started = self.start(number, Birth::Invited).await;
         started.expect("it starts");
@@ -355,9 +568,9 @@ impl Cluster {
     pub(crate) async fn forget(&self, number: u64) {
         self.stop(number).await;
         let node = &self.nodes[&number];
-        let log = open(&self.log_options(number), &node.disk).expect("it opens");
-        log.delete_group(GROUP).await.expect("it is deleted");
-        assert!(!log.has_replica(GROUP));
+        let log = self.log(number).expect("it opens");
+        log.delete_group(self.group).await.expect("it is deleted");
+        assert!(!log.has_replica(self.group));
         drop(log);
         node.ledger.replace(Ledger::default());
         let started = self.start(number, Birth::Invited).await;
@@ -537,12 +750,19 @@ impl Cluster {
 
 impl Node {
     fn new() -> Self {
+        Self::new_in(Rc::new(Scratch::new()))
+    }
+
+    fn new_in(scratch: Rc<Scratch>) -> Self {
         Self {
-            scratch: Scratch::new(),
+            scratch,
             disk: SimulatedDisk::new(),
             ledger: RefCell::default(),
-            log: RefCell::default(),
+            log: Rc::default(),
             group: RefCell::default(),
+            lives: Cell::default(),
+            first_term: Cell::default(),
+            seeds: Cell::default(),
         }
     }
 

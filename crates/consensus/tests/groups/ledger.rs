@@ -13,7 +13,7 @@ use consensus::{
     Members, Nobody, SnapshotReader, SnapshotWriter, StartError, StateMachine, Tables,
 };
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 /// Nothing here takes that long; a test that hangs fails instead.
@@ -77,6 +77,10 @@ pub(crate) struct Pages {
     pub(crate) gated_from: u64,
     /// How often the gate was found closed.
     pub(crate) waits: usize,
+    /// What it was seeded with; no table holds it.
+    pub(crate) seed: Option<Mark>,
+    /// Where what splits off goes.
+    pub(crate) births: Option<mpsc::UnboundedSender<Seed>>,
     /// With all notes at that moment: what tables would hold.
     pub(crate) checkpoint: Option<(Mark, usize)>,
     flushed: Mark,
@@ -88,6 +92,17 @@ impl Pages {
     }
 }
 
+/// The note that splits a ledger: another one begins with a copy of all notes before it.
+pub(crate) const SPLIT: u64 = u64::MAX;
+
+/// What splits off.
+#[derive(Clone, Debug)]
+pub(crate) struct Seed {
+    pub(crate) index: u64,
+    pub(crate) members: Members,
+    pub(crate) notes: Vec<Note>,
+}
+
 /// A state machine whose pages others can read. Clones are the same ledger.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Pages>>);
@@ -95,6 +110,17 @@ pub(crate) struct Ledger(Arc<Mutex<Pages>>);
 impl Ledger {
     pub(crate) fn pages(&self) -> MutexGuard<'_, Pages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn seeded(seed: Seed) -> Self {
+        let mark = Mark::seed(&seed.members);
+        Self(Arc::new(Mutex::new(Pages {
+            notes: seed.notes,
+            last_index: mark.index(),
+            flushed: mark.clone(),
+            seed: Some(mark),
+            ..Pages::default()
+        })))
     }
 
     /// What is left of it after a crash: the last checkpoint.
@@ -146,8 +172,9 @@ impl Ledger {
 
 impl StateMachine<Note> for Ledger {
     fn durable(&self) -> Option<Mark> {
-        let checkpoint = &self.pages().checkpoint;
-        checkpoint.as_ref().map(|(mark, _)| mark.clone())
+        let pages = self.pages();
+        let checkpoint = pages.checkpoint.as_ref().map(|(mark, _)| mark);
+        checkpoint.or(pages.seed.as_ref()).cloned()
     }
 
     fn tables(&self) -> Arc<dyn Tables> {
@@ -177,6 +204,17 @@ impl StateMachine<Note> for Ledger {
         pages.parts = 0;
         pages.last_index = Some(index);
         pages.members.push(before.members());
+        if note.number() == SPLIT
+            && let Some(births) = &pages.births
+        {
+            let seed = Seed {
+                index,
+                members: before.members(),
+                notes: pages.notes.clone(),
+            };
+            // A test that has ended takes none.
+            drop(births.send(seed));
+        }
         pages.notes.push(note.clone());
         Applied::Done
     }

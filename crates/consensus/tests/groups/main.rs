@@ -10,3 +10,4 @@ mod ledger;
 mod power_loss;
 mod proposals;
 mod replicas;
+mod splits;
