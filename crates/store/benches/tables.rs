@@ -1,5 +1,5 @@
-//! What tables cost: writing checkpoints, loading by one scan, reading single keys, and the space of
-//! queues that fill and drain.
+//! What tables cost: writing checkpoints, loading by one scan, reading single keys, the table of a split's
+//! child, and the space of queues that fill and drain.
 //!
 //! `cargo bench -p herald-store` prints the figures; with `--test`, or `HERALD_BENCH_SMOKE=1` in the
 //! environment, few records only prove that it runs. CPU is that of the one thread that does all. Records
@@ -10,10 +10,11 @@
 
 use std::fs;
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::time::Instant;
 
-use store::{ShardTable, Tables, TablesOptions};
-use store_state::{Changes, Table};
+use store::{RowFilter, ShardTable, Tables, TablesOptions};
+use store_state::{Changes, DESCRIPTOR_KEY, Descriptor, SlotRange, Table};
 
 const RECORD_BYTES: usize = 300;
 /// Records of a checkpoint: about 16 MB.
@@ -68,6 +69,9 @@ fn main() {
         }
     });
     println!("{}", memory());
+    drop(table);
+    seed(folder.path());
+    let table = open();
 
     let queued = records * 7 / 2;
     println!("\n{queued} records are queued and drained, in rounds");
@@ -85,6 +89,46 @@ fn main() {
             memory()
         );
     }
+}
+
+/// Makes the table of a child of the shard's, five times, and has the foreign rows of the last one removed.
+fn seed(folder: &Path) {
+    let keeps: RowFilter = |key, range| match key {
+        [_, high, low, ..] => range.contains(u16::from_be_bytes([*high, *low])),
+        _ => true,
+    };
+    let options = TablesOptions {
+        keeps,
+        ..TablesOptions::default()
+    };
+    let tables = Tables::open(folder, options).unwrap();
+    let parent = tables.shard(1).unwrap();
+    let child = Descriptor::first(SlotRange::ALL).split_off(1 << 15);
+    let mut changes = Changes::default();
+    changes.put(DESCRIPTOR_KEY.to_vec(), child.to_row());
+    for number in 0..1_000 {
+        changes.put(key(number), Random(number + 1).value());
+    }
+    let mut made = None;
+    for _ in 0..5 {
+        drop(made.take());
+        tables.remove(2).unwrap();
+        let table = measure("make a child's table", 1, || {
+            tables.seed(2, &parent, &changes, b"child").unwrap()
+        });
+        made = Some(table);
+    }
+    let table = made.unwrap();
+    let files = fs::read_dir(folder.join("shard-0000000000000002/tables")).unwrap();
+    println!(
+        "{} files, {} MB",
+        files.count(),
+        table.disk_bytes() / 1_000_000
+    );
+    measure("remove its foreign rows", 1, || table.maintain().unwrap());
+    println!("{} MB are left", table.disk_bytes() / 1_000_000);
+    drop(table);
+    tables.remove(2).unwrap();
 }
 
 /// Writes records in checkpoints, or removes them; after each, what maintenance is due.

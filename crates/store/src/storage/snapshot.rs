@@ -12,8 +12,11 @@ const CHUNK: usize = 256 * 1024;
 
 /// Has the tables of a shard, and can have them replaced.
 pub(crate) trait TableOwner: Send + Sync + 'static {
-    /// The table; `None`: the shard is closed.
+    /// The table; `None`: the shard is closed, or has none yet.
     fn table(&self) -> Option<Arc<ShardTable>>;
+
+    /// Whether the shard has just been split off, and has no table of its own yet.
+    fn has_no_table_yet(&self) -> bool;
 
     /// `replace` puts another replica's tables into the place of these; the state follows them.
     ///
@@ -28,7 +31,11 @@ pub(crate) struct ShardTables<S>(pub(crate) Arc<S>);
 impl<S: TableOwner> Tables for ShardTables<S> {
     fn read(&self) -> io::Result<Option<Box<dyn SnapshotReader>>> {
         let Some(table) = self.0.table() else {
-            return Err(closed());
+            return match self.0.has_no_table_yet() {
+                // Its log is all there is, and will soon be in a table.
+                true => Ok(None),
+                false => Err(closed()),
+            };
         };
         let Some(reader) = table.reader().map_err(io::Error::other)? else {
             return Ok(None);

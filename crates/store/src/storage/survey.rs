@@ -365,6 +365,12 @@ fn read_log<M: Kind>(log: &LogView, group: u64, mark: &Mark) -> Result<ShardLog,
     };
     let mut foreign = None;
     log.commands(group, span, |index, command: &Command| {
+        if let Command::Split(store, _) = command
+            && *store == M::STORE
+        {
+            found.replay_entries += u64::from(covered.is_none_or(|covered| covered < index));
+            return;
+        }
         match M::batch(command) {
             Some(batch) if covered.is_none_or(|covered| covered < index) => {
                 found.replay_entries += 1;

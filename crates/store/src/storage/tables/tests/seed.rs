@@ -195,6 +195,21 @@ fn a_parent_that_writes_and_merges_meanwhile_gives_one_of_its_states() {
 }
 
 #[test]
+fn no_links_are_made_of_a_list_that_is_not_the_one_in_memory() {
+    let at = scratch();
+    let tables = open_halves(at.path());
+    let parent = tables.shard(0).unwrap();
+    filled(&parent);
+    // The disk is further: as within a write that has replaced the list, and has not said so.
+    let ahead = Tree::open(&at.path().join(folder_of(0)), &tables.resources).unwrap();
+    ahead.ingest(&[], b"ahead").unwrap();
+    let refused = seed(&tables, &parent).err().unwrap();
+    assert!(matches!(refused, TablesError::Io { .. }), "{refused}");
+    assert_eq!(tables.shards().unwrap(), [0]);
+    assert!(!tables.seeding_folder(CHILD_SHARD).exists());
+}
+
+#[test]
 fn a_parent_that_was_never_written_has_a_child_with_what_has_come_since() {
     let at = scratch();
     let tables = open_halves(at.path());
