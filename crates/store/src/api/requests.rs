@@ -131,7 +131,7 @@ impl api::Store for Store {
     }
 
     fn retain_shards(&self) -> ShardRefs {
-        Self::retain_shards(self)
+        self.retain.refs()
     }
 
     fn retain(

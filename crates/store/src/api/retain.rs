@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::CorrelationId;
-use store_state::api::{RetainMark, RetainedPlace, ShardNumber, ShardRef, ShardRefs};
+use store_state::api::{RetainMark, RetainedPlace, ShardNumber, ShardRef};
 use store_state::retain::{PageBudget, RetainOp, Writer};
 
 use crate::api::store::Store;
@@ -30,12 +30,6 @@ impl Store {
     /// that was given to it before.
     pub fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
         self.retain.barrier(shards, correlation_id);
-    }
-
-    /// The retain shards, in the order of their slots.
-    #[must_use]
-    pub fn retain_shards(&self) -> ShardRefs {
-        self.retain.refs()
     }
 
     /// Whether everything that was given to the retain store is applied, or waits for space on the disk:

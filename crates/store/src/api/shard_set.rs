@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use consensus::Group;
-use store_state::CorrelationId;
 use store_state::api::{ShardNumber, ShardRef, ShardRefs};
+use store_state::{ChildShard, CorrelationId, SlotRange};
 
 use crate::api::cluster::ShardInfo;
 use crate::api::listener::Listener;
 use crate::api::stats::ShardStats;
-use crate::kinds::command::Command;
+use crate::kinds::command::{Command, Split};
 use crate::kinds::kind::Kind;
 use crate::leadership::state::LeaderHint;
 use crate::peers::known::KnownPeers;
@@ -260,6 +260,32 @@ impl<M: Kind> ShardSet<M> {
 
     pub(super) fn group(&self, number: ShardNumber) -> Option<Arc<Group<Command>>> {
         self.get(number)?.routing.group.borrow().clone()
+    }
+
+    pub(super) async fn split(&self, number: ShardNumber, at: u16) -> Result<(), String> {
+        let shard = self.get(number).ok_or("there is no such shard")?;
+        let descriptor = shard.descriptor().ok_or("the shard does not serve here")?;
+        if !descriptor.can_split_at(at) || at < self.shards.base().len() {
+            let SlotRange { first, last } = descriptor.range;
+            return Err(format!(
+                "shard {number} has the slots {first} to {last}, and is not split at {at}"
+            ));
+        }
+        let group = self
+            .group(number)
+            .ok_or("there is no replica of that shard here")?;
+        let split = Split {
+            version: descriptor.version,
+            at: ChildShard(at),
+        };
+        let proposal = group.propose(Command::Split(M::STORE, split)).await;
+        let proposal = proposal.map_err(|error| error.to_string())?;
+        proposal.await.map_err(|error| error.to_string())?;
+        let after = shard.descriptor().ok_or("the shard does not serve here")?;
+        let is_split = after.births.iter().any(|birth| birth.child.0 == at);
+        is_split.then_some(()).ok_or_else(|| {
+            "the shard was split otherwise, or its members are being changed".to_owned()
+        })
     }
 
     pub(super) async fn handle(&self, number: ShardNumber, request: Bytes) -> Option<Bytes> {

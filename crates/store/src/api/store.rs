@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
 use crate::api::stats::{AWAY_DAYS, StoreStats};
-use crate::leadership::led_shard::LedShards;
+use crate::leadership::led_shards::LedShards;
 use crate::node::disk::is_full;
 use crate::node::shutdown::Stop;
 use crate::peers::known::KnownPeers;

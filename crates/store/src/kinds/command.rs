@@ -4,16 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use consensus::{Command as Agreed, CorruptCommand};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use store_state::Batch;
+use serde::{Deserialize, Serialize};
 use store_state::api::StoreId;
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
+use store_state::{Batch, ChildShard, ShardVersion};
 
-/// The format of entries; the first byte of each.
+/// The format of entries that are batches; the first byte of each.
 const FORMAT: u8 = 1;
+
+/// The format of entries that split their shard.
+const SPLIT: u8 = 2;
 
 /// One log entry of a shard.
 #[derive(Clone, Debug)]
@@ -24,11 +27,29 @@ pub(crate) enum Command {
     Inbox(Arc<Batch<InboxOp>>),
     /// For a retain shard.
     Retain(Arc<Batch<RetainOp>>),
+    /// Gives the upper slots of a shard of this store to a new one.
+    Split(StoreId, Split),
+}
+
+/// What an entry says that splits its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Split {
+    /// The version that the shard has. If it has another one, it is not split.
+    pub(crate) version: ShardVersion,
+    /// The first slot of the child, and its number.
+    pub(crate) at: ChildShard,
 }
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (store, requests) = match self {
+            Self::Split(store, Split { at, .. }) => {
+                return write!(
+                    f,
+                    "a split of a shard of the {store} store at slot {}",
+                    at.0
+                );
+            }
             Self::Session(batch) => (StoreId::Session, batch.requests.len()),
             Self::Inbox(batch) => (StoreId::Inbox, batch.requests.len()),
             Self::Retain(batch) => (StoreId::Retain, batch.requests.len()),
@@ -43,6 +64,12 @@ impl Agreed for Command {
             Self::Session(batch) => write(StoreId::Session, batch, out),
             Self::Inbox(batch) => write(StoreId::Inbox, batch, out),
             Self::Retain(batch) => write(StoreId::Retain, batch, out),
+            Self::Split(store, split) => {
+                out.extend_from_slice(&[SPLIT, store.number()]);
+                // Postcard refuses only what does not know its length.
+                let written = postcard::serialize_with_flavor(split, Append(out));
+                debug_assert_eq!(written, Ok(()));
+            }
         }
     }
 
@@ -51,6 +78,7 @@ impl Agreed for Command {
             Self::Session(batch) => batch.bytes,
             Self::Inbox(batch) => batch.bytes,
             Self::Retain(batch) => batch.bytes,
+            Self::Split(..) => 16,
         }
     }
 
@@ -62,6 +90,14 @@ impl Agreed for Command {
                 Ok(StoreId::Retain) => read(rest).map(Self::Retain),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
+            [SPLIT, store, rest @ ..] => {
+                let store = StoreId::try_from(*store);
+                let store = store.map_err(|unknown| CorruptCommand(unknown.to_string()))?;
+                match postcard::take_from_bytes::<Split>(rest) {
+                    Ok((split, [])) => Ok(Self::Split(store, split)),
+                    _ => Err(CorruptCommand("an entry is no split".to_owned())),
+                }
+            }
             [format, ..] => Err(CorruptCommand(format!(
                 "an entry has format {format}, and this version knows format {FORMAT}"
             ))),
@@ -155,6 +191,18 @@ mod tests {
             assert_eq!(bytes[..3], [1, store, 7], "{command}");
             let decoded = Command::decode(&bytes).unwrap();
             assert_eq!(decoded.to_string(), command.to_string());
+        }
+        let split = Split {
+            version: ShardVersion(3),
+            at: ChildShard(300),
+        };
+        let mut bytes = Vec::new();
+        Command::Split(StoreId::Inbox, split).encode(&mut bytes);
+        assert_eq!(bytes, [2, 1, 3, 0xac, 2]);
+        let decoded = Command::decode(&bytes).unwrap();
+        assert!(matches!(decoded, Command::Split(StoreId::Inbox, read) if read == split));
+        for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 1, 3, 1, 0]] {
+            Command::decode(wrong).unwrap_err();
         }
         let unknown = Command::decode(&[1, 3, 0]).unwrap_err();
         assert_eq!(unknown.0, "there is no store 3");

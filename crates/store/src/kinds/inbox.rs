@@ -39,6 +39,10 @@ impl Kind for InboxMachine {
         }
     }
 
+    fn has_inbox(&self, inbox: u64) -> bool {
+        self.next_sequence(inbox).is_some()
+    }
+
     fn event(token: u64, reply: InboxReply) -> Event {
         Event::Inbox { token, reply }
     }

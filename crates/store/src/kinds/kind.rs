@@ -35,6 +35,11 @@ pub(crate) trait Kind: Split + Sync {
     /// The log entry of a batch.
     fn command(batch: Arc<Batch<Self::Op>>) -> Command;
 
+    /// Whether an inbox of this number is here.
+    fn has_inbox(&self, _inbox: u64) -> bool {
+        false
+    }
+
     /// The batch of a log entry; `None`: it is another store's.
     fn batch(command: &Command) -> Option<&Batch<Self::Op>>;
 

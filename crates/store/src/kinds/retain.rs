@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mqtt_session::Timestamp;
-use store_state::Batch;
 use store_state::api::{Event, StoreId};
 use store_state::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
+use store_state::{Batch, CorrelationId};
 
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
@@ -29,6 +29,11 @@ impl Kind for RetainMachine {
 
     fn event(token: u64, reply: RetainReply) -> Event {
         Event::Retain { token, reply }
+    }
+
+    fn must_wait(op: &RetainOp, _: CorrelationId) -> bool {
+        // No client would publish a will again.
+        matches!(op, RetainOp::SetWill { .. })
     }
 
     fn bytes(op: &RetainOp) -> u64 {

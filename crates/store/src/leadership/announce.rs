@@ -9,7 +9,7 @@ use std::time::Duration;
 use store_state::api::{ShardNumber, StoreId};
 
 use crate::leadership::incarnation::adopt_incarnation;
-use crate::leadership::led_shard::LedShard;
+use crate::leadership::led_shards::LedShard;
 use crate::node::disk::is_full;
 use crate::node::services::NodeServices;
 use crate::peers::message::{Lead, Message};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use store_state::api::Event;
 
 use crate::api::listener::Listener;
-use crate::leadership::led_shard::LedShard;
+use crate::leadership::led_shards::LedShard;
 use crate::peers::known::KnownPeers;
 use crate::storage::folder::Folder;
 

@@ -1,46 +1,15 @@
-//! A shard as other nodes are told of it.
-//!
-//! Purpose: threads know their shards of all three stores by this trait.
+//! What other nodes are told of a shard.
 
-use std::sync::Arc;
-
-use parking_lot::RwLock;
 use store_state::CorrelationId;
 use store_state::api::{ShardNumber, StoreId};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
+use crate::leadership::led_shards::LedShard;
 use crate::peers::message::Lead;
 use crate::shard::handle::Shard;
 use crate::shard::load::ShardLoad;
 use crate::shard::request::{OVERHEAD, work};
-
-/// A shard, as far as other nodes are told of it.
-pub(crate) trait LedShard: Send + Sync {
-    /// What to tell a node, if this one leads the shard.
-    fn lead(&self, receiver: u64) -> Option<Lead>;
-
-    /// Its load, if this node leads it and it has any.
-    fn load(&self) -> Option<(StoreId, ShardNumber, ShardLoad)>;
-
-    /// This node goes on as a new process would: what it had connected is closed.
-    fn restart_as(&self, incarnation: u64, listener: &dyn Listener);
-}
-
-/// All shards of the three stores that this node knows of.
-#[derive(Default)]
-pub(crate) struct LedShards(RwLock<Vec<Arc<dyn LedShard>>>);
-
-impl LedShards {
-    pub(crate) fn add(&self, shard: Arc<dyn LedShard>) {
-        self.0.write().push(shard);
-    }
-
-    /// Those of now.
-    pub(crate) fn all(&self) -> Vec<Arc<dyn LedShard>> {
-        self.0.read().clone()
-    }
-}
 
 impl<M: Kind> LedShard for Shard<M> {
     fn lead(&self, receiver: u64) -> Option<Lead> {

@@ -9,5 +9,6 @@ pub(crate) mod announce;
 pub(crate) mod health;
 pub(crate) mod incarnation;
 pub(crate) mod led_shard;
+pub(crate) mod led_shards;
 pub(crate) mod state;
 pub(crate) mod watch;

@@ -104,7 +104,9 @@ impl<M: Kind> ShardBootstrap<M> {
             let due = watch_deadlines(Arc::clone(&shard), Arc::clone(&services.listener));
             tasks.push(tokio::spawn(due));
         }
-        if is_alone {
+        // One that was split off is, when its parent has applied the split.
+        let is_here = shard.routing.group.borrow().is_some();
+        if is_alone && is_here {
             served(&shard).await;
         }
         Some(Box::new(ServingShard {

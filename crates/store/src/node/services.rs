@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
-use crate::leadership::led_shard::LedShards;
+use crate::leadership::led_shards::LedShards;
 use crate::node::shutdown::Stop;
 use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;

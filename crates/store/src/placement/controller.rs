@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Birth, Group, GroupOptions};
+use consensus::{Birth, Group, GroupOptions, Mark};
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -105,7 +105,8 @@ impl<M: Kind> ReplicaController<M> {
 
     async fn recover(&mut self) -> Result<(), String> {
         let is_here = self.services.log.has_replica(self.shard.group());
-        if !is_here && !self.services.founds {
+        let is_founded = is_here || self.services.founds && self.shard.is_first();
+        if !is_founded || self.is_unborn()? {
             return Ok(());
         }
         self.leave_terms_behind().await?;
@@ -116,6 +117,16 @@ impl<M: Kind> ReplicaController<M> {
         }
         self.serve(group);
         Ok(())
+    }
+
+    /// Whether the parent, when it is started, makes again what the replica here begins with: a crash came before that
+    /// was in tables.
+    fn is_unborn(&self) -> Result<bool, String> {
+        let origin = self.services.log.origin(self.shard.group());
+        let tables = self.services.tables_of::<M>().shards();
+        let is_seeded = origin.map_err(|error| error.to_string())?.is_some();
+        let tables = tables.map_err(|error| error.to_string())?;
+        Ok(is_seeded && !tables.contains(&u64::from(self.shard.number)))
     }
 
     /// What is here may be an old copy.
@@ -133,9 +144,28 @@ impl<M: Kind> ReplicaController<M> {
         let tables = self.services.tables_of::<M>();
         let table = tables.shard(number).map_err(|error| error.to_string())?;
         let durable = self.shard.open(table, &self.services.listener)?;
+        self.start(birth, durable).await
+    }
+
+    /// The parent's replica has made what the replica here begins with.
+    async fn be_born(&mut self) {
+        let seed = self.shard.take_seed();
+        debug_assert!(seed.is_some(), "who is told of a seed finds it");
+        if let Some(seed) = seed {
+            let (by, mark) = (seed.by, seed.mark.clone());
+            self.shard.begin_with(seed, &self.services.listener);
+            match self.start(Birth::Seeded(by), Some(mark)).await {
+                Ok(group) => self.serve(group),
+                Err(error) => self.shard.tell_damage(&error),
+            }
+        }
+    }
+
+    async fn start(&self, birth: Birth, durable: Option<Mark>) -> Result<Group<Command>, String> {
         let replica = Replica {
             shard: Arc::clone(&self.shard),
             listener: Arc::clone(&self.services.listener),
+            services: Arc::clone(&self.services),
             durable,
         };
         let options = GroupOptions {
@@ -173,6 +203,7 @@ impl<M: Kind> ReplicaController<M> {
         let checkpoints = checkpoint(
             Arc::clone(&self.shard),
             Arc::clone(&group),
+            Arc::clone(&self.services.tables[M::STORE]),
             self.services.stopping.clone(),
         );
         self.checkpoints = Some(tokio::spawn(checkpoints));
@@ -205,6 +236,7 @@ impl<M: Kind> ReplicaController<M> {
                         self.shard.tell_damage(&error);
                     }
                 }
+                () = self.shard.is_to_be_born() => self.be_born().await,
                 Some(()) = self.invited.recv() => self.accept().await,
                 // The sender lives as long as the services.
                 Ok(()) = members.changed() => {
@@ -385,7 +417,8 @@ impl<M: Kind> ReplicaController<M> {
         if let Some(checkpoints) = self.checkpoints.take()
             && !matches!(checkpoints.await, Ok(Written::Abandoned) | Err(_))
         {
-            write_checkpoint(&self.shard, &group, &self.services.stopping).await;
+            let tables = &self.services.tables[M::STORE];
+            write_checkpoint(&self.shard, &group, tables, &self.services.stopping).await;
         }
         self.end_leadership().await;
         self.shard.routing.group.send_replace(None);

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::api::listener::Listener;
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
+use crate::node::services::NodeServices;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
 use crate::storage::snapshot::ShardTables;
@@ -49,7 +50,9 @@ impl<M: Kind> Shard<M> {
                 }
                 Some(slot) if slot < first => {
                     // Whoever has asked went by no shards of this store: a range only gets narrower, from above.
-                    state.reply(*correlation_id, Event::failed(Failure::Moved));
+                    if is_awaited {
+                        state.reply(*correlation_id, Event::failed(Failure::Moved));
+                    }
                     continue;
                 }
                 _ => {}
@@ -104,6 +107,7 @@ impl<M: Kind> Shard<M> {
 pub(crate) struct Replica<M: Kind> {
     pub(crate) shard: Arc<Shard<M>>,
     pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) services: Arc<NodeServices>,
     pub(crate) durable: Option<Mark>,
 }
 
@@ -116,7 +120,12 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         Arc::new(ShardTables(Arc::clone(&self.shard)))
     }
 
-    fn apply(&mut self, _: u64, _: &Mark, command: &Command, from: usize) -> Applied {
+    fn apply(&mut self, index: u64, before: &Mark, command: &Command, from: usize) -> Applied {
+        if let Command::Split(store, split) = command
+            && *store == M::STORE
+        {
+            return self.shard.split(&self.services, index, before, split);
+        }
         let Some(batch) = M::batch(command) else {
             self.listener.failed(&format!(
                 "the log of shard {} of the {} store holds {command}",

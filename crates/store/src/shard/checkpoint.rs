@@ -18,7 +18,7 @@ use crate::kinds::kind::Kind;
 use crate::node::shutdown::Stop;
 use crate::shard::handle::{Shard, UNSAVED_BYTES};
 use crate::storage::snapshot::TableOwner;
-use crate::storage::tables::ShardTable;
+use crate::storage::tables::{ShardTable, Tables};
 
 /// Rows of a checkpoint that are collected, or let go of, before the shard does something else: about a
 /// millisecond.
@@ -38,8 +38,9 @@ impl<M: Kind> Shard<M> {
     fn begin_checkpoint(&self, now: bool) -> Option<Checkpoint> {
         let mut state = self.state.write();
         let state = state.as_mut()?;
-        let since = state.dirty_since?;
+        let since = state.dirty_since.filter(|_| state.seeding.is_over())?;
         let due = now
+            || state.parent.is_some()
             || since.elapsed() >= UNSAVED_TIME
             || state.machine.unsaved_bytes() >= UNSAVED_BYTES;
         if !due {
@@ -52,7 +53,9 @@ impl<M: Kind> Shard<M> {
             changes.put(DESCRIPTOR_KEY.to_vec(), state.descriptor.to_row());
         }
         state.dirty_since = None;
+        self.in_checkpoint.send_replace(true);
         Some(Checkpoint {
+            is_first: state.parent.is_some(),
             changes,
             is_all,
             mark,
@@ -73,6 +76,18 @@ impl<M: Kind> Shard<M> {
         }
         // Event loops that wait for a look come before the next part.
         RwLockWriteGuard::unlock_fair(state);
+    }
+
+    /// The shard has a table of its own from now on, and its parent's goes on without it.
+    fn has_table(&self, own: ShardTable) {
+        let parent = self.state.write().as_mut().and_then(|state| {
+            state.table = Arc::new(own);
+            state.parent.take()
+        });
+        debug_assert!(parent.is_some(), "a shard gets its first table once");
+        if let Some(parent) = parent {
+            parent.is_seeded();
+        }
     }
 
     /// Lets go of some of what the tables have. True: that was all.
@@ -98,7 +113,10 @@ struct Checkpoint {
     is_all: bool,
     /// How far they reach.
     mark: Mark,
+    /// The shard's own; of its first checkpoint, its parent's.
     table: Arc<ShardTable>,
+    /// It makes the shard's own table.
+    is_first: bool,
     /// Of the state.
     generation: u64,
 }
@@ -120,6 +138,7 @@ pub(crate) enum Written {
 pub(crate) async fn checkpoint<M: Kind>(
     shard: Arc<Shard<M>>,
     group: Arc<Group<Command>>,
+    tables: Arc<Tables>,
     mut stopping: watch::Receiver<Stop>,
 ) -> Written {
     let mut look = tokio::time::interval(CHECKPOINT_LOOK);
@@ -130,7 +149,7 @@ pub(crate) async fn checkpoint<M: Kind>(
             _ = look.tick() => {}
             _ = stopping.wait_for(|stop| *stop != Stop::No) => return Written::Nothing,
         }
-        match write_checkpoint(&shard, &group, &stopping).await {
+        match write_checkpoint(&shard, &group, &tables, &stopping).await {
             Written::Whole => is_due = true,
             Written::Nothing => {}
             Written::Abandoned => return Written::Abandoned,
@@ -165,6 +184,20 @@ fn maintain<M: Kind>(table: &ShardTable) {
 pub(crate) async fn write_checkpoint<M: Kind>(
     shard: &Arc<Shard<M>>,
     group: &Group<Command>,
+    tables: &Arc<Tables>,
+    stopping: &watch::Receiver<Stop>,
+) -> Written {
+    let written = try_checkpoint(shard, group, tables, stopping).await;
+    if written != Written::Abandoned {
+        shard.in_checkpoint.send_replace(false);
+    }
+    written
+}
+
+async fn try_checkpoint<M: Kind>(
+    shard: &Arc<Shard<M>>,
+    group: &Group<Command>,
+    tables: &Arc<Tables>,
     stopping: &watch::Receiver<Stop>,
 ) -> Written {
     // An error: the store itself is gone.
@@ -180,6 +213,7 @@ pub(crate) async fn write_checkpoint<M: Kind>(
         changes,
         mark,
         table,
+        is_first,
         generation,
         ..
     } = checkpoint;
@@ -188,14 +222,19 @@ pub(crate) async fn write_checkpoint<M: Kind>(
     let mut is_told = false;
     while let Some(unwritten) = changes.take() {
         let (table, encoded) = (Arc::clone(&table), mark.encode());
-        let of = Arc::clone(shard);
+        let (of, tables) = (Arc::clone(shard), Arc::clone(tables));
         // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
         let written = blocking(move || {
             let _alone = of.writing.lock();
             if !of.is_of(generation) {
                 return Ok(false);
             }
-            let outcome = table.write(&unwritten, &encoded);
+            let outcome = if is_first {
+                let made = tables.seed(of.number.into(), &table, &unwritten, &encoded);
+                made.map(|own| of.has_table(own))
+            } else {
+                table.write(&unwritten, &encoded)
+            };
             outcome.map(|()| true).map_err(|error| (error, unwritten))
         });
         match written.await {

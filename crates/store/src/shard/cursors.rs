@@ -66,6 +66,12 @@ impl InboxCursors {
         *self = Self::default();
     }
 
+    /// Forgets the cursors of inboxes that are not here any more.
+    pub(crate) fn retain(&mut self, is_here: impl Fn(u64) -> bool) {
+        self.by_inbox.retain(|inbox, _| is_here(*inbox));
+        self.touched.retain(|inbox| is_here(*inbox));
+    }
+
     /// Does what a cursor of a node (0: this one) asks. `Some`: a page has to be read for this inbox, from this sequence, of so
     /// many messages; then [`InboxCursors::read`].
     pub(crate) fn ask(&mut self, peer: u64, read: Read) -> Option<(u64, u64, u32)> {

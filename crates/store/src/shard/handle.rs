@@ -14,6 +14,7 @@ use store_state::api::{Event, LastSlot, ShardNumber};
 use store_state::{
     CorrelationId, Descriptor, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
 };
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
@@ -28,6 +29,7 @@ use crate::shard::queue::RequestQueue;
 use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
 use crate::shard::shards::Shards;
+use crate::shard::split::{Birth, Seeding};
 use crate::shard::work::Work;
 use crate::storage::snapshot::TableOwner;
 use crate::storage::tables::ShardTable;
@@ -60,6 +62,10 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) state: RwLock<Option<State<M>>>,
     /// Held while tables are written: they are not replaced meanwhile.
     pub(super) writing: Mutex<()>,
+    /// Whether a checkpoint is under way.
+    pub(super) in_checkpoint: watch::Sender<bool>,
+    /// What the replica here begins with, as its parent's has made it.
+    pub(super) birth: Birth<M>,
     pub(crate) stats: ShardCounters,
     pub(crate) routing: ShardRouting<M::Op>,
 }
@@ -71,8 +77,13 @@ pub(super) struct State<M: Kind> {
     pub(super) descriptor: Descriptor,
     /// The tables do not have the descriptor as it is now.
     pub(super) is_descriptor_unsaved: bool,
-    meter: LoadMeter,
+    pub(super) meter: LoadMeter,
     pub(super) table: Arc<ShardTable>,
+    /// The parent, while the table is its: the shard has none of its own before its first checkpoint.
+    pub(super) parent: Option<Arc<Shard<M>>>,
+    /// Shards that were split off and have no tables of their own yet. This shard writes no checkpoint before: its log
+    /// is what they begin with.
+    pub(super) seeding: Seeding,
     pub(super) effects: Effects,
     pub(super) outbox: Outbox<M::Op>,
     /// How far the machine is; `None` while batches are being applied.
@@ -99,8 +110,15 @@ impl<M: Kind> Shard<M> {
             begun: AtomicBool::new(false),
             state: RwLock::new(None),
             writing: Mutex::new(()),
+            in_checkpoint: watch::Sender::new(false),
+            birth: Birth::default(),
             stats: ShardCounters::default(),
         })
+    }
+
+    /// Whether the store began with it, and no split has made it.
+    pub(crate) fn is_first(&self) -> bool {
+        self.base.is_some()
     }
 
     /// All shards of the store, of which it is one.
@@ -188,6 +206,12 @@ impl<M: Kind> Shard<M> {
         self.stats.finished.load(Ordering::Acquire) >= given
     }
 
+    /// What the shard is responsible for; `None`: there is no replica here.
+    pub(crate) fn descriptor(&self) -> Option<Descriptor> {
+        let state = self.state.read();
+        state.as_ref().map(|state| state.descriptor.clone())
+    }
+
     /// What the shard has cost.
     pub(crate) fn cost(&self) -> ShardCost {
         self.stats.cost.cost(self.queue.waited())
@@ -230,6 +254,8 @@ impl<M: Kind> Shard<M> {
             meter: LoadMeter::new(descriptor.range),
             is_descriptor_unsaved: false,
             table: Arc::new(table),
+            parent: None,
+            seeding: Seeding::default(),
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
@@ -345,6 +371,11 @@ impl<M: Kind> Shard<M> {
             .fetch_add(requests.count() as u64, Ordering::Release);
     }
 
+    /// Event loops take what the shard has for them.
+    pub(super) fn set_begun(&self) {
+        self.begun.store(true, Ordering::Release);
+    }
+
     /// Whether event loops take mail.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
@@ -402,7 +433,13 @@ impl<M: Kind> State<M> {
 impl<M: Kind> TableOwner for Shard<M> {
     fn table(&self) -> Option<Arc<ShardTable>> {
         let state = self.state.read();
-        state.as_ref().map(|state| Arc::clone(&state.table))
+        let own = state.as_ref().filter(|state| state.parent.is_none());
+        own.map(|state| Arc::clone(&state.table))
+    }
+
+    fn has_no_table_yet(&self) -> bool {
+        let state = self.state.read();
+        state.as_ref().is_some_and(|state| state.parent.is_some())
     }
 
     fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

@@ -33,5 +33,6 @@ pub(crate) mod request;
 pub(crate) mod retained;
 pub(crate) mod routing;
 pub(crate) mod shards;
+pub(crate) mod split;
 pub(crate) mod work;
 pub(crate) mod worker;

@@ -206,6 +206,10 @@ impl<M: Kind> Shards<M> {
                 .put_behind(Work::Barrier(gate, nothing_more), || {
                     self.known.store(known);
                 });
+            if parent.has_begun() {
+                // The store has begun before it could know of the child; else it does when it begins.
+                made.shard.set_begun();
+            }
             (made.start)();
             return true;
         }

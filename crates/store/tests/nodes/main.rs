@@ -10,3 +10,4 @@ mod node;
 mod order;
 mod restart;
 mod shards;
+mod splits;

@@ -77,7 +77,7 @@ fn what_was_only_in_the_log_is_counted_and_applied_again() {
     node.stop();
 }
 
-fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+pub(crate) fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());

@@ -1,0 +1,232 @@
+//! A shard is split: its replica cuts its state when it applies the entry, and gives birth to one of the child.
+//!
+//! ```text
+//! parent applies `Split` ─► cut in memory ─► child known ─► child's controller: seed in the log, synced ─► group starts
+//!                                                            └─► child's first checkpoint: links to the parent's files
+//!                                                                └─► the parent writes checkpoints again
+//! ```
+//!
+//! Invariants: all replicas decide alike whether an entry splits the shard; a replica of the child answers nothing before its
+//! seed is on the disk; the parent's tables do not reach to the split before the child has tables of its own, so that a start
+//! applies the entry again and the child is born again.
+//!
+//! Deliberately absent: who asks for a split, and where; requests that find their half (`shards.rs`).
+
+use std::sync::Arc;
+
+use consensus::{Applied, EntryIndex, GroupId, Mark, Origin};
+use parking_lot::Mutex;
+use store_state::{ChildShard, Descriptor};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::api::listener::Listener;
+use crate::kinds::command::Split;
+use crate::kinds::effects::Effects;
+use crate::kinds::group::group_of;
+use crate::kinds::kind::Kind;
+use crate::node::services::NodeServices;
+use crate::shard::cursors::InboxCursors;
+use crate::shard::handle::{Shard, State};
+use crate::shard::load::{LoadMeter, SlotWeights};
+use crate::shard::outbox::Outbox;
+use crate::storage::tables::ShardTable;
+
+/// How many children of a shard have no tables yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Seeding(usize);
+
+impl Seeding {
+    pub(super) fn is_over(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Where the replica of a child waits for what its parent's replica makes.
+pub(super) struct Birth<M: Kind> {
+    seed: Mutex<Option<Seed<M>>>,
+    is_there: Notify,
+}
+
+impl<M: Kind> Default for Birth<M> {
+    fn default() -> Self {
+        Self {
+            seed: Mutex::new(None),
+            is_there: Notify::new(),
+        }
+    }
+}
+
+/// What a replica of a child begins with.
+pub(crate) struct Seed<M: Kind> {
+    machine: M,
+    descriptor: Descriptor,
+    parent: Arc<Shard<M>>,
+    /// The parent's table as of its last checkpoint before the split.
+    table: Arc<ShardTable>,
+    /// The entry that has split the parent.
+    pub(crate) by: Origin,
+    /// The position that the child begins with, and its members.
+    pub(crate) mark: Mark,
+}
+
+impl<M: Kind> Shard<M> {
+    /// Waits until the parent's replica has made what the replica here begins with.
+    pub(crate) async fn is_to_be_born(&self) {
+        self.birth.is_there.notified().await;
+    }
+
+    /// Takes it; `None`: it was taken.
+    pub(crate) fn take_seed(&self) -> Option<Seed<M>> {
+        self.birth.seed.lock().take()
+    }
+
+    /// Begins with what the parent's replica has made.
+    pub(crate) fn begin_with(&self, seed: Seed<M>, listener: &Arc<dyn Listener>) {
+        let Seed {
+            machine,
+            descriptor,
+            parent,
+            table,
+            mark,
+            ..
+        } = seed;
+        *self.state.write() = Some(State {
+            machine,
+            meter: LoadMeter::new(descriptor.range),
+            is_descriptor_unsaved: true,
+            effects: Effects {
+                shard: self.number,
+                listener: Arc::clone(listener),
+                cursors: InboxCursors::default(),
+                weights: SlotWeights::new(descriptor.range),
+                events: Vec::new(),
+                live: false,
+            },
+            outbox: Outbox::default(),
+            descriptor,
+            table,
+            parent: Some(parent),
+            seeding: Seeding::default(),
+            mark: Some(mark),
+            dirty_since: Some(Instant::now()),
+            generation: 0,
+        });
+    }
+
+    /// A child has a table of its own, or will never have one.
+    pub(super) fn is_seeded(&self) {
+        if let Some(state) = &mut *self.state.write() {
+            state.seeding.0 = state.seeding.0.saturating_sub(1);
+        }
+    }
+
+    /// Applies an entry that splits the shard. `before`: the position of the state before it, and the members there.
+    pub(super) fn split(
+        self: &Arc<Self>,
+        services: &NodeServices,
+        index: u64,
+        before: &Mark,
+        split: &Split,
+    ) -> Applied {
+        if *self.in_checkpoint.borrow() {
+            // The cut would be between what the checkpoint has and what it has not. A few seconds at most.
+            let mut in_checkpoint = self.in_checkpoint.subscribe();
+            return Applied::Wait(Box::pin(async move {
+                // An error: the shard is gone.
+                let _ = in_checkpoint.wait_for(|is_under_way| !is_under_way).await;
+            }));
+        }
+        let Some(shards) = self.shards() else {
+            return Applied::Done;
+        };
+        let ChildShard(at) = split.at;
+        let members = before.members();
+        let mut guard = self.state.write();
+        let Some(state) = guard.as_mut() else {
+            return Applied::Done;
+        };
+        if split.version != state.descriptor.version
+            || !state.descriptor.can_split_at(at)
+            || members.voters.len() != 1
+            || at < shards.base().len()
+        {
+            tracing::info!(
+                store = M::NAME,
+                shard = self.number,
+                at,
+                "a split has come too late, and does nothing"
+            );
+            return Applied::Done;
+        }
+        let entry = Origin {
+            parent: GroupId(self.group()),
+            index: EntryIndex(index),
+        };
+        let is_wanted = self.may_be_born(services, &shards.get(at), at, entry);
+        state.mark = None;
+        state.dirty_since.get_or_insert_with(Instant::now);
+        let machine = state.machine.split_off(at);
+        let descriptor = state.descriptor.split_off(at);
+        state.is_descriptor_unsaved = true;
+        state.meter = LoadMeter::new(state.descriptor.range);
+        state.effects.weights = SlotWeights::new(state.descriptor.range);
+        let State {
+            machine: left,
+            effects,
+            ..
+        } = &mut *state;
+        effects.cursors.retain(|inbox| left.has_inbox(inbox));
+        if is_wanted {
+            state.seeding.0 += 1;
+        }
+        let table = Arc::clone(&state.table);
+        drop(guard);
+        // What is asked of the parent from now on may be answered with its new range.
+        shards.learn(at);
+        if let Some(child) = shards.get(at).filter(|_| is_wanted) {
+            *child.birth.seed.lock() = Some(Seed {
+                machine,
+                descriptor,
+                parent: Arc::clone(self),
+                table,
+                by: entry,
+                mark: Mark::seed(&members),
+            });
+            child.birth.is_there.notify_one();
+        }
+        let group = self.routing.group.borrow().clone();
+        if let Some(group) = group.filter(|_| self.routing.is_here()) {
+            // The others hear at once that the entry is agreed on: the child needs a majority to have cut.
+            tokio::spawn(async move { group.heartbeat().await });
+        }
+        Applied::Done
+    }
+
+    /// Whether the replica of a child begins with what this one makes: not if there is one already, or was one.
+    fn may_be_born(
+        &self,
+        services: &NodeServices,
+        child: &Option<Arc<Self>>,
+        at: u16,
+        entry: Origin,
+    ) -> bool {
+        let is_running = child
+            .as_ref()
+            .is_some_and(|child| child.look(|_| ()).is_some());
+        let tables = services.tables_of::<M>().shards();
+        let has_table = tables.map(|shards| shards.contains(&u64::from(at)));
+        let may_seed = services.log.may_seed(group_of::<M>(at), entry);
+        match (has_table, may_seed) {
+            (Ok(has_table), Ok(may_seed)) => !is_running && !has_table && may_seed,
+            (Err(error), _) => {
+                services.listener.failed(&error.to_string());
+                false
+            }
+            (_, Err(error)) => {
+                services.listener.failed(&error.to_string());
+                false
+            }
+        }
+    }
+}

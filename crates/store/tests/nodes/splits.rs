@@ -1,0 +1,267 @@
+//! A shard is split while it is used.
+
+use std::path::Path;
+
+use store_state::NameHash;
+use store_state::api::{Store as _, StoreId};
+use store_state::inbox::{InboxOp, InboxReply, Origin};
+
+use crate::node::{Node, message, survey, until};
+use crate::restart::copy_folder;
+
+const AT: u16 = 30_000;
+
+fn split(node: &Node, store: StoreId, shard: u16, at: u16) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime
+        .unwrap()
+        .block_on(node.store.split(store, shard, at))
+}
+
+fn numbers(node: &Node) -> Vec<u16> {
+    let shards = node.store.inbox_shards();
+    shards.iter().map(|shard| shard.number).collect()
+}
+
+/// Names on both sides of a split.
+fn names() -> Vec<String> {
+    let names: Vec<String> = (0..40).map(|n| format!("name-{n}")).collect();
+    let is_upper = |name: &&String| NameHash::default().slot_of(name) >= AT;
+    let upper = names.iter().filter(is_upper).count();
+    assert!((5..35).contains(&upper));
+    names
+}
+
+/// Each session is away, and has been given what was published for it and for all.
+fn fill(node: &Node, names: &[String]) {
+    for name in names {
+        node.sleeper(name, name);
+        let epoch = node.connect(name).0;
+        node.subscribe(name, epoch, "all");
+        node.detach(name, epoch);
+    }
+    for name in names {
+        assert_eq!(node.publish(name, b"own"), Ok(1));
+    }
+    assert_eq!(node.publish("all", b"before"), Ok(40));
+}
+
+/// Each session is there, with all of its messages in order.
+fn check(node: &Node, names: &[String], payloads: &[&[u8]]) {
+    for name in names {
+        let (epoch, attached) = node.connect(name);
+        assert!(attached.present, "{name}");
+        let filters: Vec<_> = attached.subscriptions.iter().map(|s| &*s.filter).collect();
+        assert!(
+            filters == ["all", name] || filters == [name.as_str(), "all"],
+            "{filters:?}"
+        );
+        let first = attached.first;
+        let read = node.read(name, &(epoch, attached), payloads.len());
+        assert_eq!(read, payloads, "{name} from {first}");
+        node.detach(name, epoch);
+    }
+}
+
+fn has_tables(at: &Path, shard: u16) -> bool {
+    at.join(format!("inbox/shard-{shard:016x}")).is_dir()
+}
+
+#[test]
+fn sessions_and_their_messages_are_in_one_of_both_halves() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    fill(&node, &names);
+    assert_eq!(split(&node, StoreId::Inbox, 0, AT), Ok(()));
+    assert_eq!(split(&node, StoreId::Session, 0, AT), Ok(()));
+    assert_eq!(numbers(&node), [0, AT]);
+    assert_eq!(node.publish("all", b"after"), Ok(40));
+    check(&node, &names, &[b"own", b"before", b"after"]);
+    // The halves are split again.
+    until("the child to be split", || {
+        split(&node, StoreId::Inbox, AT, 50_000).is_ok()
+    });
+    assert_eq!(split(&node, StoreId::Inbox, 0, 10_000), Ok(()));
+    assert_eq!(numbers(&node), [0, 10_000, AT, 50_000]);
+    assert_eq!(node.publish("all", b"last"), Ok(40));
+    let all: [&[u8]; 4] = [b"own", b"before", b"after", b"last"];
+    check(&node, &names, &all);
+    node.stop();
+
+    let node = Node::start(at.path(), 1);
+    assert_eq!(numbers(&node), [0, 10_000, AT, 50_000]);
+    check(&node, &names, &all);
+    until("each has tables", || {
+        [10_000, AT, 50_000]
+            .iter()
+            .all(|shard| has_tables(at.path(), *shard))
+    });
+    node.stop();
+    let found = survey(at.path());
+    assert_eq!(found.findings, []);
+    let ranges = found.stores[1].shards.iter();
+    let ranges: Vec<_> = ranges
+        .map(|shard| (shard.first_slot, shard.last_slot))
+        .collect();
+    assert_eq!(
+        ranges,
+        [
+            (0, 9_999),
+            (10_000, AT - 1),
+            (AT, 49_999),
+            (50_000, u16::MAX)
+        ]
+    );
+    let node = Node::start(at.path(), 1);
+    check(&node, &names, &all);
+    node.stop();
+}
+
+#[test]
+fn a_split_that_is_impossible_or_late_does_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 2);
+    node.sleeper("ann", "a");
+    for (shard, at) in [(0, 0), (0, 1), (0, 32_768), (1, 32_768), (1, 7), (5, 9)] {
+        assert!(
+            split(&node, StoreId::Inbox, shard, at).is_err(),
+            "{shard} at {at}"
+        );
+    }
+    assert_eq!(numbers(&node), [0, 1]);
+    assert_eq!(split(&node, StoreId::Inbox, 1, 40_000), Ok(()));
+    assert!(
+        split(&node, StoreId::Inbox, 1, 40_000).is_err(),
+        "a second time"
+    );
+    assert!(
+        split(&node, StoreId::Inbox, 1, 50_000).is_err(),
+        "it has the slot no more"
+    );
+    assert_eq!(numbers(&node), [0, 1, 40_000]);
+    assert_eq!(node.publish("a", b"x"), Ok(1));
+    node.stop();
+}
+
+/// Publications that are on their way while the shard is split arrive once each, in their order.
+#[test]
+fn what_is_on_its_way_arrives_once_and_in_order() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    for name in &names {
+        node.sleeper(name, "all");
+    }
+    let whole = node.first_shard();
+    let publish = |n: u32| {
+        // Routed by what was known before all splits.
+        let correlation_id = node.correlation_id();
+        let op = InboxOp::Publish {
+            message: message("all", &n.to_be_bytes()),
+            publisher: 0,
+            origin: Some(Origin {
+                client: "publisher".into(),
+                incarnation: 1,
+                packet_id: 1 + n as u16,
+            }),
+        };
+        node.store.inboxes(whole, correlation_id, op);
+        correlation_id
+    };
+    let mut waiting = Vec::new();
+    for n in 0..600 {
+        waiting.push(publish(n));
+        if n % 150 == 100 {
+            let at = 10_000 + (n as u16) * 50;
+            let shard = node.store.inbox_shard(store_state::api::Slot(at));
+            // A shard that has just been split off may not serve yet.
+            until("the shard to be split", || {
+                split(&node, StoreId::Inbox, shard, at).is_ok()
+            });
+        }
+    }
+    for correlation_id in waiting {
+        match node.inbox_reply(correlation_id) {
+            Ok(InboxReply::Published { matched: 40, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(numbers(&node).len(), 5);
+    let expected: Vec<Vec<u8>> = (0..100_u32).map(|n| n.to_be_bytes().to_vec()).collect();
+    for name in &names {
+        let (epoch, attached) = node.connect(name);
+        let read = node.read(name, &(epoch, attached), 100);
+        assert_eq!(read, expected, "{name}");
+    }
+    node.stop();
+}
+
+/// What the disk has if the process dies now.
+fn crash(at: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_folder(at, copy.path());
+    copy
+}
+
+#[test]
+fn a_crash_before_the_child_has_tables_has_it_born_again_with_its_own_log() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    fill(&node, &names);
+    // No table of the child can be made.
+    let in_the_way = format!("inbox/seeding-shard-{AT:016x}");
+    std::fs::write(at.path().join(&in_the_way), b"").unwrap();
+    assert_eq!(split(&node, StoreId::Inbox, 0, AT), Ok(()));
+    let payloads: [&[u8]; 3] = [b"own", b"before", b"after"];
+    assert_eq!(node.publish("all", b"after"), Ok(40));
+    check(&node, &names, &payloads);
+    for _ in 0..2 {
+        assert!(!has_tables(at.path(), AT));
+        let copy = crash(at.path());
+        std::fs::remove_file(copy.path().join(&in_the_way)).unwrap();
+        let again = Node::start(copy.path(), 1);
+        assert_eq!(numbers(&again), [0, AT]);
+        check(&again, &names, &payloads);
+        assert_eq!(again.publish("all", b"then"), Ok(40));
+        let more: [&[u8]; 4] = [b"own", b"before", b"after", b"then"];
+        check(&again, &names, &more);
+        again.stop();
+        assert_eq!(survey(copy.path()).findings, []);
+        let again = Node::start(copy.path(), 1);
+        check(&again, &names, &more);
+        again.stop();
+    }
+    // The parent keeps in its log what the child begins with.
+    let found = survey(crash(at.path()).path());
+    assert_eq!(found.stores[1].shards[1].checkpoint, None);
+    assert!(found.stores[1].shards[0].log.unwrap().replay_entries > 0);
+    // An end in order changes nothing of that.
+    std::fs::remove_file(at.path().join(&in_the_way)).unwrap();
+    until("the child to have tables", || has_tables(at.path(), AT));
+    node.stop();
+    let node = Node::start(at.path(), 1);
+    check(&node, &names, &payloads);
+    node.stop();
+}
+
+#[test]
+fn a_crash_when_the_child_has_tables_and_the_parent_no_checkpoint_splits_it_once() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    fill(&node, &names);
+    assert_eq!(split(&node, StoreId::Inbox, 0, AT), Ok(()));
+    until("the child to have tables", || has_tables(at.path(), AT));
+    assert_eq!(node.publish("all", b"after"), Ok(40));
+    let copy = crash(at.path());
+    let payloads: [&[u8]; 3] = [b"own", b"before", b"after"];
+    let again = Node::start(copy.path(), 1);
+    assert_eq!(numbers(&again), [0, AT]);
+    check(&again, &names, &payloads);
+    assert_eq!(again.publish("all", b"then"), Ok(40));
+    again.stop();
+    assert_eq!(survey(copy.path()).findings, []);
+    node.stop();
+}
