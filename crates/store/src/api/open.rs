@@ -175,9 +175,8 @@ fn open_shards<M: Kind>(
     place: &StoreFolder,
     over_limit: &Arc<AtomicBool>,
 ) -> Result<ShardSet<M>, OpenError> {
-    let tables = place.tables.shards().map_err(because(M::NAME))?;
     let shards = Arc::new(Shards::new(place.map));
-    let layout = ShardLayout::new::<M>(place.map, &tables, &services.log.group_ids());
+    let layout = ShardLayout::new::<M>(place.map, &services.log.group_ids());
     shards.set_maker(maker(services));
     for number in layout.numbers() {
         shards.add_first(number);

@@ -20,7 +20,7 @@ use crate::peers::known::KnownPeers;
 use crate::peers::message::{Lead, Mail};
 use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
-use crate::shard::shards::{Ask, Shards};
+use crate::shard::shards::{Ask, Given, Shards};
 use crate::shard::work::Work;
 
 /// The shards of one store.
@@ -92,8 +92,7 @@ impl<M: Kind> ShardSet<M> {
         let bytes = weigh(&op);
         if let Some(slot) = M::slot(&op, self.shards.hash()) {
             let work = work(correlation_id, op, must_wait);
-            let given = self.shards.give_to_slot(slot, work, bytes, is_patient);
-            return self.look_at(&given);
+            return self.count(self.shards.give_to_slot(slot, work, bytes, is_patient));
         }
         let ask = Ask::Propose {
             op,
@@ -101,25 +100,26 @@ impl<M: Kind> ShardSet<M> {
             is_patient,
         };
         debug_assert!(shard.is_some(), "a request for no slot names a shard");
-        let is_given =
-            shard.is_some_and(|shard| self.shards.give_to_all(shard, correlation_id, &ask, bytes));
-        if !is_given {
-            self.count_misrouted();
-        }
-        if let Some(shard) = shard.and_then(|shard| self.get(shard.number)) {
-            self.look_at(&shard);
+        self.count(shard.map_or(Given::Nowhere, |shard| {
+            self.shards.give_to_all(shard, correlation_id, ask, bytes)
+        }));
+    }
+
+    fn count(&self, given: Given) {
+        match given {
+            Given::Taken => {}
+            Given::OverLimit => self.over_limit.store(true, Ordering::Release),
+            Given::Nowhere => self.count_misrouted(),
         }
     }
 
     /// Has all shards that have the slots by now answer when all is done that they were given before.
     pub(super) fn barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
         for shard in shards {
-            if !self
-                .shards
-                .give_to_all(*shard, correlation_id, &Ask::Barrier, 0)
-            {
-                self.count_misrouted();
-            }
+            self.count(
+                self.shards
+                    .give_to_all(*shard, correlation_id, Ask::Barrier, 0),
+            );
         }
     }
 

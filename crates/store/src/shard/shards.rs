@@ -51,7 +51,28 @@ pub(crate) struct MadeShard<M: Kind> {
     pub(crate) start: Box<dyn FnOnce() + Send>,
 }
 
+/// Where work has gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Given {
+    /// There is no such shard.
+    Nowhere,
+    /// To a shard.
+    Taken,
+    /// To a shard that should be given no more for now.
+    OverLimit,
+}
+
+impl Given {
+    fn to<M: Kind>(shard: &Shard<M>) -> Self {
+        match shard.is_over_limit() {
+            true => Self::OverLimit,
+            false => Self::Taken,
+        }
+    }
+}
+
 /// What is asked of all slots of a shard.
+#[derive(Clone)]
 pub(crate) enum Ask<O> {
     Propose {
         op: O,
@@ -63,6 +84,18 @@ pub(crate) enum Ask<O> {
 }
 
 impl<O> Ask<O> {
+    /// What has come back.
+    fn again(work: Work<O>, is_patient: bool) -> Self {
+        match work {
+            Work::Propose { request, must_wait } => Self::Propose {
+                op: request.op,
+                must_wait,
+                is_patient,
+            },
+            Work::Barrier(..) | Work::Read(..) | Work::Page(_) | Work::Stop(_) => Self::Barrier,
+        }
+    }
+
     fn is_patient(&self) -> bool {
         matches!(
             self,
@@ -259,61 +292,54 @@ impl<M: Kind> Shards<M> {
         Arc::ptr_eq(&self.known.load(), known)
     }
 
-    /// Gives work to the shard that has a slot. Returns that shard.
+    /// Gives work to the shard that has a slot.
     pub(crate) fn give_to_slot(
         &self,
         slot: u16,
         mut work: Work<M::Op>,
         bytes: usize,
         is_patient: bool,
-    ) -> Arc<Shard<M>> {
+    ) -> Given {
         loop {
-            let known = self.known.load_full();
+            let known = self.known.load();
             let shard = &known.of_slot(slot).shard;
             match shard.give_if(work, bytes, is_patient, || self.is_current(&known)) {
-                Ok(()) => return Arc::clone(shard),
+                Ok(()) => return Given::to(shard),
                 Err(back) => work = back,
             }
         }
     }
 
     /// Gives a request that concerns all slots to a shard, for those that it was known to have; if there are several that have
-    /// them by now, to each. Returns whether there is such a shard.
+    /// them by now, to each.
     pub(crate) fn give_to_all(
         &self,
         shard: ShardRef,
         correlation_id: CorrelationId,
-        ask: &Ask<M::Op>,
+        mut ask: Ask<M::Op>,
         bytes: usize,
-    ) -> bool {
+    ) -> Given {
         loop {
-            let known = self.known.load_full();
-            let pieces = known.pieces(shard, self.base);
-            let correlation_id = match pieces.len() {
-                0 => return false,
-                1 => correlation_id,
-                count => self.joins.lock().join(correlation_id, count),
+            let known = self.known.load();
+            let Some(place) = known.get(shard.number, self.base) else {
+                return Given::Nowhere;
             };
-            if let [piece] = &*pieces {
-                let work = self.work(piece.number, LastSlot(piece.last), correlation_id, ask);
-                let target = known.get(piece.number, self.base);
-                let given = target.is_some_and(|place| {
-                    let is_patient = ask.is_patient();
-                    let belongs = || self.is_current(&known);
-                    place
-                        .shard
-                        .give_if(work, bytes, is_patient, belongs)
-                        .is_ok()
-                });
-                if given {
-                    return true;
-                }
-                continue;
+            let last = shard.last.max(place.first.0);
+            if known.last_of(place.first.0) < last {
+                let pieces = known.pieces(shard, self.base);
+                let correlation_id = self.joins.lock().join(correlation_id, pieces.len());
+                let given = pieces
+                    .into_iter()
+                    .map(|piece| self.give_to_all(piece, correlation_id, ask.clone(), bytes));
+                return given.max().unwrap_or(Given::Nowhere);
             }
-            for piece in pieces {
-                self.give_to_all(piece, correlation_id, ask, bytes);
+            let is_patient = ask.is_patient();
+            let work = self.work(shard.number, LastSlot(last), correlation_id, ask);
+            let belongs = || self.is_current(&known);
+            match place.shard.give_if(work, bytes, is_patient, belongs) {
+                Ok(()) => return Given::to(&place.shard),
+                Err(back) => ask = Ask::again(back, is_patient),
             }
-            return true;
         }
     }
 
@@ -322,7 +348,7 @@ impl<M: Kind> Shards<M> {
         number: ShardNumber,
         last: LastSlot,
         correlation_id: CorrelationId,
-        ask: &Ask<M::Op>,
+        ask: Ask<M::Op>,
     ) -> Work<M::Op> {
         match ask {
             Ask::Barrier => Work::Barrier(correlation_id, last),
@@ -330,9 +356,9 @@ impl<M: Kind> Shards<M> {
                 request: Request {
                     until: self.until(number, last),
                     correlation_id,
-                    op: op.clone(),
+                    op,
                 },
-                must_wait: *must_wait,
+                must_wait,
             },
         }
     }
@@ -440,7 +466,12 @@ impl<M: Kind> Shards<M> {
         let count = pieces.len();
         let correlation_id = self.joins.lock().join(correlation_id, count + 1);
         for piece in pieces {
-            let work = self.work(piece.number, LastSlot(piece.last), correlation_id, ask);
+            let work = self.work(
+                piece.number,
+                LastSlot(piece.last),
+                correlation_id,
+                ask.clone(),
+            );
             if let Some(place) = known.get(piece.number, self.base) {
                 match ask {
                     // Behind all that this node has asked of it so far.

@@ -22,7 +22,7 @@ use crate::storage::folder::create;
 const FILE: &str = "SHARDS";
 
 /// The shards of a store that a node may have something of: those that it began with, and those that splits have made and that
-/// have a table or a group in the log here.
+/// have a group in the log here. A table alone is no shard's: a child is in the log before it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ShardLayout {
     /// By their first slots, of which the lowest is 0.
@@ -30,19 +30,16 @@ pub(crate) struct ShardLayout {
 }
 
 impl ShardLayout {
-    pub(crate) fn new<M: Kind>(base: ShardMap, tables: &[u64], groups: &[u64]) -> Self {
-        let tables = tables
-            .iter()
-            .filter_map(|number| u16::try_from(*number).ok());
+    pub(crate) fn new<M: Kind>(base: ShardMap, groups: &[u64]) -> Self {
         let groups = groups
             .iter()
             .filter_map(|group| shard_of_group(*group))
             .filter(|(store, _)| *store == M::STORE)
             .map(|(_, number)| number);
-        let numbers = (0..base.len()).chain(tables).chain(groups);
+        let numbers = (0..base.len()).chain(groups);
         let mut by_first = BTreeMap::new();
         for number in numbers {
-            // No split makes a shard with the first slot of another one: such a table is no shard's.
+            // No split makes a shard with the first slot of another one: such a group is no shard's.
             by_first.entry(base.first_slot(number)).or_insert(number);
         }
         Self { by_first }
@@ -167,9 +164,10 @@ mod tests {
         let groups = [
             group_of::<InboxMachine>(1),
             group_of::<InboxMachine>(20_000),
+            group_of::<InboxMachine>(40_000),
             group_of::<RetainMachine>(50_000),
         ];
-        let layout = ShardLayout::new::<InboxMachine>(base(2), &[0, 40_000, 70_000], &groups);
+        let layout = ShardLayout::new::<InboxMachine>(base(2), &groups);
         assert!(layout.numbers().eq([0, 20_000, 1, 40_000]));
         assert!(layout.has(40_000) && !layout.has(50_000) && !layout.has(65_536));
         let range = |number| {
@@ -185,7 +183,7 @@ mod tests {
             assert_eq!([first, last].map(|slot| layout.of_slot(slot)), [number; 2]);
         }
         // Not a shard: another one has its first slot.
-        let layout = ShardLayout::new::<InboxMachine>(base(2), &[32_768], &[]);
+        let layout = ShardLayout::new::<InboxMachine>(base(2), &[group_of::<InboxMachine>(32_768)]);
         assert!(layout.numbers().eq([0, 1]));
     }
 }

@@ -125,10 +125,9 @@ impl StoreFiles {
         let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
         map.map(|map| {
             let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;
-            let shards = tables.shards().map_err(because(M::NAME))?;
             Ok(Self {
                 map,
-                layout: ShardLayout::new::<M>(map, &shards, &log.group_ids()),
+                layout: ShardLayout::new::<M>(map, &log.group_ids()),
                 tables,
             })
         })

@@ -226,7 +226,7 @@ impl Surveyor<'_> {
         let map = self.or_note_at(place, map)?;
         let tables = self.or_note_at(place, tables)?;
         let groups = self.log.as_ref().map_or_else(Vec::new, LogView::group_ids);
-        let layout = map.map(|map| ShardLayout::new::<M>(map, &tables, &groups));
+        let layout = map.map(|map| ShardLayout::new::<M>(map, &groups));
         for shard in tables {
             // Without a map the first start was interrupted, unless there are tables.
             if layout.as_ref().is_none_or(|layout| !layout.has(shard)) {

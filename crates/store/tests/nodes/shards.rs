@@ -105,3 +105,21 @@ fn a_survey_has_the_descriptor_and_no_row_that_a_split_has_given_away() {
         assert_eq!((count(kind), count("descriptor")), (kept, 1), "{kind}");
     }
 }
+
+#[test]
+fn a_table_that_is_no_shards_gets_no_slots() {
+    let at = tempfile::tempdir().unwrap();
+    Node::start(at.path(), 1).stop();
+    let stray = at.path().join("inbox/shard-00000000000000ff");
+    std::fs::create_dir(stray).unwrap();
+    let node = Node::start(at.path(), 1);
+    assert_eq!(node.store.inbox_shards().len(), 1);
+    node.sleeper("ann", "a");
+    assert_eq!(node.publish("a", b"x"), Ok(1));
+    node.stop();
+    let findings = survey(at.path()).findings;
+    assert!(
+        findings.iter().any(|finding| finding.what.contains("255")),
+        "{findings:?}"
+    );
+}

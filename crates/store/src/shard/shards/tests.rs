@@ -342,7 +342,8 @@ fn for_all_work(id: CorrelationId, until: RoutedUntil) -> Work<InboxOp> {
 fn a_publication_that_was_routed_before_a_split_is_answered_when_both_halves_have_it() {
     let (shards, ear) = (shards(1), Ear::default());
     let whole = shards.to_ref(0);
-    assert!(shards.give_to_all(whole, of_loop(9), &for_all(), 1));
+    let given = shards.give_to_all(whole, of_loop(9), for_all(), 1);
+    assert_eq!(given, Given::Taken);
     assert_eq!(taken(&shards, 0), [(of_loop(9), Some(u16::MAX))]);
     let work = for_all_work(of_loop(9), RoutedUntil::FIRST);
     split_off(&shards, &ear, work, Some(published(9, 2)));
@@ -369,7 +370,8 @@ fn what_was_routed_before_the_node_heard_of_a_split_is_given_to_both_halves() {
         panic!("a barrier")
     };
     answer(&shards, &ear, Event::passed(gate.token));
-    assert!(shards.give_to_all(whole, of_loop(9), &for_all(), 1));
+    let given = shards.give_to_all(whole, of_loop(9), for_all(), 1);
+    assert_eq!(given, Given::Taken);
     let (parent, child) = (taken(&shards, 0), taken(&shards, AT));
     let ([(lower, Some(last))], [(upper, Some(u16::MAX))]) = (&*parent, &*child) else {
         panic!("{parent:?} {child:?}")
@@ -381,11 +383,13 @@ fn what_was_routed_before_the_node_heard_of_a_split_is_given_to_both_halves() {
     assert_eq!(found(&ear), Some((9, 2)));
     // Routed by the half alone: the other one is not asked.
     let lower = shards.to_ref(0);
-    assert!(shards.give_to_all(lower, of_loop(10), &for_all(), 1));
+    let given = shards.give_to_all(lower, of_loop(10), for_all(), 1);
+    assert_eq!(given, Given::Taken);
     assert_eq!(taken(&shards, 0), [(of_loop(10), Some(AT - 1))]);
     assert_eq!(taken(&shards, AT), []);
     let unknown = ShardRef { number: 5, last: 9 };
-    assert!(!shards.give_to_all(unknown, of_loop(11), &for_all(), 1));
+    let given = shards.give_to_all(unknown, of_loop(11), for_all(), 1);
+    assert_eq!(given, Given::Nowhere);
 }
 
 #[test]
@@ -429,7 +433,8 @@ fn a_request_follows_splits_of_which_the_node_has_not_heard_to_the_last_half() {
 #[test]
 fn a_barrier_is_passed_when_all_halves_have_passed_it() {
     let (shards, ear) = (shards(1), Ear::default());
-    assert!(shards.give_to_all(shards.to_ref(0), of_loop(9), &Ask::Barrier, 0));
+    let given = shards.give_to_all(shards.to_ref(0), of_loop(9), Ask::Barrier, 0);
+    assert_eq!(given, Given::Taken);
     shards.learn(AT);
     let parent = shards.get(0).unwrap();
     let [barrier, gate] = *taken(&shards, 0) else {
