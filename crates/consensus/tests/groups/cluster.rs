@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{advance, sleep, timeout};
 
-use crate::ledger::{Ledger, Note, SPLIT, Scratch, Seed, open};
+use crate::ledger::{DEADLINE, Ledger, Note, SPLIT, Scratch, Seed, open};
 
 /// The group of each cluster.
 const GROUP: u64 = 1;
@@ -515,7 +515,8 @@ impl Cluster {
     pub(crate) async fn restart(&self, number: u64, loss: Loss, seed: u64) -> Result<(), String> {
         self.nodes[&number].disk.restart(loss, seed);
         // Tasks of the last life hold its folder until they have ended.
-        for _ in 0..1_000 {
+        let begin = Instant::now();
+        while begin.elapsed() < DEADLINE {
             match self.start(number, Birth::Invited).await {
                 Err(error) if error.contains("another process") => yield_now().await,
                 Ok(()) => return self.restart_child(number).await,

@@ -49,30 +49,38 @@ async fn seeded(child: &Cluster, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Splits, and has node 1 lead the child.
-async fn split(parent: &Cluster, child: &Cluster) {
+/// Splits, has node 1 campaign, and gives who leads the child: with timers, another may have been faster.
+async fn split(parent: &Cluster, child: &Cluster) -> u64 {
     parent.split(child).await;
-    parent.group(1).heartbeat().await.expect("it runs");
+    let leader = parent.leader().await;
+    parent.group(leader).heartbeat().await.expect("it runs");
     seeded(child, [1, 2]).await;
-    lead(child, 1).await;
+    lead(child, 1).await
 }
 
-/// Campaigns as often as it takes.
-async fn lead(child: &Cluster, number: u64) {
-    while child.leading() != [number] {
-        child.group(number).elect().await.expect("it runs");
-        sleep(Duration::from_millis(10)).await;
-    }
+/// Has a node campaign until somebody leads, and gives who.
+async fn lead(cluster: &Cluster, number: u64) -> u64 {
+    let led = timeout(Duration::from_secs(120), async {
+        while cluster.leading().is_empty() {
+            cluster.group(number).elect().await.expect("it runs");
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    led.await.expect("somebody leads in time");
+    cluster.leader().await
 }
 
 #[test]
 fn both_halves_go_on_and_the_first_term_has_a_leader() {
     run(without_timers(), |parent, child| async move {
-        split(&parent, &child).await;
+        assert_eq!(split(&parent, &child).await, 1);
         seeded(&child, [3]).await;
         for number in 1..=3 {
-            let standing = child.standing(number).expect("it runs");
-            assert_eq!((standing.term, standing.leader), (1, Some(1)));
+            let standing = || child.standing(number).expect("it runs");
+            let follows = || standing().leader == Some(1);
+            child.until("a leader that all know", follows).await;
+            let standing = standing();
+            assert_eq!(standing.term, 1);
             assert_eq!(standing.members.voters, [BTreeSet::from([1, 2, 3])]);
         }
         parent.write(10).await;
@@ -103,7 +111,7 @@ fn an_election_before_the_others_are_there_costs_no_term() {
         assert_eq!(child.standing(1).expect("it runs").term, 0);
         gate.send_replace(true);
         seeded(&child, 1..=3).await;
-        lead(&child, 1).await;
+        assert_eq!(lead(&child, 1).await, 1);
         assert_eq!(child.standing(1).expect("it runs").term, 1);
         child.write(5).await;
         child.agreed([1]).await;
@@ -138,36 +146,42 @@ fn who_applies_the_split_late_gets_the_rest_by_the_log() {
         parent.agreed(1..=3).await;
         child.agreed(1..=3).await;
         assert_eq!(child.bulk_seen(), 0, "a snapshot");
-        assert_eq!(child.leader().await, 1);
     });
 }
 
 #[test]
 fn a_new_replica_waits_for_the_first_table_and_gets_a_snapshot() {
     run(GroupOptions::default(), |parent, child| async move {
-        split(&parent, &child).await;
+        let leader = split(&parent, &child).await;
         seeded(&child, 1..=3).await;
         child.write(5).await;
         child.start(4, Birth::Invited).await.expect("it starts");
-        child.group(1).add_learner(4).await.expect("it is added");
+        child
+            .group(leader)
+            .add_learner(4)
+            .await
+            .expect("it is added");
         sleep(Duration::from_secs(5)).await;
         assert_eq!(child.notes(4), [0; 0]);
-        assert_eq!(child.standing(1).expect("it runs").stopped, None);
+        assert_eq!(child.standing(leader).expect("it runs").stopped, None);
         child.write(5).await;
-        child.checkpoint(1).await;
+        child.checkpoint(leader).await;
         child.agreed(1..=4).await;
         assert!(child.nodes[&4].installed() >= 10);
-        let voters = BTreeSet::from([2, 3, 4]);
-        let changed = child.group(1).change_voters(voters).await;
+        let mut voters = BTreeSet::from([1, 2, 3, 4]);
+        voters.remove(&leader);
+        let stay = voters.clone();
+        let changed = child.group(leader).change_voters(voters).await;
         changed.expect("they vote");
-        let leader = child.leader_but(1).await;
+        let next = child.leader_but(leader).await;
         child.write(5).await;
-        let to = if leader == 4 { 2 } else { 4 };
-        let handed = child.group(leader).transfer_leader(to).await;
+        let to = stay.iter().find(|number| **number != next);
+        let to = *to.expect("there are three");
+        let handed = child.group(next).transfer_leader(to).await;
         handed.expect("it begins");
         child.until("it leads", || child.leading() == [to]).await;
         child.write(5).await;
-        child.agreed(2..=4).await;
+        child.agreed(stay).await;
         parent.agreed(1..=3).await;
     });
 }
@@ -270,6 +284,7 @@ fn a_second_seed_keeps_the_vote_and_the_entries() {
         split(&parent, &child).await;
         seeded(&child, [3]).await;
         child.write(5).await;
+        child.agreed(1..=3).await;
         let origin = child.origin(1).expect("it was seeded");
         let marks = [1, 2, 3].map(|number| child.group(number).applied_mark());
         for number in 1..=3 {
@@ -282,10 +297,8 @@ fn a_second_seed_keeps_the_vote_and_the_entries() {
                 .expect("it starts");
         }
         // Without timers, nobody knows of what was agreed on last before somebody leads.
-        parent.group(1).elect().await.expect("it runs");
-        let leader = parent.group(parent.leader().await);
-        leader.heartbeat().await.expect("it runs");
-        drop(leader);
+        lead(&parent, 1).await;
+        parent.group(1).heartbeat().await.expect("it runs");
         seeded(&child, 1..=3).await;
         for number in 1..=3 {
             assert_eq!(child.seeds(number), [1, 1]);
@@ -293,7 +306,7 @@ fn a_second_seed_keeps_the_vote_and_the_entries() {
             assert_eq!(child.first_term(number), 1, "the vote of node {number}");
         }
         assert!(marks[0].index() >= Some(11));
-        lead(&child, 2).await;
+        assert_eq!(lead(&child, 2).await, 2);
         child.write(5).await;
         child.group(2).heartbeat().await.expect("it runs");
         child.agreed(1..=3).await;
