@@ -271,6 +271,9 @@ impl<M: Kind> ShardSet<M> {
                 "shard {number} has the slots {first} to {last}, and is not split at {at}"
             ));
         }
+        if self.shards.are_most() {
+            return Err("the store has as many shards as a node serves".to_owned());
+        }
         let group = self
             .group(number)
             .ok_or("there is no replica of that shard here")?;

@@ -19,6 +19,7 @@ pub(crate) trait RunningShard {
 
 /// The threads of a store: a shard is given to one of them when it comes up, and stays there.
 pub(crate) struct StoreThreads {
+    /// Each shard is given once, and a node serves so many at most (`shard/shards.rs`).
     starts: Box<[mpsc::UnboundedSender<BoxedBootstrap>]>,
     /// How many shards they have been given.
     given: AtomicUsize,

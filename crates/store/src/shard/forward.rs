@@ -208,7 +208,7 @@ impl<M: Kind> Shard<M> {
                 (Event::SplitOff { reply, last, .. }, work) => outbox.split_off.push(SplitOff {
                     work,
                     bytes,
-                    reply: reply.map(|reply| *reply),
+                    reply: reply.map(|reply| *reply).filter(is_answer),
                     last,
                 }),
                 (Event::Passed { .. }, Work::Barrier(correlation_id, until)) => {
@@ -290,5 +290,13 @@ fn can_be_refused<O>(work: &Work<O>) -> bool {
             must_wait: false,
             ..
         }
+    )
+}
+
+/// Whether this can be the answer of a shard to a request: a peer may send anything.
+fn is_answer(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Session { .. } | Event::Inbox { .. } | Event::Retain { .. } | Event::Failed { .. }
     )
 }

@@ -180,6 +180,11 @@ impl<M: Kind> Shards<M> {
         self.known.load().of_slot(slot).shard.number
     }
 
+    /// Whether there is no room for one more.
+    pub(crate) fn are_most(&self) -> bool {
+        self.known.load().shards.len() >= SHARDS_MOST
+    }
+
     /// How many requests wait for several shards, and shards for what was asked before they were split off.
     pub(crate) fn joined(&self) -> usize {
         self.joins.lock().len()
@@ -258,7 +263,7 @@ impl<M: Kind> Shards<M> {
         if place.is_ok() {
             return None;
         }
-        if known.shards.len() >= SHARDS_MOST {
+        if self.are_most() {
             tracing::error!(
                 store = M::NAME,
                 shard = number,
@@ -397,6 +402,10 @@ impl<M: Kind> Shards<M> {
             return self.answer(listener, &work, Event::failed(Failure::Stopped));
         };
         self.learn(next);
+        if self.of_slot(next) == from {
+            // Too many shards are known, so that the next one is not: it would come back for ever.
+            return self.answer(listener, &work, Event::failed(Failure::Stopped));
+        }
         match work {
             Work::Propose { request, must_wait } => {
                 if let Some(slot) = M::slot(&request.op, self.hash()) {
@@ -444,8 +453,9 @@ impl<M: Kind> Shards<M> {
                     0,
                 );
             }
-            Work::Page(_) | Work::Read(..) | Work::Stop(_) => {
-                debug_assert!(false, "only requests and barriers are split off");
+            work @ (Work::Page(_) | Work::Read(..) | Work::Stop(_)) => {
+                // Only a peer that says anything answers so.
+                self.answer(listener, &work, Event::failed(Failure::Stopped));
             }
         }
     }

@@ -483,4 +483,11 @@ fn a_peer_that_lies_about_slots_breaks_nothing() {
         lie(of_session(u16::MAX, 4), n + 10);
     }
     assert_eq!(shards.load().refs().len(), SHARDS_MOST);
+    // There is no room for the shard that would have the slot: it does not go round for ever.
+    lie(of_session(9, 5), 4);
+    let heard = ear.0.lock().unwrap();
+    assert!(
+        matches!(heard.last(), Some((0, Event::Failed { token: 5, .. }))),
+        "{heard:?}"
+    );
 }
