@@ -160,7 +160,7 @@ impl Node {
         let opened = Store::open_within(folder, log, &options, &listener);
         let (store, serving) = opened.expect("its store");
         broker.rim.set_store(store);
-        broker.routes.know_shards(&broker.store().inbox_shards());
+        broker.inbox_shards_changed();
         broker.store().begin(&*listener);
         broker.with_peers(|peers, node| peers.opened(node));
         let now_ms = clock.now_ms();

@@ -387,7 +387,13 @@ impl Listener for Ears {
     fn inbox_announced(&self, shard: ShardNumber) {
         self.is_told(format_args!("{shard:?}"));
         if let Some(broker) = self.broker() {
-            broker.with_peers(|peers, node| peers.complete(node, shard));
+            broker.inbox_announced(shard);
+        }
+    }
+
+    fn inbox_shards_changed(&self) {
+        if let Some(broker) = self.broker() {
+            broker.inbox_shards_changed();
         }
     }
 

@@ -7,7 +7,7 @@ use guard::{Guard, Quota};
 use net_api::{Kind, RateBucket};
 use parking_lot::{Mutex, RwLock};
 use route_exchange::Exports;
-use store_state::api::Store;
+use store_state::api::{ShardNumber, ShardRef, Store};
 
 use crate::backpressure::slow::SlowSubscribers;
 use crate::connect::registry::Registry;
@@ -205,6 +205,37 @@ impl<R: Rim> Node<R> {
     pub fn with_peers(&self, f: impl FnOnce(&Peers<R::Links>, &Self)) {
         if let Some(peers) = &self.peers {
             f(peers, self);
+        }
+    }
+
+    /// All that an inbox shard that this node leads had to tell of filters and members when it began to has been told.
+    pub fn inbox_announced(&self, shard: ShardNumber) {
+        if let Some(peers) = &self.peers {
+            return peers.complete(self, shard);
+        }
+        self.routes.was_told(shard);
+        self.inbox_shards_changed();
+    }
+
+    /// Which inbox shards there are has changed, or which slots one of them has; or the store has been opened.
+    pub fn inbox_shards_changed(&self) {
+        if let Some(peers) = &self.peers {
+            return peers.shards_changed(self);
+        }
+        let Some(store) = self.opened_store() else {
+            return;
+        };
+        let [all, routed] = self.routes.know_shards(|| store.inbox_shards());
+        let is_split = |shard: &&ShardRef| all.child_of(shard.number).is_some();
+        for shard in all
+            .iter()
+            .filter(is_split)
+            .filter(|shard| routed.has(**shard))
+        {
+            self.routes.forget_moved(shard.number, |client| {
+                store.inbox_slot(client).0 <= shard.last
+            });
+            store.narrow_inbox_shard(shard.number);
         }
     }
 

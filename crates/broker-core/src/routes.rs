@@ -24,14 +24,14 @@ use mqtt_proto::{ProtocolVersion, QoS, SharedKind, SubscriptionFilter, Subscript
 use mqtt_session::{Pattern, Wanted};
 use parking_lot::Mutex;
 use peer_protocol::Slot;
-use route_exchange::{Change, Exports, Key, NodeId, Receivers, Value};
+use route_exchange::{Change, Exports, Key, NodeId, Receivers, ShardNumber, Value};
 use store_state::api::{ShardRef, ShardRefs};
 use topic_router::Inserted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 
 use crate::key::{Kind, Receiver, SessionKey};
 use crate::route_table::RouteTable;
-use crate::shared::groups::{Gauge, Group, Member, Who};
+use crate::shared::groups::{By, Gauge, Group, Member, Who};
 use crate::sys;
 
 /// What receivers stand with that have their own idea of it.
@@ -61,7 +61,7 @@ pub struct MatchSet {
     pub groups: Box<[MatchedGroup]>,
     /// Inbox shards with sessions that match.
     pub shards: Box<[ShardRef]>,
-    /// All inbox shards that were known then.
+    /// All inbox shards as they were routed to then.
     pub known: ShardRefs,
     /// None of `shards` is known to have any.
     pub unsure: bool,
@@ -144,7 +144,10 @@ struct Index {
     /// Other nodes, by their slot less one.
     nodes: Vec<Option<NodeId>>,
     unsure: Unsure,
-    /// All inbox shards that there are.
+    /// Of a node that is alone, the inbox shards that have told all that they want.
+    told: HashSet<ShardNumber>,
+    /// The inbox shards that are routed to: a shard that was split off is not among them before it has told all that it
+    /// wants, or nobody tells that for it.
     known: ShardRefs,
 }
 
@@ -159,17 +162,15 @@ pub struct Unsure {
     pub cut_off: Vec<u16>,
 }
 
-/// Shards as they are known. One that is not, of which another node has told a moment ago, is asked for nothing that belongs
-/// to another one.
-fn to_refs(known: &ShardRefs, numbers: &[u16]) -> Box<[ShardRef]> {
-    let to_ref = |number: &u16| {
-        let shard = known.iter().find(|shard| shard.number == *number);
-        shard.copied().unwrap_or(ShardRef {
-            number: *number,
-            last: 0,
-        })
-    };
-    numbers.iter().map(to_ref).collect()
+/// Shards as they are routed to: one that has only begun to tell what it wants counts to the one that it was split off.
+fn to_refs(routed: &ShardRefs, numbers: &[u16]) -> Box<[ShardRef]> {
+    let refs = numbers
+        .iter()
+        .filter_map(|number| routed.of_number(*number));
+    let mut refs: Vec<ShardRef> = refs.collect();
+    refs.sort_unstable();
+    refs.dedup();
+    refs.into()
 }
 
 /// The filter that a SUBSCRIBE names a group by: groups are told apart by kind, name and filter.
@@ -205,6 +206,7 @@ impl Routes {
                 durable_members: HashMap::default(),
                 nodes: Vec::new(),
                 unsure: Unsure::default(),
+                told: HashSet::default(),
                 known: ShardRefs::default(),
             }),
             sweeping_changes: AtomicU32::new(0),
@@ -272,7 +274,7 @@ impl Routes {
                 let (number, group) = index.group(kind, name, filter.filter, wanted);
                 let new = group.join(Member {
                     who: Who::Session(session),
-                    by: Slot::OWN,
+                    by: By::OWN,
                     wanted,
                     gauge: gauge(),
                 });
@@ -316,7 +318,7 @@ impl Routes {
             Some((kind, name)) => {
                 let who = Who::Session(session);
                 let name = group_name(kind, name, filter.filter);
-                index.leave(&who, Slot::OWN, &name, filter.filter)
+                index.leave(&who, By::OWN, &name, filter.filter)
             }
         };
         if !removed {
@@ -374,13 +376,17 @@ impl Routes {
             }
         }
         let wanted = subscription.map(|(options, id)| Wanted::new(options, id));
-        self.member_changed(&mut self.write(), Slot::OWN, client, filter, wanted);
+        let by = By {
+            node: Slot::OWN,
+            shard,
+        };
+        self.member_changed(&mut self.write(), by, client, filter, wanted);
     }
 
     fn member_changed(
         &self,
         index: &mut Index,
-        by: Slot,
+        by: By,
         client: &str,
         filter: &str,
         wanted: Option<Wanted>,
@@ -408,19 +414,58 @@ impl Routes {
         }
     }
 
-    /// There are these inbox shards, and all that they want is in the index.
-    pub fn know_shards(&self, known: &ShardRefs) {
-        if !self.read().known.is_same(known) {
-            self.write().known = known.clone();
+    /// All that an inbox shard of a node that is alone wants is in the index.
+    pub(crate) fn was_told(&self, shard: ShardNumber) {
+        self.write().told.insert(shard);
+    }
+
+    /// There are these inbox shards on a node that is alone; `shards` is called while nobody else says so. Returns them,
+    /// and those that are routed to: those that have told all that they want.
+    pub(crate) fn know_shards(&self, shards: impl FnOnce() -> ShardRefs) -> [ShardRefs; 2] {
+        let mut index = self.write();
+        let all = shards();
+        let routed = all.only(|shard| index.told.contains(&shard));
+        if index.known != routed {
+            index.known = routed.clone();
             self.sweeping_changes.fetch_add(1, Ordering::Release);
         }
+        [all, routed]
+    }
+
+    /// A shard that this node leads tells no more of members of shared groups that have moved to a shard that was split off:
+    /// those that `is_kept` leaves out.
+    pub(crate) fn forget_moved(&self, shard: ShardNumber, is_kept: impl Fn(&str) -> bool) {
+        let by = By {
+            node: Slot::OWN,
+            shard,
+        };
+        let index = self.read();
+        let moved: Vec<(Arc<str>, Arc<Group>)> = index
+            .groups
+            .values()
+            .flat_map(|group| {
+                group
+                    .told_by(by)
+                    .map(move |client| (client, Arc::clone(group)))
+            })
+            .filter(|(client, _)| !is_kept(client))
+            .collect();
+        drop(index);
+        for (client, group) in moved {
+            self.set_member(shard, &client, group.filter(), None);
+        }
+    }
+
+    /// The inbox shards that are routed to.
+    pub(crate) fn known_shards(&self) -> ShardRefs {
+        self.read().known.clone()
     }
 
     /// Takes in what another node has told, which inbox shards there are, and which nodes and shards may want any message
     /// from now on; all others want what they have told.
     pub fn import(&self, node: NodeId, changes: &[Change], unsure: Unsure, known: &ShardRefs) {
         let index = self.read();
-        let is_news = index.unsure != unsure || !index.known.is_same(known);
+        let is_news = index.unsure != unsure || index.known != *known;
         drop(index);
         if changes.is_empty() && !is_news {
             return;
@@ -474,7 +519,11 @@ impl Routes {
                 index.set_shard(*shard, by, filter, value.is_some(), detached);
                 self.changed(filter);
             }
-            Key::Member(_, client, filter) => {
+            Key::Member(shard, client, filter) => {
+                let by = By {
+                    node: by,
+                    shard: *shard,
+                };
                 let wanted = value.and_then(|value| match value {
                     Value::Member { options, id } => {
                         let options = SubscriptionOptions::from_byte(options, ProtocolVersion::V5);
@@ -484,7 +533,7 @@ impl Routes {
                 });
                 self.member_changed(index, by, client, filter, wanted);
             }
-            Key::Lead(_) => {}
+            Key::Lead(_) | Key::Range(_) => {}
         }
     }
 
@@ -703,7 +752,7 @@ impl Index {
     }
 
     /// `filter`: that of the group's name.
-    fn leave(&mut self, who: &Who, by: Slot, name: &str, filter: &str) -> bool {
+    fn leave(&mut self, who: &Who, by: By, name: &str, filter: &str) -> bool {
         let Some(group) = self.group_of(name) else {
             return false;
         };
@@ -772,7 +821,7 @@ impl Index {
         let who = Who::Node(node);
         let Some(room) = room else {
             let name = group_name(kind, name, filter.filter);
-            self.leave(&who, by, &name, filter.filter);
+            self.leave(&who, By::node(by), &name, filter.filter);
             return;
         };
         let gauge = Arc::new(Gauge::default());
@@ -780,7 +829,7 @@ impl Index {
         let (_, group) = self.group(kind, name, filter.filter, NOTHING);
         group.join(Member {
             who,
-            by,
+            by: By::node(by),
             wanted: NOTHING,
             gauge,
         });
@@ -790,7 +839,7 @@ impl Index {
     /// of this node.
     fn join_durable(
         &mut self,
-        by: Slot,
+        by: By,
         client: &str,
         filter: SubscriptionFilter<'_>,
         wanted: Wanted,
@@ -815,7 +864,7 @@ impl Index {
     }
 
     /// A durable session leaves a shared group. True: it was in it, by the word of this node.
-    fn leave_durable(&mut self, by: Slot, client: &str, filter: SubscriptionFilter<'_>) -> bool {
+    fn leave_durable(&mut self, by: By, client: &str, filter: SubscriptionFilter<'_>) -> bool {
         let Some((kind, name)) = filter.shared else {
             return false;
         };

@@ -12,7 +12,7 @@ use config::Endpoint;
 pub use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
 use store::{HalfSlot, Percent, Rate, ShardLoad};
-use store_state::api::StoreId;
+use store_state::api::{Slot, StoreId};
 
 /// The cluster as this node sees and changes it.
 pub trait ClusterControl: fmt::Debug + Send + Sync + 'static {
@@ -55,6 +55,16 @@ pub enum Change {
         /// The node to lead, one of the shard's voters.
         to: NodeId,
     },
+    /// Split a shard: a new one gets its upper slots.
+    Split {
+        /// The store that the shard is of.
+        store: StoreName,
+        /// Its number.
+        shard: u64,
+        /// The first slot of the new shard, which is also its number. `None`: the slot at which the load halves, or
+        /// the middle if there is no load.
+        at: Option<Slot>,
+    },
 }
 
 /// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have
@@ -84,7 +94,7 @@ pub struct ClusterStatus {
     pub env: String,
     /// The node that answers.
     pub node: NodeId,
-    /// All members, this one included.
+    /// All members, this one included; none if the node runs alone.
     pub nodes: Vec<NodeStatus>,
     /// All shards that this node knows of.
     pub shards: Vec<ShardStatus>,
@@ -151,6 +161,13 @@ pub struct ShardStatus {
     pub store: StoreName,
     /// Its number in the store.
     pub shard: u64,
+    /// The first of its slots.
+    pub first: Slot,
+    /// The last of its slots, as far as the node that answers knows.
+    pub last: Slot,
+    /// Grows with each split, from 1. `None`: the node that answers has no replica of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
     /// The node that leads it. `None`: nobody does, as far as known.
     pub leader: Option<NodeId>,
     /// Nodes whose replicas vote.
@@ -163,6 +180,10 @@ pub struct ShardStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadStatus>,
 }
+
+/// The version of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Version(pub u64);
 
 /// The load of a shard, per second: the mean of the last ten seconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cluster::{EvictError, Member, Members, Reply, State};
-use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest};
+use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
 use store::{Lead, ShardInfo};
-use store_state::api::StoreId;
+use store_state::api::{Slot, StoreId};
 
 use crate::cluster_control::{
     Change, ClusterControl, ClusterStatus, LoadStatus, NodeId, NodeState, NodeStatus, Reach,
-    Refusal, ShardStatus, StoreName,
+    Refusal, ShardStatus, StoreName, Version,
 };
 use crate::clustered::{CONNECTIONS, Clustered, name_of};
 use crate::eviction;
@@ -89,32 +89,6 @@ impl Control {
         }
     }
 
-    /// All shards, also those of which nothing has been heard.
-    fn shards(&self) -> Vec<ShardStatus> {
-        let store = self.node.store();
-        let leads = store.leads();
-        let shard_status = |info: ShardInfo| {
-            let lead = leads
-                .iter()
-                .map(|(_, lead)| lead)
-                .find(|lead| (lead.store, lead.shard) == (info.store, info.shard));
-            let ids = |pick: fn(&Lead) -> &std::collections::BTreeSet<u64>| {
-                let nodes = lead.into_iter().flat_map(pick);
-                nodes.copied().map(NodeId).collect()
-            };
-            ShardStatus {
-                store: info.store.into(),
-                shard: info.shard.into(),
-                leader: info.leader.map(NodeId),
-                voters: ids(|lead| &lead.voters),
-                learners: ids(|lead| &lead.learners),
-                term: lead.map_or(0, |lead| lead.term()),
-                load: info.load.map(LoadStatus::from),
-            }
-        };
-        store.shards().into_iter().map(shard_status).collect()
-    }
-
     fn join(&self, seed: &str) -> NodeAnswer {
         self.clustered.cluster().add_seed(seed);
         Ok(())
@@ -147,31 +121,97 @@ impl Control {
             return Err(no_member(to));
         }
         let store = self.node.store();
-        let id = StoreId::from(name);
-        let shards = store.shards();
-        let mut numbers = shards.iter().filter(|info| info.store == id);
-        let number = numbers.find(|info| u64::from(info.shard) == shard);
-        let Some(number) = number.map(|info| info.shard) else {
-            return Err(no_shard(name, shard));
-        };
-        match store.leader(id, number) {
-            None => Err(Refusal::Unavailable(format!(
-                "no node that can be reached leads shard {shard} of the {name} store"
-            ))),
+        let ShardInfo {
+            store: id, shard, ..
+        } = find(&self.node, name, shard)?;
+        match store.leader(id, shard) {
+            None => Err(no_leader(name, shard)),
             Some(leader) if leader == to => Ok(()),
             Some(leader) if leader == store.node() => {
-                block_on(store.transfer_leader(id, number, to))?.map_err(Refusal::Conflict)
+                block_on(store.transfer_leader(id, shard, to))?.map_err(Refusal::Conflict)
             }
             Some(leader) => {
                 let request = NodeRequest::TransferLeader {
                     store: id,
-                    shard: number,
+                    shard,
                     to,
                 };
                 ask(&self.clustered, leader, request)
             }
         }
     }
+
+    fn split(&self, name: StoreName, shard: u64, at: Option<Slot>) -> NodeAnswer {
+        if !self.clustered.cluster().all_speak(SPLITS_SINCE) {
+            return Err(Refusal::Conflict(
+                "a node runs a version that knows of no splits, or has not been reached yet"
+                    .to_owned(),
+            ));
+        }
+        let info = find(&self.node, name, shard)?;
+        let (store, shard) = (info.store, info.shard);
+        let at = at.unwrap_or_else(|| half(&info));
+        match self.node.store().leader(store, shard) {
+            None => Err(no_leader(name, shard)),
+            Some(leader) if leader == self.node.store().node() => split_here(&self.node, info, at),
+            Some(leader) => {
+                let request = NodeRequest::Split { store, shard, at };
+                ask(&self.clustered, leader, request)
+            }
+        }
+    }
+}
+
+/// All shards, also those of which nothing has been heard.
+pub(crate) fn shards(node: &Node) -> Vec<ShardStatus> {
+    let store = node.store();
+    let leads = store.leads();
+    let shard_status = |info: ShardInfo| {
+        let lead = leads
+            .iter()
+            .map(|(_, lead)| lead)
+            .find(|lead| (lead.store, lead.shard) == (info.store, info.shard));
+        let ids = |pick: fn(&Lead) -> &std::collections::BTreeSet<u64>| {
+            let nodes = lead.into_iter().flat_map(pick);
+            nodes.copied().map(NodeId).collect()
+        };
+        ShardStatus {
+            store: info.store.into(),
+            shard: info.shard.into(),
+            first: info.first,
+            last: info.last,
+            version: info.version.map(|version| Version(version.0)),
+            leader: info.leader.map(NodeId),
+            voters: ids(|lead| &lead.voters),
+            learners: ids(|lead| &lead.learners),
+            term: lead.map_or(0, |lead| lead.term()),
+            load: info.load.map(LoadStatus::from),
+        }
+    };
+    store.shards().into_iter().map(shard_status).collect()
+}
+
+/// What is known of a shard that people name.
+pub(crate) fn find(node: &Node, name: StoreName, shard: u64) -> Result<ShardInfo, Refusal> {
+    let id = StoreId::from(name);
+    let shards = node.store().shards().into_iter();
+    let mut found = shards.filter(|info| info.store == id && u64::from(info.shard) == shard);
+    found.next().ok_or_else(|| no_shard(name, shard))
+}
+
+/// Where a shard is split if nobody says where: the slot at which its load halves, or the middle.
+pub(crate) fn half(info: &ShardInfo) -> Slot {
+    let half = info.load.and_then(|load| load.half);
+    half.map_or(
+        Slot(info.first.0.midpoint(info.last.0).saturating_add(1)),
+        |half| Slot(half.at.0),
+    )
+}
+
+/// Splits a shard that this node leads.
+pub(crate) fn split_here(node: &Node, info: ShardInfo, at: Slot) -> NodeAnswer {
+    let ShardInfo { store, shard, .. } = info;
+    block_on(node.store().split(store, shard, at.0))?.map_err(Refusal::Conflict)
 }
 
 impl ClusterControl for Control {
@@ -187,7 +227,7 @@ impl ClusterControl for Control {
                 .values()
                 .map(|member| self.node_status(member))
                 .collect(),
-            shards: self.shards(),
+            shards: shards(&self.node),
         }
     }
 
@@ -198,6 +238,7 @@ impl ClusterControl for Control {
             Change::Drain => self.parting.drain(),
             Change::Evict { node, force } => self.evict(node.0, force),
             Change::TransferLeader { store, shard, to } => self.transfer_leader(store, shard, to.0),
+            Change::Split { store, shard, at } => self.split(store, shard, at),
         }
     }
 }
@@ -212,6 +253,12 @@ pub(crate) fn without_leader(node: &Node) -> Vec<(StoreId, u16)> {
 
 fn no_member(node: u64) -> Refusal {
     Refusal::Unknown(format!("there is no member {node:016x}"))
+}
+
+fn no_leader(store: StoreName, shard: u16) -> Refusal {
+    Refusal::Unavailable(format!(
+        "no node that can be reached leads shard {shard} of the {store} store"
+    ))
 }
 
 fn no_shard(store: StoreName, shard: u64) -> Refusal {
@@ -265,6 +312,11 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
         NodeRequest::TransferLeader { store, shard, to } => node
             .store()
             .transfer_leader(store, shard, to)
+            .await
+            .map_err(Refusal::Conflict),
+        NodeRequest::Split { store, shard, at } => node
+            .store()
+            .split(store, shard, at.0)
             .await
             .map_err(Refusal::Conflict),
         NodeRequest::Forget => forget(node, from).await,

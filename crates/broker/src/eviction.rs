@@ -109,6 +109,8 @@ impl fmt::Display for Names<'_> {
 
 #[cfg(test)]
 mod tests {
+    use store_state::api::Slot;
+
     use super::*;
     use crate::cluster_control::{NodeState, NodeStatus};
 
@@ -130,6 +132,9 @@ mod tests {
         let shard = |(shard, voters): (u64, &&[u64])| ShardStatus {
             store: StoreName::Inbox,
             shard,
+            first: Slot(0),
+            last: Slot(u16::MAX),
+            version: None,
             leader: None,
             voters: voters.iter().copied().map(NodeId).collect(),
             learners: Vec::new(),

@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
+mod alone_control;
 mod ban_file;
 mod cluster_bans;
 pub mod cluster_control;
@@ -51,6 +52,7 @@ use net::{Clock, EventLoops, Remote};
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 
+use alone_control::AloneControl;
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use cluster_control::ClusterControl;
@@ -387,7 +389,7 @@ impl Broker {
         let options = store_options(config, clustered.as_ref());
         let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
         node.rim.set_store(store);
-        node.routes.know_shards(&node.store().inbox_shards());
+        node.inbox_shards_changed();
         node.with_peers(|peers, node| peers.opened(node));
         if let Some(clustered) = &clustered {
             let links = PeerLinks(Box::new(BrokerLinks(Arc::clone(clustered))));
@@ -413,12 +415,18 @@ impl Broker {
         let http_address = http
             .as_ref()
             .and_then(|listener| listener.local_addr().ok());
-        let control = clustered.map(|clustered| {
-            if let Some(reference) = listeners.reference(clustered::host(config)) {
-                clustered.tell(MQTT, &reference);
+        let control = match clustered {
+            Some(clustered) => {
+                if let Some(reference) = listeners.reference(clustered::host(config)) {
+                    clustered.tell(MQTT, &reference);
+                }
+                control(config, &node, clustered, left)
             }
-            control(config, &node, clustered, left)
-        });
+            None => {
+                let env = config.cluster_config.env.clone();
+                Arc::new(AloneControl::new(Arc::clone(&node), env))
+            }
+        };
         let router = http::router(Arc::clone(&node), ban_file, control);
         let beside = beside_loops(Arc::clone(&node), http, router);
         let side = Side::start(beside).map_err(StartError::System)?;

@@ -73,8 +73,11 @@ impl Listener for StoreListener {
     }
 
     fn inbox_announced(&self, shard: ShardNumber) {
-        self.node
-            .with_peers(|peers, node| peers.complete(node, shard));
+        self.node.inbox_announced(shard);
+    }
+
+    fn inbox_shards_changed(&self) {
+        self.node.inbox_shards_changed();
     }
 
     fn filling(&self, client: &str, message: &ApplicationMessage) {

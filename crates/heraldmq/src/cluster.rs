@@ -28,6 +28,7 @@ Examples:
   heraldmq cluster drain --url http://10.0.0.12:8091 --token-file token
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
+  heraldmq cluster split inbox 0 --token-file token
 
 `join`, `leave` and `drain` concern the node at --url; they return when it has begun, and `status` shows
 how far it is. docs/operate/cluster.md says when to use which.
@@ -85,6 +86,19 @@ enum Command {
         #[arg(value_name = "NODE")]
         to: NodeId,
     },
+    /// Split a shard in two: a new one gets its upper slots, with all that belongs to them.
+    Split {
+        #[command(flatten)]
+        node: HttpPort,
+        /// session, inbox or retain.
+        store: StoreName,
+        /// The shard's number in `status`.
+        shard: u64,
+        /// The first slot of the new shard, which will also be its number. By default the slot at which the load
+        /// halves (`half` in `status`), or the middle if there is no load.
+        #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..=65_534))]
+        at: Option<u16>,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -114,6 +128,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let wanted = json!({ "store": store, "shard": shard, "to": to });
             change(node, "transfer-leader", &wanted)
         }
+        Command::Split {
+            node,
+            store,
+            shard,
+            at,
+        } => {
+            let wanted = json!({ "store": store, "shard": shard, "at": at });
+            change(node, "split", &wanted)
+        }
     }
 }
 
@@ -139,6 +162,10 @@ fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {
 }
 
 fn tables(status: &ClusterStatus) -> String {
+    if status.nodes.is_empty() {
+        let (node, shards) = (status.node, shards(&status.shards));
+        return format!("node {node} runs alone\n\n{shards}");
+    }
     let cluster = status
         .cluster
         .map_or("not joined yet".to_owned(), |cluster| cluster.to_string());
@@ -189,7 +216,8 @@ fn clock(offset_ms: Option<i64>) -> String {
 
 fn shards(shards: &[ShardStatus]) -> Table {
     let mut table = Table::new([
-        "store", "shard", "leader", "voters", "learners", "term", "cpu", "requests", "half",
+        "store", "shard", "slots", "version", "leader", "voters", "learners", "term", "cpu",
+        "requests", "half",
     ]);
     for shard in shards {
         let leader = shard
@@ -198,6 +226,10 @@ fn shards(shards: &[ShardStatus]) -> Table {
         table.row([
             &shard.store.to_string(),
             &shard.shard.to_string(),
+            &format!("{}-{}", shard.first.0, shard.last.0),
+            &shard
+                .version
+                .map_or("?".to_owned(), |version| version.0.to_string()),
             &leader,
             &list(&shard.voters),
             &list(&shard.learners),

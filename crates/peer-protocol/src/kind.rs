@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::{FULL_BYTES, LARGEST, Violation};
 
 /// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=4;
+pub const VERSIONS: RangeInclusive<u16> = 1..=5;
 
 /// The version since which requests to inbox shards may name a session by the number of its inbox, and a client by a
 /// hash of its identifier.
@@ -14,6 +14,9 @@ pub const SESSION_NAMES_SINCE: u16 = 3;
 
 /// The version since which nodes tell each other the loads of the shards that they lead.
 pub const LOADS_SINCE: u16 = 4;
+
+/// The version since which shards can be split: nodes tell each other since which change a shard has fewer slots.
+pub const SPLITS_SINCE: u16 = 5;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use store_state::api::StoreId;
+use store_state::api::{Slot, StoreId};
 
 use crate::message::{Encode, read, write};
 use crate::{Carriage, Kind, Violation};
@@ -30,6 +30,15 @@ pub enum NodeRequest {
     },
     /// I have left: evict me.
     Forget,
+    /// Split a shard that you lead.
+    Split {
+        /// The store.
+        store: StoreId,
+        /// The shard.
+        shard: u16,
+        /// The first slot of the new shard.
+        at: Slot,
+    },
 }
 
 /// The answer to a [`NodeRequest`].

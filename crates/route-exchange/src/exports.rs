@@ -143,6 +143,26 @@ impl Exports {
         self.set(Key::Lead(shard), Some(Value::Lead { term, complete }));
     }
 
+    /// A shard that this node leads was split, and has the slots up to `last`. `covers`: see [`Value::Range`]. False:
+    /// nothing has changed.
+    pub fn narrow(&mut self, shard: ShardNumber, last: u16, covers: bool) -> bool {
+        let value = Some(Value::Range { last, covers });
+        let changes = self.led(shard).is_some() && self.range(shard) != Some((last, covers));
+        if changes {
+            self.set(Key::Range(shard), value);
+        }
+        changes
+    }
+
+    /// What is told of the range of a shard that this node leads, if it was split.
+    #[must_use]
+    pub fn range(&self, shard: ShardNumber) -> Option<(u16, bool)> {
+        match self.routes.get(&Key::Range(shard))?.value {
+            Value::Range { last, covers } => Some((last, covers)),
+            _ => None,
+        }
+    }
+
     /// All routes of a shard that this node leads have been told.
     pub fn complete(&mut self, shard: ShardNumber) {
         if let Some((term, _)) = self.led(shard) {
@@ -403,6 +423,7 @@ impl Exports {
 
     /// Receivers forget a shard's routes when they are told of the lead that ends.
     fn forget_shard(&mut self, shard: ShardNumber) {
+        self.routes.remove(&Key::Range(shard));
         for (from, to) in Key::of_shard(shard) {
             let gone: Vec<Key> = self
                 .routes

@@ -192,6 +192,29 @@ impl Imports {
         }
     }
 
+    /// Whether each peer wants only what it has told.
+    #[must_use]
+    pub fn knows_all(&self, now_ms: u64) -> bool {
+        self.peers.values().all(|view| view.is_known(now_ms))
+    }
+
+    /// Whether any peer has told that it leads a shard.
+    #[must_use]
+    pub fn is_led(&self, shard: ShardNumber) -> bool {
+        self.peers.values().any(|view| view.lead(shard).is_some())
+    }
+
+    /// What the peer that was the last to lead a shard, as far as is known, tells of its range: the term, and, if it says
+    /// that the shard was split, the last slot and whether its routes cover what lies behind that.
+    #[must_use]
+    pub fn range(&self, shard: ShardNumber) -> Option<(u64, Option<(u16, bool)>)> {
+        let of_peers = self.peers.values().filter_map(|view| {
+            let (term, _) = view.lead(shard)?;
+            Some((term, view.range(shard)))
+        });
+        of_peers.max_by_key(|(term, _)| *term)
+    }
+
     /// Whether the last leader of a shard that is known of had told all of its routes, however long ago.
     /// `own`: of this node's own lead of it, present or past, the term, and whether it had all routes.
     #[must_use]
@@ -221,10 +244,17 @@ impl View {
         }
     }
 
+    fn range(&self, shard: ShardNumber) -> Option<(u16, bool)> {
+        match self.routes.get(&Key::Range(shard))?.0 {
+            Value::Range { last, covers } => Some((last, covers)),
+            _ => None,
+        }
+    }
+
     fn set(
         &mut self,
         key: Key,
-        value: Option<Value>,
+        mut value: Option<Value>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Malformed> {
         if value.is_some_and(|value| !key.takes(&value)) {
@@ -239,6 +269,10 @@ impl View {
             if term(before) != term(value) {
                 self.forget_shard(shard, changes);
             }
+        }
+        if let (Key::Range(shard), Some(Value::Range { covers, .. })) = (&key, &mut value) {
+            // Else the next shard may have wanted more since the split, and may be led by nobody now.
+            *covers &= self.complete && self.lead(*shard).is_some_and(|(_, told)| told);
         }
         match value {
             Some(value) => {
@@ -257,6 +291,7 @@ impl View {
     }
 
     fn forget_shard(&mut self, shard: ShardNumber, changes: &mut Vec<Change>) {
+        self.forget(vec![Key::Range(shard)], changes);
         for (from, to) in Key::of_shard(shard) {
             let gone: Vec<Key> = self
                 .routes
@@ -281,8 +316,9 @@ impl View {
 
     fn forget(&mut self, gone: Vec<Key>, changes: &mut Vec<Change>) {
         for key in gone {
-            self.routes.remove(&key);
-            changes.push((key, None));
+            if self.routes.remove(&key).is_some() {
+                changes.push((key, None));
+            }
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum Key {
     /// A session of an inbox shard that the owner leads, by its client identifier, and the shared group that
     /// it is in.
     Member(ShardNumber, Box<str>, Box<str>),
+    /// What a shard that the owner leads, and that was split, is responsible for.
+    Range(ShardNumber),
 }
 
 /// What a route says.
@@ -57,6 +59,15 @@ pub enum Value {
         /// The subscription identifier; 0: none.
         id: u32,
     },
+    /// Of a shard that was split. The shards that were split off it begin behind `last`, and are told of by their own
+    /// leaders.
+    Range {
+        /// The last slot that the shard has.
+        last: u16,
+        /// What the owner tells of the shard still goes for these slots, too: as of the split. Whoever had all routes of
+        /// the shard before may go by them until somebody leads the next one.
+        covers: bool,
+    },
 }
 
 impl Key {
@@ -69,6 +80,7 @@ impl Key {
                 | (Self::Lead(_), Value::Lead { .. })
                 | (Self::ShardFilter(..), Value::Shard { .. })
                 | (Self::Member(..), Value::Member { .. })
+                | (Self::Range(_), Value::Range { .. })
         )
     }
 
@@ -76,7 +88,7 @@ impl Key {
     pub(crate) fn bytes(&self) -> usize {
         let text = match self {
             Self::Filter(text) | Self::Group(text) | Self::ShardFilter(_, text) => text.len(),
-            Self::Lead(_) => 0,
+            Self::Lead(_) | Self::Range(_) => 0,
             Self::Member(_, client, filter) => client.len() + filter.len(),
         };
         text + 16

@@ -70,10 +70,11 @@ impl Descriptor {
         }
     }
 
-    /// Whether the shard can be split at this slot, which would be the first of the child.
+    /// Whether the shard can be split at this slot, which would be the first of the child. No shard has the last slot for its
+    /// number.
     #[must_use]
     pub fn can_split_at(&self, at: u16) -> bool {
-        self.range.first < at && at <= self.range.last
+        self.range.first < at && at <= self.range.last && at < u16::MAX
     }
 
     /// Gives the slots from `at` on away; returns the descriptor of the child.
@@ -159,17 +160,18 @@ mod tests {
     #[test]
     fn a_split_leaves_two_ranges_that_cover_the_old_one() {
         let mut parent = Descriptor::first(SlotRange::ALL);
-        assert!(!parent.can_split_at(0) && parent.can_split_at(1) && parent.can_split_at(65_535));
+        let can = [0, 1, 65_534, 65_535].map(|at| parent.can_split_at(at));
+        assert_eq!(can, [false, true, true, false]);
         let mut child = parent.split_off(4_096);
-        let grandchild = child.split_off(65_535);
+        let grandchild = child.split_off(65_534);
         let second = parent.split_off(1);
         assert_eq!(
             [&parent, &second, &child, &grandchild].map(|half| half.range),
             [
                 slots(0, 0),
                 slots(1, 4_095),
-                slots(4_096, 65_534),
-                slots(65_535, 65_535)
+                slots(4_096, 65_533),
+                slots(65_534, 65_535)
             ]
         );
         assert_eq!(

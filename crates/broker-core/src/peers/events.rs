@@ -148,7 +148,10 @@ impl<L: Links> Peers<L> {
         let mut inbound = self.inbound.lock();
         let mut before = inbound.cut_off.leads_again(shard);
         before.extend(exports.lock().of_shard(shard).cloned());
-        exports.lock().lead(shard, term);
+        let mut led = exports.lock();
+        led.lead(shard, term);
+        Self::narrow_led(node, &mut led, shard);
+        drop(led);
         self.refresh(node, &mut inbound, node.now_ms());
         node.routes().forget_own(&before);
     }

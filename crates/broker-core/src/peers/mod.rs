@@ -3,7 +3,7 @@
 //! [`Peers`] has the state. Events come by its methods in `events.rs`: members and connections, messages, leaders of
 //! shards, and a tick. `routing.rs`: routes of other nodes, for how long they are believed, and what others are told.
 //! `route_barriers.rs`: SUBSCRIBEs that wait until all nodes know a route. `cut_off.rs`: what is routed by where most
-//! others are silent. `publications.rs`: messages of clients of other nodes, and for shared groups there. `register.rs`
+//! others are silent. `splits.rs`: inbox shards that are split. `publications.rs`: messages of clients of other nodes, and for shared groups there. `register.rs`
 //! and `takeover.rs`: clients that have an older connection elsewhere. What is beside these holds their data.
 //! `publish/forward.rs`: messages that go out and come in, in each loop.
 //!
@@ -28,6 +28,7 @@ mod register;
 mod registrations;
 mod route_barriers;
 mod routing;
+mod splits;
 mod takeover;
 mod takeovers;
 mod this_node;

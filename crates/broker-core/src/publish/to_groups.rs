@@ -139,7 +139,7 @@ impl<R: Rim> ClientLoop<R> {
                 return;
             }
             Which::Own => {
-                let is_own = |member: &Member| member.by == Slot::OWN;
+                let is_own = |member: &Member| member.by.node == Slot::OWN;
                 group.choose(known, message.publisher_hash, is_own)
             }
             Which::All | Which::Durable => self.choose(group, known, message, once, |_| true),

@@ -18,7 +18,7 @@ use hashing::HashMap;
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
 use peer_protocol::Slot;
-use route_exchange::NodeId;
+use route_exchange::{NodeId, ShardNumber};
 use store_state::inbox::Origin;
 
 use crate::key::SessionKey;
@@ -85,12 +85,31 @@ impl Who {
     }
 }
 
+/// Who says that a session is a member.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct By {
+    /// The node.
+    pub(crate) node: Slot,
+    /// The inbox shard that it leads; 0 for sessions that live as long as their connections.
+    pub(crate) shard: ShardNumber,
+}
+
+impl By {
+    /// This node, of its own clients.
+    pub(crate) const OWN: Self = Self::node(Slot::OWN);
+
+    /// A node, of clients that are connected to it.
+    pub(crate) const fn node(node: Slot) -> Self {
+        Self { node, shard: 0 }
+    }
+}
+
 /// A session's membership in a group.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub(crate) who: Who,
-    /// The node that says so. While a shard goes from one leader to another, both may.
-    pub(crate) by: Slot,
+    /// Who says so. While a shard goes from one leader to another, both may, and so may both halves of one that was split.
+    pub(crate) by: By,
     pub(crate) wanted: Wanted,
     pub(crate) gauge: Arc<Gauge>,
 }
@@ -121,7 +140,7 @@ enum Members {
 struct Many {
     list: Vec<Member>,
     /// Where each stands in the list.
-    places: HashMap<(Who, Slot), usize>,
+    places: HashMap<(Who, By), usize>,
     /// What was last handed out, while it is still true.
     shared: Option<Arc<[Member]>>,
 }
@@ -166,7 +185,7 @@ impl Members {
         true
     }
 
-    fn leave(&mut self, who: &Who, by: Slot) -> bool {
+    fn leave(&mut self, who: &Who, by: By) -> bool {
         match self {
             Self::Few(list) => {
                 let is = |known: &Member| known.who == *who && known.by == by;
@@ -219,7 +238,7 @@ impl Many {
         }
     }
 
-    fn leave(&mut self, who: &Who, by: Slot) -> bool {
+    fn leave(&mut self, who: &Who, by: By) -> bool {
         let Some(place) = self.places.remove(&(who.clone(), by)) else {
             return false;
         };
@@ -259,7 +278,7 @@ impl Group {
     }
 
     /// Removes a member. False: it was none.
-    pub(crate) fn leave(&self, who: &Who, by: Slot) -> bool {
+    pub(crate) fn leave(&self, who: &Who, by: By) -> bool {
         self.members.lock().leave(who, by)
     }
 
@@ -278,6 +297,17 @@ impl Group {
 
     pub(crate) fn members(&self) -> Arc<[Member]> {
         self.members.lock().shared()
+    }
+
+    /// The durable sessions that are members by the word of `by`.
+    pub(crate) fn told_by(&self, by: By) -> impl Iterator<Item = Arc<str>> {
+        let members = self.members.lock();
+        let told = members.list().iter().filter(|member| member.by == by);
+        let clients = told.filter_map(|member| match &member.who {
+            Who::Durable(client) => Some(Arc::clone(client)),
+            Who::Session(_) | Who::Node(_) => None,
+        });
+        clients.collect::<Vec<_>>().into_iter()
     }
 
     /// Chooses among those of the members (as [`Group::members`] gave them) that are admitted.
@@ -403,7 +433,7 @@ mod tests {
         };
         Member {
             who: Who::Session(SessionKey::new(0, key)),
-            by: Slot::OWN,
+            by: By::OWN,
             wanted: Wanted::new(options, 0),
             gauge,
         }
@@ -442,14 +472,14 @@ mod tests {
         let only = member(1, 0, false).who;
         let members = group.members();
         assert!(group.choose(&members, 9, |m| m.who != only).is_none());
-        assert!(group.leave(&only, Slot::OWN));
+        assert!(group.leave(&only, By::OWN));
         assert!(group.is_empty());
     }
 
     fn node(node: NodeId, room: i64) -> Member {
         Member {
             who: Who::Node(node),
-            by: Slot(1),
+            by: By::node(Slot(1)),
             ..member(0, room, true)
         }
     }
@@ -475,24 +505,30 @@ mod tests {
         group.join(node(7, 0));
         group.join(member(1, 0, true));
         assert_eq!(chosen(&group, 1), [1]);
-        group.leave(&member(1, 0, true).who, Slot::OWN);
+        group.leave(&member(1, 0, true).who, By::OWN);
         assert_eq!(chosen(&group, 1), [1_007]);
     }
 
     #[test]
-    fn a_member_by_two_leaders_stays_until_both_say_otherwise() {
+    fn a_member_by_several_leaders_stays_until_all_say_otherwise() {
         let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
         let who = Who::Durable("client".into());
-        for by in [Slot(1), Slot(2)] {
+        let by = |node, shard| By {
+            node: Slot(node),
+            shard,
+        };
+        let all = [by(1, 0), by(2, 0), by(2, 9)];
+        for by in all {
             group.join(Member {
                 who: who.clone(),
                 by,
                 ..member(0, 0, false)
             });
         }
-        assert!(group.leave(&who, Slot(1)));
-        assert!(!group.is_empty());
-        assert!(group.leave(&who, Slot(2)));
+        for by in all {
+            assert!(!group.is_empty());
+            assert!(group.leave(&who, by));
+        }
         assert!(group.is_empty());
     }
 
@@ -514,10 +550,10 @@ mod tests {
                     expected.push((slot, room));
                 }
                 (None, Some(place)) => {
-                    assert!(group.leave(&who, Slot::OWN));
+                    assert!(group.leave(&who, By::OWN));
                     expected.swap_remove(place);
                 }
-                (None, None) => assert!(!group.leave(&who, Slot::OWN)),
+                (None, None) => assert!(!group.leave(&who, By::OWN)),
             }
             let found = group.members();
             let found = found.iter().map(|m| match m.who {
@@ -551,7 +587,7 @@ mod tests {
         let before: Vec<_> = (0..100).map(of).collect();
         assert_eq!(before, (0..100).map(of).collect::<Vec<_>>());
         let gone = members[2].who.clone();
-        group.leave(&gone, Slot::OWN);
+        group.leave(&gone, By::OWN);
         let members = group.members();
         for (publisher, was) in before.iter().enumerate() {
             let is = group

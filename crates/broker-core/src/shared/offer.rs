@@ -70,10 +70,10 @@ pub(crate) fn group_of(routes: &Routes, item: &Item, state: StoredState) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use crate::shared::groups::By;
     use mqtt_proto::{MessageBody, RetainHandling, SubscriptionOptions};
     use mqtt_session::Wanted;
     use net_api::Key;
-    use peer_protocol::Slot;
 
     use super::*;
     use crate::shared::groups::Gauge;
@@ -113,7 +113,7 @@ mod tests {
         };
         Member {
             who,
-            by: Slot::OWN,
+            by: By::OWN,
             wanted: Wanted::new(options, 0),
             gauge,
         }

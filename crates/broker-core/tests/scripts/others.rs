@@ -385,6 +385,12 @@ fn describe_route((key, value): &(Key, Option<Value>)) -> String {
     match key {
         Key::Filter(filter) | Key::Group(filter) => format!("{sign}{filter}"),
         Key::Lead(shard) => format!("{sign}shard:{shard}"),
+        Key::Range(shard) => match value {
+            Some(Value::Range { last, covers }) => {
+                format!("{sign}shard:{shard}:up to {last}, covers more: {covers}")
+            }
+            _ => format!("{sign}shard:{shard}:range"),
+        },
         Key::ShardFilter(shard, filter) => format!("{sign}shard:{shard}:{filter}"),
         Key::Member(shard, client, filter) => format!("{sign}shard:{shard}:{client}:{filter}"),
     }

@@ -135,8 +135,7 @@ impl World {
                 links: wires.clone(),
             });
         }
-        let known = store_state::api::Store::inbox_shards(node.store());
-        node.routes.know_shards(&known);
+        node.inbox_shards_changed();
         let node = Arc::new(node);
         let loops = (0..LOOPS)
             .map(|index| {

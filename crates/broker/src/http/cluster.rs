@@ -10,15 +10,12 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use config::Endpoint;
 use serde::Deserialize;
+use store_state::api::Slot;
 
 use super::sentence;
 use crate::cluster_control::{Change, ClusterControl, NodeId, Refusal, StoreName};
 
-/// `None`: this node runs alone.
-pub(super) type Control = Option<Arc<dyn ClusterControl>>;
-
-const ALONE: &str =
-    "this node runs alone: clusterConfig.host, which makes it a member of a cluster, is not set";
+pub(super) type Control = Arc<dyn ClusterControl>;
 
 /// The body of `join`.
 #[derive(Deserialize)]
@@ -47,6 +44,17 @@ struct TransferLeader {
     to: NodeId,
 }
 
+/// The body of `split`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Split {
+    store: StoreName,
+    shard: u64,
+    /// The first slot of the new shard.
+    #[serde(default)]
+    at: Option<Slot>,
+}
+
 pub(super) fn reads<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -66,13 +74,11 @@ where
         .route("/api/v1/cluster/drain", post(drain))
         .route("/api/v1/cluster/evict", post(evict))
         .route("/api/v1/cluster/transfer-leader", post(transfer_leader))
+        .route("/api/v1/cluster/split", post(split))
 }
 
 async fn status(State(control): State<Control>) -> Response {
-    match control {
-        Some(control) => Json(control.status()).into_response(),
-        None => sentence(StatusCode::NOT_FOUND, ALONE),
-    }
+    Json(control.status()).into_response()
 }
 
 async fn join(State(control): State<Control>, body: Result<Json<Join>, JsonRejection>) -> Response {
@@ -116,6 +122,18 @@ async fn transfer_leader(
     }
 }
 
+async fn split(
+    State(control): State<Control>,
+    body: Result<Json<Split>, JsonRejection>,
+) -> Response {
+    match body {
+        Ok(Json(Split { store, shard, at })) => {
+            carry_out(control, Change::Split { store, shard, at }).await
+        }
+        Err(rejection) => refuse(&rejection),
+    }
+}
+
 fn refused(refusal: Refusal) -> Response {
     match refusal {
         Refusal::Unknown(why) => sentence(StatusCode::NOT_FOUND, why),
@@ -130,9 +148,6 @@ fn refuse(rejection: &JsonRejection) -> Response {
 
 /// Begins a change on a thread that may wait.
 async fn carry_out(control: Control, change: Change) -> Response {
-    let Some(control) = control else {
-        return sentence(StatusCode::CONFLICT, ALONE);
-    };
     tracing::info!(?change, "a change of the cluster is asked for");
     match tokio::task::spawn_blocking(move || control.change(change)).await {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),

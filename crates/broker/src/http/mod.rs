@@ -53,7 +53,6 @@ impl FromRef<Api> for Control {
     }
 }
 
-/// `cluster`: `None` if this node runs alone.
 pub(crate) fn router(node: Arc<Node>, ban_file: Arc<BanFile>, cluster: Control) -> Router {
     let api = Api {
         registry: Arc::new(crate::metrics::registry(Arc::clone(&node))),

@@ -7,16 +7,25 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use peer_protocol::{
     BanChange, BanSubject, Banned, Bans, Control, DirectoryMessage, FailedLogins, ForGroup,
     Forwarded, NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered,
-    Registration, Takeover, Whom, found_by, with_hash,
+    Registration, SPLITS_SINCE, Takeover, Whom, found_by, with_hash,
 };
 use route_exchange::{Batch, Key, Message, State, Value};
-use store_state::api::StoreId;
+use store_state::api::{Slot, StoreId};
 use store_state::inbox::Origin;
 use store_state::session::OfAnotherUser;
+
+/// The first version that has a sample, if its kind does not say so.
+pub(crate) fn since(name: &str) -> u16 {
+    match name {
+        "routes/ranges" | "node/split" => SPLITS_SINCE,
+        _ => 1,
+    }
+}
 
 pub(crate) fn messages() -> Vec<(&'static str, PeerMessage<'static>)> {
     let mut samples = vec![
         ("routes/batch", Message::Batch(batch()).into()),
+        ("routes/ranges", Message::Batch(ranges()).into()),
         ("routes/state", Message::State(state()).into()),
         (
             "publications/none",
@@ -78,11 +87,29 @@ pub(crate) fn requests() -> Vec<(&'static str, PeerRequest)> {
         shard: 300,
         to: 2,
     };
+    let split = NodeRequest::Split {
+        store: StoreId::Retain,
+        shard: 0,
+        at: Slot(32_768),
+    };
     vec![
         ("clock/request", PeerRequest::Clock),
         ("node/transfer-leader", PeerRequest::Node(transfer)),
         ("node/forget", PeerRequest::Node(NodeRequest::Forget)),
+        ("node/split", PeerRequest::Node(split)),
     ]
+}
+
+fn ranges() -> Batch {
+    let range = |last, covers| Some(Value::Range { last, covers });
+    Batch {
+        routes: vec![
+            (Key::Range(0), range(32_767, true)),
+            (Key::Range(32_768), range(65_533, false)),
+            (Key::Range(3), None),
+        ],
+        ..batch()
+    }
 }
 
 fn batch() -> Batch {

@@ -3,11 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// A shard's number within its store.
 pub type ShardNumber = u16;
 
 /// A hash slot of a store: which shard has it changes when shards are split, and it does not.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Slot(pub u16);
 
 /// All shards of a store as they were known at a moment, in the order of their slots.
@@ -40,6 +42,52 @@ impl ShardRefs {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// These shards without those that `is_kept` leaves out, whose slots go to the one before; the first one stays. The
+    /// same object if none is left out.
+    #[must_use]
+    pub fn only(&self, is_kept: impl Fn(ShardNumber) -> bool) -> Self {
+        let mut kept: Vec<ShardRef> = Vec::with_capacity(self.0.len());
+        for shard in self.0.iter() {
+            match kept.last_mut() {
+                Some(before) if !is_kept(shard.number) => before.last = shard.last,
+                _ => kept.push(*shard),
+            }
+        }
+        if kept.len() == self.0.len() {
+            return self.clone();
+        }
+        Self(kept.into())
+    }
+
+    /// Whether a shard is among these, with the same last slot.
+    #[must_use]
+    pub fn has(&self, shard: ShardRef) -> bool {
+        self.of_slot(Slot(shard.last)) == Some(shard)
+    }
+
+    /// Whether a shard of this number is among these.
+    #[must_use]
+    pub fn has_number(&self, number: ShardNumber) -> bool {
+        self.0.iter().any(|shard| shard.number == number)
+    }
+
+    /// A shard of this number; if none is known, the one that its first slot is counted to: a shard that was split off has
+    /// the number of its first slot.
+    #[must_use]
+    pub fn of_number(&self, number: ShardNumber) -> Option<ShardRef> {
+        let known = self.0.iter().find(|shard| shard.number == number);
+        known.copied().or_else(|| self.of_slot(Slot(number)))
+    }
+
+    /// The shard that was split off one of these last, with what it had before: the next one, if that begins with the slot of
+    /// its number. A store begins with shards that do not, but for the first.
+    #[must_use]
+    pub fn child_of(&self, number: ShardNumber) -> Option<ShardNumber> {
+        let at = self.0.iter().position(|shard| shard.number == number)?;
+        let (shard, next) = (self.0.get(at)?, self.0.get(at + 1)?);
+        (shard.last.checked_add(1) == Some(next.number)).then_some(next.number)
     }
 
     /// The shard that has a slot, if any is known.

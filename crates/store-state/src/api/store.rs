@@ -51,6 +51,13 @@ pub trait Store: Debug {
     /// The inbox shards, in the order of their slots.
     fn inbox_shards(&self) -> ShardRefs;
 
+    /// Another node has said that there is an inbox shard with this first slot. Before what that shard has is gone by.
+    fn learn_inbox_shard(&self, first: Slot);
+
+    /// All who route to an inbox shard know what the shards want that were split off it: it tells no more of filters that
+    /// only they have. For one that was not split, nothing comes of it.
+    fn narrow_inbox_shard(&self, shard: ShardNumber);
+
     /// The node that leads an inbox shard, as far as it is known.
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64>;
 

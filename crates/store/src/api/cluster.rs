@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use store_state::api::{ShardNumber, StoreId};
+use store_state::ShardVersion;
+use store_state::api::{ShardNumber, Slot, StoreId};
 
 use crate::api::listener::Listener;
 use crate::api::store::Store;
@@ -207,6 +208,12 @@ pub struct ShardInfo {
     pub store: StoreId,
     /// The shard, as [`Lead`] names it.
     pub shard: ShardNumber,
+    /// The first of its slots.
+    pub first: Slot,
+    /// The last of its slots, as far as this node knows.
+    pub last: Slot,
+    /// Its version, which begins with 1 and grows with each split; `None`: there is no replica of it here.
+    pub version: Option<ShardVersion>,
     /// The node that leads it, if it can be reached from here.
     pub leader: Option<u64>,
     /// Its load; `None`: it is not known, or the shard has none.

@@ -41,6 +41,11 @@ pub trait Listener: Send + Sync + 'static {
     /// All that an inbox shard had to tell when this node began to lead it has been told.
     fn inbox_announced(&self, _shard: ShardNumber) {}
 
+    /// Which inbox shards there are has changed, or which slots one of them has. One that is new has told nothing yet: what
+    /// its sessions subscribe to is among what is known of the shard that it was split off, until
+    /// [`Store::narrow_inbox_shard`](crate::Store::narrow_inbox_shard) is called. May be called for no change.
+    fn inbox_shards_changed(&self) {}
+
     /// A message was given to a durable session whose client is connected, and whose queue is three quarters full.
     fn filling(&self, _client: &str, _message: &ApplicationMessage) {}
 

@@ -69,6 +69,16 @@ impl api::Store for Store {
         Self::inbox_shards(self)
     }
 
+    fn learn_inbox_shard(&self, first: Slot) {
+        self.inbox.shards.learn(first.0);
+    }
+
+    fn narrow_inbox_shard(&self, shard: ShardNumber) {
+        if let Some(shard) = self.inbox.get(shard) {
+            shard.narrow();
+        }
+    }
+
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
         Self::inbox_leader(self, shard)
     }

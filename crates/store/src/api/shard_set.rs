@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use consensus::Group;
-use store_state::api::{ShardNumber, ShardRef, ShardRefs};
+use store_state::api::{ShardNumber, ShardRef, ShardRefs, Slot};
 use store_state::{ChildShard, CorrelationId, SlotRange};
 
 use crate::api::cluster::ShardInfo;
@@ -168,6 +168,9 @@ impl<M: Kind> ShardSet<M> {
             ShardInfo {
                 store: M::STORE,
                 shard: shard.number,
+                first: Slot(self.shards.base().first_slot(shard.number)),
+                last: Slot(self.shards.last_of(shard.number).0),
+                version: shard.descriptor().map(|descriptor| descriptor.version),
                 leader,
                 load: match leader {
                     _ if is_here => shard.load(),

@@ -19,6 +19,11 @@ use crate::peers::message::{Forwarded, Message};
 impl Kind for InboxMachine {
     const STORE: StoreId = StoreId::Inbox;
     const HAS_CURSORS: bool = true;
+    const HAS_ROUTES: bool = true;
+
+    fn shards_changed(listener: &dyn Listener) {
+        listener.inbox_shards_changed();
+    }
 
     fn led(listener: &dyn Listener, shard: ShardNumber, node: Option<u64>, term: u64) {
         listener.inbox_leader(shard, node, term);

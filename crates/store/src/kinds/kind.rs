@@ -26,6 +26,12 @@ pub(crate) trait Kind: Split + Sync {
     /// Whether event loops open inbox cursors in its shards.
     const HAS_CURSORS: bool = false;
 
+    /// Whether others go by what its shards tell of filters.
+    const HAS_ROUTES: bool = false;
+
+    /// Which shards there are has changed, or which slots one of them has.
+    fn shards_changed(_listener: &dyn Listener) {}
+
     /// Another node leads a shard from now on, or none that is known.
     fn led(_listener: &dyn Listener, _shard: ShardNumber, _node: Option<u64>, _term: u64) {}
 

@@ -20,6 +20,7 @@ use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
 use crate::placement::controller::ReplicaController;
 use crate::shard::handle::Shard;
+use crate::shard::rebuild::rebuild;
 use crate::shard::request::{OVERHEAD, work};
 use crate::shard::routing::ShardRouting;
 use crate::shard::shards::{MadeShard, Maker};
@@ -56,6 +57,7 @@ pub(crate) fn maker<M: Kind>(services: &Arc<NodeServices>) -> Maker<M> {
         let (invite, invited) = mpsc::channel(1);
         let (services, started) = (Arc::clone(&services), Arc::clone(&shard));
         let start = move || {
+            M::shards_changed(&*services.listener);
             services.led_shards.add(Arc::clone(&started) as _);
             let start = ShardBootstrap {
                 shard: started,
@@ -100,6 +102,7 @@ impl<M: Kind> ShardBootstrap<M> {
         let worker = ShardWorker::new(Arc::clone(&shard), &services);
         let mut tasks = vec![tokio::spawn(worker.run())];
         tasks.push(tokio::spawn(measure_load(Arc::clone(&shard))));
+        tasks.push(tokio::spawn(rebuild(Arc::clone(&shard))));
         if M::due().is_some() {
             let due = watch_deadlines(Arc::clone(&shard), Arc::clone(&services.listener));
             tasks.push(tokio::spawn(due));

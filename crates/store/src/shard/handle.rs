@@ -26,6 +26,7 @@ use crate::shard::cursors::InboxCursors;
 use crate::shard::load::{LoadMeter, ShardCost, ShardLoad, SlotWeights};
 use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
+use crate::shard::rebuild::Rebuild;
 use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
 use crate::shard::shards::Shards;
@@ -66,6 +67,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) in_checkpoint: watch::Sender<bool>,
     /// What the replica here begins with, as its parent's has made it.
     pub(super) birth: Birth<M>,
+    /// What splits have left to be made anew.
+    pub(super) rebuild: Rebuild,
     pub(crate) stats: ShardCounters,
     pub(crate) routing: ShardRouting<M::Op>,
 }
@@ -112,6 +115,7 @@ impl<M: Kind> Shard<M> {
             writing: Mutex::new(()),
             in_checkpoint: watch::Sender::new(false),
             birth: Birth::default(),
+            rebuild: Rebuild::default(),
             stats: ShardCounters::default(),
         })
     }
@@ -353,6 +357,7 @@ impl<M: Kind> Shard<M> {
 
     /// Another replica leads from now on, or none.
     pub(crate) fn quiet(&self) {
+        self.rebuild.release();
         if let Some(State { effects, .. }) = &mut *self.state.write() {
             effects.live = false;
             effects.events.clear();

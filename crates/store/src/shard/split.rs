@@ -91,6 +91,7 @@ impl<M: Kind> Shard<M> {
             mark,
             ..
         } = seed;
+        self.rebuild.want(false);
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),
@@ -169,6 +170,9 @@ impl<M: Kind> Shard<M> {
         let machine = state.machine.split_off(at);
         let descriptor = state.descriptor.split_off(at);
         state.is_descriptor_unsaved = true;
+        let routing = &self.routing;
+        self.rebuild
+            .want(M::HAS_ROUTES && (routing.is_here() || routing.peers.is_none()));
         state.meter = LoadMeter::new(state.descriptor.range);
         state.effects.weights = SlotWeights::new(state.descriptor.range);
         let State {
@@ -195,6 +199,7 @@ impl<M: Kind> Shard<M> {
             });
             child.birth.is_there.notify_one();
         }
+        M::shards_changed(&*services.listener);
         let group = self.routing.group.borrow().clone();
         if let Some(group) = group.filter(|_| self.routing.is_here()) {
             // The others hear at once that the entry is agreed on: the child needs a majority to have cut.

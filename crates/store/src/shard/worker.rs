@@ -304,8 +304,9 @@ impl<M: Kind> ShardWorker<M> {
 
     /// Another replica has the inbox cursors from now on: event loops are to open theirs again.
     fn reopen(&self) {
-        // Before event loops take events there are no cursors.
-        if M::HAS_CURSORS && self.shard.routing.peers.is_some() && self.shard.has_begun() {
+        // Before event loops take events there are no cursors. On a node that is alone only a split moves any.
+        let may_move = self.shard.routing.peers.is_some() || !self.shard.is_first();
+        if M::HAS_CURSORS && may_move && self.shard.has_begun() {
             for loop_index in 0..self.listener.loops() {
                 let shard = self.shard.number;
                 self.listener

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster_control::{ClusterStatus, NodeState, NodeStatus, Reach, ShardStatus};
+use crate::cluster_control::{ClusterStatus, NodeState, NodeStatus, Reach, ShardStatus, Version};
 
 /// Notes what it is asked for, and answers with what it was told to.
 #[derive(Debug)]
@@ -46,6 +46,9 @@ impl ClusterControl for Fake {
             shards: vec![ShardStatus {
                 store: StoreName::Inbox,
                 shard: 0,
+                first: Slot(0),
+                last: Slot(299),
+                version: Some(Version(2)),
                 leader: Some(one),
                 voters: vec![one, two],
                 learners: vec![],
@@ -82,7 +85,7 @@ async fn ask(control: Control, method: &str, path: &str, body: &Value) -> (Statu
 
 #[tokio::test]
 async fn the_state_is_told_as_json() {
-    let fake: Control = Some(Fake::new(Ok(())));
+    let fake: Control = Fake::new(Ok(()));
     let (status, text) = ask(fake, "GET", "", &Value::Null).await;
     assert_eq!(status, StatusCode::OK);
     let node = |node, reach| {
@@ -97,7 +100,7 @@ async fn the_state_is_told_as_json() {
         "env": "Test",
         "node": "0000000000000001",
         "nodes": [first, node("ffffffffffffffff", "down")],
-        "shards": [{"store": "inbox", "shard": 0, "leader": "0000000000000001",
+        "shards": [{"store": "inbox", "shard": 0, "first": 0, "last": 299, "version": 2, "leader": "0000000000000001",
                     "voters": ["0000000000000001", "ffffffffffffffff"], "learners": [], "term": 4}],
     });
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
@@ -137,10 +140,28 @@ async fn each_change_reaches_the_cluster() {
                 to: node,
             },
         ),
+        (
+            "/split",
+            json!({"store": "retain", "shard": 3}),
+            Change::Split {
+                store,
+                shard: 3,
+                at: None,
+            },
+        ),
+        (
+            "/split",
+            json!({"store": "retain", "shard": 3, "at": 65_534}),
+            Change::Split {
+                store,
+                shard: 3,
+                at: Some(Slot(65_534)),
+            },
+        ),
     ];
     for (path, body, expected) in asked {
         let fake = Fake::new(Ok(()));
-        let (status, text) = ask(Some(fake.clone()), "POST", path, &body).await;
+        let (status, text) = ask(fake.clone(), "POST", path, &body).await;
         assert_eq!(
             (status, text),
             (StatusCode::NO_CONTENT, String::new()),
@@ -148,7 +169,7 @@ async fn each_change_reaches_the_cluster() {
         );
         assert_eq!(*fake.asked.lock(), [expected]);
         assert_eq!(
-            ask(Some(fake), "GET", path, &body).await.0,
+            ask(fake, "GET", path, &body).await.0,
             StatusCode::METHOD_NOT_ALLOWED
         );
     }
@@ -162,13 +183,7 @@ async fn a_refusal_is_told_in_the_clusters_words() {
         (Refusal::Conflict(why()), StatusCode::CONFLICT),
         (Refusal::Unavailable(why()), StatusCode::SERVICE_UNAVAILABLE),
     ] {
-        let (status, text) = ask(
-            Some(Fake::new(Err(refusal))),
-            "POST",
-            "/drain",
-            &Value::Null,
-        )
-        .await;
+        let (status, text) = ask(Fake::new(Err(refusal)), "POST", "/drain", &Value::Null).await;
         assert_eq!(
             (status, text),
             (expected, "three voters are down\n".to_owned())
@@ -190,24 +205,21 @@ async fn what_is_not_understood_changes_nothing() {
             "/transfer-leader",
             json!({"store": "other", "shard": 0, "to": "1"}),
         ),
+        ("/split", json!({"store": "inbox"})),
+        (
+            "/split",
+            json!({"store": "inbox", "shard": 0, "at": 65_536}),
+        ),
+        (
+            "/split",
+            json!({"store": "inbox", "shard": 0, "at": "half"}),
+        ),
     ] {
-        let (status, text) = ask(Some(fake.clone()), "POST", path, &body).await;
+        let (status, text) = ask(fake.clone(), "POST", path, &body).await;
         assert!(
             status.is_client_error() && !text.is_empty(),
             "{path} {body}: {status} {text}"
         );
     }
     assert!(fake.asked.lock().is_empty());
-}
-
-#[tokio::test]
-async fn a_node_alone_says_so() {
-    for (method, path, expected) in [
-        ("GET", "", StatusCode::NOT_FOUND),
-        ("POST", "/drain", StatusCode::CONFLICT),
-    ] {
-        let (status, text) = ask(None, method, path, &Value::Null).await;
-        assert_eq!(status, expected);
-        assert!(text.contains("clusterConfig.host"), "{text}");
-    }
 }

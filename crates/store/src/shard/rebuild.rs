@@ -1,0 +1,109 @@
+//! What a split has left to be made anew is made behind the scenes: a little at a time, on the shard's thread.
+//!
+//! A leader of the inbox store that was split tells filters that the other half has now, too. It is not to tell less before
+//! all nodes that go by these know where the other half's are: whoever is told of filters says when that is
+//! ([`Shard::narrow`]). Other replicas tell nobody of filters, and need not wait.
+//!
+//! Invariant: nothing is rebuilt between two parts of an operation.
+//!
+//! Deliberately absent: what there is to be made anew (`store_state::Split::rebuild_part`).
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::yield_now;
+
+use crate::kinds::kind::Kind;
+use crate::shard::handle::Shard;
+
+/// Entries that are rebuilt before the shard does something else: about a tenth of a millisecond.
+const ENTRIES_AT_ONCE: usize = 256;
+
+/// Whether there is something to be rebuilt.
+pub(super) struct Rebuild(watch::Sender<Progress>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Progress {
+    #[default]
+    Done,
+    /// Filters may be told only as they are.
+    Held,
+    Wanted,
+}
+
+impl Default for Rebuild {
+    fn default() -> Self {
+        Self(watch::Sender::new(Progress::Done))
+    }
+}
+
+impl Rebuild {
+    /// The shard has been split. To be called while its state is locked.
+    pub(super) fn want(&self, is_held: bool) {
+        self.0.send_replace(match is_held {
+            true => Progress::Held,
+            false => Progress::Wanted,
+        });
+    }
+
+    /// Nobody goes by filters that have moved. False: nothing waited for that.
+    pub(super) fn release(&self) -> bool {
+        self.0.send_if_modified(|progress| {
+            let was_held = *progress == Progress::Held;
+            if was_held {
+                *progress = Progress::Wanted;
+            }
+            was_held
+        })
+    }
+}
+
+impl<M: Kind> Shard<M> {
+    /// Whoever is told of filters goes by those of the other half, too, since which the shard tells no more of what it has
+    /// not.
+    pub(crate) fn narrow(&self) {
+        if self.rebuild.release() {
+            tracing::debug!(
+                store = M::NAME,
+                shard = self.number,
+                "a shard that was split tells of its own filters only"
+            );
+        }
+    }
+
+    /// Goes on a little, if no operation is under way. True: there is nothing left.
+    fn rebuild_part(&self) -> bool {
+        let mut state = self.state.write();
+        let Some(state) = &mut *state else {
+            // Who opens it makes all anew.
+            self.rebuild.0.send_replace(Progress::Done);
+            return true;
+        };
+        if state.mark.is_none() {
+            return false;
+        }
+        let (machine, effects) = (&mut state.machine, &mut state.effects);
+        let is_all = M::with_outlet(effects, |outlet| {
+            machine.rebuild_part(ENTRIES_AT_ONCE, outlet)
+        });
+        if is_all {
+            self.rebuild.0.send_replace(Progress::Done);
+        }
+        is_all
+    }
+}
+
+/// Rebuilds what splits leave, for as long as the shard is there.
+pub(crate) async fn rebuild<M: Kind>(shard: Arc<Shard<M>>) {
+    let mut progress = shard.rebuild.0.subscribe();
+    loop {
+        let wanted = progress.wait_for(|now| *now == Progress::Wanted).await;
+        let is_gone = wanted.map(|_| ()).is_err();
+        if is_gone {
+            return;
+        }
+        while *shard.rebuild.0.borrow() == Progress::Wanted && !shard.rebuild_part() {
+            yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+"""Shards that are split by hand on a node that runs alone, while sessions use them: nothing is lost, repeated or refused."""
+
+import contextlib
+import itertools
+import json
+import threading
+
+import pytest
+
+from harness import raw
+from harness.broker import Broker, run
+from harness.wait import until
+
+TOKEN = "0123456789abcdef"
+DAY = {"session_expiry": 86_400}
+
+
+class Splitting:
+    """A broker whose shards can be split."""
+
+    def __init__(self, folder, **fields):
+        self.token = folder / "token"
+        self.token.write_text(TOKEN)
+        self.data = folder / "data"
+        self.fields = fields
+
+    def broker(self):
+        return Broker({"http.tokenFile": str(self.token)}, data_dir=self.data, **self.fields)
+
+    def split(self, broker, store, shard, at=None):
+        place = [] if at is None else ["--at", str(at)]
+        url = f"http://127.0.0.1:{broker.http_port}"
+        return run("cluster", "split", store, str(shard), *place, "--url", url, "--token-file", str(self.token))
+
+
+@pytest.fixture
+def splitting(tmp_path):
+    return Splitting(tmp_path)
+
+
+def shards(broker, store):
+    """The ranges of the shards of a store, by their numbers."""
+    status = broker.api("/api/v1/cluster")
+    return {s["shard"]: (s["first"], s["last"]) for s in status["shards"] if s["store"] == store}
+
+
+def served(broker, store, count):
+    """Waits until so many shards of a store are there and led."""
+
+    def all_led():
+        status = broker.api("/api/v1/cluster")
+        led = [s["leader"] for s in status["shards"] if s["store"] == store]
+        return len(led) == count and all(led)
+
+    until(all_led, what=f"{count} shards of the {store} store are led")
+
+
+def test_status_shows_what_a_split_makes(splitting):
+    with splitting.broker() as broker:
+        whole = broker.api("/api/v1/cluster")
+        assert whole["cluster"] is None and whole["nodes"] == []
+        assert shards(broker, "inbox") == {0: (0, 65_535)}
+        for store in ("session", "inbox"):
+            done = splitting.split(broker, store, 0)
+            assert (done.returncode, done.stderr) == (0, ""), store
+            assert shards(broker, store) == {0: (0, 32_767), 32_768: (32_768, 65_535)}
+            served(broker, store, 2)
+            done = splitting.split(broker, store, 32_768, 40_000)
+            assert (done.returncode, done.stderr) == (0, "")
+            served(broker, store, 3)
+        versions = {s["shard"]: s["version"] for s in broker.api("/api/v1/cluster")["shards"] if s["store"] == "inbox"}
+        assert versions == {0: 2, 32_768: 3, 40_000: 3}
+        text = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
+        assert "runs alone" in text and "32768-39999" in text, text
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (("inbox", 7), "no shard 7"),
+        (("inbox", 0, 1), None),
+        (("inbox", 0, 65_534), None),
+    ],
+)
+def test_where_a_shard_can_be_split(splitting, arguments, why):
+    with splitting.broker() as broker:
+        done = splitting.split(broker, *arguments)
+        assert done.returncode == (1 if why else 0), done.stderr
+        assert (why or "") in done.stderr
+        # A second time there is nothing to be split there.
+        if not why:
+            served(broker, "inbox", 2)
+            again = splitting.split(broker, *arguments)
+            assert again.returncode == 1 and "is not split at" in again.stderr, again.stderr
+
+
+def test_nothing_is_lost_or_repeated(splitting, name):
+    """Sessions of every kind get what is published while the shards of two stores are split again and again, each message
+    once and in order."""
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(splitting.broker())
+        online = [f"{name}n{number}" for number in range(12)]
+        away = [f"{name}a{number}" for number in range(12)]
+        clients = {}
+        for number, client_id in enumerate(online + away):
+            client = broker.client(client_id, clean=False, props=DAY)
+            client.subscribe(f"{name}/all", qos=2)
+            client.subscribe(f"{name}/one/{number}", qos=2)
+            client.subscribe(f"$share/{name}/{name}/shared", qos=2)
+            clients[client_id] = client
+        for client_id in away:
+            clients.pop(client_id).disconnect()
+        for client in clients.values():
+            stack.callback(client.close)
+
+        acknowledged, failures, over = {}, [], threading.Event()
+
+        def total():
+            return sum(map(len, list(acknowledged.values())))
+
+        def publish(number):
+            """Publishes until all splits are done, and some more."""
+            try:
+                with broker.client(f"{name}p{number}", clean=False, props=DAY) as publisher:
+                    for count in itertools.count():
+                        for topic in ("all", f"one/{count % len(online + away)}", "shared"):
+                            text = f"{number}:{count}"
+                            publisher.published(f"{name}/{topic}", text, qos=2)
+                            acknowledged.setdefault((number, topic), []).append(text)
+                        if over.is_set():
+                            return
+            except BaseException as error:
+                failures.append(error)
+
+        got = {client_id: [] for client_id in online + away}
+
+        def receive(client_id, client):
+            try:
+                while (message := client.message()).payload != b"end":
+                    got[client_id].append((message.topic.removeprefix(f"{name}/"), message.payload.decode()))
+            except BaseException as error:
+                failures.append(error)
+
+        receivers = [threading.Thread(target=receive, args=item) for item in clients.items()]
+        publishers = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
+        for thread in receivers + publishers:
+            thread.start()
+        for count, slot in enumerate((32_768, 16_384, 49_152, 8_192, 57_344, 24_576), start=2):
+            for store in ("inbox", "session"):
+                parent = max(number for number in shards(broker, store) if number < slot)
+                done = splitting.split(broker, store, parent, slot)
+                assert done.returncode == 0, done.stderr
+                served(broker, store, count)
+            before = total()
+            until(lambda: total() >= before + 30 or failures, what="publishers go on")
+        over.set()
+        for thread in publishers:
+            thread.join()
+        assert not failures, failures
+        served(broker, "inbox", 7)
+        with broker.client(name + "end", clean=True) as last:
+            last.published(f"{name}/all", "end", qos=2)
+        for thread in receivers:
+            thread.join()
+        assert not failures, failures
+
+        # What those get who were away is still there when the broker was killed.
+        broker.kill()
+        broker = stack.enter_context(splitting.broker())
+        served(broker, "inbox", 7)
+        for client_id in away:
+            client = stack.enter_context(broker.client(client_id, session_present=True, clean=False, props=DAY))
+            while (message := client.message()).payload != b"end":
+                got[client_id].append((message.topic.removeprefix(f"{name}/"), message.payload.decode()))
+
+        for number, client_id in enumerate(online + away):
+            for (publisher, topic), published in acknowledged.items():
+                if topic in ("all", f"one/{number}"):
+                    received = [text for of, text in got[client_id] if of == topic and text.startswith(f"{publisher}:")]
+                    assert received == published, (client_id, topic)
+        shared = sorted(text for messages in got.values() for of, text in messages if of == "shared")
+        assert shared == sorted(
+            text for (_, topic), published in acknowledged.items() for text in published if topic == "shared"
+        )
+        totals = broker.drop_totals()
+        assert not any(totals.values()), totals
+
+
+def test_a_subscription_holds_over_a_split(splitting, name):
+    """Who has its SUBACK gets what is published from then on, whichever half has the session."""
+    with splitting.broker() as broker, broker.client(name + "p") as publisher, contextlib.ExitStack() as stack:
+        clients = []
+        for slot in (32_768, 16_384, 49_152, 1_000, 64_000):
+            parent = max(number for number in shards(broker, "inbox") if number < slot)
+            assert splitting.split(broker, "inbox", parent, slot).returncode == 0
+            for number in range(10):
+                client_id = f"{name}{slot}-{number}"
+                client = stack.enter_context(broker.client(client_id, clean=False, props=DAY))
+                client.subscribe(f"{name}/{slot}/{number}", f"{name}/all", qos=1)
+                publisher.published(f"{name}/{slot}/{number}", "own")
+                client.message(payload="own")
+                clients.append(client)
+            publisher.published(f"{name}/all", str(slot))
+            for client in clients:
+                client.message(payload=str(slot))
+        for client in clients:
+            client.unsubscribe(f"{name}/all")
+        publisher.published(f"{name}/all", "none")
+        for client in clients:
+            client.ping()
+
+
+def test_a_split_folder_is_read_again(splitting, name):
+    with splitting.broker() as broker:
+        for number in range(20):
+            with broker.client(f"{name}{number}", clean=False, props=DAY) as client:
+                client.subscribe(f"{name}/#", qos=1)
+                client.disconnect()
+        assert splitting.split(broker, "inbox", 0).returncode == 0
+        assert splitting.split(broker, "session", 0).returncode == 0
+        with broker.client(name + "p") as publisher:
+            publisher.published(f"{name}/x", "1")
+        assert broker.stop() == 0
+    for payload in ("2", "3"):
+        with splitting.broker() as broker:
+            assert shards(broker, "inbox") == {0: (0, 32_767), 32_768: (32_768, 65_535)}
+            served(broker, "inbox", 2)
+            with broker.client(name + "p") as publisher:
+                publisher.published(f"{name}/x", payload)
+            broker.kill()
+    with splitting.broker() as broker:
+        for number in range(20):
+            with broker.client(f"{name}{number}", session_present=True, clean=False, props=DAY) as client:
+                assert [message.payload for message in client.take(3)] == [b"1", b"2", b"3"]
+    survey = json.loads(run("store", "inspect", splitting.data, "--json").stdout)
+    inbox = next(store for store in survey["stores"] if store["name"] == "inbox")
+    assert len(inbox["shards"]) == 2, inbox
