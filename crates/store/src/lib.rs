@@ -39,6 +39,7 @@ pub use api::cluster::ShardInfo;
 pub use api::error::OpenError;
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
+pub use api::split::SplitError;
 pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
 pub use api::store::Store;
 pub use consensus::LogStats;

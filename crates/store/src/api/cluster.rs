@@ -176,20 +176,6 @@ impl Store {
             .map_err(|error| error.to_string())
     }
 
-    /// Splits a shard, as [`Lead`] names it, that this node leads: the slots from `at` on get a shard of their own, whose number
-    /// `at` is. Returns when the shard is split.
-    ///
-    /// # Errors
-    /// This node does not lead it; the shard has no such slot above its first one, or was split otherwise meanwhile; its
-    /// members are being changed.
-    pub async fn split(&self, store: StoreId, shard: ShardNumber, at: u16) -> Result<(), String> {
-        match store {
-            StoreId::Session => self.session.split(shard, at).await,
-            StoreId::Inbox => self.inbox.split(shard, at).await,
-            StoreId::Retain => self.retain.split(shard, at).await,
-        }
-    }
-
     /// The shards of the three stores.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardInfo> {

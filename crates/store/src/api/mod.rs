@@ -18,6 +18,7 @@ mod requests;
 mod retain;
 mod session;
 mod shard_set;
+pub(crate) mod split;
 pub(crate) mod stats;
 pub(crate) mod store;
 #[cfg(test)]

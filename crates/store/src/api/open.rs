@@ -18,6 +18,7 @@ use crate::api::error::{OpenError, because};
 use crate::api::listener::Listener;
 use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
+use crate::api::split::AskedSplit;
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
 use crate::node::bootstrap::maker;
@@ -134,6 +135,7 @@ impl Store {
             inbox,
             retain,
             over_limit,
+            asked_split: AskedSplit::default(),
             led_shards: Arc::clone(&services.led_shards),
             known_peers,
             folder,

@@ -12,6 +12,7 @@ use store_state::{ChildShard, CorrelationId, SlotRange};
 
 use crate::api::cluster::ShardInfo;
 use crate::api::listener::Listener;
+use crate::api::split::{SplitError, SplitId, check_replicas};
 use crate::api::stats::ShardStats;
 use crate::kinds::command::{Command, Split};
 use crate::kinds::kind::Kind;
@@ -265,33 +266,45 @@ impl<M: Kind> ShardSet<M> {
         self.get(number)?.routing.group.borrow().clone()
     }
 
-    pub(super) async fn split(&self, number: ShardNumber, at: u16) -> Result<(), String> {
-        let shard = self.get(number).ok_or("there is no such shard")?;
-        let descriptor = shard.descriptor().ok_or("the shard does not serve here")?;
+    /// As [`Store::split`](crate::Store::split).
+    pub(super) async fn split(
+        &self,
+        number: ShardNumber,
+        at: u16,
+        known_peers: &KnownPeers,
+    ) -> Result<(), SplitError> {
+        let shard = self.get(number).ok_or(SplitError::NoShard)?;
+        let not_leader = || SplitError::NotLeader {
+            leader: self.leader(number),
+        };
+        let group = self.group(number).filter(|_| shard.routing.is_here());
+        let group = group.ok_or_else(not_leader)?;
+        let descriptor = shard.descriptor().ok_or_else(not_leader)?;
         if !descriptor.can_split_at(at) || at < self.shards.base().len() {
             let SlotRange { first, last } = descriptor.range;
-            return Err(format!(
-                "shard {number} has the slots {first} to {last}, and is not split at {at}"
-            ));
+            return Err(SplitError::NoSuchSlot { first, last });
         }
         if self.shards.are_most() {
-            return Err("the store has as many shards as a node serves".to_owned());
+            return Err(SplitError::TooManyShards);
         }
-        let group = self
-            .group(number)
-            .ok_or("there is no replica of that shard here")?;
+        check_replicas(&group, shard.routing.node, known_peers)?;
         let split = Split {
             version: descriptor.version,
             at: ChildShard(at),
         };
-        let proposal = group.propose(Command::Split(M::STORE, split)).await;
-        let proposal = proposal.map_err(|error| error.to_string())?;
-        proposal.await.map_err(|error| error.to_string())?;
-        let after = shard.descriptor().ok_or("the shard does not serve here")?;
+        let proposal = group.propose(Command::Split(M::STORE, split)).await?;
+        proposal.await?;
+        // The replica here may have been replaced, or removed, since.
+        let after = shard.descriptor().ok_or(SplitError::Unknown)?;
         let is_split = after.births.iter().any(|birth| birth.child.0 == at);
-        is_split.then_some(()).ok_or_else(|| {
-            "the shard was split otherwise, or its members are being changed".to_owned()
-        })
+        is_split.then_some(()).ok_or(SplitError::Overtaken)
+    }
+
+    /// Whether the child of a split that this node has asked for has a leader, and tables here.
+    pub(super) fn is_split_over(&self, split: SplitId) -> bool {
+        let ChildShard(child) = split.child;
+        let parent = self.get(split.parent);
+        self.leader(child).is_some() && parent.is_none_or(|parent| !parent.is_seeding())
     }
 
     pub(super) async fn handle(&self, number: ShardNumber, request: Bytes) -> Option<Bytes> {

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
+use crate::api::split::AskedSplit;
 use crate::api::stats::{AWAY_DAYS, StoreStats};
 use crate::leadership::led_shards::LedShards;
 use crate::node::disk::is_full;
@@ -43,6 +44,7 @@ pub struct Store {
     pub(super) inbox: ShardSet<InboxMachine>,
     pub(super) retain: ShardSet<RetainMachine>,
     pub(super) over_limit: Arc<AtomicBool>,
+    pub(super) asked_split: AskedSplit,
     pub(super) known_peers: Arc<KnownPeers>,
     pub(super) led_shards: Arc<LedShards>,
     pub(super) folder: Arc<Folder>,

@@ -152,6 +152,13 @@ impl KnownPeers {
         self.linked.lock().contains(&node)
     }
 
+    /// Whether a node can be sent something, and is a member that this one hears.
+    pub(crate) fn is_up(&self, node: u64) -> bool {
+        let members = self.members.borrow();
+        let is_heard = members.iter().any(|m| m.node == node && m.is_up);
+        is_heard && self.is_linked(node)
+    }
+
     /// The nodes that can be sent something.
     pub(crate) fn linked(&self) -> Vec<u64> {
         self.linked.lock().iter().copied().collect()

@@ -161,6 +161,18 @@ fn has_caught_up(progress: &Progress, node: u64) -> bool {
     next.is_some_and(|next| *next > 0 && next + LAG >= progress.log_next)
 }
 
+/// A voter of a shard that would not do at once what is agreed on: it is not reached, or lacks more than a few entries. `own`: the
+/// leader.
+pub(crate) fn find_late_voter(
+    progress: &Progress,
+    voters: &BTreeSet<u64>,
+    own: u64,
+    is_reached: impl Fn(u64) -> bool,
+) -> Option<u64> {
+    let mut others = voters.iter().copied().filter(|node| *node != own);
+    others.find(|node| !is_reached(*node) || !has_caught_up(progress, *node))
+}
+
 /// Whether other voters can take over at once: all new ones have the log, and a majority of all. One that votes
 /// already and is down keeps nobody waiting. `own`: the leader.
 fn can_vote(progress: &Progress, now: &BTreeSet<u64>, wanted: &BTreeSet<u64>, own: u64) -> bool {
@@ -182,6 +194,18 @@ mod tests {
 
     fn voters(nodes: &[u64]) -> BTreeSet<u64> {
         nodes.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_voter_is_late_that_is_not_reached_or_lacks_entries() {
+        let of = |next: &[(u64, u64)], reached: &[u64]| {
+            let is_reached = |node| reached.contains(&node);
+            find_late_voter(&progress(next), &voters(&[1, 2, 3]), 1, is_reached)
+        };
+        assert_eq!(of(&[(2, 10_000), (3, 9_936)], &[2, 3]), None);
+        assert_eq!(of(&[(2, 10_000), (3, 9_935)], &[2, 3]), Some(3));
+        assert_eq!(of(&[(2, 10_000), (3, 10_000)], &[3]), Some(2));
+        assert_eq!(of(&[(3, 10_000)], &[2, 3]), Some(2));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! Purpose: `rules.rs` is pure and says what to do next; `controller.rs` looks after the replica of this node and, while it
 //! leads, `members.rs` does what the rules want.
 //!
-//! Deliberately absent: splitting and merging of shards; who is a member of the cluster (`cluster`).
+//! Deliberately absent: the split of a shard (`shard/split.rs`); who is a member of the cluster (`cluster`).
 //!
 //! Read next: `rules.rs`.
 
 pub(crate) mod controller;
-mod members;
+pub(crate) mod members;
 pub(crate) mod rules;

@@ -115,6 +115,14 @@ impl<M: Kind> Shard<M> {
         });
     }
 
+    /// Whether a child of it has no tables yet.
+    pub(crate) fn is_seeding(&self) -> bool {
+        let state = self.state.read();
+        state
+            .as_ref()
+            .is_some_and(|state| !state.seeding.is_over())
+    }
+
     /// A child has a table of its own, or will never have one.
     pub(super) fn is_seeded(&self) {
         if let Some(state) = &mut *self.state.write() {

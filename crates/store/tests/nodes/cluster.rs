@@ -16,7 +16,7 @@ use crate::node::{Node, message, options};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn until(what: &str, mut is: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !is() {
         assert!(Instant::now() < end, "not in time: {what}");
@@ -24,15 +24,16 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-struct Cluster {
-    hub: Arc<Hub>,
-    folders: Vec<TempDir>,
+/// Nodes that know each other, by the order of their first starts.
+pub(crate) struct Cluster {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) folders: Vec<TempDir>,
     nodes: Vec<Option<Node>>,
     options: Options,
 }
 
 impl Cluster {
-    fn start(count: usize, shards: u16) -> Self {
+    pub(crate) fn start(count: usize, shards: u16) -> Self {
         let mut cluster = Self {
             hub: Hub::new(),
             folders: Vec::new(),
@@ -62,7 +63,7 @@ impl Cluster {
         self.hub.members(&self.members());
     }
 
-    fn node(&self, at: usize) -> &Node {
+    pub(crate) fn node(&self, at: usize) -> &Node {
         self.nodes[at].as_ref().unwrap()
     }
 
@@ -71,7 +72,7 @@ impl Cluster {
     }
 
     /// Waits until every shard has these voters, as `at` sees it.
-    fn settled(&self, at: usize, voters: &[usize]) {
+    pub(crate) fn settled(&self, at: usize, voters: &[usize]) {
         let voters: BTreeSet<u64> = voters.iter().map(|v| self.node(*v).store.node()).collect();
         until("the voters", || {
             let leads = self.leads(at);
@@ -83,7 +84,7 @@ impl Cluster {
     }
 
     /// The node that leads the only inbox shard.
-    fn inbox_leader(&self, at: usize) -> usize {
+    pub(crate) fn inbox_leader(&self, at: usize) -> usize {
         until("a leader", || self.node(at).store.inbox_leader(0).is_some());
         let leader = self.node(at).store.inbox_leader(0).unwrap();
         let is = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.store.node() == leader);
@@ -91,7 +92,7 @@ impl Cluster {
     }
 
     /// Ends a node as a crash would, as far as the others see.
-    fn kill(&mut self, at: usize) -> Member {
+    pub(crate) fn kill(&mut self, at: usize) -> Member {
         let mut gone = member(self.node(at));
         self.hub.isolate(gone.node);
         let node = self.nodes[at].take().unwrap();
@@ -104,7 +105,7 @@ impl Cluster {
         gone
     }
 
-    fn restart(&mut self, at: usize) {
+    pub(crate) fn restart(&mut self, at: usize) {
         let node = self
             .hub
             .start(self.folders[at].path(), &self.options, false);
@@ -113,7 +114,7 @@ impl Cluster {
         self.tell();
     }
 
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         for node in self.nodes.into_iter().flatten() {
             node.stop();
         }

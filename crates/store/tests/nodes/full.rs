@@ -4,13 +4,15 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use store::SplitError;
 use store_state::CorrelationId;
-use store_state::api::{Event, Failure, Store as _};
+use store_state::api::{Event, Failure, Store as _, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply, Origin};
 use store_state::retain::Writer;
 use store_state::session::{ClaimRequest, SessionOp, SessionReply, StoredWill, WillAtClose};
 
 use crate::node::{Node, message, survey, until};
+use crate::splits::try_split;
 
 /// A file system of 16 MiB. A sixteenth of it is kept for starts, which is enough for all shards of a test.
 struct Disk(tempfile::TempDir);
@@ -101,6 +103,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     // More than may be on its way at once: what is behind that must not wait for it.
     disk.fill_with(&node);
     refused(&node);
+    let split = try_split(&node, StoreId::Inbox, 0, 30_000);
+    assert_eq!(split, Err(SplitError::Full));
 
     assert_eq!(node.retained().len(), 1);
     assert!(node.store.knows("ann"));

@@ -26,6 +26,8 @@ struct State {
     /// From one node to another.
     wires: HashMap<(u64, u64), UnboundedSender<Bytes>>,
     cut: HashSet<(u64, u64)>,
+    /// Nodes that run an earlier version.
+    earlier: HashSet<u64>,
 }
 
 /// The network as one node has it.
@@ -168,6 +170,15 @@ impl Hub {
         }
     }
 
+    /// A node runs an earlier version, as the others see it, or no longer does.
+    pub(crate) fn set_earlier(&self, node: u64, is_earlier: bool) {
+        let earlier = &mut self.state.lock().unwrap().earlier;
+        match is_earlier {
+            true => earlier.insert(node),
+            false => earlier.remove(&node),
+        };
+    }
+
     /// Tells all nodes who the members are.
     pub(crate) fn members(&self, members: &[Member]) {
         for node in self.up() {
@@ -195,6 +206,11 @@ impl Peers for Plug {
         if let Some(wire) = wire {
             let _ = wire.send(message);
         }
+    }
+
+    fn knows_loads(&self, node: u64) -> bool {
+        let hub = self.hub.upgrade();
+        hub.is_some_and(|hub| !hub.state.lock().unwrap().earlier.contains(&node))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod cluster;
+mod cluster_splits;
 mod damage;
 mod folders;
 mod full;
