@@ -18,6 +18,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
+use crate::leadership::first_election::elect_first;
 use crate::leadership::state::Leadership;
 use crate::leadership::watch::watch_leadership;
 use crate::node::services::NodeServices;
@@ -56,6 +57,8 @@ pub(crate) struct ReplicaController<M: Kind> {
     pub(super) checkpoints: Option<JoinHandle<Written>>,
     /// Says what the replica is to do.
     pub(super) leadership: Option<JoinHandle<()>>,
+    /// Has the replica campaign that was just split off.
+    pub(super) election: Option<JoinHandle<()>>,
     /// The replica that is here has not begun: nobody has confirmed the data folder yet.
     pub(super) waits: bool,
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
@@ -84,6 +87,7 @@ impl<M: Kind> ReplicaController<M> {
             invited,
             checkpoints: None,
             leadership: None,
+            election: None,
             waits: false,
             left_out: None,
         }
@@ -153,9 +157,14 @@ impl<M: Kind> ReplicaController<M> {
         debug_assert!(seed.is_some(), "who is told of a seed finds it");
         if let Some(seed) = seed {
             let (by, mark) = (seed.by, seed.mark.clone());
+            let is_to_lead = seed.is_parent_led_here;
             self.shard.begin_with(seed, &self.services.listener);
             match self.start(Birth::Seeded(by), Some(mark)).await {
-                Ok(group) => self.serve(group),
+                Ok(group) => {
+                    self.serve(group);
+                    let group = self.group().filter(|_| is_to_lead);
+                    self.election = group.map(|group| tokio::spawn(elect_first(group)));
+                }
                 Err(error) => self.shard.tell_damage(&error),
             }
         }
@@ -375,6 +384,10 @@ impl<M: Kind> ReplicaController<M> {
     }
 
     async fn end_leadership(&mut self) {
+        if let Some(election) = self.election.take() {
+            election.abort();
+            let _ = election.await;
+        }
         if let Some(leadership) = self.leadership.take() {
             leadership.abort();
             let _ = leadership.await;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! parent applies `Split` ─► cut in memory ─► child known ─► child's controller: seed in the log, synced ─► group starts
+//!                                                            │   └─► where the parent is led: an election at once
 //!                                                            └─► child's first checkpoint: links to the parent's files
 //!                                                                └─► the parent writes checkpoints again
 //! ```
@@ -68,6 +69,8 @@ pub(crate) struct Seed<M: Kind> {
     pub(crate) by: Origin,
     /// The position that the child begins with, and its members.
     pub(crate) mark: Mark,
+    /// The node leads the parent, and is to lead the child.
+    pub(crate) is_parent_led_here: bool,
 }
 
 impl<M: Kind> Shard<M> {
@@ -172,6 +175,7 @@ impl<M: Kind> Shard<M> {
             parent: GroupId(self.group()),
             index: EntryIndex(index),
         };
+        let is_led_here = self.routing.is_here();
         let is_wanted = self.may_be_born(services, &shards.get(at), at, entry);
         state.mark = None;
         state.dirty_since.get_or_insert_with(Instant::now);
@@ -204,12 +208,13 @@ impl<M: Kind> Shard<M> {
                 table,
                 by: entry,
                 mark: Mark::seed(&members),
+                is_parent_led_here: is_led_here,
             });
             child.birth.is_there.notify_one();
         }
         M::shards_changed(&*services.listener);
         let group = self.routing.group.borrow().clone();
-        if let Some(group) = group.filter(|_| self.routing.is_here()) {
+        if let Some(group) = group.filter(|_| is_led_here) {
             // The others hear at once that the entry is agreed on: the child needs a majority to have cut.
             tokio::spawn(async move { group.heartbeat().await });
         }

@@ -67,6 +67,12 @@ impl Cluster {
         self.nodes[at].as_ref().unwrap()
     }
 
+    /// A node that runs, by its identifier.
+    pub(crate) fn find(&self, node: u64) -> Option<&Node> {
+        let mut up = self.nodes.iter().flatten();
+        up.find(|up| up.store.node() == node)
+    }
+
     fn leads(&self, at: usize) -> Vec<(u64, Lead)> {
         self.node(at).store.leads()
     }

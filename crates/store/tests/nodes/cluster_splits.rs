@@ -1,16 +1,83 @@
 //! A shard is split on several nodes, some of which are late, or gone.
 
+use std::time::Instant;
+
 use store::SplitError;
-use store_state::api::StoreId;
+use store_state::NameHash;
+use store_state::api::{ShardNumber, Slot, Store as _, StoreId};
 
 use crate::cluster::{Cluster, until};
+use crate::hub::NAME_SEED;
 use crate::node::Node;
-use crate::splits::try_split;
-
-const AT: u16 = 30_000;
+use crate::splits::{AT, check, fill, has_tables, names, try_split};
 
 fn split(node: &Node, shard: u16, at: u16) -> Result<(), SplitError> {
     try_split(node, StoreId::Inbox, shard, at)
+}
+
+/// Splits the inbox shard, as soon as its leader can.
+fn split_at_leader(cluster: &Cluster) -> usize {
+    let leader = cluster.inbox_leader(0);
+    until("the split", || {
+        split(cluster.node(leader), 0, AT).is_ok()
+    });
+    leader
+}
+
+/// The group of an inbox shard.
+fn group(shard: ShardNumber) -> u64 {
+    1 << 32 | (u64::from(shard) + 1)
+}
+
+/// Has a node lead an inbox shard.
+fn lead(cluster: &Cluster, shard: ShardNumber, at: usize) {
+    let node = cluster.node(at).store.node();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.build().unwrap();
+    until("another leader", || {
+        let leader = cluster.node(at).store.inbox_leader(shard);
+        if let Some(leader) = leader.and_then(|leader| cluster.find(leader))
+            && leader.store.node() != node
+        {
+            let transfer = leader.store.transfer_leader(StoreId::Inbox, shard, node);
+            // Tried again until it does.
+            drop(runtime.block_on(transfer));
+        }
+        leader == Some(node)
+    });
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a measurement")]
+fn a_child_is_led_at_once_where_its_parent_is() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    let names = names();
+    fill(cluster.node(0), &names);
+    let leader = cluster.inbox_leader(0);
+    let node = cluster.node(leader);
+    let upper = |name: &&String| NameHash::with_seed(NAME_SEED).slot_of(name) >= AT;
+    let upper = names.iter().find(upper).unwrap();
+    let begun = Instant::now();
+    assert_eq!(split(node, 0, AT), Ok(()));
+    let split = begun.elapsed();
+    node.connect(upper);
+    eprintln!(
+        "the split took {split:?}, the child's first request was applied after {:?}",
+        begun.elapsed()
+    );
+    until("a leader that all know", || {
+        let known = (0..3).map(|at| cluster.node(at).store.inbox_leader(AT));
+        known.eq([Some(node.store.node()); 3])
+    });
+    let leads = cluster.node(0).store.leads();
+    let child = leads.iter().find(|(_, lead)| lead.shard == AT);
+    assert_eq!(child.map(|(_, lead)| lead.term()), Some(1));
+    assert_eq!(cluster.node(1).publish("all", b"after"), Ok(40));
+    for at in 0..3 {
+        check(cluster.node(at), &names, &[b"own", b"before", b"after"]);
+    }
+    cluster.stop();
 }
 
 #[test]

@@ -26,6 +26,10 @@ struct State {
     /// From one node to another.
     wires: HashMap<(u64, u64), UnboundedSender<Bytes>>,
     cut: HashSet<(u64, u64)>,
+    /// Groups whose requests do not get to a node: the node, and the group.
+    held: HashSet<(u64, u64)>,
+    /// How often a request found no replica: by node and group.
+    unanswered: HashMap<(u64, u64), usize>,
     /// Nodes that run an earlier version.
     earlier: HashSet<u64>,
 }
@@ -37,7 +41,7 @@ struct Plug {
 }
 
 /// The seed of the hash of names that the nodes of a cluster have in common.
-const NAME_SEED: u64 = 0x5EED;
+pub(crate) const NAME_SEED: u64 = 0x5EED;
 
 impl Hub {
     pub(crate) fn new() -> Arc<Self> {
@@ -170,6 +174,21 @@ impl Hub {
         }
     }
 
+    /// No request of this group gets to a node, or all do again.
+    pub(crate) fn hold(&self, node: u64, group: u64, is_held: bool) {
+        let held = &mut self.state.lock().unwrap().held;
+        match is_held {
+            true => held.insert((node, group)),
+            false => held.remove(&(node, group)),
+        };
+    }
+
+    /// How often a request of this group has come to a node that had no replica.
+    pub(crate) fn unanswered(&self, node: u64, group: u64) -> usize {
+        let state = self.state.lock().unwrap();
+        state.unanswered.get(&(node, group)).copied().unwrap_or(0)
+    }
+
     /// A node runs an earlier version, as the others see it, or no longer does.
     pub(crate) fn set_earlier(&self, node: u64, is_earlier: bool) {
         let earlier = &mut self.state.lock().unwrap().earlier;
@@ -194,6 +213,20 @@ impl Hub {
 
     fn is_open(&self, from: u64, to: u64) -> bool {
         !self.state.lock().unwrap().cut.contains(&(from, to))
+    }
+
+    fn is_held(&self, node: u64, group: u64) -> bool {
+        self.state.lock().unwrap().held.contains(&(node, group))
+    }
+
+    /// Has a node answer a request of a group.
+    async fn ask(&self, store: &Store, group: u64, request: Bytes) -> Option<Bytes> {
+        let answer = store.handle(group, request).await;
+        if answer.is_none() {
+            let mut state = self.state.lock().unwrap();
+            *state.unanswered.entry((store.node(), group)).or_default() += 1;
+        }
+        answer
     }
 }
 
@@ -227,14 +260,15 @@ impl Network for Plug {
         let nobody = || Unreachable("cut".to_owned());
         Box::pin(async move {
             let hub = hub.upgrade().ok_or_else(nobody)?;
-            if !hub.is_open(from, node) {
+            if !hub.is_open(from, node) || hub.is_held(node, group) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 return Err(nobody());
             }
             let (store, _) = hub.store(node).ok_or_else(nobody)?;
+            let asked = Arc::clone(&hub);
             let answer = hub
                 .runtime
-                .spawn(async move { store.handle(group, request).await });
+                .spawn(async move { asked.ask(&store, group, request).await });
             let answer = tokio::time::timeout(timeout, answer).await;
             let answer = answer.ok().and_then(Result::ok).flatten();
             answer

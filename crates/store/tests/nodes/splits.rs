@@ -10,7 +10,7 @@ use store_state::inbox::{InboxOp, InboxReply, Origin};
 use crate::node::{Node, message, survey, until};
 use crate::restart::copy_folder;
 
-const AT: u16 = 30_000;
+pub(crate) const AT: u16 = 30_000;
 
 /// Asks a node for a split.
 pub(crate) fn try_split(
@@ -42,7 +42,7 @@ fn numbers(node: &Node) -> Vec<u16> {
 }
 
 /// Names on both sides of a split.
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let names: Vec<String> = (0..40).map(|n| format!("name-{n}")).collect();
     let is_upper = |name: &&String| NameHash::default().slot_of(name) >= AT;
     let upper = names.iter().filter(is_upper).count();
@@ -51,7 +51,7 @@ fn names() -> Vec<String> {
 }
 
 /// Each session is away, and has been given what was published for it and for all.
-fn fill(node: &Node, names: &[String]) {
+pub(crate) fn fill(node: &Node, names: &[String]) {
     for name in names {
         node.sleeper(name, name);
         let epoch = node.connect(name).0;
@@ -65,7 +65,7 @@ fn fill(node: &Node, names: &[String]) {
 }
 
 /// Each session is there, with all of its messages in order.
-fn check(node: &Node, names: &[String], payloads: &[&[u8]]) {
+pub(crate) fn check(node: &Node, names: &[String], payloads: &[&[u8]]) {
     for name in names {
         let (epoch, attached) = node.connect(name);
         assert!(attached.present, "{name}");
@@ -81,7 +81,7 @@ fn check(node: &Node, names: &[String], payloads: &[&[u8]]) {
     }
 }
 
-fn has_tables(at: &Path, shard: u16) -> bool {
+pub(crate) fn has_tables(at: &Path, shard: u16) -> bool {
     at.join(format!("inbox/shard-{shard:016x}")).is_dir()
 }
 
