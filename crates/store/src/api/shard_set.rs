@@ -311,6 +311,10 @@ impl<M: Kind> ShardSet<M> {
         if let Some(group) = self.group(number) {
             return Some(group.handle(request).await);
         }
+        if number >= self.shards.base().len() {
+            // Its members know it because their replicas of its parent have applied the split.
+            self.shards.learn(number);
+        }
         if let Some(place) = self.shards.load().get(number, self.shards.base()) {
             // Full: it has been told.
             let _ = place.invite.try_send(());

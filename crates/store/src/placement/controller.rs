@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Birth, Group, GroupOptions, Mark};
+use consensus::{Birth, Group, GroupOptions, Mark, Origin};
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -110,7 +110,7 @@ impl<M: Kind> ReplicaController<M> {
     async fn recover(&mut self) -> Result<(), String> {
         let is_here = self.services.log.has_replica(self.shard.group());
         let is_founded = is_here || self.services.founds && self.shard.is_first();
-        if !is_founded || self.is_unborn()? {
+        if !is_founded || self.unborn()?.is_some() {
             return Ok(());
         }
         self.leave_terms_behind().await?;
@@ -123,14 +123,32 @@ impl<M: Kind> ReplicaController<M> {
         Ok(())
     }
 
-    /// Whether the parent, when it is started, makes again what the replica here begins with: a crash came before that
-    /// was in tables.
-    fn is_unborn(&self) -> Result<bool, String> {
+    /// The entry of the parent that makes again what the replica here begins with, when the parent is started: a crash came
+    /// before that was in tables. `None`: the replica needs no parent.
+    fn unborn(&self) -> Result<Option<Origin>, String> {
         let origin = self.services.log.origin(self.shard.group());
+        let origin = origin.map_err(|error| error.to_string())?;
         let tables = self.services.tables_of::<M>().shards();
-        let is_seeded = origin.map_err(|error| error.to_string())?.is_some();
         let tables = tables.map_err(|error| error.to_string())?;
-        Ok(is_seeded && !tables.contains(&u64::from(self.shard.number)))
+        Ok(origin.filter(|_| !tables.contains(&u64::from(self.shard.number))))
+    }
+
+    /// Whether the replica of this node is to come from the parent's, which has not applied the split yet: one that came
+    /// from elsewhere would be in its way.
+    fn comes_from_parent(&self) -> Result<bool, String> {
+        if self.unborn()?.is_some() {
+            return Ok(true);
+        }
+        let Some(shards) = self.shard.shards().filter(|_| !self.shard.is_first()) else {
+            return Ok(false);
+        };
+        let ancestors = shards.ancestors(self.shard.number);
+        let first_slot = self.shard.number;
+        Ok(ancestors.iter().any(|ancestor| {
+            let has_slot = ancestor.has_slot(first_slot);
+            // One that has not begun may be the parent.
+            has_slot.unwrap_or_else(|| self.services.log.has_replica(ancestor.group()))
+        }))
     }
 
     /// What is here may be an old copy.
@@ -274,7 +292,12 @@ impl<M: Kind> ReplicaController<M> {
         if self.group().is_some() {
             return;
         }
-        match self.open(Birth::Invited).await {
+        let opened = match self.comes_from_parent() {
+            Ok(true) => return,
+            Ok(false) => self.open(Birth::Invited).await,
+            Err(error) => Err(error),
+        };
+        match opened {
             Ok(group) => self.serve(group),
             Err(error) => {
                 tracing::error!(

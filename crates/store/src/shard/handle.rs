@@ -127,7 +127,7 @@ impl<M: Kind> Shard<M> {
 
     /// All shards of the store, of which it is one.
     /// `None`: the store itself is gone.
-    pub(super) fn shards(&self) -> Option<Arc<Shards<M>>> {
+    pub(crate) fn shards(&self) -> Option<Arc<Shards<M>>> {
         self.shards.upgrade()
     }
 
@@ -216,6 +216,20 @@ impl<M: Kind> Shard<M> {
         state.as_ref().map(|state| state.descriptor.clone())
     }
 
+    /// Whether the replica here has a slot; `None`: none has begun.
+    pub(crate) fn has_slot(&self, slot: u16) -> Option<bool> {
+        let state = self.state.read();
+        state.as_ref().map(|state| {
+            let SlotRange { first, last } = state.descriptor.range;
+            (first..=last).contains(&slot)
+        })
+    }
+
+    /// The index of the last entry that the replica here has applied; `None`: there is none, or it is applying one.
+    pub(crate) fn applied_index(&self) -> Option<u64> {
+        self.state.read().as_ref()?.mark.as_ref()?.index()
+    }
+
     /// What the shard has cost.
     pub(crate) fn cost(&self) -> ShardCost {
         self.stats.cost.cost(self.queue.waited())
@@ -251,7 +265,7 @@ impl<M: Kind> Shard<M> {
             None => None,
         };
         let (descriptor, machine) = self
-            .read_tables(&table)
+            .read_tables(&table, mark.is_none())
             .map_err(|error| error.to_string())?;
         *self.state.write() = Some(State {
             machine,
@@ -277,12 +291,21 @@ impl<M: Kind> Shard<M> {
         Ok(mark)
     }
 
-    /// What the tables hold.
-    fn read_tables(&self, table: &ShardTable) -> Result<(Descriptor, M), LoadError> {
+    /// What the tables hold. `is_new`: nothing was written to them yet.
+    fn read_tables(
+        &self,
+        table: &ShardTable,
+        is_new: bool,
+    ) -> Result<(Descriptor, M), LoadError> {
         let written = Descriptor::of_table(table)?;
         let descriptor = match (written, self.base) {
             (Some(written), _) => written,
             (None, Some(base)) => Descriptor::first(base),
+            // Its log begins behind what it was split off with: the first that comes is a snapshot, which says.
+            (None, None) if is_new => Descriptor::first(SlotRange {
+                first: self.number,
+                last: u16::MAX,
+            }),
             (None, None) => return Err(Descriptor::missing()),
         };
         let slots = Slots {
@@ -454,7 +477,9 @@ impl<M: Kind> TableOwner for Shard<M> {
         let state = state
             .as_mut()
             .ok_or_else(|| io::Error::other("the shard is closed"))?;
-        let (descriptor, machine) = self.read_tables(&state.table).map_err(io::Error::other)?;
+        let (descriptor, machine) = self
+            .read_tables(&state.table, false)
+            .map_err(io::Error::other)?;
         state.machine = machine;
         state.meter = LoadMeter::new(descriptor.range);
         state.effects.weights = SlotWeights::new(descriptor.range);

@@ -180,6 +180,22 @@ impl<M: Kind> Shards<M> {
         self.known.load().of_slot(slot).shard.number
     }
 
+    /// The shards that a split may have made this one of, directly or not, the nearest first: those with the slots below, up to
+    /// the one that the store began with.
+    pub(crate) fn ancestors(&self, number: ShardNumber) -> Vec<Arc<Shard<M>>> {
+        let known = self.known.load();
+        let first = FirstSlot(self.base.first_slot(number));
+        let below = known.shards.partition_point(|place| place.first < first);
+        let mut ancestors = Vec::new();
+        for place in known.shards.iter().take(below).rev() {
+            ancestors.push(Arc::clone(&place.shard));
+            if place.shard.is_first() {
+                break;
+            }
+        }
+        ancestors
+    }
+
     /// Whether there is no room for one more.
     pub(crate) fn are_most(&self) -> bool {
         self.known.load().shards.len() >= SHARDS_MOST

@@ -46,7 +46,7 @@ impl Cluster {
         cluster
     }
 
-    fn add(&mut self) {
+    pub(crate) fn add(&mut self) {
         let folder = tempfile::tempdir().unwrap();
         let founds = self.nodes.is_empty();
         let node = self.hub.start(folder.path(), &self.options, founds);
@@ -55,7 +55,7 @@ impl Cluster {
         self.tell();
     }
 
-    fn members(&self) -> Vec<Member> {
+    pub(crate) fn members(&self) -> Vec<Member> {
         self.nodes.iter().flatten().map(member).collect()
     }
 

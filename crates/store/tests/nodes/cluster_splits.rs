@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use store::SplitError;
+use store::{Role, SplitError};
 use store_state::NameHash;
-use store_state::api::{ShardNumber, Slot, Store as _, StoreId};
+use store_state::api::{ShardNumber, Store as _, StoreId};
 
 use crate::cluster::{Cluster, until};
 use crate::hub::NAME_SEED;
@@ -18,9 +18,7 @@ fn split(node: &Node, shard: u16, at: u16) -> Result<(), SplitError> {
 /// Splits the inbox shard, as soon as its leader can.
 fn split_at_leader(cluster: &Cluster) -> usize {
     let leader = cluster.inbox_leader(0);
-    until("the split", || {
-        split(cluster.node(leader), 0, AT).is_ok()
-    });
+    until("the split", || split(cluster.node(leader), 0, AT).is_ok());
     leader
 }
 
@@ -115,5 +113,77 @@ fn a_split_is_refused_that_some_replica_would_be_late_for() {
     cluster.hub.rejoin(node);
     until("the split", || split(leader, 0, AT).is_ok());
     assert_eq!(leader.store.inbox_shards().len(), 2);
+    cluster.stop();
+}
+
+/// Whether a node has tables of the child.
+fn has_child(cluster: &Cluster, at: usize) -> bool {
+    has_tables(cluster.folders[at].path(), AT)
+}
+
+/// The replicas on these nodes have all that was published, once and in order. `by`: a node that has been up all the time, as
+/// the others may have taken one that was not for dead.
+fn check_replicas(cluster: &Cluster, at: &[usize], by: usize, payloads: &[&[u8]]) {
+    for at in at {
+        for shard in [0, AT] {
+            lead(cluster, shard, *at);
+        }
+        check(cluster.node(by), &names(), payloads);
+    }
+}
+
+#[test]
+fn a_replica_of_the_child_comes_from_the_parent_or_waits_for_it() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    fill(cluster.node(0), &names());
+    let leader = cluster.inbox_leader(0);
+    let [late, other] = [1, 2].map(|next| (leader + next) % 3);
+    let node = cluster.node(late).store.node();
+    cluster.hub.hold(node, group(0), true);
+    assert_eq!(split(cluster.node(leader), 0, AT), Ok(()));
+    assert_eq!(cluster.node(leader).publish("all", b"after"), Ok(40));
+    until("the child to have asked for a replica", || {
+        cluster.hub.unanswered(node, group(AT)) >= 5
+    });
+    assert!(!has_child(&cluster, late));
+    until("tables of the others", || {
+        has_child(&cluster, leader) && has_child(&cluster, other)
+    });
+    // Also when it has started anew, and does not know of the child.
+    cluster.kill(late);
+    assert_eq!(cluster.node(other).publish("all", b"then"), Ok(40));
+    let asked = cluster.hub.unanswered(node, group(AT));
+    cluster.restart(late);
+    until("the child to have asked again", || {
+        cluster.hub.unanswered(node, group(AT)) >= asked + 5
+    });
+    assert!(!has_child(&cluster, late));
+    cluster.hub.hold(node, group(0), false);
+    until("tables of the late one", || has_child(&cluster, late));
+    let payloads: [&[u8]; 4] = [b"own", b"before", b"after", b"then"];
+    check_replicas(&cluster, &[late, other, leader], leader, &payloads);
+    cluster.stop();
+}
+
+#[test]
+fn a_node_that_had_nothing_gets_both_halves() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    fill(cluster.node(0), &names());
+    let leader = split_at_leader(&cluster);
+    assert_eq!(cluster.node(leader).publish("all", b"after"), Ok(40));
+    let gone = (leader + 1) % 3;
+    let mut gone = cluster.kill(gone);
+    cluster.add();
+    gone.role = Role::Leaves;
+    let mut members = cluster.members();
+    members.push(gone);
+    cluster.hub.members(&members);
+    let voters = [leader, (leader + 2) % 3, 3];
+    cluster.settled(leader, &voters);
+    let payloads: [&[u8]; 3] = [b"own", b"before", b"after"];
+    check_replicas(&cluster, &[3], leader, &payloads);
+    until("tables of the new one", || has_child(&cluster, 3));
     cluster.stop();
 }
