@@ -261,7 +261,10 @@ mod tests {
             voters: voters.iter().map(|nodes| set(nodes)).collect(),
             learners: set(learners),
         };
-        assert_eq!(settled_voters(&of(&[&[1, 2, 3]], &[])), Some(&set(&[1, 2, 3])));
+        assert_eq!(
+            settled_voters(&of(&[&[1, 2, 3]], &[])),
+            Some(&set(&[1, 2, 3]))
+        );
         for changing in [
             of(&[&[1, 2, 3]], &[4]),
             of(&[&[1, 2, 3], &[1, 2, 4]], &[]),

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::kinds::command::Command;
+use crate::kinds::group::shard_of_group;
 use crate::kinds::kind::Kind;
 use crate::leadership::first_election::elect_first;
 use crate::leadership::state::Leadership;
@@ -151,6 +152,43 @@ impl<M: Kind> ReplicaController<M> {
         }))
     }
 
+    /// Deletes the group, but for its vote, if nothing will make again what the replica here begins with: the parent's is behind
+    /// the entry already, by a snapshot, or it is gone. Then other members send it.
+    async fn forget_orphan(&self) {
+        let forgotten = match self.is_orphan() {
+            Ok(false) => return,
+            Ok(true) => {
+                let deleted = self.services.log.delete_group(self.shard.group());
+                deleted.await.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error),
+        };
+        tracing::info!(
+            store = M::NAME,
+            shard = self.shard.number,
+            error = forgotten.err(),
+            "what the replica here would begin with is gone: other nodes are to send it"
+        );
+    }
+
+    fn is_orphan(&self) -> Result<bool, String> {
+        // On a node that is alone nobody would send it, and no snapshot of the parent has come.
+        if self.group().is_some() || self.services.known_peers.network.is_none() {
+            return Ok(false);
+        }
+        let Some(origin) = self.unborn()? else {
+            return Ok(false);
+        };
+        let parent = shard_of_group(origin.parent.0).filter(|(store, _)| *store == M::STORE);
+        let shards = self.shard.shards();
+        let parent = shards.and_then(|shards| shards.get(parent?.1));
+        let applied = parent.and_then(|parent| parent.applied_index());
+        let is_behind = applied.is_some_and(|applied| applied >= origin.index.0);
+        let is_gone = !self.services.log.has_replica(origin.parent.0);
+        // What it makes is there before the entry is applied.
+        Ok((is_behind || is_gone) && !self.shard.has_seed())
+    }
+
     /// What is here may be an old copy.
     async fn leave_terms_behind(&self) -> Result<(), String> {
         let (log, node) = (&self.services.log, self.shard.routing.node);
@@ -176,6 +214,10 @@ impl<M: Kind> ReplicaController<M> {
         if let Some(seed) = seed {
             let (by, mark) = (seed.by, seed.mark.clone());
             let is_to_lead = seed.is_parent_led_here;
+            let may_seed = self.services.log.may_seed(self.shard.group(), by);
+            if self.group().is_some() || matches!(may_seed, Ok(false)) {
+                return seed.give_up();
+            }
             self.shard.begin_with(seed, &self.services.listener);
             match self.start(Birth::Seeded(by), Some(mark)).await {
                 Ok(group) => {
@@ -292,6 +334,7 @@ impl<M: Kind> ReplicaController<M> {
         if self.group().is_some() {
             return;
         }
+        self.forget_orphan().await;
         let opened = match self.comes_from_parent() {
             Ok(true) => return,
             Ok(false) => self.open(Birth::Invited).await,
@@ -316,9 +359,9 @@ impl<M: Kind> ReplicaController<M> {
     }
 
     async fn look_after(&mut self) {
-        // This node has no replica of the shard.
+        // This node has no replica of the shard that runs.
         let Some(group) = self.group() else {
-            return;
+            return self.forget_orphan().await;
         };
         let standing = group.watch().borrow().clone();
         // A leader that was handing over sends nothing: if others then went on without it, nobody answers that they
@@ -373,14 +416,21 @@ impl<M: Kind> ReplicaController<M> {
         });
         let known = self.left_out.filter(|(_, known)| *known == contacts);
         self.left_out = is_left_out.then(|| known.unwrap_or((Instant::now(), contacts)));
-        self.left_out
-            .is_some_and(|(since, _)| since.elapsed() >= FAREWELL && group.retire(contacts))
+        // What a child begins with is here only.
+        let is_needed = self.shard.is_seeding();
+        self.left_out.is_some_and(|(since, _)| {
+            since.elapsed() >= FAREWELL && !is_needed && group.retire(contacts)
+        })
     }
 
     /// The shard goes on without this node.
     async fn remove(&mut self) {
         self.left_out = None;
+        let parent = self.shard.leave_parent();
         self.close().await;
+        if parent.is_some() {
+            self.shard.is_written().await;
+        }
         let number = u64::from(self.shard.number);
         let forgotten = self.services.log.delete_group(self.shard.group()).await;
         let tables = self.services.tables_of::<M>();
@@ -392,6 +442,9 @@ impl<M: Kind> ReplicaController<M> {
             tables = removed.err().map(tracing::field::display),
             "the replica here is removed: other nodes have the shard"
         );
+        if let Some(parent) = parent {
+            parent.is_seeded();
+        }
     }
 
     /// Ends the replica.

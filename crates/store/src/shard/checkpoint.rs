@@ -38,7 +38,7 @@ impl<M: Kind> Shard<M> {
     fn begin_checkpoint(&self, now: bool) -> Option<Checkpoint> {
         let mut state = self.state.write();
         let state = state.as_mut()?;
-        let since = state.dirty_since.filter(|_| state.seeding.is_over())?;
+        let since = state.dirty_since.filter(|_| self.seeding.is_over())?;
         let due = now
             || state.parent.is_some()
             || since.elapsed() >= UNSAVED_TIME
@@ -84,10 +84,17 @@ impl<M: Kind> Shard<M> {
             state.table = Arc::new(own);
             state.parent.take()
         });
-        debug_assert!(parent.is_some(), "a shard gets its first table once");
+        // Else the replica is being removed, and the parent told.
         if let Some(parent) = parent {
             parent.is_seeded();
         }
+    }
+
+    /// Waits until nothing is written to the tables, or made of them, that was begun before.
+    pub(crate) async fn is_written(self: &Arc<Self>) {
+        let shard = Arc::clone(self);
+        // An error: the store ends.
+        let _ = blocking(move || drop(shard.writing.lock())).await;
     }
 
     /// Lets go of some of what the tables have. True: that was all.

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use consensus::Mark;
 use parking_lot::{Mutex, RwLock};
@@ -48,6 +49,9 @@ const DEFERRED_MOST: usize = 16 << 20;
 /// Bytes of work that the leader was sent and has not answered, above which no more should be given.
 const SENT_MOST: usize = 16 << 20;
 
+/// How long the tables of a shard, when they are to be replaced, wait for a child that begins with them.
+const SEEDING_PATIENCE: Duration = Duration::from_secs(10);
+
 /// One shard, as everybody sees it.
 pub(crate) struct Shard<M: Kind> {
     pub(crate) number: ShardNumber,
@@ -65,6 +69,9 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) writing: Mutex<()>,
     /// Whether a checkpoint is under way.
     pub(super) in_checkpoint: watch::Sender<bool>,
+    /// Shards that were split off and have no tables of their own yet. This shard writes no checkpoint before, is not
+    /// replaced and not removed: its log and its tables are what they begin with.
+    pub(super) seeding: Seeding,
     /// What the replica here begins with, as its parent's has made it.
     pub(super) birth: Birth<M>,
     /// What splits have left to be made anew.
@@ -84,9 +91,6 @@ pub(super) struct State<M: Kind> {
     pub(super) table: Arc<ShardTable>,
     /// The parent, while the table is its: the shard has none of its own before its first checkpoint.
     pub(super) parent: Option<Arc<Shard<M>>>,
-    /// Shards that were split off and have no tables of their own yet. This shard writes no checkpoint before: its log
-    /// is what they begin with.
-    pub(super) seeding: Seeding,
     pub(super) effects: Effects,
     pub(super) outbox: Outbox<M::Op>,
     /// How far the machine is; `None` while batches are being applied.
@@ -114,6 +118,7 @@ impl<M: Kind> Shard<M> {
             state: RwLock::new(None),
             writing: Mutex::new(()),
             in_checkpoint: watch::Sender::new(false),
+            seeding: Seeding::default(),
             birth: Birth::default(),
             rebuild: Rebuild::default(),
             stats: ShardCounters::default(),
@@ -273,7 +278,6 @@ impl<M: Kind> Shard<M> {
             is_descriptor_unsaved: false,
             table: Arc::new(table),
             parent: None,
-            seeding: Seeding::default(),
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
@@ -292,11 +296,7 @@ impl<M: Kind> Shard<M> {
     }
 
     /// What the tables hold. `is_new`: nothing was written to them yet.
-    fn read_tables(
-        &self,
-        table: &ShardTable,
-        is_new: bool,
-    ) -> Result<(Descriptor, M), LoadError> {
+    fn read_tables(&self, table: &ShardTable, is_new: bool) -> Result<(Descriptor, M), LoadError> {
         let written = Descriptor::of_table(table)?;
         let descriptor = match (written, self.base) {
             (Some(written), _) => written,
@@ -470,11 +470,19 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.as_ref().is_some_and(|state| state.parent.is_some())
     }
 
+    fn has_children_without_table(&self) -> bool {
+        self.is_seeding()
+    }
+
     fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        // A split that was applied while the tables were on their way.
+        if !self.seeding.wait_over(SEEDING_PATIENCE) {
+            return Err(io::Error::other("a child of the shard has no table yet"));
+        }
         let _alone = self.writing.lock();
         replace()?;
-        let mut state = self.state.write();
-        let state = state
+        let mut guard = self.state.write();
+        let state = guard
             .as_mut()
             .ok_or_else(|| io::Error::other("the shard is closed"))?;
         let (descriptor, machine) = self
@@ -489,6 +497,14 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.dirty_since = None;
         state.generation += 1;
         state.effects.cursors.clear();
+        let births = state.descriptor.births.clone();
+        drop(guard);
+        for birth in births {
+            // The splits that were applied elsewhere.
+            if let Some(shards) = self.shards() {
+                shards.learn(birth.child.0);
+            }
+        }
         Ok(())
     }
 }

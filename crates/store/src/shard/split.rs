@@ -14,9 +14,10 @@
 //! Deliberately absent: who asks for a split, and where; requests that find their half (`shards.rs`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use consensus::{Applied, EntryIndex, GroupId, Mark, Origin};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use store_state::{ChildShard, Descriptor};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -33,13 +34,36 @@ use crate::shard::load::{LoadMeter, SlotWeights};
 use crate::shard::outbox::Outbox;
 use crate::storage::tables::ShardTable;
 
-/// How many children of a shard have no tables yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Seeding(usize);
+/// How many children of a shard have no tables yet. What they begin with is in the log and the tables of the replica here.
+#[derive(Default)]
+pub(super) struct Seeding {
+    children: Mutex<usize>,
+    over: Condvar,
+}
 
 impl Seeding {
-    pub(super) fn is_over(self) -> bool {
-        self.0 == 0
+    fn add(&self) {
+        *self.children.lock() += 1;
+    }
+
+    fn remove(&self) {
+        let mut children = self.children.lock();
+        *children = children.saturating_sub(1);
+        if *children == 0 {
+            self.over.notify_all();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        *self.children.lock() == 0
+    }
+
+    /// Waits until all children have tables. False: not in time.
+    pub(super) fn wait_over(&self, time: Duration) -> bool {
+        let mut children = self.children.lock();
+        let has = |children: &mut usize| *children > 0;
+        let waited = self.over.wait_while_for(&mut children, has, time);
+        !waited.timed_out()
     }
 }
 
@@ -73,15 +97,37 @@ pub(crate) struct Seed<M: Kind> {
     pub(crate) is_parent_led_here: bool,
 }
 
+impl<M: Kind> Seed<M> {
+    /// The node needs it not: it has, or had, a replica of the child that has come from elsewhere.
+    pub(crate) fn give_up(self) {
+        self.parent.is_seeded();
+    }
+}
+
 impl<M: Kind> Shard<M> {
     /// Waits until the parent's replica has made what the replica here begins with.
     pub(crate) async fn is_to_be_born(&self) {
         self.birth.is_there.notified().await;
     }
 
+    /// Whether it has made that, and nobody has taken it.
+    pub(crate) fn has_seed(&self) -> bool {
+        self.birth.seed.lock().is_some()
+    }
+
     /// Takes it; `None`: it was taken.
     pub(crate) fn take_seed(&self) -> Option<Seed<M>> {
         self.birth.seed.lock().take()
+    }
+
+    /// Before the replica here is removed: if it has no table yet, it gets none and serves no longer. Returns the parent then,
+    /// which is to be told.
+    pub(crate) fn leave_parent(&self) -> Option<Arc<Self>> {
+        let mut state = self.state.write();
+        let parent = state.as_mut()?.parent.take()?;
+        // Else a checkpoint would be written to the parent's table.
+        *state = None;
+        Some(parent)
     }
 
     /// Begins with what the parent's replica has made.
@@ -111,7 +157,6 @@ impl<M: Kind> Shard<M> {
             descriptor,
             table,
             parent: Some(parent),
-            seeding: Seeding::default(),
             mark: Some(mark),
             dirty_since: Some(Instant::now()),
             generation: 0,
@@ -120,17 +165,12 @@ impl<M: Kind> Shard<M> {
 
     /// Whether a child of it has no tables yet.
     pub(crate) fn is_seeding(&self) -> bool {
-        let state = self.state.read();
-        state
-            .as_ref()
-            .is_some_and(|state| !state.seeding.is_over())
+        !self.seeding.is_over()
     }
 
     /// A child has a table of its own, or will never have one.
-    pub(super) fn is_seeded(&self) {
-        if let Some(state) = &mut *self.state.write() {
-            state.seeding.0 = state.seeding.0.saturating_sub(1);
-        }
+    pub(crate) fn is_seeded(&self) {
+        self.seeding.remove();
     }
 
     /// Applies an entry that splits the shard. `before`: the position of the state before it, and the members there.
@@ -194,7 +234,7 @@ impl<M: Kind> Shard<M> {
         } = &mut *state;
         effects.cursors.retain(|inbox| left.has_inbox(inbox));
         if is_wanted {
-            state.seeding.0 += 1;
+            self.seeding.add();
         }
         let table = Arc::clone(&state.table);
         drop(guard);

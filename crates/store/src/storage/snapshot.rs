@@ -18,6 +18,9 @@ pub(crate) trait TableOwner: Send + Sync + 'static {
     /// Whether the shard has just been split off, and has no table of its own yet.
     fn has_no_table_yet(&self) -> bool;
 
+    /// Whether a shard that was split off of this one begins with the table, and has none of its own yet.
+    fn has_children_without_table(&self) -> bool;
+
     /// `replace` puts another replica's tables into the place of these; the state follows them.
     ///
     /// # Errors
@@ -45,6 +48,9 @@ impl<S: TableOwner> Tables for ShardTables<S> {
     }
 
     fn receive(&self) -> io::Result<Box<dyn SnapshotWriter>> {
+        if self.0.has_children_without_table() {
+            return Err(io::Error::other("a child of the shard has no table yet"));
+        }
         let table = self.0.table().ok_or_else(closed)?;
         Ok(Box::new(Writer {
             shard: Arc::clone(&self.0),

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use store::{Role, SplitError};
 use store_state::NameHash;
-use store_state::api::{ShardNumber, Store as _, StoreId};
+use store_state::api::{ShardNumber, Slot, Store as _, StoreId};
 
 use crate::cluster::{Cluster, until};
 use crate::hub::NAME_SEED;
 use crate::node::Node;
+use crate::restart::copy_folder;
 use crate::splits::{AT, check, fill, has_tables, names, try_split};
 
 fn split(node: &Node, shard: u16, at: u16) -> Result<(), SplitError> {
@@ -185,5 +186,92 @@ fn a_node_that_had_nothing_gets_both_halves() {
     let payloads: [&[u8]; 3] = [b"own", b"before", b"after"];
     check_replicas(&cluster, &[3], leader, &payloads);
     until("tables of the new one", || has_child(&cluster, 3));
+    cluster.stop();
+}
+
+#[test]
+fn a_replica_that_the_parent_gives_birth_to_no_more_is_sent_by_others() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    fill(cluster.node(0), &names());
+    let leader = cluster.inbox_leader(0);
+    let [late, other] = [1, 2].map(|next| (leader + next) % 3);
+    let inbox = |cluster: &Cluster, at: usize| cluster.folders[at].path().join("inbox");
+    // No table of the child can be made.
+    let in_the_way = inbox(&cluster, late).join(format!("seeding-shard-{AT:016x}"));
+    std::fs::write(&in_the_way, b"").unwrap();
+    assert_eq!(split(cluster.node(leader), 0, AT), Ok(()));
+    assert_eq!(cluster.node(leader).publish("all", b"after"), Ok(40));
+    until("tables of the others", || {
+        has_child(&cluster, leader) && has_child(&cluster, other)
+    });
+    // Its last checkpoint is behind the split.
+    cluster.kill(leader);
+    // The late one has all that the first had.
+    until("it is agreed on", || {
+        cluster.node(other).publish("all", b"then") == Ok(40)
+    });
+    cluster.kill(other);
+    cluster.kill(late);
+    assert!(!has_child(&cluster, late));
+    // As if a snapshot had replaced the tables of the parent.
+    let [from, to] = [leader, late].map(|at| inbox(&cluster, at).join(format!("shard-{:016x}", 0)));
+    std::fs::remove_dir_all(&to).unwrap();
+    std::fs::create_dir(&to).unwrap();
+    copy_folder(&from, &to);
+    std::fs::remove_file(&in_the_way).unwrap();
+    for at in [leader, other, late] {
+        cluster.restart(at);
+    }
+    until("the child on the late one", || has_child(&cluster, late));
+    let payloads: [&[u8]; 4] = [b"own", b"before", b"after", b"then"];
+    check_replicas(&cluster, &[late, leader, other], other, &payloads);
+    cluster.stop();
+}
+
+#[test]
+fn nothing_is_lost_when_the_leader_dies_right_after_the_split() {
+    let mut cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    fill(cluster.node(0), &names());
+    let leader = split_at_leader(&cluster);
+    cluster.kill(leader);
+    let others = [1, 2].map(|next| (leader + next) % 3);
+    let node = cluster.node(others[0]);
+    assert_eq!(node.publish("all", b"after"), Ok(40));
+    let mut payloads: Vec<&[u8]> = vec![b"own", b"before", b"after"];
+    check_replicas(&cluster, &others, others[0], &payloads);
+    cluster.restart(leader);
+    assert_eq!(cluster.node(others[1]).publish("all", b"then"), Ok(40));
+    payloads.push(b"then");
+    check_replicas(&cluster, &[0, 1, 2], others[0], &payloads);
+    cluster.stop();
+}
+
+#[test]
+fn a_child_is_split_again_after_its_parent_and_it_have_other_leaders() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(1, &[0, 1, 2]);
+    let names = names();
+    fill(cluster.node(0), &names);
+    let first = split_at_leader(&cluster);
+    let second = (first + 1) % 3;
+    lead(&cluster, 0, second);
+    lead(&cluster, AT, second);
+    assert_eq!(cluster.node(first).publish("all", b"after"), Ok(40));
+    let node = cluster.node(second);
+    until("the next split", || split(node, AT, 50_000).is_ok());
+    until("the last split", || split(node, 0, 10_000).is_ok());
+    assert_eq!(cluster.node(first).publish("all", b"then"), Ok(40));
+    let slots = [0, 10_000, AT, 50_000].map(Slot);
+    for at in 0..3 {
+        check(
+            cluster.node(at),
+            &names,
+            &[b"own", b"before", b"after", b"then"],
+        );
+        let shard = |slot| cluster.node(at).store.inbox_shard(slot);
+        assert_eq!(slots.map(shard), [0, 10_000, AT, 50_000]);
+    }
     cluster.stop();
 }
