@@ -10,13 +10,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::Group;
+use consensus::{Group, Standing};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::kinds::command::Command;
 
 /// How often the replica campaigns. Before a majority would vote for it, that costs no term.
 const AGAIN: Duration = Duration::from_millis(10);
+
+/// How long a campaign may take that a majority wants: each voter writes its vote to the disk. Another one before would only be a
+/// later term.
+const CAMPAIGN: Duration = Duration::from_millis(500);
 
 /// How long it tries. Then election timeouts do it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,13 +30,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) async fn elect_first(group: Arc<Group<Command>>) {
     let end = Instant::now() + PATIENCE;
     let mut standing = group.watch();
-    while Instant::now() < end {
+    let mut term = standing.borrow().term;
+    let mut is_over = false;
+    while !is_over && Instant::now() < end {
         let begun = group.elect().await;
-        let led = standing.wait_for(|standing| standing.leader.is_some());
-        let is_led = timeout(AGAIN, led).await.is_ok();
-        // An error: the group has ended.
-        if is_led || begun.is_err() {
-            return;
+        is_over = begun.is_err() || is_led(&mut standing, AGAIN).await;
+        let now = standing.borrow().term;
+        if now > term {
+            term = now;
+            is_over = is_over || is_led(&mut standing, CAMPAIGN).await;
         }
     }
+}
+
+/// Whether the group has a leader within `time`, or has ended.
+async fn is_led(standing: &mut watch::Receiver<Standing>, time: Duration) -> bool {
+    let led = standing.wait_for(|standing| standing.leader.is_some());
+    timeout(time, led).await.is_ok()
 }

@@ -240,9 +240,14 @@ impl Node {
             will: None,
             asked_ms: 0,
         });
-        match self.session(client, op) {
-            Ok(SessionReply::Claimed(claimed)) => claimed,
-            other => panic!("{other:?}"),
+        let end = Instant::now() + DEADLINE;
+        loop {
+            match self.session(client, op.clone()) {
+                Ok(SessionReply::Claimed(claimed)) => return claimed,
+                // Another node has led meanwhile: the client connects again.
+                Ok(SessionReply::Stale) if Instant::now() < end => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 
