@@ -190,7 +190,7 @@ impl Store {
         };
         let mut asking = self
             .asked_split
-            .begin(split, |earlier| self.is_over(earlier))?;
+            .begin(split, |earlier| is_over(self, earlier))?;
         match store {
             StoreId::Session => self.session.split(shard, at, &self.known_peers).await,
             StoreId::Inbox => self.inbox.split(shard, at, &self.known_peers).await,
@@ -199,14 +199,14 @@ impl Store {
         asking.is_done = true;
         Ok(())
     }
+}
 
-    /// Whether the child of a split has a leader, and tables here.
-    fn is_over(&self, split: SplitId) -> bool {
-        match split.store {
-            StoreId::Session => self.session.is_split_over(split),
-            StoreId::Inbox => self.inbox.is_split_over(split),
-            StoreId::Retain => self.retain.is_split_over(split),
-        }
+/// Whether the child of a split has a leader, and tables here.
+fn is_over(store: &Store, split: SplitId) -> bool {
+    match split.store {
+        StoreId::Session => store.session.is_split_over(split),
+        StoreId::Inbox => store.inbox.is_split_over(split),
+        StoreId::Retain => store.retain.is_split_over(split),
     }
 }
 

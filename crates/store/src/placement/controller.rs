@@ -140,10 +140,10 @@ impl<M: Kind> ReplicaController<M> {
         if self.unborn()?.is_some() {
             return Ok(true);
         }
-        let Some(shards) = self.shard.shards().filter(|_| !self.shard.is_first()) else {
-            return Ok(false);
-        };
-        let ancestors = shards.ancestors(self.shard.number);
+        // Those that the store began with have none.
+        let shards = self.shard.shards().filter(|_| !self.shard.is_first());
+        let ancestors = shards.map(|shards| shards.ancestors(self.shard.number));
+        let ancestors = ancestors.unwrap_or_default();
         let first_slot = self.shard.number;
         Ok(ancestors.iter().any(|ancestor| {
             let has_slot = ancestor.has_slot(first_slot);
@@ -176,17 +176,20 @@ impl<M: Kind> ReplicaController<M> {
         if self.group().is_some() || self.services.known_peers.network.is_none() {
             return Ok(false);
         }
-        let Some(origin) = self.unborn()? else {
-            return Ok(false);
-        };
+        let origin = self.unborn()?;
+        Ok(origin.is_some_and(|origin| self.is_behind(origin)))
+    }
+
+    /// Whether no replica of the parent will apply an entry here any more, and what the entry makes is not waiting here.
+    fn is_behind(&self, origin: Origin) -> bool {
         let parent = shard_of_group(origin.parent.0).filter(|(store, _)| *store == M::STORE);
         let shards = self.shard.shards();
         let parent = shards.and_then(|shards| shards.get(parent?.1));
         let applied = parent.and_then(|parent| parent.applied_index());
-        let is_behind = applied.is_some_and(|applied| applied >= origin.index.0);
+        let is_applied = applied.is_some_and(|applied| applied >= origin.index.0);
         let is_gone = !self.services.log.has_replica(origin.parent.0);
-        // What it makes is there before the entry is applied.
-        Ok((is_behind || is_gone) && !self.shard.has_seed())
+        // What it makes is there before the entry counts as applied.
+        (is_applied || is_gone) && !self.shard.has_seed()
     }
 
     /// What is here may be an old copy.
