@@ -24,7 +24,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use peer_protocol::{
-    Encode, Kind, LOADS_SINCE, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, VERSIONS, Welcome,
+    Encode, Kind, LOADS_SINCE, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, SPLITS_SINCE,
+    VERSIONS, Welcome,
 };
 use store::{Folder, Role};
 use store_state::api::PerStore;
@@ -554,6 +555,11 @@ impl store::Peers for StorePeers {
     fn knows_loads(&self, node: u64) -> bool {
         let version = self.0.cluster().protocol_version(node, Channel::Data);
         version.is_some_and(|version| version >= LOADS_SINCE)
+    }
+
+    fn knows_splits(&self, node: u64) -> bool {
+        let version = self.0.cluster().protocol_version(node, Channel::Data);
+        version.is_some_and(|version| version >= SPLITS_SINCE)
     }
 
     fn admitted(&self) -> watch::Receiver<bool> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cluster::{EvictError, Member, Members, Reply, State};
 use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
-use store::{Lead, ShardInfo};
+use store::{Lead, ShardInfo, SplitError};
 use store_state::api::{Slot, StoreId};
 
 use crate::cluster_control::{
@@ -211,7 +211,25 @@ pub(crate) fn half(info: &ShardInfo) -> Slot {
 /// Splits a shard that this node leads.
 pub(crate) fn split_here(node: &Node, info: ShardInfo, at: Slot) -> NodeAnswer {
     let ShardInfo { store, shard, .. } = info;
-    block_on(node.store().split(store, shard, at.0))?.map_err(Refusal::Conflict)
+    block_on(node.store().split(store, shard, at.0))?.map_err(not_split)
+}
+
+/// What people are told of a shard that was not split.
+fn not_split(error: SplitError) -> Refusal {
+    match error {
+        SplitError::NoShard => Refusal::Unknown(error.to_string()),
+        SplitError::NotLeader { .. }
+        | SplitError::VoterIsLate { .. }
+        | SplitError::Unknown
+        | SplitError::Stopped(_) => Refusal::Unavailable(error.to_string()),
+        SplitError::NoSuchSlot { .. }
+        | SplitError::TooManyShards
+        | SplitError::MembersChange
+        | SplitError::EarlierVersion { .. }
+        | SplitError::Full
+        | SplitError::Unfinished { .. }
+        | SplitError::Overtaken => Refusal::Conflict(error.to_string()),
+    }
 }
 
 impl ClusterControl for Control {
@@ -318,7 +336,7 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
             .store()
             .split(store, shard, at.0)
             .await
-            .map_err(Refusal::Conflict),
+            .map_err(not_split),
         NodeRequest::Forget => forget(node, from).await,
     };
     reply.send(NodeRequest::encode_answer(&answer));
@@ -337,7 +355,9 @@ async fn forget(node: &Node, member: u64) -> NodeAnswer {
 
 /// Waits for what another thread does.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Refusal> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     let runtime = runtime.map_err(|error| Refusal::Unavailable(error.to_string()))?;
     Ok(runtime.block_on(future))
 }

@@ -76,6 +76,15 @@ impl Directory {
         self.shards.retain(|shard, _| leads(*shard));
     }
 
+    /// Shards were split: clients that another shard has now are forgotten here, and told to that one's leader.
+    pub(super) fn forget_moved(&mut self, shard_of: impl Fn(&str) -> ShardNumber) {
+        for (number, shard) in &mut self.shards {
+            shard
+                .clients
+                .retain(|client, _| shard_of(client) == *number);
+        }
+    }
+
     /// A CONNECT: its connection is later than all that are known, unless it has waited. The answer: its number, and
     /// who had the client. `now_us`: the cluster's time.
     ///

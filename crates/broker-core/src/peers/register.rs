@@ -101,7 +101,8 @@ impl<L: Links> Peers<L> {
     fn take_over_directory(&self, node: &impl ThisNode, from: NodeId, clients: Vec<Registration>) {
         let mut to_close = Vec::new();
         let mut registrations = self.registrations.lock();
-        for again in clients {
+        for mut again in clients {
+            again.shard = node.store().session_shard(&again.client);
             let Some(term) = node.own_term(again.shard) else {
                 continue;
             };
@@ -137,7 +138,9 @@ impl<L: Links> Peers<L> {
         match message {
             DirectoryMessage::Register(new) => {
                 let mut registrations = self.registrations.lock();
-                let answered = |(question, new): (u64, Registration)| {
+                let answered = |(question, mut new): (u64, Registration)| {
+                    // Who asks may not know yet that a shard is split, and is let in if another node leads this one.
+                    new.shard = node.store().session_shard(&new.client);
                     let term = node.own_term(new.shard);
                     let directory = &mut registrations.directory;
                     let answer = term.map(|term| answer(directory, node, term, from, new));
@@ -200,6 +203,12 @@ impl<L: Links> Peers<L> {
         }
         let leads = |shard| node.own_term(shard).is_some();
         registrations.directory.resign(leads);
+        let shards = store.session_shards();
+        if !registrations.shards.is_same(&shards) {
+            registrations.shards = shards;
+            let shard_of = |client: &str| store.session_shard(client);
+            registrations.directory.forget_moved(shard_of);
+        }
         drop(registrations);
         go_on(node, unanswered.into_iter().map(Asked::without_leader));
         if !new.is_empty() {

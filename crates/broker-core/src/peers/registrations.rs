@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use peer_protocol::Registered;
 use route_exchange::NodeId;
-use store_state::api::ShardNumber;
+use store_state::api::{ShardNumber, ShardRefs};
 
 use super::directory::Directory;
 use super::takeovers::Waiter;
@@ -22,6 +22,8 @@ pub(super) struct Registrations {
     last_question: u64,
     /// The leaders that were told of the clients here, with their terms.
     pub(super) told: BTreeMap<ShardNumber, (NodeId, u64)>,
+    /// The session shards, as of the last look.
+    pub(super) shards: ShardRefs,
 }
 
 #[derive(Clone, Copy, Debug)]

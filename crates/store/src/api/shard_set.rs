@@ -213,6 +213,9 @@ impl<M: Kind> ShardSet<M> {
 
     /// A node says that it leads a shard.
     pub(super) fn lead(&self, node: u64, lead: &Lead, is_linked: bool) {
+        if lead.shard >= self.shards.base().len() {
+            self.shards.learn(lead.shard);
+        }
         if let Some(shard) = self.get(lead.shard) {
             shard.routing.hint.send_if_modified(|hint| {
                 let is_news = lead.leadership_epoch > hint.leadership_epoch
@@ -298,6 +301,15 @@ impl<M: Kind> ShardSet<M> {
         let after = shard.descriptor().ok_or(SplitError::Unknown)?;
         let is_split = after.births.iter().any(|birth| birth.child.0 == at);
         is_split.then_some(()).ok_or(SplitError::Overtaken)
+    }
+
+    /// Waits until a shard is led, as far as this node knows.
+    pub(super) async fn is_led(&self, number: ShardNumber) {
+        if let Some(shard) = self.get(number) {
+            let mut hint = shard.routing.hint.subscribe();
+            // An error: the store itself is gone.
+            let _ = hint.wait_for(|hint| hint.leader != 0).await;
+        }
     }
 
     /// Whether the child of a split that this node has asked for has a leader, and tables here.

@@ -10,16 +10,21 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use consensus::{Group, Members, ProposeError};
 use parking_lot::Mutex;
 use store_state::ChildShard;
 use store_state::api::{ShardNumber, StoreId};
+use tokio::time::timeout;
 
 use crate::api::store::Store;
 use crate::kinds::command::Command;
 use crate::peers::known::KnownPeers;
 use crate::placement::members::find_late_voter;
+
+/// How long a split waits for the leader of the child, which it has within some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a shard was not split.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,7 +178,8 @@ impl Drop for Asking<'_> {
 
 impl Store {
     /// Splits a shard, as [`Lead`](crate::Lead) names it, that this node leads: the slots from `at` on get a shard of their own,
-    /// whose number `at` is. Returns when the replica here has split it; the child has a leader a moment later.
+    /// whose number `at` is. Returns when the replica here has split it and the child has a leader, or after [`PATIENCE`] if it
+    /// gets none. Within a runtime that has timers.
     ///
     /// # Errors
     /// Nothing is split, but for [`SplitError::Unknown`].
@@ -197,6 +203,15 @@ impl Store {
             StoreId::Retain => self.retain.split(shard, at, &self.known_peers).await,
         }?;
         asking.is_done = true;
+        let is_led = async {
+            match store {
+                StoreId::Session => self.session.is_led(at).await,
+                StoreId::Inbox => self.inbox.is_led(at).await,
+                StoreId::Retain => self.retain.is_led(at).await,
+            }
+        };
+        // An error: it has none yet, and the split is done all the same.
+        let _ = timeout(PATIENCE, is_led).await;
         Ok(())
     }
 }
@@ -225,8 +240,7 @@ pub(super) fn check_replicas(
         let nodes = known_peers.members.borrow().clone();
         let others = nodes.iter().filter(|member| member.node != own);
         let mut nodes = others.map(|member| member.node);
-        // Whatever understands loads understands answers that say how far a shard goes.
-        if let Some(node) = nodes.find(|node| !peers.knows_loads(*node)) {
+        if let Some(node) = nodes.find(|node| !peers.knows_splits(*node)) {
             return Err(SplitError::EarlierVersion { node });
         }
     }

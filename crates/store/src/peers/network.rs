@@ -17,6 +17,11 @@ pub trait Peers: Network {
         true
     }
 
+    /// Whether another node understands what is said of shards that are split.
+    fn knows_splits(&self, _node: u64) -> bool {
+        true
+    }
+
     /// Whether all other nodes are known to understand [`SessionName::Inbox`] and what [`ClientName::of`] makes of long
     /// identifiers. What a node cannot read it does not take into its log, so a node that has not been heard yet counts
     /// as one that does not. Asked when a connection has come up, and when the members are others.

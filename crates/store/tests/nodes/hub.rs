@@ -242,6 +242,10 @@ impl Peers for Plug {
     }
 
     fn knows_loads(&self, node: u64) -> bool {
+        self.knows_splits(node)
+    }
+
+    fn knows_splits(&self, node: u64) -> bool {
         let hub = self.hub.upgrade();
         hub.is_some_and(|hub| !hub.state.lock().unwrap().earlier.contains(&node))
     }
