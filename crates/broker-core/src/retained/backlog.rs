@@ -446,13 +446,14 @@ impl Owed {
         }
     }
 
-    /// The next page, which takes its part of the budget, and where the one after it begins.
+    /// The next page, which takes its part of the budget, and where the one after it begins. `None`: the store is to be asked
+    /// for it, as the shard that has it does not serve yet.
     pub(super) fn page<R: Rim>(
         &mut self,
         node: &Node<R>,
         budget: &mut PageBudget,
         now: Timestamp,
-    ) -> Page {
+    ) -> Option<Page> {
         let after = self.after.clone();
         // [MQTT-4.7.2-1] a filter selects either the broker's own topics or others.
         if sys::is_own(self.filter.as_bytes()) {
@@ -461,14 +462,14 @@ impl Owed {
                 _ => None,
             };
             let (messages, next) = node.retained.page(&self.filter, cursor.as_ref(), budget);
-            return (messages, next.map(Place::Own));
+            return Some((messages, next.map(Place::Own)));
         }
         let place = match after {
             Some(Place::Stored(place)) => Some(place),
             _ => None,
         };
-        let (messages, next) = node.store().retained(&self.filter, place, budget, now);
-        (messages, next.map(Place::Stored))
+        let (messages, next) = node.store().retained(&self.filter, place, budget, now)?;
+        Some((messages, next.map(Place::Stored)))
     }
 }
 

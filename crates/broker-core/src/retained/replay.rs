@@ -193,11 +193,13 @@ impl<R: Rim> ClientLoop<R> {
         }
         if !has_pages {
             let owed = replay.filters.first_mut()?;
-            if self.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes()) {
+            let is_elsewhere =
+                self.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
+            let page = (!is_elsewhere).then(|| owed.page(&self.node, budget, expiry_now));
+            let Some(page) = page.flatten() else {
                 self.ask_pages(key, expiry_now);
                 return None;
-            }
-            let page = owed.page(&self.node, budget, expiry_now);
+            };
             self.questions += 1;
             owed.asked = self.questions;
             let page = (owed.filter.clone(), self.questions, page);
@@ -226,7 +228,7 @@ impl<R: Rim> ClientLoop<R> {
         Some((messages, wanted))
     }
 
-    /// Asks the store for pages that other nodes may have.
+    /// Asks the store for pages that other nodes may have, or that a shard has not got yet.
     fn ask_pages(&mut self, key: Key, now: Timestamp) -> Option<()> {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         let store = self.node.store();

@@ -480,8 +480,8 @@ impl Store for AskedStore {
         _: Option<RetainedPlace>,
         _: &mut PageBudget,
         _: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
-        (Vec::new(), None)
+    ) -> Option<(Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>)> {
+        Some((Vec::new(), None))
     }
 
     fn retained_shard(&self, _: &str, _: Option<&RetainedPlace>) -> ShardNumber {

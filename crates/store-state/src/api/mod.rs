@@ -21,7 +21,9 @@ pub use event::{Event, LastSlot};
 pub use failure::Failure;
 pub use limit::REQUEST_LIMIT;
 pub use read::Read;
-pub use retained::{RetainMark, Retained, RetainedPage, RetainedPlace};
+pub use retained::{
+    RetainMark, Retained, RetainedPage, RetainedPart, RetainedParts, RetainedPlace,
+};
 pub use shard::{ShardNumber, ShardRef, ShardRefs, Slot};
 pub use store::Store;
 pub use store_id::{PerStore, StoreId, UnknownStore};

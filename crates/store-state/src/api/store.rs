@@ -114,14 +114,14 @@ pub trait Store: Debug {
     fn has_reached(&self, mark: &RetainMark) -> bool;
 
     /// A page of the retained messages that a filter selects, and where the next one begins; only if this node is
-    /// alone.
+    /// alone. `None`: the shard that has it does not serve yet, and is to be asked for it.
     fn retained(
         &self,
         filter: &str,
         from: Option<RetainedPlace>,
         budget: &mut PageBudget,
         now: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>);
+    ) -> Option<(Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>)>;
 
     /// The shard that such a page comes from.
     fn retained_shard(&self, filter: &str, from: Option<&RetainedPlace>) -> ShardNumber;

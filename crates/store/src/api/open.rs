@@ -30,7 +30,8 @@ use crate::peers::known::KnownPeers;
 use crate::shard::deferred::Backlog;
 use crate::shard::shards::Shards;
 use crate::storage::folder::Folder;
-use crate::storage::map::{ShardLayout, ShardMap};
+use crate::storage::layout::ShardLayout;
+use crate::storage::map::ShardMap;
 use crate::storage::tables::{Tables, TablesOptions};
 
 impl Store {

@@ -175,7 +175,7 @@ impl api::Store for Store {
         from: Option<RetainedPlace>,
         budget: &mut PageBudget,
         now: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
+    ) -> Option<(Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>)> {
         Self::retained(self, filter, from, budget, now)
     }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
-use store_state::CorrelationId;
 use store_state::api::{RetainMark, RetainedPlace, ShardNumber, ShardRef};
 use store_state::retain::{PageBudget, RetainOp, Writer};
+use store_state::{CorrelationId, SlotRange};
 
 use crate::api::store::Store;
 use crate::kinds::kind::Kind;
 use crate::shard::handle::Shard;
 use crate::shard::request::weigh;
-use crate::shard::retained::{PageRequest, Selection, Wanted};
+use crate::shard::retained::{Page, PageRequest, Selection, Wanted, first_slot};
 use crate::shard::work::Work;
 
 impl Store {
@@ -70,7 +70,8 @@ impl Store {
 
     /// A page of the retained messages that a filter selects, which takes its part of `budget`, and where the
     /// next one begins. `from`: where the last one said; `None`: the first. A page may hold no message, and yet
-    /// not be the last. Only if this node is alone, and so has all there is.
+    /// not be the last. Only if this node is alone, and so has all there is. `None`: the shard has just been split off another
+    /// one; the page is to be asked for.
     #[must_use]
     pub fn retained(
         &self,
@@ -78,29 +79,41 @@ impl Store {
         from: Option<RetainedPlace>,
         budget: &mut PageBudget,
         now: Timestamp,
-    ) -> (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>) {
-        let selection = self.selection(filter, from);
-        let page = self.retain.get(selection.place.shard()).and_then(|shard| {
-            shard
-                .look(|machine| machine.retained(&selection, budget, now))
-                .flatten()
+    ) -> Option<(Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>)> {
+        let shards = &self.retain.shards;
+        let base = shards.base();
+        let selection = Selection::new(filter, from, base);
+        let shard = shards.get(shards.of_slot(selection.first_slot(base)))?;
+        let page = shard.look_within(|machine, own| {
+            selection.page(base, own, |filter, cursor| {
+                Kind::retained(machine, filter, cursor, budget, now)
+            })
         });
-        let (messages, cursor) = page.unwrap_or_default();
-        (messages, selection.next(cursor))
+        match page {
+            Some(page) => page.ok(),
+            // What it holds cannot be used: there is what the other shards hold.
+            None if shard.is_first() => {
+                let own = SlotRange {
+                    first: base.first_slot(shard.number),
+                    last: shards.last_of(shard.number).0,
+                };
+                let nothing = selection.page(base, own, |_, _| Some(Page::default()));
+                nothing.ok()
+            }
+            None => None,
+        }
     }
 
     /// The shard that has the next page of what a filter selects. `from`: where the last page said; `None`: the
     /// first.
     #[must_use]
     pub fn retained_shard(&self, filter: &str, from: Option<&RetainedPlace>) -> ShardNumber {
-        match from {
-            Some(place) => place.shard(),
-            None => self.shards_of(filter).0,
-        }
+        let shards = &self.retain.shards;
+        shards.of_slot(first_slot(filter, from, shards.base()))
     }
 
     /// Asks a shard for such pages, of `limit` messages together at most: [`Event::Retained`](store_state::api::Event::Retained)
-    /// brings those of the first filters. They have what was acknowledged before, by whichever node, and what was
+    /// brings those of the first filters, of one at least. They have what was acknowledged before, by whichever node, and what was
     /// given to the retain store here before, and hold 256 KiB and one message at most. `wanted`: filters of which
     /// the shard has the next page, and where that begins.
     pub fn ask_retained<'a>(
@@ -111,9 +124,10 @@ impl Store {
         limit: usize,
         now: Timestamp,
     ) {
+        let base = self.retain.shards.base();
         let selections = wanted
             .into_iter()
-            .map(|(filter, from)| self.selection(filter, from));
+            .map(|(filter, from)| Selection::new(filter, from, base));
         let wanted = Wanted {
             selections: selections.collect(),
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
@@ -128,24 +142,5 @@ impl Store {
             }),
             bytes,
         );
-    }
-
-    fn selection(&self, filter: &str, from: Option<RetainedPlace>) -> Selection {
-        let (first, last_shard) = self.shards_of(filter);
-        Selection {
-            filter: filter.into(),
-            place: from.unwrap_or_else(|| RetainedPlace::first_of(first)),
-            last_shard,
-        }
-    }
-
-    /// The first and the last shard that can have retained messages of a filter.
-    fn shards_of(&self, filter: &str) -> (ShardNumber, ShardNumber) {
-        if filter.contains(['+', '#']) {
-            (0, self.retain.shards.base().len() - 1)
-        } else {
-            let shard = self.retain.of(filter);
-            (shard, shard)
-        }
     }
 }

@@ -9,12 +9,13 @@ use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{Queued, SessionName};
 use store_state::retain::PageBudget;
 use store_state::{Batch, CorrelationId, Split, Table, TableError};
+use topic_router::Cursor;
 
 use crate::api::listener::Listener;
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
 use crate::peers::message::{Forwarded, Message};
-use crate::shard::retained::{Page, Selection};
+use crate::shard::retained::Page;
 
 /// A store, by its machine.
 pub(crate) trait Kind: Split + Sync {
@@ -92,10 +93,11 @@ pub(crate) trait Kind: Split + Sync {
         op
     }
 
-    /// A page of retained messages.
+    /// A page of the retained messages that a filter selects, from a cursor on; `None`: it keeps none.
     fn retained(
         &self,
-        _selection: &Selection,
+        _filter: &str,
+        _cursor: Option<&Cursor>,
         _budget: &mut PageBudget,
         _now: Timestamp,
     ) -> Option<Page> {

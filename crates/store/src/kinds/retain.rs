@@ -6,12 +6,13 @@ use mqtt_session::Timestamp;
 use store_state::api::{Event, StoreId};
 use store_state::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
 use store_state::{Batch, CorrelationId};
+use topic_router::Cursor;
 
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
 use crate::kinds::kind::Kind;
 use crate::peers::message::{Forwarded, Message};
-use crate::shard::retained::{Page, Selection};
+use crate::shard::retained::Page;
 
 impl Kind for RetainMachine {
     const STORE: StoreId = StoreId::Retain;
@@ -50,12 +51,12 @@ impl Kind for RetainMachine {
 
     fn retained(
         &self,
-        selection: &Selection,
+        filter: &str,
+        cursor: Option<&Cursor>,
         budget: &mut PageBudget,
         now: Timestamp,
     ) -> Option<Page> {
-        let cursor = selection.place.cursor();
-        Some(self.page(&selection.filter, cursor.as_ref(), budget, now))
+        Some(self.page(filter, cursor, budget, now))
     }
 
     fn message(forwarded: Forwarded<RetainOp>) -> Message {

@@ -344,6 +344,13 @@ impl<M: Kind> Shard<M> {
         self.state.read().as_ref().map(|state| look(&state.machine))
     }
 
+    /// Looks at the machine, and at the slots that it has; `None`: the shard does not serve.
+    pub(crate) fn look_within<R>(&self, look: impl FnOnce(&M, SlotRange) -> R) -> Option<R> {
+        let state = self.state.read();
+        let state = state.as_ref()?;
+        Some(look(&state.machine, state.descriptor.range))
+    }
+
     /// What the replica here holds; `None`: there is none.
     #[cfg(feature = "simulation")]
     pub(crate) fn replica(&self) -> Option<crate::simulation::Replica>

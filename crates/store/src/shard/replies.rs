@@ -13,7 +13,8 @@ use crate::peers::message::Message;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
 use crate::shard::outbox::{Outbox, SplitOff, give};
-use crate::shard::retained::PageRequest;
+use crate::shard::request::weigh;
+use crate::shard::retained::{NoPage, PageRequest};
 use crate::shard::work::Work;
 
 /// Messages and bytes read from an inbox at once.
@@ -154,22 +155,44 @@ impl<M: Kind> Shard<M> {
         }
     }
 
-    /// Answers a question for pages of retained messages.
+    /// Answers a question for pages of retained messages, or says that it is for slots that the shard does not have any more.
     pub(crate) fn answer_page(&self, listener: &dyn Listener, request: &PageRequest) {
         let wanted = &request.wanted;
-        let find = |machine: &M| {
-            wanted.pages(|selection, budget| machine.retained(selection, budget, wanted.now()))
+        let find = |machine: &M, own, base| {
+            wanted.pages(base, own, |filter, cursor, budget| {
+                machine.retained(filter, cursor, budget, wanted.now())
+            })
         };
-        let cost = &self.stats.cost;
-        let pages = cost.during(Effort::Read, listener, || self.look(find).flatten());
-        let mut outbox = Outbox::default();
-        outbox.address(request.correlation_id, |token| match pages {
-            Some(pages) => Event::Retained { token, pages },
-            None => Event::Failed {
-                token,
-                failure: Failure::Stopped,
-            },
+        let base = self.shards().map(|shards| shards.base());
+        let pages = self.stats.cost.during(Effort::Read, listener, || {
+            let base = base?;
+            self.look_within(|machine, own| find(machine, own, base))
         });
+        let mut outbox = Outbox::default();
+        let correlation_id = request.correlation_id;
+        match pages {
+            Some(Ok(pages)) => {
+                outbox.address(correlation_id, |token| Event::Retained { token, pages });
+            }
+            Some(Err(NoPage::SplitOff(last))) if correlation_id.peer == 0 => {
+                outbox.split_off.push(SplitOff {
+                    work: Work::Page(request.clone()),
+                    bytes: weigh(wanted),
+                    reply: None,
+                    last,
+                });
+            }
+            Some(Err(NoPage::SplitOff(last))) => {
+                outbox.address(correlation_id, |token| Event::SplitOff {
+                    token,
+                    reply: None,
+                    last,
+                });
+            }
+            Some(Err(NoPage::Misrouted)) | None => {
+                outbox.address(correlation_id, Event::failed(Failure::Stopped));
+            }
+        }
         self.give_out(listener, outbox);
     }
 }

@@ -469,7 +469,17 @@ impl<M: Kind> Shards<M> {
                     0,
                 );
             }
-            work @ (Work::Page(_) | Work::Read(..) | Work::Stop(_)) => {
+            Work::Page(request) => {
+                let slot = request.wanted.first_slot(self.base);
+                let work = Work::Page(request);
+                match slot.filter(|slot| *slot >= next) {
+                    // Behind all that this node has asked of it so far.
+                    Some(slot) => self.known.load().of_slot(slot).shard.give(work, bytes),
+                    // Only a peer that says anything answers so.
+                    None => self.answer(listener, &work, Event::failed(Failure::Stopped)),
+                }
+            }
+            work @ (Work::Read(..) | Work::Stop(_)) => {
                 // Only a peer that says anything answers so.
                 self.answer(listener, &work, Event::failed(Failure::Stopped));
             }

@@ -5,6 +5,7 @@
 //! Read next: `folder.rs`, then `tables.rs`.
 
 pub(crate) mod folder;
+pub(crate) mod layout;
 pub(crate) mod map;
 pub(crate) mod recover;
 pub(crate) mod snapshot;

@@ -18,7 +18,8 @@ use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::Folder;
-use crate::storage::map::{ShardLayout, ShardMap};
+use crate::storage::layout::ShardLayout;
+use crate::storage::map::ShardMap;
 use crate::storage::tables::{Tables, TablesOptions};
 
 /// What becomes of shards that the node has no replica of.

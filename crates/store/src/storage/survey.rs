@@ -25,7 +25,8 @@ use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::storage::folder::{FolderError, FolderView};
-use crate::storage::map::{ShardLayout, ShardMap};
+use crate::storage::layout::ShardLayout;
+use crate::storage::map::ShardMap;
 use crate::storage::tables::{ShardTable, TablesOptions, shards_in};
 
 /// What a data folder holds.

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use mqtt_proto::QoS;
 use mqtt_session::SubscriptionIdSet;
 use store::{Lead, Member, Options};
-use store_state::api::{Event, PerStore};
+use store_state::api::{Event, PerStore, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply, Item};
 use tempfile::TempDir;
 
 use crate::hub::{Hub, member};
 use crate::node::{Node, message, options};
+use crate::splits::{Replay, retain_many, split};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -285,5 +286,30 @@ fn what_a_session_left_is_told_by_each_leader_until_others_have_it() {
     assert_eq!(left_behind(leader, "a"), inbox);
     assert_eq!(hand_over(leader, "a", inbox, Vec::new()), [(1, item)]);
     assert_eq!(hand_over(leader, "a", inbox, vec![1]), []);
+    cluster.stop();
+}
+
+#[test]
+fn a_node_that_follows_replays_each_retained_message_once_while_the_shard_is_split() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(0, &[0, 1, 2]);
+    let is_retain = |(_, lead): &(u64, Lead)| lead.store == StoreId::Retain;
+    let leader = (0..3).find(|at| {
+        let own = cluster.node(*at).store.node();
+        let mut leads = cluster.leads(*at).into_iter().filter(is_retain);
+        leads.any(|(node, _)| node == own)
+    });
+    let leader = leader.unwrap();
+    let follower = cluster.node((leader + 1) % 3);
+    let topics = retain_many(follower);
+    let mut replay = Replay::default();
+    for at in [30_000, 10_000] {
+        for _ in 0..6 {
+            assert!(replay.ask(follower));
+        }
+        assert_eq!(split(cluster.node(leader), StoreId::Retain, 0, at), Ok(()));
+    }
+    while replay.ask(follower) {}
+    replay.has_each_once(&topics);
     cluster.stop();
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 use store::{Folder, Listener, NodeSurvey, OpenError, Options, Store};
-use store_state::api::{Event, Failure, PerStore, Read, ShardNumber, ShardRef, Store as _};
+use store_state::api::{
+    Event, Failure, PerStore, Read, RetainedPlace, ShardNumber, ShardRef, Store as _,
+};
 use store_state::inbox::{
     Attached, Done, InboxDrop, InboxOp, InboxReply, Queued, StoredSubscription,
 };
@@ -220,9 +222,22 @@ impl Node {
     }
 
     pub(crate) fn retain(&self, topic: &str, payload: &[u8]) -> Result<RetainReply, Failure> {
+        let correlation_id = self.give_retained(topic, payload);
+        self.retain_reply(correlation_id)
+    }
+
+    /// Gives the retain store a message, and does not wait.
+    pub(crate) fn give_retained(&self, topic: &str, payload: &[u8]) -> CorrelationId {
         let correlation_id = self.correlation_id();
         self.store
             .retain(correlation_id, message(topic, payload), Writer::Anybody);
+        correlation_id
+    }
+
+    pub(crate) fn retain_reply(
+        &self,
+        correlation_id: CorrelationId,
+    ) -> Result<RetainReply, Failure> {
         self.wait(|event| match event {
             Event::Retain { token, reply } if token == correlation_id.token => Ok(Ok(reply)),
             Event::Failed { token, failure } if token == correlation_id.token => Ok(Err(failure)),
@@ -397,12 +412,7 @@ impl Node {
         let mut found = Vec::new();
         let mut from = None;
         loop {
-            let mut budget = PageBudget {
-                messages: 3,
-                ..PageBudget::UNLIMITED
-            };
-            let now = Timestamp(1_000);
-            let (messages, next) = self.store.retained("#", from, &mut budget, now);
+            let (messages, next) = self.look_retained("#", from, 3);
             found.extend(messages.iter().map(|message| {
                 let body = &message.body;
                 (body.topic().to_owned(), body.payload().to_vec())
@@ -414,7 +424,52 @@ impl Node {
             }
         }
     }
+
+    /// A page of so many retained messages at most, as a node that is alone reads it.
+    pub(crate) fn look_retained(
+        &self,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        limit: usize,
+    ) -> RetainedMessages {
+        let mut budget = PageBudget {
+            messages: limit,
+            ..PageBudget::UNLIMITED
+        };
+        let now = Timestamp(1_000);
+        let page = self.store.retained(filter, from.clone(), &mut budget, now);
+        page.unwrap_or_else(|| {
+            let shard = self.store.retained_shard(filter, from.as_ref());
+            self.ask_retained(shard, filter, from, limit)
+        })
+    }
+
+    /// The same, as a shard answers a question for it.
+    pub(crate) fn ask_retained(
+        &self,
+        shard: ShardNumber,
+        filter: &str,
+        from: Option<RetainedPlace>,
+        limit: usize,
+    ) -> RetainedMessages {
+        let correlation_id = self.correlation_id();
+        let now = Timestamp(1_000);
+        let wanted = [(filter, from)];
+        self.store
+            .ask_retained(correlation_id, shard, wanted, limit, now);
+        self.wait(|event| match event {
+            Event::Retained { token, mut pages } if token == correlation_id.token => {
+                let page = pages.pop().unwrap();
+                let messages = page.messages.into_iter().map(|retained| retained.0);
+                Ok((messages.collect(), page.next))
+            }
+            other => Err(other),
+        })
+    }
 }
+
+/// A page, and where the next one begins.
+pub(crate) type RetainedMessages = (Vec<Arc<ApplicationMessage>>, Option<RetainedPlace>);
 
 /// Waits until something is so, as [`Node::wait`] waits for events.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

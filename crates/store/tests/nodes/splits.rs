@@ -4,10 +4,11 @@ use std::path::Path;
 
 use store::SplitError;
 use store_state::NameHash;
-use store_state::api::{Store as _, StoreId};
+use store_state::api::{RetainedPlace, Store as _, StoreId};
 use store_state::inbox::{InboxOp, InboxReply, Origin};
+use store_state::retain::RetainReply;
 
-use crate::node::{Node, message, survey, until};
+use crate::node::{Node, RetainedMessages, message, survey, until};
 use crate::restart::copy_folder;
 
 pub(crate) const AT: u16 = 30_000;
@@ -19,13 +20,15 @@ pub(crate) fn try_split(
     shard: u16,
     at: u16,
 ) -> Result<(), SplitError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     let split = node.store.split(store, shard, at);
     runtime.unwrap().block_on(split)
 }
 
 /// The same, when the last split is over.
-fn split(node: &Node, store: StoreId, shard: u16, at: u16) -> Result<(), SplitError> {
+pub(crate) fn split(node: &Node, store: StoreId, shard: u16, at: u16) -> Result<(), SplitError> {
     let mut outcome = try_split(node, store, shard, at);
     until("the last split to be over", || {
         if matches!(outcome, Err(SplitError::Unfinished { .. })) {
@@ -212,6 +215,107 @@ fn what_is_on_its_way_arrives_once_and_in_order() {
         let read = node.read(name, &(epoch, attached), 100);
         assert_eq!(read, expected, "{name}");
     }
+    node.stop();
+}
+
+/// A thousand topics, each with a retained message.
+pub(crate) fn retain_many(node: &Node) -> Vec<String> {
+    let mut topics: Vec<String> = (0..1_000).map(|n| format!("t/{}/{n}", n % 30)).collect();
+    let given: Vec<_> = topics
+        .iter()
+        .map(|topic| node.give_retained(topic, b"x"))
+        .collect();
+    for correlation_id in given {
+        assert_eq!(node.retain_reply(correlation_id), Ok(RetainReply::Done));
+    }
+    topics.sort();
+    topics
+}
+
+/// A replay of retained messages, page by page.
+#[derive(Default)]
+pub(crate) struct Replay {
+    found: Vec<String>,
+    /// Where it goes on, as it is kept for a session.
+    place: Option<Box<[u8]>>,
+}
+
+impl Replay {
+    fn place(&self) -> Option<RetainedPlace> {
+        let place = self.place.as_ref();
+        place.map(|place| RetainedPlace::from_bytes(place).unwrap())
+    }
+
+    /// False: it was the last page.
+    fn took(&mut self, (messages, next): RetainedMessages) -> bool {
+        let topics = messages.iter().map(|message| message.body.topic());
+        self.found.extend(topics.map(str::to_owned));
+        self.place = next.map(|place| place.to_bytes());
+        self.place.is_some()
+    }
+
+    fn look(&mut self, node: &Node) -> bool {
+        self.took(node.look_retained("t/#", self.place(), 25))
+    }
+
+    pub(crate) fn ask(&mut self, node: &Node) -> bool {
+        let place = self.place();
+        let shard = node.store.retained_shard("t/#", place.as_ref());
+        self.took(node.ask_retained(shard, "t/#", place, 25))
+    }
+
+    pub(crate) fn has_each_once(&self, topics: &[String]) {
+        let mut found = self.found.clone();
+        found.sort();
+        assert_eq!(found.len(), topics.len());
+        assert_eq!(found, topics);
+    }
+}
+
+/// Also by a node that starts anew in between, from the place that was kept.
+#[test]
+fn retained_messages_are_replayed_once_each_while_their_shards_are_split() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    let topics = retain_many(&node);
+    let [mut looked, mut asked] = [Replay::default(), Replay::default()];
+    let pages = |node: &Node, looked: &mut Replay, asked: &mut Replay, count| {
+        for _ in 0..count {
+            assert!(looked.look(node) && asked.ask(node));
+        }
+    };
+    pages(&node, &mut looked, &mut asked, 6);
+    assert_eq!(split(&node, StoreId::Retain, 0, AT), Ok(()));
+    // At once, as the child may not serve yet.
+    pages(&node, &mut looked, &mut asked, 6);
+    until("the child to be split", || {
+        split(&node, StoreId::Retain, AT, 50_000).is_ok()
+    });
+    assert_eq!(split(&node, StoreId::Retain, 0, 10_000), Ok(()));
+    pages(&node, &mut looked, &mut asked, 6);
+    node.stop();
+    let node = Node::start(at.path(), 1);
+    pages(&node, &mut looked, &mut asked, 1);
+    while looked.look(&node) {}
+    while asked.ask(&node) {}
+    looked.has_each_once(&topics);
+    asked.has_each_once(&topics);
+    node.stop();
+}
+
+#[test]
+fn a_question_for_retained_messages_finds_the_shard_that_has_them_by_now() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    let topics = retain_many(&node);
+    let is_upper = |topic: &&String| NameHash::default().slot_of(topic) >= AT;
+    let upper = topics.iter().find(is_upper).unwrap();
+    assert_eq!(split(&node, StoreId::Retain, 0, AT), Ok(()));
+    // Of the shard that had it before.
+    let (messages, _) = node.ask_retained(0, upper, None, 5);
+    assert_eq!(messages[0].body.topic(), upper);
+    let (messages, _) = node.look_retained(upper, None, 5);
+    assert_eq!(messages[0].body.topic(), upper);
     node.stop();
 }
 

@@ -8,6 +8,7 @@ use store_state::{Limits, NameHash};
 use tokio::time::Instant;
 
 use super::*;
+use crate::shard::retained::{PageRequest, Selection, Wanted};
 use crate::shard::routing::ShardRouting;
 
 type Inboxes = Shards<InboxMachine>;
@@ -205,6 +206,7 @@ fn taken(shards: &Inboxes, number: ShardNumber) -> Vec<(CorrelationId, Option<u1
                 (request.correlation_id, is_for_all.then_some(until))
             }
             Work::Barrier(correlation_id, until) => (correlation_id, Some(until.0)),
+            Work::Page(request) => (request.correlation_id, None),
             other => panic!("{other:?}"),
         });
     }
@@ -277,6 +279,43 @@ fn what_a_session_asks_keeps_its_order_over_a_split() {
         ear.0.lock().unwrap().is_empty(),
         "no client hears of a split"
     );
+}
+
+/// A question for the retained message of a topic.
+fn page_of(topic: &str, token: u64) -> Work<InboxOp> {
+    let base = shards(1).base();
+    Work::Page(PageRequest {
+        correlation_id: of_loop(token),
+        wanted: Wanted {
+            selections: vec![Selection::new(topic, None, base)],
+            limit: 1,
+            now_ms: 0,
+        },
+    })
+}
+
+/// A topic whose slot is as asked for.
+fn topic(is_wanted: impl Fn(u16) -> bool) -> String {
+    let hash = NameHash::with_seed(3);
+    let mut topics = (0..).map(|n| format!("t{n}"));
+    topics.find(|topic| is_wanted(hash.slot_of(topic))).unwrap()
+}
+
+#[test]
+fn a_question_for_pages_goes_to_the_shard_of_its_topics_behind_what_was_given_before() {
+    let (shards, ear) = (shards(1), Ear::default());
+    shards.give_to_slot(AT, of_session(AT, 1), 1, false);
+    let upper = topic(|slot| slot >= AT);
+    split_off(&shards, &ear, page_of(&upper, 2), None);
+    split_off(&shards, &ear, of_session(AT, 1), None);
+    let [_, (gate, _)] = *taken(&shards, 0) else {
+        panic!("the request, and a barrier behind it")
+    };
+    answer(&shards, &ear, Event::passed(gate.token));
+    let asked = taken(&shards, AT);
+    let tokens: Vec<u64> = asked.iter().map(|(id, _)| id.token).collect();
+    assert_eq!(tokens, [1, 2]);
+    assert!(ear.0.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -471,8 +510,10 @@ fn a_peer_that_lies_about_slots_breaks_nothing() {
     lie(of_session(5, 1), 9);
     lie(of_session(5, 2), u16::MAX);
     lie(for_all_work(of_loop(3), RoutedUntil::slot(7)), 9);
+    // It has the first topic that is asked for.
+    lie(page_of(&topic(|slot| slot < 9), 6), 9);
     let heard = ear.0.lock().unwrap();
-    assert_eq!(heard.len(), 3, "{heard:?}");
+    assert_eq!(heard.len(), 4, "{heard:?}");
     assert_eq!(
         shards.joins.lock().len(),
         1,
