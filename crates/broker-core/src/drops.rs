@@ -24,7 +24,7 @@ const ALARMS: u32 = 10;
 pub enum Reason {
     /// Decided by a session.
     Session(DropReason),
-    /// The retained store has as many messages or bytes as it may; the message was delivered, not kept.
+    /// The retain shard of its topic has as many messages or bytes as it may; the message was delivered, not kept.
     RetainedLimit,
     /// A client published under `$SYS/`, which belongs to the broker.
     ReservedTopic,

@@ -315,9 +315,12 @@ options! {
 
     /// The retained messages.
     pub struct RetainConfig {
-        /// Retained messages in each shard of the retain store; further ones are refused with 0x97.
+        /// Retained messages in each shard that the retain store began with; further ones are refused with 0x97. If such a
+        /// shard was split, each part may keep the share of its slots, a 256th at least, and refuses more even if another
+        /// part has room.
         live "maxMessages" => max_messages: u64 = 1_000_000, range 1..=u64::MAX;
-        /// Size of the retained messages in each shard of the retain store; more is refused with 0x97.
+        /// Size of the retained messages in each shard that the retain store began with; more is refused with 0x97. Parts
+        /// of a shard that was split share it as `maxMessages`.
         live "maxBytes" => max_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
     }
 

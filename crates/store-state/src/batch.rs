@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mqtt_session::{Qos0Inbox, QueueFull};
 use serde::{Deserialize, Serialize};
 
+use crate::slot::SlotRange;
 use crate::wire;
 
 /// Operations that are agreed on, synced and applied together, in their order.
@@ -72,6 +73,31 @@ pub struct Limits {
     pub retained_bytes: u64,
 }
 
+/// What is left of a limit of a shard, however narrow its range has become: a 256th. Few slots may hold many topics, and
+/// the large message that a topic had before a split is to be replaced after it.
+const LEAST_SHARE: u128 = 256;
+
+impl Limits {
+    /// The limits of a shard that has `part` of the slots that the shards of `whole` share: of what a shard may keep, the
+    /// share of its slots, rounded up, and a 256th at least. The shard that has all of them has the limits as they are.
+    #[must_use]
+    pub fn share(self, part: SlotRange, whole: SlotRange) -> Self {
+        let slots = |range: SlotRange| u128::from(range.last.saturating_sub(range.first)) + 1;
+        let (part, whole) = (slots(part), slots(whole));
+        let share = |limit: u64| {
+            let limit = u128::from(limit);
+            let of_slots = (limit * part).div_ceil(whole);
+            let share = of_slots.max(limit.div_ceil(LEAST_SHARE)).min(limit);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        Self {
+            retained_messages: share(self.retained_messages),
+            retained_bytes: share(self.retained_bytes),
+            ..self
+        }
+    }
+}
+
 /// One operation and who waits for its reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request<O> {
@@ -136,4 +162,45 @@ impl CorrelationId {
         loop_number: 0,
         token: 0,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_slots_has_its_share_of_what_may_be_retained() {
+        let limits = |messages, bytes| Limits {
+            queue_messages: 7,
+            queue_bytes: 8,
+            queue_full: QueueFull::REFUSE,
+            qos0: Qos0Inbox::Never,
+            retained_messages: messages,
+            retained_bytes: bytes,
+        };
+        let slots = |first, last| SlotRange { first, last };
+        let all = SlotRange::ALL;
+        for (messages, bytes) in [(1, 1), (1_000_000, 1 << 30), (u64::MAX, u64::MAX)] {
+            let limits = limits(messages, bytes);
+            assert_eq!(limits.share(all, all), limits);
+            let base = slots(16_384, 32_767);
+            assert_eq!(limits.share(base, base), limits);
+        }
+        let share = |part, whole| limits(1_000, 1 << 20).share(part, whole);
+        assert_eq!(share(slots(0, 32_767), all), limits(500, 1 << 19));
+        assert_eq!(
+            share(slots(16_384, 20_479), slots(16_384, 32_767)),
+            limits(250, 1 << 18)
+        );
+        // Rounded up, and never nothing.
+        assert_eq!(share(slots(0, 9_999), all), limits(153, 160_000));
+        assert_eq!(share(slots(5, 5), all), limits(4, 1 << 12));
+        assert_eq!(limits(1, 3).share(slots(9, 9), all), limits(1, 1));
+        // The halves have no less than the whole.
+        for at in [1, 2, 333, 20_000, 65_535] {
+            let of = [slots(0, at - 1), slots(at, u16::MAX)].map(|half| share(half, all));
+            let sum = of[0].retained_messages + of[1].retained_messages;
+            assert!((1_000..1_006).contains(&sum), "{sum} at {at}");
+        }
+    }
 }

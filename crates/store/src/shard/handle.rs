@@ -13,7 +13,7 @@ use consensus::Mark;
 use parking_lot::{Mutex, RwLock};
 use store_state::api::{Event, LastSlot, ShardNumber};
 use store_state::{
-    CorrelationId, Descriptor, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
+    CorrelationId, Descriptor, Limits, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -349,6 +349,21 @@ impl<M: Kind> Shard<M> {
         let state = self.state.read();
         let state = state.as_ref()?;
         Some(look(&state.machine, state.descriptor.range))
+    }
+
+    /// The limits of a batch that is proposed now: those of the listener, or the shard's share of them if its slots were
+    /// given to several shards.
+    pub(crate) fn limits(&self, listener: &dyn Listener) -> Limits {
+        let limits = listener.limits();
+        let own = self.look_within(|_, own| own);
+        match (own, self.shards()) {
+            (Some(own), Some(shards)) => {
+                let base = shards.base();
+                limits.share(own, base.range(base.of_slot(own.first)))
+            }
+            // It is being closed: what is proposed now is not applied here.
+            _ => limits,
+        }
     }
 
     /// What the replica here holds; `None`: there is none.

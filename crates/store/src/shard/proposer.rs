@@ -315,7 +315,7 @@ impl<M: Kind> Proposer<M> {
         let batch = Arc::new(Batch {
             header: Header {
                 now_ms: self.listener.now_ms(),
-                limits: self.listener.limits(),
+                limits: self.shard.limits(&*self.listener),
             },
             requests,
             bytes: weights.iter().map(|weight| weight.bytes).sum(),

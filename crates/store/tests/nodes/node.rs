@@ -28,6 +28,8 @@ const LOOP: u16 = 1;
 pub(crate) struct Told {
     /// Unix time in ms.
     pub(crate) now_ms: AtomicU64,
+    /// Retained messages that a shard of the beginning may keep.
+    pub(crate) retained_messages: AtomicU64,
     events: Mutex<Vec<Event>>,
     more: Condvar,
     failures: Mutex<Vec<String>>,
@@ -37,6 +39,7 @@ impl Default for Told {
     fn default() -> Self {
         Self {
             now_ms: AtomicU64::new(1_000),
+            retained_messages: AtomicU64::new(1_000_000),
             events: Mutex::default(),
             more: Condvar::new(),
             failures: Mutex::default(),
@@ -81,7 +84,7 @@ impl Listener for Told {
             queue_bytes: 1 << 40,
             queue_full: QueueFull::REFUSE,
             qos0: Qos0Inbox::Offline,
-            retained_messages: 1_000_000,
+            retained_messages: self.retained_messages.load(Ordering::Relaxed),
             retained_bytes: 1 << 40,
         }
     }

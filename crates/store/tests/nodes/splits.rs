@@ -1,6 +1,7 @@
 //! A shard is split while it is used.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use store::SplitError;
 use store_state::NameHash;
@@ -316,6 +317,32 @@ fn a_question_for_retained_messages_finds_the_shard_that_has_them_by_now() {
     assert_eq!(messages[0].body.topic(), upper);
     let (messages, _) = node.look_retained(upper, None, 5);
     assert_eq!(messages[0].body.topic(), upper);
+    node.stop();
+}
+
+#[test]
+fn the_halves_of_a_retain_shard_share_what_it_may_keep() {
+    let at = tempfile::tempdir().unwrap();
+    let node = Node::start(at.path(), 1);
+    node.told.retained_messages.store(100, Ordering::Relaxed);
+    let mut topics = (0..).map(|n| format!("t{n}"));
+    let mut fill = |count: usize| {
+        let topics = topics.by_ref().take(count);
+        let kept = topics.filter(|topic| node.retain(topic, b"x") == Ok(RetainReply::Done));
+        kept.count()
+    };
+    assert_eq!(fill(60), 60);
+    assert_eq!(split(&node, StoreId::Retain, 0, 1 << 15), Ok(()));
+    // Until both halves are full.
+    assert_eq!(fill(200), 40);
+    let of = |is_upper: bool| {
+        let kept = node.retained();
+        let slots = kept
+            .iter()
+            .map(|(topic, _)| NameHash::default().slot_of(topic));
+        slots.filter(|slot| (*slot >= 1 << 15) == is_upper).count()
+    };
+    assert_eq!([of(false), of(true)], [50, 50]);
     node.stop();
 }
 
