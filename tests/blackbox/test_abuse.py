@@ -574,7 +574,7 @@ def test_changes_need_the_token(name, token_file):
         assert not any(TOKEN in line for line in broker.log_text)
 
 
-@pytest.mark.parametrize("change", ["join", "leave", "drain", "evict", "transfer-leader"])
+@pytest.mark.parametrize("change", ["join", "leave", "drain", "evict", "transfer-leader", "split"])
 def test_changes_of_the_cluster_need_the_token(token_file, change):
     with Broker({"http.tokenFile": token_file}) as broker:
         path = f"/api/v1/cluster/{change}"
@@ -582,17 +582,24 @@ def test_changes_of_the_cluster_need_the_token(token_file, change):
             "join": {"seed": "10.0.0.1:8899"},
             "evict": {"node": "1"},
             "transfer-leader": {"store": "inbox", "shard": 0, "to": "1"},
+            "split": {"store": "inbox", "shard": 0, "at": 0},
         }.get(change)
         for token in (None, TOKEN[:-1]):
             assert request(broker, "POST", path, body, token)[0] == 401
-        # Let through, but this node has no cluster.
+        # Let through, but this node has no cluster, and no shard is split at its first slot.
         assert request(broker, "POST", path, body)[0] == 409
 
 
 def test_a_node_that_runs_alone_has_no_cluster(broker):
-    assert broker.http("/api/v1/cluster")[0] == 404
+    status = broker.api("/api/v1/cluster")
+    assert status["cluster"] is None and status["nodes"] == []
+    assert [(shard["store"], shard["shard"]) for shard in status["shards"]] == [
+        ("session", 0),
+        ("inbox", 0),
+        ("retain", 0),
+    ]
     told = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}")
-    assert told.returncode == 1 and "runs alone" in told.stderr
+    assert told.returncode == 0 and "runs alone" in told.stdout
 
 
 def test_without_a_token_nothing_changes(name):

@@ -25,7 +25,6 @@ AROUND_S = 300
 BETWEEN = 50
 # How long a split is asked for, while nodes come and go.
 SPLIT_S = 60
-HOP_EVERY = 3.0
 
 
 @pytest.fixture
@@ -36,8 +35,10 @@ def cluster():
 
 @pytest.fixture
 def load(cluster, name):
-    with MixedLoad(cluster.nodes, name, hop_every=HOP_EVERY) as load:
+    # What is published again may go to another member of a shared group, whose inbox is in another shard (README).
+    with MixedLoad(cluster.nodes, name) as load:
         load.begin()
+        load.history.members_are_apart = True
         load.history.calm = time.monotonic()
         yield load
 

@@ -13,7 +13,7 @@ use crate::backpressure::slow::SlowSubscribers;
 use crate::connect::registry::Registry;
 use crate::drops::Drops;
 use crate::key::SessionKey;
-use crate::peers::{PeerEvent, Peers, Place, ThisNode};
+use crate::peers::{PeerEvent, Peers, Place, ThisNode, splits};
 use crate::publish::direct::Direct;
 use crate::quotas::Quotas;
 use crate::retained::grace::GracePeriods;
@@ -220,22 +220,18 @@ impl<R: Rim> Node<R> {
     /// Which inbox shards there are has changed, or which slots one of them has; or the store has been opened.
     pub fn inbox_shards_changed(&self) {
         if let Some(peers) = &self.peers {
-            return peers.shards_changed(self);
+            return splits::shards_changed(peers, self);
         }
-        let Some(store) = self.opened_store() else {
-            return;
-        };
-        let [all, routed] = self.routes.know_shards(|| store.inbox_shards());
-        let is_split = |shard: &&ShardRef| all.child_of(shard.number).is_some();
-        for shard in all
-            .iter()
-            .filter(is_split)
-            .filter(|shard| routed.has(**shard))
-        {
-            self.routes.forget_moved(shard.number, |client| {
-                store.inbox_slot(client).0 <= shard.last
-            });
-            store.narrow_inbox_shard(shard.number);
+        // Before it is open, nothing is routed.
+        if let Some(store) = self.opened_store() {
+            let [all, routed] = self.routes.know_shards(|| store.inbox_shards());
+            let is_narrower =
+                |shard: &&ShardRef| all.child_of(shard.number).is_some() && routed.has(**shard);
+            for shard in all.iter().filter(is_narrower) {
+                let is_kept = |client: &str| store.inbox_slot(client).0 <= shard.last;
+                self.routes.forget_moved(shard.number, is_kept);
+                store.narrow_inbox_shard(shard.number);
+            }
         }
     }
 

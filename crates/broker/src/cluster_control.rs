@@ -161,10 +161,12 @@ pub struct ShardStatus {
     pub store: StoreName,
     /// Its number in the store.
     pub shard: u64,
-    /// The first of its slots.
-    pub first: Slot,
+    /// The first of its slots. `None`: the node runs a version that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Slot>,
     /// The last of its slots, as far as the node that answers knows.
-    pub last: Slot,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Slot>,
     /// Grows with each split, from 1. `None`: the node that answers has no replica of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,

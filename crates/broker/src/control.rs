@@ -162,8 +162,60 @@ impl Control {
     }
 }
 
+const ALONE: &str =
+    "this node runs alone: clusterConfig.host, which makes it a member of a cluster, is not set";
+
+/// A node without others, for those who ask and command.
+pub(crate) struct AloneControl {
+    node: Arc<Node>,
+    env: String,
+}
+
+impl fmt::Debug for AloneControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AloneControl")
+    }
+}
+
+impl AloneControl {
+    pub(crate) fn new(node: Arc<Node>, env: String) -> Self {
+        Self { node, env }
+    }
+}
+
+impl ClusterControl for AloneControl {
+    fn status(&self) -> ClusterStatus {
+        let own = NodeId(self.node.store().node());
+        let mut shards = shards(&self.node);
+        for shard in &mut shards {
+            shard.voters = vec![own];
+        }
+        ClusterStatus {
+            cluster: None,
+            env: self.env.clone(),
+            node: own,
+            nodes: Vec::new(),
+            shards,
+        }
+    }
+
+    fn change(&self, change: Change) -> Result<(), Refusal> {
+        match change {
+            Change::Split { store, shard, at } => {
+                let info = find(&self.node, store, shard)?;
+                split_here(&self.node, info, at.unwrap_or_else(|| half(&info)))
+            }
+            Change::Join { .. }
+            | Change::Leave
+            | Change::Drain
+            | Change::Evict { .. }
+            | Change::TransferLeader { .. } => Err(Refusal::Conflict(ALONE.to_owned())),
+        }
+    }
+}
+
 /// All shards, also those of which nothing has been heard.
-pub(crate) fn shards(node: &Node) -> Vec<ShardStatus> {
+fn shards(node: &Node) -> Vec<ShardStatus> {
     let store = node.store();
     let leads = store.leads();
     let shard_status = |info: ShardInfo| {
@@ -178,8 +230,8 @@ pub(crate) fn shards(node: &Node) -> Vec<ShardStatus> {
         ShardStatus {
             store: info.store.into(),
             shard: info.shard.into(),
-            first: info.first,
-            last: info.last,
+            first: Some(info.first),
+            last: Some(info.last),
             version: info.version.map(|version| Version(version.0)),
             leader: info.leader.map(NodeId),
             voters: ids(|lead| &lead.voters),
@@ -192,7 +244,7 @@ pub(crate) fn shards(node: &Node) -> Vec<ShardStatus> {
 }
 
 /// What is known of a shard that people name.
-pub(crate) fn find(node: &Node, name: StoreName, shard: u64) -> Result<ShardInfo, Refusal> {
+fn find(node: &Node, name: StoreName, shard: u64) -> Result<ShardInfo, Refusal> {
     let id = StoreId::from(name);
     let shards = node.store().shards().into_iter();
     let mut found = shards.filter(|info| info.store == id && u64::from(info.shard) == shard);
@@ -200,7 +252,7 @@ pub(crate) fn find(node: &Node, name: StoreName, shard: u64) -> Result<ShardInfo
 }
 
 /// Where a shard is split if nobody says where: the slot at which its load halves, or the middle.
-pub(crate) fn half(info: &ShardInfo) -> Slot {
+fn half(info: &ShardInfo) -> Slot {
     let half = info.load.and_then(|load| load.half);
     half.map_or(
         Slot(info.first.0.midpoint(info.last.0).saturating_add(1)),
@@ -209,7 +261,7 @@ pub(crate) fn half(info: &ShardInfo) -> Slot {
 }
 
 /// Splits a shard that this node leads.
-pub(crate) fn split_here(node: &Node, info: ShardInfo, at: Slot) -> NodeAnswer {
+fn split_here(node: &Node, info: ShardInfo, at: Slot) -> NodeAnswer {
     let ShardInfo { store, shard, .. } = info;
     block_on(node.store().split(store, shard, at.0))?.map_err(not_split)
 }

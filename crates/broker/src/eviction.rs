@@ -109,8 +109,6 @@ impl fmt::Display for Names<'_> {
 
 #[cfg(test)]
 mod tests {
-    use store_state::api::Slot;
-
     use super::*;
     use crate::cluster_control::{NodeState, NodeStatus};
 
@@ -132,8 +130,8 @@ mod tests {
         let shard = |(shard, voters): (u64, &&[u64])| ShardStatus {
             store: StoreName::Inbox,
             shard,
-            first: Slot(0),
-            last: Slot(u16::MAX),
+            first: None,
+            last: None,
             version: None,
             leader: None,
             voters: voters.iter().copied().map(NodeId).collect(),

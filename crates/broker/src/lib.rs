@@ -9,7 +9,6 @@
 //!
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
-mod alone_control;
 mod ban_file;
 mod cluster_bans;
 pub mod cluster_control;
@@ -52,12 +51,11 @@ use net::{Clock, EventLoops, Remote};
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 
-use alone_control::AloneControl;
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use cluster_control::ClusterControl;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
-use control::Control;
+use control::{AloneControl, Control};
 use http::Token;
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};

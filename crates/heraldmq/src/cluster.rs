@@ -226,7 +226,7 @@ fn shards(shards: &[ShardStatus]) -> Table {
         table.row([
             &shard.store.to_string(),
             &shard.shard.to_string(),
-            &format!("{}-{}", shard.first.0, shard.last.0),
+            &slots(shard),
             &shard
                 .version
                 .map_or("?".to_owned(), |version| version.0.to_string()),
@@ -240,6 +240,14 @@ fn shards(shards: &[ShardStatus]) -> Table {
         ]);
     }
     table
+}
+
+/// The first and the last slot of a shard; an earlier version of the broker does not say.
+fn slots(shard: &ShardStatus) -> String {
+    match (shard.first, shard.last) {
+        (Some(first), Some(last)) => format!("{}-{}", first.0, last.0),
+        _ => "?".to_owned(),
+    }
 }
 
 /// What is to be said of the load of a shard that has any.

@@ -90,7 +90,7 @@ fn state() -> Value {
              "version": "0.1.0", "incarnation": 1},
         ],
         "shards": [
-            {"store": "session", "shard": 0, "leader": one, "voters": [one, two],
+            {"store": "session", "shard": 0, "first": 0, "last": 32_767, "version": 2, "leader": one, "voters": [one, two],
              "learners": [], "term": 7,
              "load": {"propose_us": 20_000, "apply_us": 100_000, "read_us": 3_400, "requests": 512,
                       "wait_us": 800, "log_bytes": 9_000, "half": {"slot": 30_720, "below": 49}}},
@@ -142,6 +142,8 @@ fn the_state_is_printed_as_tables() {
     has_row(&[
         "session",
         "0",
+        "0-32767",
+        "2",
         "0000000000000001",
         "0000000000000001",
         "5f3a90c2d1e4b867",
@@ -154,6 +156,8 @@ fn the_state_is_printed_as_tables() {
     has_row(&[
         "inbox",
         "1",
+        "?",
+        "?",
         "none",
         "0000000000000001",
         "5f3a90c2d1e4b867",
@@ -179,7 +183,7 @@ fn a_change_is_asked_for_with_the_token() {
     std::fs::write(&token, "secret\n").expect("the temporary folder is writable");
     let token = token.to_str().expect("UTF-8");
     let node = "5f3a90c2d1e4b867";
-    let changes: [(&[&str], &str, Value); 6] = [
+    let changes: [(&[&str], &str, Value); 8] = [
         (
             &["join", "10.0.0.1:8899"],
             "join",
@@ -197,6 +201,16 @@ fn a_change_is_asked_for_with_the_token() {
             &["transfer-leader", "inbox", "3", node],
             "transfer-leader",
             json!({"store": "inbox", "shard": 3, "to": node}),
+        ),
+        (
+            &["split", "inbox", "3"],
+            "split",
+            json!({"store": "inbox", "shard": 3, "at": null}),
+        ),
+        (
+            &["split", "retain", "0", "--at", "65534"],
+            "split",
+            json!({"store": "retain", "shard": 0, "at": 65_534}),
         ),
     ];
     for (arguments, path, body) in changes {

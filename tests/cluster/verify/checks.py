@@ -237,6 +237,9 @@ def group_doubled(history: History):
     """What is published with QoS 2 and subscribed to with QoS 2 comes to one member of a shared group, once."""
     for group, members in _groups(history).items():
         for payload, count in _times_got(history, members, qos=(2,)).items():
+            publication = history.publications.get(payload)
+            if history.members_are_apart and publication is not None and publication.copies > 1:
+                continue
             if count > 1:
                 to = sorted(
                     r.subscriber

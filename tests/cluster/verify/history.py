@@ -136,3 +136,5 @@ class History:
     calm: float = NEVER
     # When processes ended without notice.
     deaths: list[float] = dataclasses.field(default_factory=list)
+    # Members of a group have their inboxes in several shards.
+    members_are_apart: bool = False

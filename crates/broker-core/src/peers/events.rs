@@ -11,7 +11,7 @@ use route_exchange::{NodeId, ShardNumber};
 
 use super::barriers::Waiter;
 use super::event::PeerEvent;
-use super::{Links, Peers, ThisNode};
+use super::{Links, Peers, ThisNode, splits};
 
 impl<L: Links> Peers<L> {
     /// A message of a member, in their order. `bytes`: its length. What stores say to each other, and bans, are not
@@ -150,7 +150,7 @@ impl<L: Links> Peers<L> {
         before.extend(exports.lock().of_shard(shard).cloned());
         let mut led = exports.lock();
         led.lead(shard, term);
-        Self::narrow_led(node, &mut led, shard);
+        splits::narrow_led(node, &mut led, shard);
         drop(led);
         self.refresh(node, &mut inbound, node.now_ms());
         node.routes().forget_own(&before);

@@ -28,7 +28,7 @@ mod register;
 mod registrations;
 mod route_barriers;
 mod routing;
-mod splits;
+pub(crate) mod splits;
 mod takeover;
 mod takeovers;
 mod this_node;

@@ -6,7 +6,7 @@ use peer_protocol::Violation;
 use route_exchange::{Change, Exports, Message, NodeId, ShardNumber};
 use store_state::api::Store;
 
-use super::{Inbound, Links, Peers, ThisNode};
+use super::{Inbound, Links, Peers, ThisNode, splits};
 use crate::routes::Unsure;
 
 impl<L: Links> Peers<L> {
@@ -37,7 +37,7 @@ impl<L: Links> Peers<L> {
             .opened_store()
             .map(Store::inbox_shards)
             .unwrap_or_default();
-        let known = self.routed(node, inbound, &all, now_ms);
+        let known = splits::routed(node, inbound, &all, now_ms);
         let numbers: Vec<ShardNumber> = known.iter().map(|shard| shard.number).collect();
         let own = |shard| node.routes().exports()?.lock().led(shard);
         let unknown = inbound.imports.unknown(&numbers, own, now_ms);
@@ -59,7 +59,7 @@ impl<L: Links> Peers<L> {
             cut_off,
         };
         node.routes().import(from, changes, unsure, &known);
-        Self::narrow(node, &all, &known);
+        splits::narrow(node, &all, &known);
         node.routes().forget_own(&forgotten);
         let valid_until_ms = inbound.imports.valid_until(now_ms);
         self.valid_until_ms.store(valid_until_ms, Ordering::Release);
@@ -108,7 +108,7 @@ impl<L: Links> Peers<L> {
     ) -> Result<(), Violation> {
         match message {
             Message::Batch(batch) => {
-                Self::learn(node, &batch.routes);
+                splits::learn(node, &batch.routes);
                 let mut inbound = self.inbound.lock();
                 let changes = inbound.imports.apply(from, batch)?;
                 self.import(node, &mut inbound, (from, &changes), node.now_ms());

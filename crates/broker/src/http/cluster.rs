@@ -35,12 +35,16 @@ struct Evict {
     force: bool,
 }
 
+/// The number of a shard in its store.
+#[derive(Deserialize)]
+struct Shard(u64);
+
 /// The body of `transfer-leader`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TransferLeader {
     store: StoreName,
-    shard: u64,
+    shard: Shard,
     to: NodeId,
 }
 
@@ -49,7 +53,7 @@ struct TransferLeader {
 #[serde(deny_unknown_fields)]
 struct Split {
     store: StoreName,
-    shard: u64,
+    shard: Shard,
     /// The first slot of the new shard.
     #[serde(default)]
     at: Option<Slot>,
@@ -115,9 +119,11 @@ async fn transfer_leader(
     body: Result<Json<TransferLeader>, JsonRejection>,
 ) -> Response {
     match body {
-        Ok(Json(TransferLeader { store, shard, to })) => {
-            carry_out(control, Change::TransferLeader { store, shard, to }).await
-        }
+        Ok(Json(TransferLeader {
+            store,
+            shard: Shard(shard),
+            to,
+        })) => carry_out(control, Change::TransferLeader { store, shard, to }).await,
         Err(rejection) => refuse(&rejection),
     }
 }
@@ -127,9 +133,11 @@ async fn split(
     body: Result<Json<Split>, JsonRejection>,
 ) -> Response {
     match body {
-        Ok(Json(Split { store, shard, at })) => {
-            carry_out(control, Change::Split { store, shard, at }).await
-        }
+        Ok(Json(Split {
+            store,
+            shard: Shard(shard),
+            at,
+        })) => carry_out(control, Change::Split { store, shard, at }).await,
         Err(rejection) => refuse(&rejection),
     }
 }

@@ -599,7 +599,7 @@ fn a_group_whose_members_are_not_known_yet_gets_messages() {
 fn what_waits_for_the_members_of_a_group_is_given_once() {
     let nodes = Nodes::start();
     let node = nodes.broker(0);
-    let shards = node.store().inbox_shards();
+    let shards = store_state::api::Store::inbox_shards(node.store());
     for broker in 0..NODES {
         for shard in shards.iter().map(|shard| shard.number) {
             nodes.peers(broker, |peers, node| peers.resign(node, shard));

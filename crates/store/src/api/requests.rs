@@ -66,7 +66,7 @@ impl api::Store for Store {
     }
 
     fn inbox_shards(&self) -> ShardRefs {
-        Self::inbox_shards(self)
+        self.inbox.refs()
     }
 
     fn learn_inbox_shard(&self, first: Slot) {
@@ -80,7 +80,8 @@ impl api::Store for Store {
     }
 
     fn inbox_leader(&self, shard: ShardNumber) -> Option<u64> {
-        Self::inbox_leader(self, shard)
+        let hint = *self.inbox.get(shard)?.routing.hint.borrow();
+        Some(hint.leader).filter(|node| *node != 0)
     }
 
     /// A name of a few bytes; or the identifier, while a node of a version is known that does not understand such names.

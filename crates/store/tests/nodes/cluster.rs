@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mqtt_proto::QoS;
 use mqtt_session::SubscriptionIdSet;
 use store::{Lead, Member, Options};
+use store_state::api::Store as _;
 use store_state::api::{Event, PerStore, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply, Item};
 use tempfile::TempDir;

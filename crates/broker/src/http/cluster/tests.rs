@@ -46,8 +46,8 @@ impl ClusterControl for Fake {
             shards: vec![ShardStatus {
                 store: StoreName::Inbox,
                 shard: 0,
-                first: Slot(0),
-                last: Slot(299),
+                first: Some(Slot(0)),
+                last: Some(Slot(299)),
                 version: Some(Version(2)),
                 leader: Some(one),
                 voters: vec![one, two],
