@@ -210,6 +210,57 @@ def test_a_subscription_holds_over_a_split(splitting, name):
             client.ping()
 
 
+def test_retained_messages_are_replayed_over_splits(splitting, name):
+    """Each once to whoever subscribes, before and after, and those that are owed to a session that was away."""
+    count = 600
+    with splitting.broker() as broker, broker.client(name + "p") as publisher, contextlib.ExitStack() as stack:
+        for number in range(count):
+            publisher.published(f"{name}/{number}", str(number), retain=True)
+        wanted = sorted(str(number).encode() for number in range(count))
+        durable = stack.enter_context(broker.client(name + "d", clean=False, props=DAY))
+        durable.subscribe(f"{name}/#", qos=1)
+        owed = []
+        for split, slot in enumerate((32_768, 8_192, 50_000), start=2):
+            if split == 3:
+                # In the middle of what it is owed.
+                owed += durable.take(20)
+            parent = max(number for number in shards(broker, "retain") if number < slot)
+            done = splitting.split(broker, "retain", parent, slot)
+            assert done.returncode == 0, done.stderr
+            served(broker, "retain", split)
+            client = stack.enter_context(broker.client(f"{name}{slot}"))
+            client.subscribe(f"{name}/#", qos=0)
+            assert sorted(message.payload for message in client.take(count)) == wanted
+            client.ping()
+        owed += durable.take(count - len(owed))
+        assert sorted(message.payload for message in owed) == wanted
+        # One is deleted, and one replaced, in whichever shard they are by now.
+        publisher.published(f"{name}/1", b"", retain=True)
+        publisher.published(f"{name}/2", b"new", retain=True)
+        client = stack.enter_context(broker.client(f"{name}last"))
+        client.subscribe(f"{name}/#", qos=0)
+        payloads = [message.payload for message in client.take(count - 1)]
+        assert sorted(payloads) == sorted((set(wanted) - {b"1", b"2"}) | {b"new"})
+
+
+def test_wills_and_expiries_go_with_their_slots(splitting, name):
+    with splitting.broker() as broker, broker.client(name + "s") as subscriber:
+        subscriber.subscribe(f"{name}/#", qos=1)
+        clients = [f"{name}{number}" for number in range(16)]
+        for client_id in clients:
+            will = {"topic": f"{name}/{client_id}", "payload": client_id.encode(), "qos": 1, "props": {"will_delay": 2}}
+            broker.client(client_id, clean=False, props={"session_expiry": 3}, will=will).close()
+        for slot in (32_768, 16_384, 49_152):
+            parent = max(number for number in shards(broker, "session") if number < slot)
+            assert splitting.split(broker, "session", parent, slot).returncode == 0
+            served(broker, "session", len(shards(broker, "session")))
+        assert sorted(message.payload.decode() for message in subscriber.take(len(clients))) == sorted(clients)
+        until(lambda: broker.metric("heraldmq_sessions") == 1, what="the end of their sessions")
+        for client_id in clients:
+            broker.client(client_id, session_present=False, clean=False, props=DAY).close()
+        subscriber.ping()
+
+
 def test_a_split_folder_is_read_again(splitting, name):
     with splitting.broker() as broker:
         for number in range(20):

@@ -1082,6 +1082,77 @@ mod tests {
         assert_eq!((routes.subscriptions(), routes.shared_groups()), (0, 0));
     }
 
+    fn shards(refs: &[(ShardNumber, u16)]) -> ShardRefs {
+        let to_ref = |&(number, last)| ShardRef { number, last };
+        refs.iter().map(to_ref).collect()
+    }
+
+    #[test]
+    fn what_a_shard_wants_that_has_not_told_all_goes_to_the_one_that_it_was_split_off() {
+        let routes = Routes::with_seed(1);
+        let mut cache = MatchCache::default();
+        let whole = shards(&[(0, u16::MAX)]);
+        let halves = shards(&[(0, 299), (300, u16::MAX)]);
+        routes.was_told(0);
+        assert_eq!(
+            routes.know_shards(|| whole.clone()),
+            [whole.clone(), whole.clone()]
+        );
+        routes.set_shard(0, "both", true, true);
+        assert_eq!(
+            routes.know_shards(|| halves.clone()),
+            [halves.clone(), whole.clone()]
+        );
+        for filter in ["both", "new"] {
+            routes.set_shard(300, filter, true, false);
+        }
+        for topic in ["both", "new"] {
+            let set = cache.find(topic.as_bytes(), &routes);
+            assert_eq!((&*set.shards, &set.known), (&whole[..], &whole), "{topic}");
+        }
+        routes.was_told(300);
+        assert_eq!(
+            routes.know_shards(|| halves.clone()),
+            [halves.clone(), halves.clone()]
+        );
+        let set = cache.find(b"both", &routes);
+        assert_eq!((&*set.shards, &set.known), (&halves[..], &halves));
+        assert_eq!(*set.detached, halves[..1]);
+        assert_eq!(*cache.find(b"new", &routes).shards, halves[1..]);
+    }
+
+    #[test]
+    fn a_member_that_both_halves_tell_is_one_until_neither_does() {
+        let routes = Routes::with_seed(1);
+        let filter = "$share/g/a";
+        let options = Some((
+            SubscriptionOptions::from_byte(1, ProtocolVersion::V5).unwrap(),
+            0,
+        ));
+        for client in ["lower", "upper"] {
+            routes.set_member(0, client, filter, options);
+        }
+        routes.set_member(300, "upper", filter, options);
+        let members = || {
+            let group = routes.group_of(filter).unwrap();
+            let mut members: Vec<String> = routes
+                .members(&group)
+                .iter()
+                .map(|member| format!("{:?} {}", member.who, member.by.shard))
+                .collect();
+            members.sort();
+            members
+        };
+        assert_eq!(members().len(), 3);
+        routes.forget_moved(0, |client| client == "lower");
+        assert_eq!(
+            members(),
+            ["Durable(\"lower\") 0", "Durable(\"upper\") 300"]
+        );
+        routes.set_member(300, "upper", filter, None);
+        assert_eq!(members(), ["Durable(\"lower\") 0"]);
+    }
+
     fn unsubscribe(routes: &Routes, slot: u32, filter: &str) -> bool {
         routes.unsubscribe(session(slot), SubscriptionFilter::parse(filter).unwrap())
     }

@@ -106,3 +106,52 @@ pub struct ShardRef {
     /// The last slot that it was known to have.
     pub last: ShardNumber,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shards(refs: &[(ShardNumber, u16)]) -> ShardRefs {
+        let to_ref = |&(number, last)| ShardRef { number, last };
+        refs.iter().map(to_ref).collect()
+    }
+
+    /// A store that began with two shards, of which both were split.
+    fn four() -> ShardRefs {
+        shards(&[(0, 99), (100, 32_767), (1, 39_999), (40_000, u16::MAX)])
+    }
+
+    #[test]
+    fn who_is_left_out_counts_to_the_one_before() {
+        let all = four();
+        assert!(all.only(|_| true).is_same(&all));
+        let left = all.only(|shard| shard != 100);
+        assert_eq!(
+            left,
+            shards(&[(0, 32_767), (1, 39_999), (40_000, u16::MAX)])
+        );
+        assert_eq!(
+            all.only(|_| false),
+            shards(&[(0, u16::MAX)]),
+            "the first stays"
+        );
+        let of = |number| left.of_number(number).map(|shard| shard.number);
+        assert_eq!(
+            [0, 100, 1, 40_000].map(of),
+            [Some(0), Some(0), Some(1), Some(40_000)]
+        );
+        assert!(left.has_number(1) && !left.has_number(100));
+        assert_eq!([0, 1].map(|at| left.has(all[at])), [false, false]);
+        assert_eq!([2, 3].map(|at| left.has(all[at])), [true, true]);
+    }
+
+    #[test]
+    fn a_child_begins_with_the_slot_of_its_number() {
+        let all = four();
+        assert_eq!(
+            [0, 100, 1, 40_000].map(|shard| all.child_of(shard)),
+            [Some(100), None, Some(40_000), None]
+        );
+        assert_eq!(all.child_of(7), None);
+    }
+}

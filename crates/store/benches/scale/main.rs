@@ -6,8 +6,8 @@
 //!                                              [--threads 1] [--folder /somewhere]
 //! ```
 //!
-//! Cases: `sessions`, `restart`, `backlog`, `broadcast`, `drain`; without one, all. Each runs in a process
-//! of its own, so that memory is its own. With `HERALD_BENCH_SMOKE=1` numbers are small and nothing is
+//! Cases: `sessions`, `restart`, `backlog`, `broadcast`, `drain`, `split`; without one, all. `restart`, `backlog` and `split`
+//! go on with what `sessions` has made. Each runs in a process of its own, so that memory is its own. With `HERALD_BENCH_SMOKE=1` numbers are small and nothing is
 //! waited for, so that only results mean something, not figures.
 //!
 //! CPU time is that of the store's threads, not of the one that asks and verifies. A benchmark whose
@@ -22,11 +22,13 @@ mod visits;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use flow::InboxCursors;
 use measure::{Disk, Meter, Probe, mb, memory, peak_memory};
 use node::{Node, own_topic};
+use store_state::api::StoreId;
 use visits::{Plan, play};
 
 #[global_allocator]
@@ -55,12 +57,13 @@ struct Settings {
 
 type Case = (&'static str, fn(&Settings));
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     ("sessions", sessions),
     ("restart", restart),
     ("backlog", backlog),
     ("broadcast", broadcast),
     ("drain", drain),
+    ("split", split),
 ];
 
 fn main() {
@@ -395,5 +398,73 @@ fn carry(settings: &Settings, node: &Node, first: u64, inboxes: u64) {
         each(now.stores.inbox.checkpoint_bytes - stats.stores.inbox.checkpoint_bytes),
         probe.longest_ms(),
         mb(peak_memory()),
+    );
+}
+
+/// Rounds of requests before a split, and after it.
+const ROUNDS: usize = 200;
+
+/// Both shards are split in the middle, while messages are published and sessions are claimed, one after the other.
+fn split(settings: &Settings) {
+    let count = settings.sessions;
+    let node = reopen(settings, "split", "sessions", count, settings.memory());
+    let queued = node.store.stats(mqtt_session::Timestamp(0)).queued_messages;
+    let publish = |round: u64| {
+        node.publish(round, &own_topic(round % count), b"x");
+        let answer = node.mail();
+        assert_eq!(answer.len(), 1, "{answer:?}");
+    };
+    pauses(
+        &node,
+        StoreId::Inbox,
+        &format!("{count} inboxes, {queued} messages"),
+        publish,
+    );
+    let claim = |round: u64| {
+        node.claim(round % count, round);
+        let answer = node.mail();
+        assert_eq!(answer.len(), 1, "{answer:?}");
+    };
+    pauses(&node, StoreId::Session, &format!("{count} sessions"), claim);
+    node.store.shutdown();
+}
+
+/// Splits a shard while something is asked again and again, and prints how long that took.
+fn pauses(node: &Node, store: StoreId, of: &str, ask: impl Fn(u64)) {
+    let is_over = AtomicBool::new(false);
+    let timed = |round: usize| {
+        let begin = Instant::now();
+        ask(round as u64);
+        begin.elapsed().as_secs_f64() * 1e3
+    };
+    let mut before: Vec<f64> = (0..ROUNDS).map(timed).collect();
+    let (during, took) = std::thread::scope(|scope| {
+        let split = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build();
+            let begin = Instant::now();
+            let split = runtime
+                .expect("a runtime")
+                .block_on(node.store.split(store, 0, 32_768));
+            split.expect("the shard is split");
+            is_over.store(true, Ordering::Release);
+            begin.elapsed().as_secs_f64() * 1e3
+        });
+        let mut during = Vec::new();
+        let mut left = ROUNDS;
+        while left > 0 {
+            left -= usize::from(is_over.load(Ordering::Acquire));
+            during.push(timed(during.len()));
+        }
+        (during, split.join().expect("the split ends"))
+    });
+    before.sort_by(f64::total_cmp);
+    let longest = during.iter().copied().fold(0.0, f64::max);
+    println!(
+        "split: {} store of {of}: split in {took:.1} ms; longest request {longest:.1} ms, before {:.1} ms, median {:.1} ms",
+        store.name(),
+        before[ROUNDS - 1],
+        before[ROUNDS / 2],
     );
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store::{Folder, Listener, Options, Store, StoreStats};
-use store_state::api::{Event, Read, ShardNumber, Slot, Store as _};
+use store_state::api::{Event, Read, ShardNumber, ShardRef, Slot, Store as _};
 use store_state::inbox::{InboxDrop, InboxOp, StoredSubscription};
 use store_state::session::{ClaimRequest, SessionOp, WillAtClose};
 use store_state::{CorrelationId, Limits};
@@ -34,6 +34,8 @@ const LIMITS: Limits = Limits {
 /// The store with what it tells.
 pub(crate) struct Node {
     pub(crate) store: Arc<Store>,
+    /// The inbox shard, as it was when the store was opened.
+    whole: ShardRef,
     mail: Receiver<Vec<Event>>,
 }
 
@@ -104,8 +106,12 @@ impl Node {
             .map(|(_, shards)| shards.stopped)
             .sum();
         assert_eq!(stopped, 0, "all shards serve");
-        let store = Arc::new(store);
-        Self { store, mail }
+        let whole = store.inbox_shards()[0];
+        Self {
+            store: Arc::new(store),
+            whole,
+            mail,
+        }
     }
 
     /// Whether a publisher would be read. Waits a moment if not.
@@ -177,8 +183,7 @@ impl Node {
             publisher: 0,
             origin: None,
         };
-        self.store
-            .inboxes(self.store.inbox_shards()[0], correlation_id(token), op);
+        self.store.inboxes(self.whole, correlation_id(token), op);
     }
 
     pub(crate) fn open_queue(&self, home: u64, inbox: u64, epoch: u64, from: u64) {
@@ -239,8 +244,7 @@ impl Node {
             client: "nobody".into(),
             incarnation: 0,
         };
-        self.store
-            .inboxes(self.store.inbox_shards()[0], correlation_id(0), op);
+        self.store.inboxes(self.whole, correlation_id(0), op);
         let answer = self.mail();
         assert_eq!(answer.len(), 1, "{answer:?}");
     }
@@ -257,8 +261,7 @@ impl Node {
             client: (&*nobody).into(),
             incarnation: 0,
         };
-        self.store
-            .inboxes(self.store.inbox_shards()[0], CorrelationId::NONE, op);
+        self.store.inboxes(self.whole, CorrelationId::NONE, op);
     }
 
     /// Waits until the tables have everything that was done till now.

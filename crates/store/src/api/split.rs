@@ -16,15 +16,18 @@ use consensus::{Group, Members, ProposeError};
 use parking_lot::Mutex;
 use store_state::ChildShard;
 use store_state::api::{ShardNumber, StoreId};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::store::Store;
 use crate::kinds::command::Command;
 use crate::peers::known::KnownPeers;
 use crate::placement::members::find_late_voter;
 
-/// How long a split waits for the leader of the child, which it has within some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a split waits for the end of the one before, and for the leader of the child: both come within some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often is looked whether the split before is over.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Why a shard was not split.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -194,9 +197,7 @@ impl Store {
             parent: shard,
             child: ChildShard(at),
         };
-        let mut asking = self
-            .asked_split
-            .begin(split, |earlier| is_over(self, earlier))?;
+        let mut asking = self.begin_split(split).await?;
         match store {
             StoreId::Session => self.session.split(shard, at, &self.known_peers).await,
             StoreId::Inbox => self.inbox.split(shard, at, &self.known_peers).await,
@@ -213,6 +214,22 @@ impl Store {
         // An error: it has none yet, and the split is done all the same.
         let _ = timeout(PATIENCE, is_led).await;
         Ok(())
+    }
+}
+
+impl Store {
+    /// Waits for the end of the last split, if that comes soon.
+    async fn begin_split(&self, split: SplitId) -> Result<Asking<'_>, SplitError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let begun = self
+                .asked_split
+                .begin(split, |earlier| is_over(self, earlier));
+            if begun.is_ok() || Instant::now() >= end {
+                return begun;
+            }
+            sleep(LOOK).await;
+        }
     }
 }
 
