@@ -146,6 +146,7 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
             state.mark = Some(applied.clone());
             self.shard.count_unsaved(&state.machine);
         }
+        self.shard.rebuild.applied();
         self.shard.send_out(&*self.listener);
     }
 }

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
 use crate::kinds::kind::Kind;
@@ -20,7 +20,21 @@ use crate::shard::handle::Shard;
 const ENTRIES_AT_ONCE: usize = 256;
 
 /// Whether there is something to be rebuilt.
-pub(super) struct Rebuild(watch::Sender<Progress>);
+pub(super) struct Rebuild {
+    progress: watch::Sender<Progress>,
+    /// No operation is under way, since the last entry that was applied was applied as a whole.
+    is_between: Notify,
+}
+
+/// What a turn has come to.
+enum Turn {
+    /// Nothing is left.
+    Done,
+    /// More is left.
+    More,
+    /// An operation is under way, or the next entry is not written yet.
+    MustWait,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Progress {
@@ -33,14 +47,17 @@ enum Progress {
 
 impl Default for Rebuild {
     fn default() -> Self {
-        Self(watch::Sender::new(Progress::Done))
+        Self {
+            progress: watch::Sender::new(Progress::Done),
+            is_between: Notify::new(),
+        }
     }
 }
 
 impl Rebuild {
     /// The shard has been split. To be called while its state is locked.
     pub(super) fn want(&self, is_held: bool) {
-        self.0.send_replace(match is_held {
+        self.progress.send_replace(match is_held {
             true => Progress::Held,
             false => Progress::Wanted,
         });
@@ -48,13 +65,18 @@ impl Rebuild {
 
     /// Nobody goes by filters that have moved. False: nothing waited for that.
     pub(super) fn release(&self) -> bool {
-        self.0.send_if_modified(|progress| {
+        self.progress.send_if_modified(|progress| {
             let was_held = *progress == Progress::Held;
             if was_held {
                 *progress = Progress::Wanted;
             }
             was_held
         })
+    }
+
+    /// All that was begun is applied. Cheap.
+    pub(super) fn applied(&self) {
+        self.is_between.notify_one();
     }
 }
 
@@ -71,39 +93,44 @@ impl<M: Kind> Shard<M> {
         }
     }
 
-    /// Goes on a little, if no operation is under way. True: there is nothing left.
-    fn rebuild_part(&self) -> bool {
+    /// Goes on a little, if no operation is under way.
+    fn rebuild_part(&self) -> Turn {
         let mut state = self.state.write();
         let Some(state) = &mut *state else {
             // Who opens it makes all anew.
-            self.rebuild.0.send_replace(Progress::Done);
-            return true;
+            self.rebuild.progress.send_replace(Progress::Done);
+            return Turn::Done;
         };
         if state.mark.is_none() {
-            return false;
+            return Turn::MustWait;
         }
         let (machine, effects) = (&mut state.machine, &mut state.effects);
         let is_all = M::with_outlet(effects, |outlet| {
             machine.rebuild_part(ENTRIES_AT_ONCE, outlet)
         });
-        if is_all {
-            self.rebuild.0.send_replace(Progress::Done);
+        if !is_all {
+            return Turn::More;
         }
-        is_all
+        self.rebuild.progress.send_replace(Progress::Done);
+        Turn::Done
     }
 }
 
 /// Rebuilds what splits leave, for as long as the shard is there.
 pub(crate) async fn rebuild<M: Kind>(shard: Arc<Shard<M>>) {
-    let mut progress = shard.rebuild.0.subscribe();
+    let mut progress = shard.rebuild.progress.subscribe();
     loop {
         let wanted = progress.wait_for(|now| *now == Progress::Wanted).await;
         let is_gone = wanted.map(|_| ()).is_err();
         if is_gone {
             return;
         }
-        while *shard.rebuild.0.borrow() == Progress::Wanted && !shard.rebuild_part() {
-            yield_now().await;
+        while *shard.rebuild.progress.borrow() == Progress::Wanted {
+            match shard.rebuild_part() {
+                Turn::Done => break,
+                Turn::More => yield_now().await,
+                Turn::MustWait => shard.rebuild.is_between.notified().await,
+            }
         }
     }
 }
