@@ -17,6 +17,9 @@ pub(crate) fn rage(world: &mut World) -> Result<(), String> {
     let mut next = world.now;
     while world.now < end {
         crate::step(world)?;
+        for node in world.take_splitting() {
+            strike_split(world, node);
+        }
         if world.now >= next {
             next = world.now + world.chance.below(2 * calm) as u64;
             strike(world);
@@ -67,6 +70,27 @@ fn strike(world: &mut World) {
         {
             world.evict(one);
         }
+        _ => {}
+    }
+}
+
+/// Strikes the leader of a shard that is being split, or another node, now and then.
+fn strike_split(world: &mut World, leader: u64) {
+    let all: Vec<u64> = world.nodes.keys().copied().collect();
+    let other = all[world.chance.below(all.len())];
+    let one = [leader, other][world.chance.below(2)];
+    let time = 100 + world.chance.below(3_000) as u64;
+    match world.chance.below(8) {
+        0 | 1 if world.nodes[&one].life.is_some() => {
+            let operations = world.chance.below(40) as u64;
+            world.nodes[&one].disk.fail_power_after(operations);
+        }
+        2 => {
+            let pairs = vec![(leader, other), (other, leader)];
+            world.flap(&pairs, time, 1);
+        }
+        3 => isolate(world, one, &all, time),
+        4 => world.move_a_lead(leader),
         _ => {}
     }
 }

@@ -28,6 +28,7 @@ mod promises;
 mod randomness;
 mod rim;
 mod settings;
+mod splits;
 mod world;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -77,6 +78,9 @@ enum Task {
         /// How many at a time; as many as there are cores if nobody says.
         #[arg(long)]
         threads: Option<usize>,
+        /// What goes wrong.
+        #[arg(long, value_enum, default_value_t = Scenario::Faults)]
+        scenario: Scenario,
         /// Begins no further one after the first that fails.
         #[arg(long)]
         until_failure: bool,
@@ -90,8 +94,20 @@ enum Scenario {
     Faults,
     /// Nothing.
     Calm,
+    /// What the seed decides on, while shards are split.
+    Splits,
+    /// Shards are split, and nothing goes wrong.
+    CalmSplits,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
+}
+
+impl Scenario {
+    /// What it is called on the command line.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.expect("each can be asked for").get_name().to_owned()
+    }
 }
 
 /// What became of a seed: its trace, or what was wrong.
@@ -105,6 +121,7 @@ fn main() -> ExitCode {
             first,
             except,
             threads,
+            scenario,
             until_failure,
         } => {
             let seeds = (first..first + count).filter(|seed| !except.contains(seed));
@@ -114,6 +131,7 @@ fn main() -> ExitCode {
             });
             run_many(
                 &seeds.collect::<Vec<_>>(),
+                scenario,
                 threads.unwrap_or(1),
                 until_failure,
             )
@@ -136,6 +154,14 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     match scenario {
         Scenario::Faults => faults::rage(&mut world)?,
         Scenario::Calm => pass(&mut world, CALM)?,
+        Scenario::Splits => {
+            world.plan_splits();
+            faults::rage(&mut world)?;
+        }
+        Scenario::CalmSplits => {
+            world.plan_splits();
+            pass(&mut world, CALM)?;
+        }
         Scenario::LostVoter => lose_a_new_voter(&mut world)?,
     }
     world.heal();
@@ -230,13 +256,16 @@ fn run_here(seed: u64, scenario: Scenario) -> bool {
 }
 
 /// Runs seeds in processes of their own. True: some failed.
-fn run_many(seeds: &[u64], threads: usize, until_failure: bool) -> bool {
+fn run_many(seeds: &[u64], scenario: Scenario, threads: usize, until_failure: bool) -> bool {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut failed = Vec::new();
         while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(why) = run_elsewhere(seed) {
-                tell(&format!("{why}again: herald-sim run {seed}"));
+            if let Err(why) = run_elsewhere(seed, scenario) {
+                tell(&format!(
+                    "{why}again: herald-sim run {seed} --scenario {}",
+                    scenario.name()
+                ));
                 failed.push(seed);
                 if until_failure {
                     next.store(seeds.len(), Ordering::Relaxed);
@@ -260,10 +289,10 @@ fn run_many(seeds: &[u64], threads: usize, until_failure: bool) -> bool {
 }
 
 /// Runs a seed in a process of its own.
-fn run_elsewhere(seed: u64) -> Result<(), String> {
+fn run_elsewhere(seed: u64, scenario: Scenario) -> Result<(), String> {
     let this = std::env::current_exe().expect("this program");
     let mut command = Command::new(this);
-    command.args(["run", &seed.to_string()]);
+    command.args(["run", &seed.to_string(), "--scenario", &scenario.name()]);
     let output = command.stdin(Stdio::null()).output();
     let output = output.expect("it can be started");
     if output.status.success() {

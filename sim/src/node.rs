@@ -13,10 +13,11 @@ use bytes::Bytes;
 use consensus::simulation::SimulatedDisk;
 use consensus::{Log, LogOptions};
 use net_api::{Arrival, Closed, Connections as _, Kind, Next, Service as _, Transmit};
+use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
 use route_exchange::Times;
 use store::{Cluster, Folder, Listener, Options, Role, Store};
-use store_state::api::{PerStore, StoreId};
+use store_state::api::{PerStore, Slot, StoreId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::connections::{Connection, Memory};
 use crate::rim::{Clock, Ears, Out, Plug, SimulatedProcess};
 use crate::settings::{guard, settings};
+use crate::splits::SplitAnswer;
 
 /// Unix time in ms when a run begins.
 const EPOCH_MS: u64 = 1_000_000;
@@ -66,6 +68,8 @@ pub(crate) struct Life {
     loops: Vec<(ClientLoop<SimulatedProcess>, Memory)>,
     ears: Arc<Ears>,
     plug: Plug,
+    /// What became of splits that the node was asked for.
+    split_answers: Arc<Mutex<Vec<SplitAnswer>>>,
     /// Last, so that what lives in it ends first.
     runtime: Runtime,
 }
@@ -77,6 +81,7 @@ pub(crate) struct Brought {
     /// Shards whose inboxes the store had the broker open again.
     pub(crate) reopened: Vec<u16>,
     pub(crate) failure: Option<String>,
+    pub(crate) split_answers: Vec<SplitAnswer>,
 }
 
 /// What a connection has brought its client.
@@ -182,6 +187,7 @@ impl Node {
             loops,
             ears,
             plug,
+            split_answers: Arc::default(),
             runtime,
         });
     }
@@ -468,6 +474,15 @@ impl Life {
         });
     }
 
+    /// Asks the node to split a shard that it leads.
+    pub(crate) fn split(&self, store: StoreId, shard: u16, at: Slot) {
+        let (broker, answers) = (Arc::clone(&self.broker), Arc::clone(&self.split_answers));
+        self.runtime.spawn(async move {
+            let outcome = broker.store().split(store, shard, at.0).await;
+            answers.lock().push(SplitAnswer { store, at, outcome });
+        });
+    }
+
     pub(crate) fn handle(&self, call: u64, group: u64, request: Bytes) {
         let (broker, plug) = (Arc::clone(&self.broker), self.plug.clone());
         self.runtime.spawn(async move {
@@ -486,6 +501,7 @@ impl Life {
             out: self.plug.take(),
             reopened: self.ears.take_reopened(),
             failure: self.ears.take_failure(),
+            split_answers: std::mem::take(&mut self.split_answers.lock()),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::history::History;
 use crate::network::Network;
 use crate::node::{Life, Node};
 use crate::rim::Out;
+use crate::splits::{SplitAnswer, Splits};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
 const STEP: u64 = 10;
@@ -102,6 +103,7 @@ pub(crate) struct World {
     pub(crate) shards: PerStore<u16>,
     pub(crate) clients: Clients,
     pub(crate) history: History,
+    pub(crate) splits: Splits,
     network: Network,
     agenda: BTreeMap<(u64, u64), Happening>,
     numbers: u64,
@@ -140,6 +142,7 @@ impl World {
             shards,
             clients: Clients::new(&mut chance),
             history: History::default(),
+            splits: Splits::default(),
             network,
             agenda: BTreeMap::new(),
             numbers: 0,
@@ -525,6 +528,7 @@ impl World {
             self.tell_leads();
             tell(&format!("       trace {:016x}", self.trace));
         }
+        self.split_shards();
         self.act();
     }
 
@@ -578,6 +582,11 @@ impl World {
         }
         if let Some(failure) = brought.failure {
             self.history.wrong(format!("node {id} fails: {failure}"));
+        }
+        for SplitAnswer { store, at, outcome } in brought.split_answers {
+            self.note(&format!(
+                "{id} answers the split of {store:?} at {at:?}: {outcome:?}"
+            ));
         }
         for shard in brought.reopened {
             self.history.reopened(id, shard, now);

@@ -22,3 +22,8 @@ fn where_nothing_goes_wrong_all_promises_hold() {
 fn a_change_of_voters_is_finished_though_a_new_one_is_gone() {
     run("lost-voter", 0..4);
 }
+
+#[test]
+fn shards_that_are_split_keep_all_promises() {
+    run("calm-splits", 0..3);
+}

@@ -12,11 +12,7 @@ use crate::world::World;
 pub(crate) fn check(world: &World) -> Result<(), String> {
     world.clients.are_done()?;
     super::p01_acknowledged_is_kept::check(&world.history)?;
-    let shards: usize = world
-        .shards
-        .iter()
-        .map(|(_, shards)| usize::from(*shards))
-        .sum();
+    world.splits_are_done()?;
     let mut known = None;
     for node in world.nodes.values() {
         let Some(life) = &node.life else {
@@ -30,7 +26,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
                 (leader, store, shard, term, voters.clone())
             })
             .collect();
-        if places.len() != shards {
+        if places.len() != life.store().shards().len() {
             return Err(format!("node {} knows of {places:?} only", node.id));
         }
         let is_settled = |(leader, lead): &(u64, Lead)| {
