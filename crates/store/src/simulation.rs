@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use mqtt_session::Timestamp;
-use store_state::Table;
 use store_state::api::{ShardNumber, StoreId};
 use store_state::inbox::{InboxMachine, Queued};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
+use store_state::{Descriptor, Table};
 
 /// What a replica holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,10 @@ pub struct Replica {
     pub shard: ShardNumber,
     /// The index of the last entry that is applied.
     pub applied: u64,
+    /// What it is responsible for.
+    pub descriptor: Descriptor,
+    /// A child of it has no tables yet, or it has none itself.
+    pub is_seeding: bool,
     /// What clients could see of it, as text.
     pub content: String,
     /// Wills that are due and not recorded as published yet, and those that may be.

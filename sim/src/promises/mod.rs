@@ -7,8 +7,10 @@ mod p04_in_order;
 mod p04_once;
 mod p06_wills;
 pub(crate) mod quiet;
+mod ranges;
 mod replicas;
 mod retained;
+mod splits;
 
 use crate::world::World;
 
@@ -21,6 +23,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     p04_in_order::check(&world.history)?;
     calm::check(&world.history)?;
     p03_routes::check(world)?;
+    ranges::check(world)?;
     replicas::check(world)
 }
 

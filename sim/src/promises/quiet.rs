@@ -39,7 +39,9 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
             return Err(format!("{known:?} and {places:?}"));
         }
     }
-    have_applied_the_same(world)
+    have_applied_the_same(world)?;
+    super::ranges::check_at_rest(world)?;
+    super::splits::check_at_rest(world)
 }
 
 /// Whether a shard has the replicas that it should have.

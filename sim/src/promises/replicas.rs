@@ -14,11 +14,17 @@ pub(super) fn check(world: &World) -> Result<(), String> {
             let place = (replica.store, replica.shard, replica.applied);
             let other = seen
                 .entry(place)
-                .or_insert_with(|| (node.id, replica.content.clone()));
-            if other.1 != replica.content {
+                .or_insert_with(|| (node.id, replica.clone()));
+            if other.1.descriptor != replica.descriptor {
+                return Err(format!(
+                    "replicas {place:?} differ: node {} has {:?}; node {} has {:?}",
+                    other.0, other.1.descriptor, node.id, replica.descriptor
+                ));
+            }
+            if other.1.content != replica.content {
                 return Err(format!(
                     "replicas {place:?} differ: node {} has {}; node {} has {}",
-                    other.0, other.1, node.id, replica.content
+                    other.0, other.1.content, node.id, replica.content
                 ));
             }
         }

@@ -375,7 +375,9 @@ impl<M: Kind> Shard<M> {
         let mut state = self.state.write();
         let State {
             machine,
+            descriptor,
             table,
+            parent,
             mark,
             ..
         } = state.as_mut()?;
@@ -383,6 +385,8 @@ impl<M: Kind> Shard<M> {
             store: M::STORE,
             shard: self.number,
             applied: mark.as_ref()?.index()?,
+            descriptor: descriptor.clone(),
+            is_seeding: parent.is_some() || !self.seeding.is_over(),
             unfinished: machine.unfinished(),
             content: machine.describe(&**table),
         })
