@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::{ClientWriteError, Fatal, RaftError};
 use openraft::raft::{ClientWriteResponse, TransferLeaderRequest};
 use openraft::{ChangeMembers, EmptyNode};
 
@@ -73,7 +73,8 @@ impl<C: Command> Group<C> {
     }
 
     /// Campaigns at once, if this replica is a voter and does not lead. It first asks the voters whether they would
-    /// vote for it: a refusal changes nothing, and it can be asked again a few milliseconds later.
+    /// vote for it: a refusal changes nothing, and it can be asked again a few milliseconds later. Returns when it has asked
+    /// them; a replica that votes alone has written its vote by then.
     ///
     /// For a group that has been seeded: voters whose replicas are not there yet do not answer. Else it would take
     /// an election timeout until one campaigns.
@@ -81,8 +82,11 @@ impl<C: Command> Group<C> {
     /// # Errors
     /// [`ChangeError::Stopped`]: the group has stopped.
     pub async fn elect(&self) -> Result<(), ChangeError> {
-        let begun = self.raft.trigger().elect(true).await;
-        begun.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))
+        let stopped = |fatal: Fatal<_>| ChangeError::Stopped(fatal.to_string());
+        self.raft.trigger().elect(true).await.map_err(stopped)?;
+        // Messages are taken one after the other. Campaigns that come faster than votes are written would make each other
+        // vain.
+        self.raft.with_raft_state(|_| ()).await.map_err(stopped)
     }
 
     /// Sends a heartbeat to the other members at once, if this replica leads. It says how far the group has agreed:
