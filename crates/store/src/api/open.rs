@@ -180,6 +180,10 @@ fn open_shards<M: Kind>(
 ) -> Result<ShardSet<M>, OpenError> {
     let shards = Arc::new(Shards::new(place.map));
     let layout = ShardLayout::new::<M>(place.map, &services.log.group_ids());
+    if layout.has_children(place.map) {
+        let noted = services.folder.note_split();
+        noted.map_err(because("the data folder"))?;
+    }
     shards.set_maker(maker(services));
     for number in layout.numbers() {
         shards.add_first(number);

@@ -117,7 +117,10 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
     }
 
     fn tables(&self) -> Arc<dyn Tables> {
-        Arc::new(ShardTables(Arc::clone(&self.shard)))
+        Arc::new(ShardTables {
+            shard: Arc::clone(&self.shard),
+            folder: Arc::clone(&self.services.folder),
+        })
     }
 
     fn apply(&mut self, index: u64, before: &Mark, command: &Command, from: usize) -> Applied {

@@ -7,8 +7,8 @@
 //!                                                                └─► the parent writes checkpoints again
 //! ```
 //!
-//! Invariants: all replicas decide alike whether an entry splits the shard; a replica of the child answers nothing before its
-//! seed is on the disk; the parent's tables do not reach to the split before the child has tables of its own, so that a start
+//! Invariants: all replicas decide alike whether an entry splits the shard; nothing of a split is on the disk before the format
+//! of the data folder says so; a replica of the child answers nothing before its seed is on the disk; the parent's tables do not reach to the split before the child has tables of its own, so that a start
 //! applies the entry again and the child is born again.
 //!
 //! Deliberately absent: who asks for a split, and where; requests that find their half (`shards.rs`).
@@ -16,11 +16,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Applied, EntryIndex, GroupId, Mark, Origin};
+use consensus::{Applied, EntryIndex, GroupId, Mark, Origin, blocking};
 use parking_lot::{Condvar, Mutex};
 use store_state::{ChildShard, Descriptor};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::api::listener::Listener;
 use crate::kinds::command::Split;
@@ -32,7 +32,11 @@ use crate::shard::cursors::InboxCursors;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::{LoadMeter, SlotWeights};
 use crate::shard::outbox::Outbox;
+use crate::storage::folder::Folder;
 use crate::storage::tables::ShardTable;
+
+/// Time until the format of the data folder is written again that could not be.
+const NOTE_RETRY: Duration = Duration::from_secs(1);
 
 /// How many children of a shard have no tables yet. What they begin with is in the log and the tables of the replica here.
 #[derive(Default)]
@@ -101,6 +105,26 @@ impl<M: Kind> Seed<M> {
     /// The node needs it not: it has, or had, a replica of the child that has come from elsewhere.
     pub(crate) fn give_up(self) {
         self.parent.is_seeded();
+    }
+}
+
+/// Has earlier programs refuse the data folder, once for all splits. Tries until that is written: without it the entry cannot
+/// be applied.
+async fn note_split(folder: Arc<Folder>) {
+    let mut is_told = false;
+    loop {
+        let to_note = Arc::clone(&folder);
+        match blocking(move || to_note.note_split()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) if !std::mem::replace(&mut is_told, true) => tracing::error!(
+                %error,
+                "a shard is not split, and waits, as the format of the data folder cannot be raised"
+            ),
+            Ok(Err(_)) => {}
+            // The store ends.
+            Err(_) => return,
+        }
+        sleep(NOTE_RETRY).await;
     }
 }
 
@@ -210,6 +234,10 @@ impl<M: Kind> Shard<M> {
                 "a split has come too late, and does nothing"
             );
             return Applied::Done;
+        }
+        if !services.folder.is_split() {
+            let folder = Arc::clone(&services.folder);
+            return Applied::Wait(Box::pin(note_split(folder)));
         }
         let entry = Origin {
             parent: GroupId(self.group()),

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Invariants: a folder that is not ours is never written into, except for the lock's file; an incarnation
-//! is never given twice; a store that was made and is not there is an error, not an empty store.
+//! is never given twice; a store that was made and is not there is an error, not an empty store; a folder has anything of a
+//! split only if its format says so.
 //!
 //! Deliberately absent: what the stores hold (`tables.rs`).
 
@@ -35,7 +36,9 @@ use store_state::NameHash;
 
 use durable::open_or_make;
 pub(crate) use durable::{create, make_directory, sync_directory};
-use format::{FORMAT, FORMAT_FILE, Label, UNSEEDED, read as read_format, write as write_format};
+use format::{
+    FORMAT_FILE, Label, SEEDED, SPLIT, UNSEEDED, read as read_format, write as write_format,
+};
 pub(crate) use reserve::Reserve;
 use slots::Slots;
 pub(crate) use view::FolderView;
@@ -69,6 +72,8 @@ pub struct Folder {
     root: PathBuf,
     node: u64,
     seed: Seed,
+    /// The format says that a shard was split.
+    is_split: Mutex<bool>,
     incarnation: u64,
     last_alive_ms: Option<u64>,
     alive: Mutex<Slots>,
@@ -114,10 +119,10 @@ impl Folder {
         if free_bytes(&root)? < reserve.bytes() {
             reserve.release();
         }
-        if label.format < FORMAT {
+        if label.format < SEEDED {
             // What this program writes into the folder, an older one may not understand.
             let label = Label {
-                format: FORMAT,
+                format: SEEDED,
                 ..label
             };
             write_format(&root, DATA_FOLDER, label)?;
@@ -131,6 +136,7 @@ impl Folder {
             root,
             node: label.node,
             seed: Seed(label.seed),
+            is_split: Mutex::new(label.format >= SPLIT),
             incarnation,
             last_alive_ms,
             alive: Mutex::new(alive),
@@ -171,12 +177,37 @@ impl Folder {
             });
         }
         let label = Label {
-            format: FORMAT,
+            // A shard that was split has a store.
+            format: SEEDED,
             node: self.node,
             seed,
         };
         write_format(&self.root, DATA_FOLDER, label)?;
         self.seed = Seed(seed);
+        Ok(())
+    }
+
+    /// Whether [`note_split`](Self::note_split) has noted that a shard was split.
+    pub(crate) fn is_split(&self) -> bool {
+        *self.is_split.lock()
+    }
+
+    /// A shard is about to be split in the folder, or half of one to be stored: from now on programs that know of no splits
+    /// refuse the folder, also if nothing comes of it. Synced at the first time, and costs nothing afterwards.
+    ///
+    /// # Errors
+    /// It cannot be written; the format is the old one, or the new one from the next start on.
+    pub(crate) fn note_split(&self) -> Result<(), FolderError> {
+        let mut is_split = self.is_split.lock();
+        if !*is_split {
+            let label = Label {
+                format: SPLIT,
+                node: self.node,
+                seed: self.seed.0,
+            };
+            write_format(&self.root, DATA_FOLDER, label)?;
+            *is_split = true;
+        }
         Ok(())
     }
 
@@ -354,7 +385,7 @@ fn begin(
     };
     let (node, seed) = start().map_err(|reason| FolderError::io(&path, reason))?;
     let label = Label {
-        format: FORMAT,
+        format: SEEDED,
         node,
         seed,
     };

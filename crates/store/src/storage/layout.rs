@@ -41,6 +41,11 @@ impl ShardLayout {
         self.by_first.values().copied()
     }
 
+    /// Whether splits have made one of them.
+    pub(crate) fn has_children(&self, base: ShardMap) -> bool {
+        self.numbers().any(|number| number >= base.len())
+    }
+
     /// Whether it is one of them.
     pub(crate) fn has(&self, number: u64) -> bool {
         self.numbers().any(|known| u64::from(known) == number)
@@ -85,6 +90,7 @@ mod tests {
         ];
         let layout = ShardLayout::new::<InboxMachine>(base(2), &groups);
         assert!(layout.numbers().eq([0, 20_000, 1, 40_000]));
+        assert!(layout.has_children(base(2)));
         assert!(layout.has(40_000) && !layout.has(50_000) && !layout.has(65_536));
         let range = |number| {
             let SlotRange { first, last } = layout.range(number, base(2));
@@ -101,5 +107,6 @@ mod tests {
         // Not a shard: another one has its first slot.
         let layout = ShardLayout::new::<InboxMachine>(base(2), &[group_of::<InboxMachine>(32_768)]);
         assert!(layout.numbers().eq([0, 1]));
+        assert!(!layout.has_children(base(2)));
     }
 }

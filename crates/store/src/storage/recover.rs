@@ -126,9 +126,13 @@ impl StoreFiles {
         let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
         map.map(|map| {
             let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;
+            let layout = ShardLayout::new::<M>(map, &log.group_ids());
+            if layout.has_children(map) {
+                folder.note_split()?;
+            }
             Ok(Self {
                 map,
-                layout: ShardLayout::new::<M>(map, &log.group_ids()),
+                layout,
                 tables,
             })
         })

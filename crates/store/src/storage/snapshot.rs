@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use consensus::{Mark, SnapshotReader, SnapshotWriter, Tables};
 
+use crate::storage::folder::Folder;
 use crate::storage::tables::{ShardTable, TableReader, TableWriter};
 
 /// Bytes of a chunk.
@@ -28,13 +29,16 @@ pub(crate) trait TableOwner: Send + Sync + 'static {
     fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()>;
 }
 
-/// The tables of one shard.
-pub(crate) struct ShardTables<S>(pub(crate) Arc<S>);
+/// The tables of one shard, in a data folder.
+pub(crate) struct ShardTables<S> {
+    pub(crate) shard: Arc<S>,
+    pub(crate) folder: Arc<Folder>,
+}
 
 impl<S: TableOwner> Tables for ShardTables<S> {
     fn read(&self) -> io::Result<Option<Box<dyn SnapshotReader>>> {
-        let Some(table) = self.0.table() else {
-            return match self.0.has_no_table_yet() {
+        let Some(table) = self.shard.table() else {
+            return match self.shard.has_no_table_yet() {
                 // Its log is all there is, and will soon be in a table.
                 true => Ok(None),
                 false => Err(closed()),
@@ -48,12 +52,13 @@ impl<S: TableOwner> Tables for ShardTables<S> {
     }
 
     fn receive(&self) -> io::Result<Box<dyn SnapshotWriter>> {
-        if self.0.has_children_without_table() {
+        if self.shard.has_children_without_table() {
             return Err(io::Error::other("a child of the shard has no table yet"));
         }
-        let table = self.0.table().ok_or_else(closed)?;
+        let table = self.shard.table().ok_or_else(closed)?;
         Ok(Box::new(Writer {
-            shard: Arc::clone(&self.0),
+            shard: Arc::clone(&self.shard),
+            folder: Arc::clone(&self.folder),
             writer: table.receive().map_err(io::Error::other)?,
         }))
     }
@@ -80,6 +85,7 @@ impl SnapshotReader for Reader {
 
 struct Writer<S> {
     shard: Arc<S>,
+    folder: Arc<Folder>,
     writer: TableWriter,
 }
 
@@ -89,7 +95,15 @@ impl<S: TableOwner> SnapshotWriter for Writer<S> {
     }
 
     fn finish(self: Box<Self>, mark: &Mark) -> io::Result<()> {
-        let Self { shard, writer } = *self;
+        let Self {
+            shard,
+            folder,
+            writer,
+        } = *self;
+        if writer.has_descriptor() {
+            // The shard was split elsewhere, or made by a split.
+            folder.note_split().map_err(io::Error::other)?;
+        }
         shard.replace(mark, || writer.finish(&mark.encode()))
     }
 }

@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, until};
 use crate::hub::NAME_SEED;
 use crate::node::Node;
 use crate::restart::copy_folder;
-use crate::splits::{AT, check, fill, has_tables, names, try_split};
+use crate::splits::{AT, FORMAT_SINCE, check, fill, format, has_tables, names, try_split};
 
 fn split(node: &Node, shard: u16, at: u16) -> Result<(), SplitError> {
     try_split(node, StoreId::Inbox, shard, at)
@@ -183,6 +183,7 @@ fn a_node_that_had_nothing_gets_both_halves() {
     let payloads: [&[u8]; 3] = [b"own", b"before", b"after"];
     check_replicas(&cluster, &[3], leader, &payloads);
     until("tables of the new one", || has_child(&cluster, 3));
+    assert_eq!(format(cluster.folders[3].path()), FORMAT_SINCE);
     cluster.stop();
 }
 

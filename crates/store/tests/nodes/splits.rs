@@ -40,6 +40,15 @@ pub(crate) fn split(node: &Node, store: StoreId, shard: u16, at: u16) -> Result<
     outcome
 }
 
+/// The formats of a data folder before a shard was split in it, and since.
+pub(crate) const FORMAT_BEFORE: &str = "heraldmq data folder, format 2";
+pub(crate) const FORMAT_SINCE: &str = "heraldmq data folder, format 3";
+
+pub(crate) fn format(at: &Path) -> String {
+    let text = std::fs::read_to_string(at.join("FORMAT")).unwrap();
+    text.lines().next().unwrap().to_owned()
+}
+
 fn numbers(node: &Node) -> Vec<u16> {
     let shards = node.store.inbox_shards();
     shards.iter().map(|shard| shard.number).collect()
@@ -143,7 +152,8 @@ fn sessions_and_their_messages_are_in_one_of_both_halves() {
 #[test]
 fn a_split_that_is_impossible_or_late_does_nothing() {
     let at = tempfile::tempdir().unwrap();
-    let node = Node::start(at.path(), 2);
+    let at_path = at.path();
+    let node = Node::start(at_path, 2);
     node.sleeper("ann", "a");
     for (shard, at) in [(0, 0), (0, 1), (0, 32_768), (1, 32_768), (1, 7), (5, 9)] {
         assert!(
@@ -152,7 +162,9 @@ fn a_split_that_is_impossible_or_late_does_nothing() {
         );
     }
     assert_eq!(numbers(&node), [0, 1]);
+    assert_eq!(format(at_path), FORMAT_BEFORE);
     assert_eq!(split(&node, StoreId::Inbox, 1, 40_000), Ok(()));
+    assert_eq!(format(at_path), FORMAT_SINCE);
     assert!(
         split(&node, StoreId::Inbox, 1, 40_000).is_err(),
         "a second time"
@@ -351,6 +363,45 @@ fn crash(at: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     copy_folder(at, copy.path());
     copy
+}
+
+/// Programs that know of no splits refuse the folder before it has anything that they would misread.
+#[test]
+fn nothing_is_split_before_the_format_of_the_folder_says_so() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    fill(&node, &names);
+    let in_the_way = at.path().join("FORMAT.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    assert_eq!(format(at.path()), FORMAT_BEFORE);
+    std::thread::scope(|scope| {
+        let splitting = scope.spawn(|| split(&node, StoreId::Inbox, 0, AT));
+        until("the entry to be in the log", || {
+            let copy = crash(at.path());
+            std::fs::remove_dir(copy.path().join("FORMAT.new")).unwrap();
+            let again = Node::start(copy.path(), 1);
+            let is_split = numbers(&again) == [0, AT];
+            let expected = if is_split {
+                FORMAT_SINCE
+            } else {
+                FORMAT_BEFORE
+            };
+            assert_eq!(format(copy.path()), expected);
+            check(&again, &names, &[b"own", b"before"]);
+            again.stop();
+            is_split
+        });
+        assert_eq!(numbers(&node), [0]);
+        assert_eq!(format(at.path()), FORMAT_BEFORE);
+        assert!(!has_tables(at.path(), AT));
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert_eq!(splitting.join().unwrap(), Ok(()));
+    });
+    assert_eq!(node.publish("all", b"after"), Ok(40));
+    assert_eq!(format(at.path()), FORMAT_SINCE);
+    check(&node, &names, &[b"own", b"before", b"after"]);
+    node.stop();
 }
 
 #[test]

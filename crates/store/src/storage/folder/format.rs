@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The third line is the seed of the hash of names, which is a secret of the cluster. Format 1, which the folders of
-//! the stores still have, is without it: then it is 0.
+//! the stores still have, is without it: then it is 0. A data folder has format 3, which is written like format 2, once a
+//! shard was split in it: programs that know of no splits would take half of a shard for the whole.
 //!
 //! Invariant: the first line of every later format has the same form, so that its number can be told.
 
@@ -21,8 +22,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{FolderError, durable};
 
-/// The newest format this program knows, which it writes for data folders.
-pub(super) const FORMAT: u32 = 2;
+/// The newest format this program knows.
+const NEWEST: u32 = SPLIT;
+/// The format of data folders in which shards were split.
+pub(super) const SPLIT: u32 = 3;
+/// The format of data folders in which no shard was split.
+pub(super) const SEEDED: u32 = 2;
 /// The format of folders that have no seed.
 pub(super) const UNSEEDED: u32 = 1;
 /// The name of the file.
@@ -51,11 +56,11 @@ pub(super) fn read(folder: &Path, what: &str) -> Result<Option<Label>, FolderErr
     let damaged = || FolderError::Damaged { path: path.clone() };
     let text = str::from_utf8(&bytes).map_err(|_| damaged())?;
     let (found_what, format) = first_line(text).ok_or_else(damaged)?;
-    if format > FORMAT {
+    if format > NEWEST {
         return Err(FolderError::Newer {
             folder: folder.to_owned(),
             found: format,
-            known: FORMAT,
+            known: NEWEST,
         });
     }
     let line = |number, name| number_in_line(text, number, name).ok_or_else(damaged);

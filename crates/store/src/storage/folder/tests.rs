@@ -85,7 +85,7 @@ fn a_newer_format_is_refused_with_both_numbers() {
     .unwrap();
     let said = refusal(at.path());
     assert!(
-        said.contains("format 7") && said.contains("up to 2"),
+        said.contains("format 7") && said.contains("up to 3"),
         "{said}"
     );
 }
@@ -240,6 +240,36 @@ fn a_folder_of_the_first_format_goes_on_without_a_seed_and_is_of_the_new_format(
         text.starts_with("heraldmq data folder, format 2\n"),
         "{text}"
     );
+}
+
+#[test]
+fn the_format_is_raised_when_a_shard_is_split_and_stays() {
+    let at = scratch();
+    let first_line = || {
+        let text = fs::read_to_string(at.path().join("FORMAT")).unwrap();
+        text.lines().next().unwrap().to_owned()
+    };
+    let mut folder = Folder::open(at.path()).unwrap();
+    folder.adopt_name_seed(7).unwrap();
+    assert!(!folder.is_split());
+    assert_eq!(first_line(), "heraldmq data folder, format 2");
+    let node = folder.node();
+    // It cannot be written.
+    let in_the_way = at.path().join("FORMAT.new");
+    fs::create_dir(&in_the_way).unwrap();
+    folder.note_split().unwrap_err();
+    assert!(!folder.is_split());
+    assert_eq!(first_line(), "heraldmq data folder, format 2");
+    fs::remove_dir(&in_the_way).unwrap();
+    folder.note_split().unwrap();
+    drop(folder);
+    for _ in 0..2 {
+        let folder = Folder::open(at.path()).unwrap();
+        assert!(folder.is_split());
+        assert_eq!((folder.node(), folder.name_seed()), (node, 7));
+        folder.note_split().unwrap();
+        assert_eq!(first_line(), "heraldmq data folder, format 3");
+    }
 }
 
 #[test]

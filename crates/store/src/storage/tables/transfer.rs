@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lsm_tree::{AbstractTree as _, Guard as _, IterGuardImpl, SeqNo};
-use store_state::Change;
+use store_state::{Change, DESCRIPTOR_KEY};
 
 use super::own_rows::OwnedRange;
 use super::{MARK, REMOVED, RUNS_LIMIT, ShardTable, Tables, TablesError, Tree, names};
@@ -85,6 +85,7 @@ impl ShardTable {
             rows: Vec::new(),
             bytes: 0,
             last: None,
+            has_descriptor: false,
             buffer: Vec::new(),
         })
     }
@@ -142,6 +143,8 @@ pub(crate) struct TableWriter {
     bytes: usize,
     /// The last key of all.
     last: Option<Vec<u8>>,
+    /// The descriptor of the shard is among them.
+    has_descriptor: bool,
     /// The beginning of a record.
     buffer: Vec<u8>,
 }
@@ -161,6 +164,7 @@ impl TableWriter {
                 return Err(broken("its keys do not ascend"));
             }
             self.last = Some(key.to_vec());
+            self.has_descriptor |= key == DESCRIPTOR_KEY;
             self.rows.push((key.to_vec(), Some(value.to_vec())));
         }
         self.buffer.drain(..at);
@@ -168,6 +172,11 @@ impl TableWriter {
             self.write_part(&[])?;
         }
         Ok(())
+    }
+
+    /// Whether what has come is of a shard that was split, or that a split has made.
+    pub(crate) fn has_descriptor(&self) -> bool {
+        self.has_descriptor
     }
 
     fn write_part(&mut self, mark: &[u8]) -> io::Result<()> {

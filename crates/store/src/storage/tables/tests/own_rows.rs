@@ -184,23 +184,24 @@ fn a_snapshot_has_the_rows_of_its_shard_and_no_others() {
         let tables = open_halves(at.path());
         let (from, to) = (tables.shard(1).unwrap(), tables.shard(2).unwrap());
         let mut model = filled(&from);
-        let send = || {
+        let send = |is_split: bool| {
             let mut reader = from.reader().unwrap().unwrap();
             let mark = reader.mark().to_vec();
             let mut writer = to.receive().unwrap();
             while let Some(bytes) = reader.next(4_096).unwrap() {
                 writer.write(&bytes).unwrap();
             }
+            assert_eq!(writer.has_descriptor(), is_split);
             writer.finish(&mark).unwrap();
         };
         // The checkpoint before the split: whoever applies the split behind it needs all rows.
-        send();
+        send(false);
         assert_eq!(on_disk(&to), model);
 
         let changes = descriptor(&half);
         model.apply(&changes);
         from.write(&changes, b"split").unwrap();
-        send();
+        send(true);
         assert_eq!(on_disk(&from), model);
         assert_eq!(on_disk(&to), model.of(half.range));
         assert_eq!(content(&to).unwrap(), model.of(half.range));
