@@ -109,9 +109,21 @@ pub trait Split: Machine {
     #[must_use]
     fn split_off(&mut self, at: u16) -> Self;
 
-    /// Goes on with what a split has left to be rebuilt: about `entries` entries of it. True: there is nothing left.
-    /// To be called between operations; it changes no answer of the machine.
-    fn rebuild_part(&mut self, entries: usize, outlet: &mut Self::Outlet) -> bool;
+    /// Goes on with what a split has left to be rebuilt: about `entries` entries of it. True: there is nothing left, or
+    /// nothing before the next checkpoint is saved ([`Split::has_to_rebuild`]). To be called between operations; it changes
+    /// no answer of the machine, but may change rows, which the next checkpoint has.
+    ///
+    /// # Errors
+    /// The tables cannot be read. The machine is as before, and does not try again before it is loaded or split again.
+    fn rebuild_part(
+        &mut self,
+        entries: usize,
+        table: &dyn Table,
+        outlet: &mut Self::Outlet,
+    ) -> Result<bool, TableError>;
+
+    /// Whether [`Split::rebuild_part`] is to be called when the machine is loaded, and each time a checkpoint is saved.
+    fn has_to_rebuild(&self) -> bool;
 
     /// Whether a row of the tables with this key belongs to a shard of this range. Rows that belong to no slot belong to
     /// each.

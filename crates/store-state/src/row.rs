@@ -106,7 +106,8 @@ pub(crate) fn decode_with<T: DeserializeOwned, Behind: DeserializeOwned>(
     Ok((value, Some(behind)))
 }
 
-fn decode_first<'a, T: DeserializeOwned>(
+/// The beginning of a value, and the bytes behind it.
+pub(crate) fn decode_first<'a, T: DeserializeOwned>(
     key: &[u8],
     value: &'a [u8],
 ) -> Result<(T, &'a [u8]), LoadError> {

@@ -6,15 +6,21 @@
 //!
 //! When a shard is split, both halves get all bodies and their counts, which are bounds from then on: references of the
 //! other half are among them. A body that is counted down to nothing has none in either half, so none is deleted too
-//! early; one that both halves referred to stays in the tables when it has none any more.
+//! early. Those without a reference in this half are found when it has counted its own (`recount.rs`).
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 
-use super::tables::{self, BodyRow, CountRow};
-use crate::{Changes, Table, TableError, row};
+use super::recount::Recount;
+use super::tables::{self, BodyRow, CountRow, QueueKey};
+use crate::{Changes, SlotRange, Table, TableError, row};
+
+/// Changed counts with which no more are corrected before the next checkpoint: it collects all at once, which takes some
+/// milliseconds.
+const CHANGED_MOST: usize = 8 * 1024;
 
 /// The counts of bodies below this number may be too high: the shard has been split, and the other half had references
 /// too. 0: none are.
@@ -31,6 +37,19 @@ pub(super) struct Bodies {
     collected: Vec<u64>,
     /// Which counts may be too high.
     bound: CountBound,
+    /// How far they are counted again.
+    recount: Recount,
+    /// A checkpoint is under way.
+    in_checkpoint: bool,
+}
+
+/// What a part of a recount has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Recounted {
+    /// There is nothing left, or nothing before the next checkpoint is in the tables.
+    pub(super) is_all: bool,
+    /// Counts that were corrected.
+    pub(super) corrected: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +62,13 @@ struct Body {
     stored: bool,
     /// It is in `changed`.
     changed: bool,
+}
+
+impl Recounted {
+    const NOTHING_LEFT: Self = Self {
+        is_all: true,
+        corrected: 0,
+    };
 }
 
 impl Bodies {
@@ -71,8 +97,16 @@ impl Bodies {
         }
     }
 
-    /// One reference less. Whether that was the last one of a body that never reached the tables.
-    pub(super) fn release(&mut self, number: u64, table: &dyn Table) -> Result<bool, TableError> {
+    /// One reference less, that of the message at `key`. Whether that was the last one of a body that never reached the tables.
+    pub(super) fn release(
+        &mut self,
+        number: u64,
+        key: QueueKey,
+        table: &dyn Table,
+    ) -> Result<bool, TableError> {
+        if number < self.bound.0 {
+            self.recount.released(key, number);
+        }
         let body = match self.held.entry(number) {
             std::collections::btree_map::Entry::Occupied(body) => body.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => place.insert(Body {
@@ -104,11 +138,20 @@ impl Bodies {
             "no checkpoint is under way when a shard is split"
         );
         self.bound_below(next);
+        self.recount = Recount::Waiting;
         self.clone()
     }
 
+    /// The tables that this is loaded from have counts of bodies below this number that are bounds.
+    pub(super) fn load_bound(&mut self, next: u64) {
+        self.bound_below(next);
+        if self.bound.0 > 0 {
+            self.recount.begin();
+        }
+    }
+
     /// Counts of bodies below this number are bounds.
-    pub(super) fn bound_below(&mut self, next: u64) {
+    fn bound_below(&mut self, next: u64) {
         // There is none below the first.
         if next > 1 {
             self.bound.0 = self.bound.0.max(next);
@@ -120,7 +163,101 @@ impl Bodies {
         self.bound.0
     }
 
+    /// Whether counts are to be corrected, now or when the next checkpoint is in the tables.
+    pub(super) fn has_bounds_to_correct(&self) -> bool {
+        self.bound.0 > 0 && !matches!(self.recount, Recount::GivenUp)
+    }
+
+    /// Goes on with counting again what may be too high: reads about so many rows.
+    ///
+    /// # Errors
+    /// The tables cannot be read. It is not tried again before the next start.
+    pub(super) fn recount_part(
+        &mut self,
+        rows: usize,
+        range: SlotRange,
+        is_gone: impl Fn(QueueKey) -> bool,
+        table: &dyn Table,
+    ) -> Result<Recounted, TableError> {
+        let done = match &mut self.recount {
+            _ if self.bound.0 == 0 => Ok(Recounted::NOTHING_LEFT),
+            Recount::Waiting | Recount::GivenUp => Ok(Recounted::NOTHING_LEFT),
+            counting @ Recount::Counting(..) => counting
+                .count_part(rows, (range, self.bound.0), is_gone, table)
+                .map(|()| Recounted {
+                    is_all: false,
+                    corrected: 0,
+                }),
+            Recount::Correcting(..) => self.correct_part(rows, table),
+        };
+        if done.is_err() {
+            self.recount = Recount::GivenUp;
+        }
+        done
+    }
+
+    /// Corrects about so many counts. Not while a checkpoint is under way: the tables have rows that are being removed.
+    fn correct_part(&mut self, rows: usize, table: &dyn Table) -> Result<Recounted, TableError> {
+        let Recount::Correcting(next, found) = &mut self.recount else {
+            return Ok(Recounted::NOTHING_LEFT);
+        };
+        if self.in_checkpoint || self.changed.len() >= CHANGED_MOST {
+            return Ok(Recounted::NOTHING_LEFT);
+        }
+        let (mut counts, mut damage) = (Vec::new(), Ok(()));
+        let (from, to) = (tables::count_key(next.0), tables::count_key(self.bound.0));
+        table.range(&from, &to, &mut |key, value| {
+            if counts.len() == rows {
+                return ControlFlow::Break(());
+            }
+            match (
+                tables::number_of(key),
+                tables::decode::<CountRow>(key, value),
+            ) {
+                (Some(number), Ok(count)) => counts.push((number, count)),
+                (None, _) => {
+                    damage = Err(TableError("a key of a count is of another length".into()))
+                }
+                (_, Err(error)) => damage = Err(error),
+            }
+            match damage.is_err() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        damage?;
+        let is_all = counts.len() < rows;
+        let mut corrected = 0;
+        for (number, stored) in counts {
+            next.0 = number + 1;
+            let found = found.take(number);
+            let known = self.held.get(&number).map_or(stored, |body| body.count);
+            debug_assert!(found <= known, "a count is a bound");
+            if found == known {
+                continue;
+            }
+            corrected += 1;
+            let body = self.held.entry(number).or_insert(Body {
+                count: stored,
+                message: None,
+                stored: true,
+                changed: false,
+            });
+            body.count = found;
+            if !std::mem::replace(&mut body.changed, true) {
+                self.changed.push(number);
+            }
+        }
+        if is_all {
+            debug_assert!(found.is_empty(), "what is referred to has a count");
+            self.bound = CountBound::default();
+            self.recount = Recount::Waiting;
+        }
+        Ok(Recounted { is_all, corrected })
+    }
+
     pub(super) fn collect(&mut self, changes: &mut Changes) {
+        self.in_checkpoint = true;
         for number in std::mem::take(&mut self.changed) {
             // Gone again before the tables had it.
             let Some(body) = self.held.get_mut(&number) else {
@@ -144,6 +281,10 @@ impl Bodies {
     }
 
     pub(super) fn saved(&mut self) {
+        self.in_checkpoint = false;
+        if self.bound.0 > 0 {
+            self.recount.begin();
+        }
         for number in std::mem::take(&mut self.collected) {
             if let Some(body) = self.held.get_mut(&number) {
                 if body.changed {

@@ -68,9 +68,9 @@ impl InboxMachine {
         machine.next_inbox = own.next_inbox;
         machine.next_body = own.next_body;
         let bodies = &mut machine.stock.bodies;
-        bodies.bound_below(recount_below.unwrap_or_default());
+        bodies.load_bound(recount_below.unwrap_or_default());
         if own.range != range {
-            bodies.bound_below(own.next_body);
+            bodies.load_bound(own.next_body);
         }
         machine.recorded = value;
         if let Some(value) = table.get(CALLS)? {

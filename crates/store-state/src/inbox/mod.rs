@@ -38,6 +38,7 @@ mod owed;
 mod publish;
 mod publishing;
 mod queue;
+mod recount;
 mod split;
 mod stock;
 mod subscribe;

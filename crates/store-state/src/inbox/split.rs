@@ -4,12 +4,13 @@
 //! be written. Both get what prevents that something is done twice, since a publication, a call or a fence reaches both:
 //! the origins, the calls, the fences, the incarnations of nodes. Both get all bodies.
 //!
-//! The route index and the filters are made anew in parts: see `matching` and `filters`.
+//! The route index and the filters are made anew in parts: see `matching` and `filters`. Then the references to bodies are
+//! counted anew: see `recount`.
 
 use super::machine::InboxMachine;
 use super::stock::Stock;
 use super::tables::{INBOX, LEGACY, OWED, PENDING_FILTER, PENDING_OF_CLIENT, QUEUE};
-use crate::{SlotRange, Split, row};
+use crate::{SlotRange, Split, Table, TableError, row};
 
 impl Split for InboxMachine {
     fn split_off(&mut self, at: u16) -> Self {
@@ -51,10 +52,20 @@ impl Split for InboxMachine {
         }
     }
 
-    fn rebuild_part(&mut self, entries: usize, outlet: &mut Self::Outlet) -> bool {
+    fn rebuild_part(
+        &mut self,
+        entries: usize,
+        table: &dyn Table,
+        outlet: &mut Self::Outlet,
+    ) -> Result<bool, TableError> {
         let (inboxes, filters) = (&mut self.inboxes, &mut self.filters);
-        self.matching.take_over_part(entries, inboxes, filters)
-            && filters.narrow_part(entries, outlet)
+        let is_routed = self.matching.take_over_part(entries, inboxes, filters)
+            && filters.narrow_part(entries, outlet);
+        Ok(is_routed && self.stock.recount_part(entries, self.range, table)?)
+    }
+
+    fn has_to_rebuild(&self) -> bool {
+        self.stock.bodies.has_bounds_to_correct()
     }
 
     fn keeps(key: &[u8], range: SlotRange) -> bool {

@@ -18,7 +18,7 @@ use super::inbox::Inbox;
 use super::inboxes::Inboxes;
 use super::queue::Queue;
 use super::tables::QueueKey;
-use crate::{Changes, Table, TableError, row};
+use crate::{Changes, SlotRange, Table, TableError, row};
 
 /// Estimated bytes of a queued reference to a body that the tables do not have.
 const REFERENCE: usize = 64;
@@ -131,7 +131,7 @@ impl Stock {
         } else {
             self.fresh = self.fresh.saturating_sub(weight.unsaved());
         }
-        if weight.body != 0 && self.bodies.release(weight.body, table)? {
+        if weight.body != 0 && self.bodies.release(weight.body, key, table)? {
             self.fresh = self.fresh.saturating_sub(weight.bytes as usize);
         }
         self.messages -= 1;
@@ -229,6 +229,24 @@ impl Stock {
             fresh: self.fresh,
             ..counted
         }
+    }
+
+    /// Goes on with counting references to bodies again after a split, in queues of these slots: reads about so many rows.
+    /// True: there is nothing left, or nothing before the next checkpoint is in the tables.
+    ///
+    /// # Errors
+    /// The tables cannot be read. It is not tried again before the next start.
+    pub(super) fn recount_part(
+        &mut self,
+        rows: usize,
+        range: SlotRange,
+        table: &dyn Table,
+    ) -> Result<bool, TableError> {
+        let (gone, going) = (&self.gone, &self.going);
+        let is_gone = |key| gone.contains(&key) || going.contains(&key);
+        let done = self.bodies.recount_part(rows, range, is_gone, table)?;
+        self.fresh += done.corrected * REMOVAL;
+        Ok(done.is_all)
     }
 
     /// The tables have a queue.

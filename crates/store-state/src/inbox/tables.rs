@@ -75,6 +75,26 @@ impl QueueKey {
     }
 }
 
+/// The keys of all queued messages of these slots: the first possible one, and the first behind them.
+pub(super) fn queues_of(range: SlotRange) -> (Vec<u8>, Vec<u8>) {
+    let first_of = |slot| of_inbox(QUEUE, slot, 0, 0);
+    let end = range.last.checked_add(1).map(first_of);
+    (first_of(range.first), end.unwrap_or(vec![QUEUE + 1]))
+}
+
+/// The place of a queued message, by the key of its row.
+pub(super) fn queued_at(key: &[u8]) -> Result<QueueKey, TableError> {
+    QueueKey::from_bytes(key)
+        .ok_or_else(|| TableError("a key of a queue is of another length".into()))
+}
+
+/// The number of the body that the row of a queued message refers to; 0: none. Reads the beginning of the row only.
+pub(super) fn body_of(key: &[u8], value: &[u8]) -> Result<u64, TableError> {
+    let start = row::decode_first::<(u32, u64)>(key, value);
+    let ((_, body), _) = start.map_err(in_table)?;
+    Ok(body)
+}
+
 /// The place of a filter whose retained messages an inbox is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct PendingKey {
@@ -380,8 +400,12 @@ pub(super) fn get<T: DeserializeOwned>(table: &dyn Table, key: &[u8]) -> Result<
 
 /// A value, met while the machine runs.
 pub(super) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, TableError> {
-    row::decode(key, value).map_err(|error| match error {
+    row::decode(key, value).map_err(in_table)
+}
+
+fn in_table(error: LoadError) -> TableError {
+    match error {
         LoadError::Table(error) => error,
         other => TableError(other.to_string()),
-    })
+    }
 }

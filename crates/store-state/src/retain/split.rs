@@ -7,7 +7,7 @@
 
 use super::machine::{MESSAGE, RetainMachine, cost};
 use super::recent::{FENCE, WILL};
-use crate::{SlotRange, Split, partition, row};
+use crate::{SlotRange, Split, Table, TableError, partition, row};
 
 impl Split for RetainMachine {
     fn split_off(&mut self, at: u16) -> Self {
@@ -30,8 +30,17 @@ impl Split for RetainMachine {
     }
 
     /// All is whole at once.
-    fn rebuild_part(&mut self, _entries: usize, _outlet: &mut Self::Outlet) -> bool {
-        true
+    fn rebuild_part(
+        &mut self,
+        _entries: usize,
+        _table: &dyn Table,
+        _outlet: &mut Self::Outlet,
+    ) -> Result<bool, TableError> {
+        Ok(true)
+    }
+
+    fn has_to_rebuild(&self) -> bool {
+        false
     }
 
     fn keeps(key: &[u8], range: SlotRange) -> bool {

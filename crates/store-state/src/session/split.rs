@@ -8,7 +8,7 @@
 
 use super::machine::SessionMachine;
 use super::tables::{ENDING, HELD, SESSION, WILL};
-use crate::{SlotRange, Split, row};
+use crate::{SlotRange, Split, Table, TableError, row};
 
 impl Split for SessionMachine {
     fn split_off(&mut self, at: u16) -> Self {
@@ -29,8 +29,17 @@ impl Split for SessionMachine {
     }
 
     /// All is whole at once.
-    fn rebuild_part(&mut self, _entries: usize, _outlet: &mut Self::Outlet) -> bool {
-        true
+    fn rebuild_part(
+        &mut self,
+        _entries: usize,
+        _table: &dyn Table,
+        _outlet: &mut Self::Outlet,
+    ) -> Result<bool, TableError> {
+        Ok(true)
+    }
+
+    fn has_to_rebuild(&self) -> bool {
+        false
     }
 
     fn keeps(key: &[u8], range: SlotRange) -> bool {

@@ -431,7 +431,7 @@ fn split(settings: &Settings) {
 
 /// Splits a shard while something is asked again and again, and prints how long that took.
 fn pauses(node: &Node, store: StoreId, of: &str, ask: impl Fn(u64)) {
-    let is_over = AtomicBool::new(false);
+    let (asked, is_over) = (&*node.store, AtomicBool::new(false));
     let timed = |round: usize| {
         let begin = Instant::now();
         ask(round as u64);
@@ -446,7 +446,7 @@ fn pauses(node: &Node, store: StoreId, of: &str, ask: impl Fn(u64)) {
             let begin = Instant::now();
             let split = runtime
                 .expect("a runtime")
-                .block_on(node.store.split(store, 0, 32_768));
+                .block_on(asked.split(store, 0, 32_768));
             split.expect("the shard is split");
             is_over.store(true, Ordering::Release);
             begin.elapsed().as_secs_f64() * 1e3

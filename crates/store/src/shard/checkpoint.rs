@@ -104,6 +104,9 @@ impl<M: Kind> Shard<M> {
             Some(state) if state.generation == generation => {
                 let is_all = state.machine.saved_part(ROWS_AT_ONCE);
                 self.count_unsaved(&state.machine);
+                if is_all && state.machine.has_to_rebuild() {
+                    self.rebuild.want_more();
+                }
                 is_all
             }
             _ => true,

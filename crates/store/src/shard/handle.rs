@@ -272,6 +272,7 @@ impl<M: Kind> Shard<M> {
         let (descriptor, machine) = self
             .read_tables(&table, mark.is_none())
             .map_err(|error| error.to_string())?;
+        let has_to_rebuild = machine.has_to_rebuild();
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),
@@ -292,6 +293,9 @@ impl<M: Kind> Shard<M> {
             dirty_since: None,
             generation: 0,
         });
+        if has_to_rebuild {
+            self.rebuild.want_more();
+        }
         Ok(mark)
     }
 
@@ -523,6 +527,9 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.dirty_since = None;
         state.generation += 1;
         state.effects.cursors.clear();
+        if state.machine.has_to_rebuild() {
+            self.rebuild.want_more();
+        }
         let births = state.descriptor.births.clone();
         drop(guard);
         for birth in births {

@@ -4,6 +4,8 @@
 //! all nodes that go by these know where the other half's are: whoever is told of filters says when that is
 //! ([`Shard::narrow`]). Other replicas tell nobody of filters, and need not wait.
 //!
+//! What is left until the tables have a checkpoint goes on when that is saved, and at the next start.
+//!
 //! Invariant: nothing is rebuilt between two parts of an operation.
 //!
 //! Deliberately absent: what there is to be made anew (`store_state::Split::rebuild_part`).
@@ -12,9 +14,10 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use crate::kinds::kind::Kind;
-use crate::shard::handle::Shard;
+use crate::shard::handle::{Shard, State};
 
 /// Entries that are rebuilt before the shard does something else: about a tenth of a millisecond.
 const ENTRIES_AT_ONCE: usize = 256;
@@ -63,6 +66,17 @@ impl Rebuild {
         });
     }
 
+    /// There is more to be rebuilt, which concerns no filters.
+    pub(super) fn want_more(&self) {
+        self.progress.send_if_modified(|progress| {
+            let was_done = *progress == Progress::Done;
+            if was_done {
+                *progress = Progress::Wanted;
+            }
+            was_done
+        });
+    }
+
     /// Nobody goes by filters that have moved. False: nothing waited for that.
     pub(super) fn release(&self) -> bool {
         self.progress.send_if_modified(|progress| {
@@ -104,13 +118,29 @@ impl<M: Kind> Shard<M> {
         if state.mark.is_none() {
             return Turn::MustWait;
         }
-        let (machine, effects) = (&mut state.machine, &mut state.effects);
-        let is_all = M::with_outlet(effects, |outlet| {
-            machine.rebuild_part(ENTRIES_AT_ONCE, outlet)
+        let State {
+            machine,
+            effects,
+            table,
+            ..
+        } = &mut *state;
+        let done = M::with_outlet(effects, |outlet| {
+            machine.rebuild_part(ENTRIES_AT_ONCE, &**table, outlet)
+        });
+        let is_all = done.unwrap_or_else(|error| {
+            tracing::error!(
+                store = M::NAME,
+                shard = self.number,
+                %error,
+                "what a split has left cannot be made anew: the shard serves, and takes more space"
+            );
+            true
         });
         if !is_all {
             return Turn::More;
         }
+        // Rows may have changed.
+        state.dirty_since.get_or_insert_with(Instant::now);
         self.rebuild.progress.send_replace(Progress::Done);
         Turn::Done
     }

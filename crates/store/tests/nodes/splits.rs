@@ -470,3 +470,48 @@ fn a_crash_when_the_child_has_tables_and_the_parent_no_checkpoint_splits_it_once
     assert_eq!(survey(copy.path()).findings, []);
     node.stop();
 }
+
+/// Shared messages that the tables of an inbox shard have.
+fn bodies(at: &Path, shard: u16) -> u64 {
+    let found = survey(at);
+    assert_eq!(found.findings, []);
+    let mut shards = found.stores[1].shards.iter();
+    let shard = shards.find(|of| of.number == shard).unwrap();
+    let rows = shard
+        .rows
+        .iter()
+        .find(|rows| rows.kind == "shared messages");
+    rows.map_or(0, |rows| rows.rows)
+}
+
+/// Both halves have the messages that sessions of both had; each lets go of them when its own sessions have taken them.
+#[test]
+fn messages_that_only_the_other_half_has_queued_take_no_space() {
+    let at = tempfile::tempdir().unwrap();
+    let names = names();
+    let node = Node::start(at.path(), 1);
+    fill(&node, &names);
+    assert_eq!(split(&node, StoreId::Inbox, 0, AT), Ok(()));
+    let is_upper = |name: &&String| NameHash::default().slot_of(name) >= AT;
+    for name in names.iter().filter(is_upper) {
+        let (epoch, attached) = node.connect(name);
+        let all = attached.first..attached.first + 2;
+        node.acknowledge(name, epoch, all.collect());
+        node.detach(name, epoch);
+    }
+    node.stop();
+    // Those that sessions of the other half refer to are found some time after the start.
+    until("the messages to be gone", || {
+        Node::start(at.path(), 1).stop();
+        bodies(at.path(), AT) == 0
+    });
+    assert_eq!(bodies(at.path(), 0), 1);
+    let node = Node::start(at.path(), 1);
+    let lower: Vec<_> = names
+        .iter()
+        .filter(|name| !is_upper(name))
+        .cloned()
+        .collect();
+    check(&node, &lower, &[b"own", b"before"]);
+    node.stop();
+}

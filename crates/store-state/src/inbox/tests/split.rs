@@ -1,12 +1,15 @@
 //! A shard that is split: each half does as plain lists do that are cut at the same slot, however far a replica has
 //! rebuilt what a split leaves to be rebuilt.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::property::{CLIENTS, Run, Step, step};
 use super::*;
+use crate::inbox::tables::{body_of, number_of};
 use crate::inbox::{Call, Caller};
-use crate::{NameHash, SlotRange, Split};
+use crate::{NameHash, SlotRange, Split, row};
 
 /// The shards that one has been split into, by their slots.
 struct Shards(Vec<Run>);
@@ -216,7 +219,11 @@ fn a_filter_that_only_the_other_half_has_is_told_until_all_is_counted() {
     for (half, has_own) in [(&mut lower, true), (&mut upper, false)] {
         assert_eq!(filters(&half.machine), [news.clone(), own.clone()]);
         let mut recorder = Recorder::default();
-        while !half.machine.rebuild_part(1, &mut recorder) {}
+        while !half
+            .machine
+            .rebuild_part(1, &half.table, &mut recorder)
+            .unwrap()
+        {}
         let gone = Event::Filter("own".into(), false, false);
         let (told, known) = match has_own {
             true => (vec![], vec![news.clone(), own.clone()]),
@@ -239,7 +246,8 @@ fn a_filter_that_comes_again_after_a_second_split_is_told() {
     let _upper = shard.machine.split_off(at);
     let mut recorder = Recorder::default();
     while recorder.0.is_empty() {
-        assert!(!shard.machine.rebuild_part(1, &mut recorder));
+        let is_all = shard.machine.rebuild_part(1, &shard.table, &mut recorder);
+        assert_eq!(is_all, Ok(false));
     }
     let Some(Event::Filter(filter, false, false)) = recorder.0.pop() else {
         panic!("{recorder:?}");
@@ -283,7 +291,12 @@ fn an_empty_shard_is_split_at_its_second_slot_and_at_its_last_one() {
     assert_eq!(ranges, [(0, 0), (1, u16::MAX - 1), (u16::MAX, u16::MAX)]);
     for mut half in [shard.machine, rest, last] {
         assert_eq!(half.counts(), InboxCounts::default());
-        while !half.rebuild_part(1, &mut Recorder::default()) {}
+        let table = TestTable::default();
+        while !half
+            .rebuild_part(1, &table, &mut Recorder::default())
+            .unwrap()
+        {}
+        assert!(!half.has_to_rebuild());
     }
 }
 
@@ -311,4 +324,131 @@ fn a_shard_is_not_split_during_a_checkpoint() {
     let mut shard = four();
     shard.collect();
     let _upper = shard.machine.split_off(1);
+}
+
+/// Numbers of bodies and how often each is referred to, as the rows of queues say and as counts do.
+fn references(table: &TestTable) -> [BTreeMap<u64, u32>; 2] {
+    let (mut queued, mut counted) = (BTreeMap::new(), BTreeMap::new());
+    for (key, value) in &table.rows {
+        match key[0] {
+            b'Q' => *queued.entry(body_of(key, value).unwrap()).or_default() += 1,
+            b'C' => drop(counted.insert(number_of(key).unwrap(), row::decode(key, value).unwrap())),
+            _ => {}
+        }
+    }
+    assert_eq!(table.rows_of(b'B'), counted.len());
+    [queued, counted]
+}
+
+impl Shard {
+    /// So many parts, of one row each. True: no more before the next checkpoint.
+    fn recount(&mut self, parts: usize) -> bool {
+        let mut recorder = Recorder::default();
+        let mut parts = (0..parts).map(|_| {
+            let part = self.machine.rebuild_part(1, &self.table, &mut recorder);
+            part.unwrap()
+        });
+        parts.any(|is_all| is_all)
+    }
+
+    fn reload(&mut self) {
+        let slots = Slots {
+            range: self.machine.range,
+            ..Slots::ALL
+        };
+        self.machine = InboxMachine::load(slots, &self.table).unwrap();
+    }
+}
+
+/// Six messages for all four sessions; each has taken another number of them before the split.
+fn halves_with_bodies() -> [Shard; 2] {
+    let mut shard = four();
+    for n in 1..=6 {
+        assert_eq!(
+            shard.publish("news", &n.to_string(), QoS::AtLeastOnce),
+            published(4, 0)
+        );
+    }
+    shard.checkpoint();
+    for (client, taken) in by_slot().into_iter().zip([&[1, 2][..], &[1], &[], &[6]]) {
+        shard.acknowledge(client, 1, 6, taken);
+    }
+    let (lower, upper) = halves_of(shard);
+    [lower, upper]
+}
+
+#[test]
+fn each_half_counts_the_references_to_bodies_again() {
+    // After so many parts a session takes messages, some of which were counted and some not; then the process ends or not.
+    for (parts, is_crash) in (0..32).flat_map(|parts| [(parts, false), (parts, true)]) {
+        for (mut half, client) in halves_with_bodies()
+            .into_iter()
+            .zip([by_slot()[0], by_slot()[3]])
+        {
+            assert!(half.recount(100) && half.machine.has_to_rebuild());
+            half.checkpoint();
+            let before = half.table.clone();
+            let [queued, counted] = references(&before);
+            assert!(
+                queued.iter().all(|(body, count)| counted[body] >= *count) && queued != counted
+            );
+            half.recount(parts);
+            half.acknowledge(client, 1, 6, &[3, 4, 5]);
+            if is_crash {
+                half.reload();
+                half.recount(parts);
+                half.acknowledge(client, 1, 6, &[3, 4, 5]);
+            }
+            half.checkpoint();
+            while half.machine.has_to_rebuild() {
+                half.recount(100);
+                half.checkpoint();
+            }
+            let [queued, counted] = references(&half.table);
+            assert_eq!(queued, counted);
+            // The row of the machine is as it was before the first split.
+            half.reload();
+            assert!(!half.machine.has_to_rebuild());
+            let survey = InboxMachine::survey(
+                Slots {
+                    range: half.machine.range,
+                    ..Slots::ALL
+                },
+                &half.table,
+            );
+            assert_eq!(survey.findings, []);
+        }
+    }
+}
+
+#[test]
+fn no_count_is_corrected_while_a_checkpoint_is_written() {
+    let [mut half, _] = halves_with_bodies();
+    half.recount(100);
+    half.checkpoint();
+    let client = by_slot()[0];
+    half.acknowledge(client, 1, 6, &[3]);
+    let changes = half.collect();
+    assert!(half.recount(100) && half.machine.has_to_rebuild());
+    half.table.write(&changes);
+    assert!(half.recount(100) && half.machine.has_to_rebuild());
+    half.machine.saved();
+    assert!(half.recount(100) && !half.machine.has_to_rebuild());
+    half.checkpoint();
+    let [queued, counted] = references(&half.table);
+    assert_eq!(queued, counted);
+}
+
+#[test]
+fn a_damaged_row_ends_the_count_and_nothing_else() {
+    let [mut half, _] = halves_with_bodies();
+    half.recount(100);
+    half.checkpoint();
+    let first = half.table.keys_of(b'Q')[0].clone();
+    half.table.rows.insert(first, vec![1]);
+    let mut recorder = Recorder::default();
+    let part = half.machine.rebuild_part(100, &half.table, &mut recorder);
+    assert!(part.is_err() && !half.machine.has_to_rebuild());
+    assert!(half.recount(1));
+    assert_eq!(half.publish("news", "7", QoS::AtLeastOnce), published(2, 0));
 }
