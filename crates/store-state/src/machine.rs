@@ -123,7 +123,9 @@ pub trait Split: Machine {
     ) -> Result<bool, TableError>;
 
     /// Whether [`Split::rebuild_part`] is to be called when the machine is loaded, and each time a checkpoint is saved.
-    fn has_to_rebuild(&self) -> bool;
+    fn has_to_rebuild(&self) -> bool {
+        false
+    }
 
     /// Whether a row of the tables with this key belongs to a shard of this range. Rows that belong to no slot belong to
     /// each.

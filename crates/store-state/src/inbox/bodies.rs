@@ -165,7 +165,7 @@ impl Bodies {
 
     /// Whether counts are to be corrected, now or when the next checkpoint is in the tables.
     pub(super) fn has_bounds_to_correct(&self) -> bool {
-        self.bound.0 > 0 && !matches!(self.recount, Recount::GivenUp)
+        self.bound.0 > 0 && !matches!(self.recount, Recount::Failed)
     }
 
     /// Goes on with counting again what may be too high: reads about so many rows.
@@ -181,7 +181,7 @@ impl Bodies {
     ) -> Result<Recounted, TableError> {
         let done = match &mut self.recount {
             _ if self.bound.0 == 0 => Ok(Recounted::NOTHING_LEFT),
-            Recount::Waiting | Recount::GivenUp => Ok(Recounted::NOTHING_LEFT),
+            Recount::Waiting | Recount::Failed => Ok(Recounted::NOTHING_LEFT),
             counting @ Recount::Counting(..) => counting
                 .count_part(rows, (range, self.bound.0), is_gone, table)
                 .map(|()| Recounted {
@@ -191,7 +191,7 @@ impl Bodies {
             Recount::Correcting(..) => self.correct_part(rows, table),
         };
         if done.is_err() {
-            self.recount = Recount::GivenUp;
+            self.recount = Recount::Failed;
         }
         done
     }
@@ -199,7 +199,7 @@ impl Bodies {
     /// Corrects about so many counts. Not while a checkpoint is under way: the tables have rows that are being removed.
     fn correct_part(&mut self, rows: usize, table: &dyn Table) -> Result<Recounted, TableError> {
         let Recount::Correcting(next, found) = &mut self.recount else {
-            return Ok(Recounted::NOTHING_LEFT);
+            unreachable!("counts are corrected when all references are counted");
         };
         if self.in_checkpoint || self.changed.len() >= CHANGED_MOST {
             return Ok(Recounted::NOTHING_LEFT);

@@ -29,7 +29,7 @@ pub(super) enum Recount {
     /// All are read. The counts of bodies before this one are right.
     Correcting(NextBody, References),
     /// The tables could not be read: the counts stay bounds until the next start.
-    GivenUp,
+    Failed,
 }
 
 /// The number of the next body to be looked at.
@@ -96,7 +96,7 @@ impl Recount {
         table: &dyn Table,
     ) -> Result<(), TableError> {
         let Self::Counting(next, found) = self else {
-            return Ok(());
+            unreachable!("rows are read while references are counted");
         };
         let (first, end) = tables::queues_of(range);
         let from = next.to_bytes().max(first);

@@ -39,10 +39,6 @@ impl Split for RetainMachine {
         Ok(true)
     }
 
-    fn has_to_rebuild(&self) -> bool {
-        false
-    }
-
     fn keeps(key: &[u8], range: SlotRange) -> bool {
         row::is_within(key, range, &[MESSAGE, WILL, FENCE])
     }

@@ -38,10 +38,6 @@ impl Split for SessionMachine {
         Ok(true)
     }
 
-    fn has_to_rebuild(&self) -> bool {
-        false
-    }
-
     fn keeps(key: &[u8], range: SlotRange) -> bool {
         row::is_within(key, range, &[SESSION, WILL, ENDING, HELD])
     }
