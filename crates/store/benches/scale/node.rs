@@ -128,6 +128,20 @@ impl Node {
         self.mail.recv_timeout(PATIENCE).expect("the store answers")
     }
 
+    /// Waits for the answer to the one request that is not answered.
+    pub(crate) fn answered(&self) {
+        loop {
+            let mut answers = self.mail();
+            // Told by a shard that was split off.
+            answers.retain(|event| !matches!(event, Event::Reopen { .. }));
+            match answers.len() {
+                0 => {}
+                1 => return,
+                _ => panic!("{answers:?}"),
+            }
+        }
+    }
+
     pub(crate) fn claim(&self, number: u64, token: u64) {
         let op = SessionOp::Claim(ClaimRequest {
             client: client(number).into(),
