@@ -39,19 +39,21 @@ impl<M: Kind> Shard<M> {
                 continue;
             }
             let id = sent.put(work, bytes, now);
-            let written = sent.get(id).and_then(|sent| written::<M>(id, sent, false));
+            let written = sent.get(id).and_then(|sent| written::<M>(id, sent));
             out.extend(written.map(|written| (bytes, written)));
         }
         self.count_sent(sent.bytes());
         self.send(hint, out);
     }
 
-    /// Sends all requests again that are not answered, to the leader of `hint`.
+    /// Sends all requests again that are not answered, to the leader of `hint`. They stay marked as repetitions: an earlier
+    /// leader may have carried them out, also when the answer of this one is that another shard has their slot.
     pub(crate) fn retry_forwarded(&self, hint: LeaderHint) {
-        let sent = self.routing.sent.lock();
+        let mut sent = self.routing.sent.lock();
+        sent.change(retried_work::<M>);
         let out: Vec<_> = sent
             .iter()
-            .filter_map(|(id, sent)| Some((sent.bytes, written::<M>(id, sent, true)?)))
+            .filter_map(|(id, sent)| Some((sent.bytes, written::<M>(id, sent)?)))
             .collect();
         self.send(hint, out);
     }
@@ -233,23 +235,15 @@ impl<M: Kind> Shard<M> {
     }
 }
 
-/// A request as it is sent. `again`: the request may have been sent before.
-fn written<M: Kind>(
-    id: u64,
-    sent: &Sent<Work<M::Op>>,
-    again: bool,
-) -> Option<ForwardedWork<M::Op>> {
+/// A request as it is sent.
+fn written<M: Kind>(id: u64, sent: &Sent<Work<M::Op>>) -> Option<ForwardedWork<M::Op>> {
     Some(match &sent.work {
         Work::Propose { request, must_wait } => ForwardedWork::Propose {
             id,
             until: request.until,
             bytes: u32::try_from(sent.bytes).unwrap_or(u32::MAX),
             must_wait: *must_wait,
-            op: if again {
-                M::retried(request.op.clone())
-            } else {
-                request.op.clone()
-            },
+            op: request.op.clone(),
         },
         Work::Barrier(..) => ForwardedWork::Barrier { id },
         Work::Page(request) => ForwardedWork::Page {
@@ -260,6 +254,7 @@ fn written<M: Kind>(
     })
 }
 
+/// The same work, of which this node does not know whether it was done.
 fn retried_work<M: Kind>(work: Work<M::Op>) -> Work<M::Op> {
     match work {
         Work::Propose {

@@ -68,6 +68,19 @@ impl<W> Outstanding<W> {
         Some(sent)
     }
 
+    /// Changes all of it, in place.
+    pub(crate) fn change(&mut self, change: impl Fn(W) -> W) {
+        let change = |(id, sent): (u64, Sent<W>)| {
+            let Sent { bytes, since, work } = sent;
+            let work = change(work);
+            (id, Sent { bytes, since, work })
+        };
+        self.work = std::mem::take(&mut self.work)
+            .into_iter()
+            .map(change)
+            .collect();
+    }
+
     /// All of it, in order, to be sent again.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Sent<W>)> {
         self.work.iter().map(|(id, sent)| (*id, sent))

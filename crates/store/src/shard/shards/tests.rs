@@ -2,12 +2,20 @@
 
 use std::sync::Mutex as StdMutex;
 
+use bytes::Bytes;
+use consensus::Nobody;
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
+use store_state::api::StoreId;
 use store_state::inbox::{InboxDrop, InboxMachine, InboxOp, InboxReply, StoredSubscription};
+use store_state::session::{ClaimRequest, OfAnotherUser, SessionMachine, SessionOp};
 use store_state::{Limits, NameHash};
 use tokio::time::Instant;
 
 use super::*;
+use crate::leadership::state::LeaderHint;
+use crate::peers::message::Answers;
+use crate::peers::network::Peers;
+use crate::shard::request::work;
 use crate::shard::retained::{PageRequest, Selection, Wanted};
 use crate::shard::routing::ShardRouting;
 
@@ -56,11 +64,15 @@ impl Listener for Ear {
 }
 
 fn shards(base: u16) -> Arc<Inboxes> {
+    shards_of(base, None)
+}
+
+fn shards_of<M: Kind>(base: u16, peers: Option<Arc<dyn Peers>>) -> Arc<Shards<M>> {
     let folder = tempfile::tempdir().unwrap();
     let map = ShardMap::open(folder.path(), base, NameHash::with_seed(3)).unwrap();
     let shards = Arc::new(Shards::new(map));
-    shards.set_maker(Box::new(|shards, number| MadeShard {
-        shard: Shard::new(number, shards, ShardRouting::new(1, None)),
+    shards.set_maker(Box::new(move |shards, number| MadeShard {
+        shard: Shard::new(number, shards, ShardRouting::new(1, peers.clone())),
         invite: mpsc::channel(1).0,
         start: Box::new(|| {}),
     }));
@@ -179,7 +191,7 @@ fn of_session(slot: u16, token: u64) -> Work<InboxOp> {
         epoch: token,
         filters: Vec::new(),
     };
-    crate::shard::request::work(of_loop(token), op, false)
+    work(of_loop(token), op, false)
 }
 
 /// A request for all sessions of a shard.
@@ -531,4 +543,68 @@ fn a_peer_that_lies_about_slots_breaks_nothing() {
         matches!(heard.last(), Some((0, Event::Failed { token: 5, .. }))),
         "{heard:?}"
     );
+}
+
+impl Peers for Nobody {
+    fn send(&self, _: u64, _: Bytes) {}
+}
+
+/// What the child at `AT` is asked when a claim was sent to the parent's leader, then as often to further ones as
+/// `leaders` says, and the last one has answered that the slot is the child's.
+fn claim_for_child(leaders: u64) -> SessionOp {
+    let ear = Ear::default();
+    let shards = shards_of::<SessionMachine>(1, Some(Arc::new(Nobody)));
+    let hash = shards.hash();
+    let mut names = (0..).map(|number| format!("client-{number}"));
+    let client = names.find(|name| hash.slot_of(name) >= AT).unwrap();
+    let request = ClaimRequest {
+        client: client.into(),
+        node: 1,
+        node_incarnation: 1,
+        clean_start: false,
+        expiry: 100,
+        will: None,
+        asked_ms: 1,
+    };
+    let claim = SessionOp::claim(request, None, OfAnotherUser::Refuse);
+    let parent = shards.get(0).unwrap();
+    let led_by = |leader| LeaderHint {
+        leader,
+        is_reachable: true,
+        ..LeaderHint::default()
+    };
+    parent.forward(led_by(2), vec![(1, work(of_loop(1), claim, false))]);
+    for leader in 3..3 + leaders {
+        parent.retry_forwarded(led_by(leader));
+    }
+    let is_childs = Event::SplitOff {
+        token: 1,
+        reply: None,
+        last: LastSlot(AT - 1),
+    };
+    let answers = Answers {
+        answers: vec![is_childs],
+        pages: Vec::new(),
+    };
+    for part in answers.parts(StoreId::Session, 0) {
+        parent.delivered(&ear, part);
+    }
+    let child = shards.get(AT).unwrap();
+    match child.queue.remove_if(|_| true).pop() {
+        Some(Work::Propose { request, .. }) => request.op,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_claim_that_an_earlier_leader_may_have_carried_out_is_a_repetition_at_the_child() {
+    let first = claim_for_child(0);
+    assert!(matches!(first, SessionOp::ClaimHolding(_)), "{first:?}");
+    for leaders in 1..3 {
+        let again = claim_for_child(leaders);
+        assert!(
+            matches!(again, SessionOp::ClaimHoldingAgain(_)),
+            "{again:?}"
+        );
+    }
 }
