@@ -197,7 +197,7 @@ impl Store {
             parent: shard,
             child: ChildShard(at),
         };
-        let mut asking = self.begin_split(split).await?;
+        let mut asking = begin(self, split).await?;
         match store {
             StoreId::Session => self.session.split(shard, at, &self.known_peers).await,
             StoreId::Inbox => self.inbox.split(shard, at, &self.known_peers).await,
@@ -217,19 +217,17 @@ impl Store {
     }
 }
 
-impl Store {
-    /// Waits for the end of the last split, if that comes soon.
-    async fn begin_split(&self, split: SplitId) -> Result<Asking<'_>, SplitError> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let begun = self
-                .asked_split
-                .begin(split, |earlier| is_over(self, earlier));
-            if begun.is_ok() || Instant::now() >= end {
-                return begun;
-            }
-            sleep(LOOK).await;
+/// Waits for the end of the last split, if that comes soon.
+async fn begin(store: &Store, split: SplitId) -> Result<Asking<'_>, SplitError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let begun = store
+            .asked_split
+            .begin(split, |earlier| is_over(store, earlier));
+        if begun.is_ok() || Instant::now() >= end {
+            return begun;
         }
+        sleep(LOOK).await;
     }
 }
 
