@@ -15,6 +15,7 @@ use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::publishing::{Publication, Publishing};
 use super::stock::Stock;
+use super::survey;
 use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued};
 use crate::{
     Changes, Header, Limits, LoadError, Machine, NameHash, SlotRange, Slots, Survey, Table,
@@ -153,7 +154,7 @@ impl Machine for InboxMachine {
     }
 
     fn survey(slots: Slots, table: &dyn Table) -> Survey {
-        Self::survey_tables(slots, table)
+        survey::survey(slots, table)
     }
 }
 

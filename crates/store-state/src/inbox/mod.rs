@@ -47,6 +47,7 @@ mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod weight;
 
 pub use machine::{InboxCounts, InboxMachine};
 pub use name::{ClientName, InboxId, InboxNumber, SessionName, Slot};

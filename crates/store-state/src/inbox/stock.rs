@@ -18,10 +18,8 @@ use super::inbox::Inbox;
 use super::inboxes::Inboxes;
 use super::queue::Queue;
 use super::tables::QueueKey;
+use super::weight::{REFERENCE, Weight};
 use crate::{Changes, SlotRange, Table, TableError, row};
-
-/// Estimated bytes of a queued reference to a body that the tables do not have.
-const REFERENCE: usize = 64;
 
 /// Estimated bytes of a row that is to be removed.
 const REMOVAL: usize = 64;
@@ -66,26 +64,6 @@ pub(super) struct Stock {
     fresh: usize,
     /// Estimated bytes that are being written.
     writing: usize,
-}
-
-/// What an inbox's queue says of one of its messages when it lets go of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Weight {
-    /// Accounted bytes.
-    pub(super) bytes: u32,
-    /// The body it refers to; 0: none.
-    pub(super) body: u64,
-}
-
-impl Weight {
-    /// What a queued message takes that only memory has, its body apart.
-    fn unsaved(self) -> usize {
-        if self.body == 0 {
-            self.bytes as usize
-        } else {
-            REFERENCE
-        }
-    }
 }
 
 impl Stock {

@@ -8,7 +8,6 @@ use mqtt_proto::SubscriptionFilter;
 use super::Owed;
 use super::calls::CallsRow;
 use super::fences::Fence;
-use super::machine::InboxMachine;
 use super::name;
 use super::tables::{
     BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, FENCE, INBOX, InboxRow, LEGACY,
@@ -51,88 +50,87 @@ struct Body {
     found: CountRow,
 }
 
-impl InboxMachine {
-    pub(super) fn survey_tables(slots: Slots, table: &dyn Table) -> Survey {
-        let mut survey = Survey::default();
-        let mut claims = Claims {
-            next_inbox: u64::MAX,
-            next_body: u64::MAX,
-            bounds: ..0,
-            inboxes: HashMap::default(),
-            bodies: HashMap::default(),
-        };
-        survey.machine(table, |key, value| claims.machine(key, value, slots.range));
-        survey.each(table, INBOX, "inboxes", |key, value| {
-            claims.inbox(key, value, slots)
-        });
-        survey.each(table, LEGACY, "legacies", |key, value| {
-            claims.legacy(key, value, slots)
-        });
-        survey.each(table, BODY, "shared messages", |key, value| {
-            claims.body(key, value)
-        });
-        survey.each(table, COUNT, "reference counts", |key, value| {
-            claims.count(key, value)
-        });
-        survey.each(table, QUEUE, "queued messages", |key, value| {
-            claims.queued(key, value)
-        });
-        survey.each(table, OWED, "retained messages owed", |key, value| {
-            owed(key, value, (slots, table))
-        });
-        survey.each(table, ORIGINS, "origins", |key, value| {
-            origins(key, value, slots.hash)
-        });
-        let mut subscriber = Subscriber::default();
-        survey.each(
-            table,
-            PENDING_OF_CLIENT,
-            "filters owed to clients",
-            |key, value| {
-                let (client, _) = row::name_and_number(key)?;
-                subscriber.owed(key, value, client, (slots, table))
-            },
-        );
-        survey.each(table, PENDING_FILTER, "filters owed", |key, value| {
-            let client = claims.owed(key)?;
+/// What the tables of a shard hold, and what is wrong with them.
+pub(super) fn survey(slots: Slots, table: &dyn Table) -> Survey {
+    let mut survey = Survey::default();
+    let mut claims = Claims {
+        next_inbox: u64::MAX,
+        next_body: u64::MAX,
+        bounds: ..0,
+        inboxes: HashMap::default(),
+        bodies: HashMap::default(),
+    };
+    survey.machine(table, |key, value| claims.machine(key, value, slots.range));
+    survey.each(table, INBOX, "inboxes", |key, value| {
+        claims.inbox(key, value, slots)
+    });
+    survey.each(table, LEGACY, "legacies", |key, value| {
+        claims.legacy(key, value, slots)
+    });
+    survey.each(table, BODY, "shared messages", |key, value| {
+        claims.body(key, value)
+    });
+    survey.each(table, COUNT, "reference counts", |key, value| {
+        claims.count(key, value)
+    });
+    survey.each(table, QUEUE, "queued messages", |key, value| {
+        claims.queued(key, value)
+    });
+    survey.each(table, OWED, "retained messages owed", |key, value| {
+        owed(key, value, (slots, table))
+    });
+    survey.each(table, ORIGINS, "origins", |key, value| {
+        origins(key, value, slots.hash)
+    });
+    let mut subscriber = Subscriber::default();
+    survey.each(
+        table,
+        PENDING_OF_CLIENT,
+        "filters owed to clients",
+        |key, value| {
+            let (client, _) = row::name_and_number(key)?;
             subscriber.owed(key, value, client, (slots, table))
-        });
-        survey.each(table, PAGE, "identifiers not released", |key, value| {
-            page(key, value, slots.hash)
-        });
-        survey.each(table, BROKERS, "origins of the broker", |key, value| {
-            of_broker(key, value, slots.hash)
-        });
-        survey.each(table, RELEASED, "released origins", |key, value| {
-            released(key, value, (slots.hash, table))
-        });
-        survey.each(table, CALLS[0], "loops with calls", |key, value| {
-            row::decode::<CallsRow>(key, value).map(drop)
-        });
-        survey.each(table, FENCE, "fences of publishers", |key, value| {
-            row::decode::<Fence>(key, value)?;
-            ensure_named(key, row::name(key)?, slots.hash)
-        });
-        claims.compare(&mut survey);
-        let kinds = vec![
-            CALLS[0],
-            INBOX,
-            LEGACY,
-            BODY,
-            COUNT,
-            QUEUE,
-            OWED,
-            PENDING_OF_CLIENT,
-            PENDING_FILTER,
-            PAGE,
-            BROKERS,
-            ORIGINS,
-            RELEASED,
-            FENCE,
-        ];
-        survey.finish(table, kinds);
-        survey
-    }
+        },
+    );
+    survey.each(table, PENDING_FILTER, "filters owed", |key, value| {
+        let client = claims.owed(key)?;
+        subscriber.owed(key, value, client, (slots, table))
+    });
+    survey.each(table, PAGE, "identifiers not released", |key, value| {
+        page(key, value, slots.hash)
+    });
+    survey.each(table, BROKERS, "origins of the broker", |key, value| {
+        of_broker(key, value, slots.hash)
+    });
+    survey.each(table, RELEASED, "released origins", |key, value| {
+        released(key, value, (slots.hash, table))
+    });
+    survey.each(table, CALLS[0], "loops with calls", |key, value| {
+        row::decode::<CallsRow>(key, value).map(drop)
+    });
+    survey.each(table, FENCE, "fences of publishers", |key, value| {
+        row::decode::<Fence>(key, value)?;
+        ensure_named(key, row::name(key)?, slots.hash)
+    });
+    claims.compare(&mut survey);
+    let kinds = vec![
+        CALLS[0],
+        INBOX,
+        LEGACY,
+        BODY,
+        COUNT,
+        QUEUE,
+        OWED,
+        PENDING_OF_CLIENT,
+        PENDING_FILTER,
+        PAGE,
+        BROKERS,
+        ORIGINS,
+        RELEASED,
+        FENCE,
+    ];
+    survey.finish(table, kinds);
+    survey
 }
 
 impl Claims {

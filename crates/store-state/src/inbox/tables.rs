@@ -30,7 +30,7 @@ use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::name::InboxId;
-use super::stock::Weight;
+use super::weight::Weight;
 use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 

@@ -6,8 +6,9 @@ use mqtt_session::Timestamp;
 
 use super::{NEVER, Queue, Slot};
 use crate::inbox::Item;
-use crate::inbox::stock::{Stock, Weight};
+use crate::inbox::stock::Stock;
 use crate::inbox::tables::{self, QueueRow};
+use crate::inbox::weight::Weight;
 use crate::{Table, TableError};
 
 impl Queue {

@@ -18,8 +18,9 @@ use mqtt_session::{DropReason, Timestamp};
 
 use self::paged::Paged;
 use super::Item;
-use super::stock::{Stock, Weight};
+use super::stock::Stock;
 use super::tables::{self, QueueKey, QueueRow};
+use super::weight::Weight;
 use crate::{Limits, Table, TableError};
 
 /// Bytes accounted for a queued message beside those of its body: what a reference and a message take

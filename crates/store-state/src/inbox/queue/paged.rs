@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::inbox::stock::Weight;
+use crate::inbox::weight::Weight;
 
 /// Messages noted at most; the oldest make room.
 const NOTED: usize = 1024;
