@@ -35,6 +35,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
+use node::stores;
 use store::Role;
 use world::{World, tell};
 
@@ -155,11 +156,11 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
         Scenario::Faults => faults::rage(&mut world)?,
         Scenario::Calm => pass(&mut world, CALM)?,
         Scenario::Splits => {
-            world.plan_splits();
+            plan_splits(&mut world);
             faults::rage(&mut world)?;
         }
         Scenario::CalmSplits => {
-            world.plan_splits();
+            plan_splits(&mut world);
             pass(&mut world, CALM)?;
         }
         Scenario::LostVoter => lose_a_new_voter(&mut world)?,
@@ -172,6 +173,16 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     }
     promises::check_all(&world)?;
     Ok(world.trace())
+}
+
+/// Draws the splits of the run.
+fn plan_splits(world: &mut World) {
+    let stores = stores(&world.nodes);
+    let store = stores.first().copied();
+    let planned = world.splits.plan(&mut world.chance, world.now, store);
+    for split in planned {
+        world.note(&split);
+    }
 }
 
 /// [`Scenario::LostVoter`], with the nodes 1 to 3.

@@ -3,6 +3,7 @@
 //! Each life has a runtime of its own whose clock stands but for [`Life::run`]; dropping it is a crash. In it live a
 //! store and a broker: the logic of `broker-core` with its event loops, which have connections in memory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -90,6 +91,12 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     /// The broker has closed it, or it is not there any more; `true`: in order.
     pub(crate) closed: Option<bool>,
+}
+
+/// The stores of the nodes that are alive, by node.
+pub(crate) fn stores(nodes: &BTreeMap<u64, Node>) -> Vec<&Store> {
+    let lives = nodes.values().filter_map(|node| node.life.as_ref());
+    lives.map(Life::store).collect()
 }
 
 impl Node {

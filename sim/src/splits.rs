@@ -3,11 +3,9 @@
 //! The leader of the shard that has the slot is asked. A split that is refused, or whose answer is lost, is asked for again;
 //! it is done when a node knows the child.
 
-use store::SplitError;
+use consensus::simulation::Chance;
+use store::{SplitError, Store};
 use store_state::api::{Slot, Store as _, StoreId};
-
-use crate::node::Life;
-use crate::world::World;
 
 /// Splits of a run: so many at least, and fewer than this more.
 const SPLITS: (usize, usize) = (3, 6);
@@ -37,12 +35,15 @@ pub(crate) struct Splits {
 
 /// A split that is not done.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
-    store: StoreId,
-    at: Slot,
-    /// When it is asked for, in ms.
-    due: u64,
+pub(crate) struct Wanted {
+    pub(crate) store: StoreId,
+    pub(crate) at: Slot,
+    due: Due,
 }
+
+/// When a split is asked for, in ms of the run.
+#[derive(Clone, Copy, Debug)]
+struct Due(u64);
 
 /// What became of a split that a node was asked for.
 pub(crate) struct SplitAnswer {
@@ -51,100 +52,92 @@ pub(crate) struct SplitAnswer {
     pub(crate) outcome: Result<(), SplitError>,
 }
 
-impl World {
-    /// Draws the splits of the run.
-    pub(crate) fn plan_splits(&mut self) {
+impl Splits {
+    /// Draws the splits of a run, which begin from `now` on. `store` is that of any node, if one is alive. Returns what is to
+    /// be noted of each.
+    pub(crate) fn plan(
+        &mut self,
+        chance: &mut Chance,
+        now: u64,
+        store: Option<&Store>,
+    ) -> Vec<String> {
         let (least, more) = SPLITS;
-        for _ in 0..least + self.chance.below(more) {
-            let store = match self.chance.below(6) {
+        let count = least + chance.below(more);
+        let planned = (0..count).map(|_| {
+            let kind = match chance.below(6) {
                 0 | 1 => StoreId::Session,
                 2..5 => StoreId::Inbox,
                 _ => StoreId::Retain,
             };
-            let at = self.draw_slot();
-            let due = self.now + self.chance.below(BEGIN_WITHIN) as u64;
-            self.note(&format!("{store:?} is to be split at {at:?} from {due} on"));
-            self.splits.wanted.push(Wanted { store, at, due });
-        }
+            let at = draw_slot(chance, store);
+            let due = now + chance.below(BEGIN_WITHIN) as u64;
+            self.wanted.push(Wanted {
+                store: kind,
+                at,
+                due: Due(due),
+            });
+            format!("{kind:?} is to be split at {at:?} from {due} on")
+        });
+        planned.collect()
     }
 
-    /// Any slot, or that of something that exists, or the next one.
-    fn draw_slot(&mut self) -> Slot {
-        let name = NAMES[self.chance.below(NAMES.len())];
-        let next = self.chance.below(2) as u16;
-        let any = 2 + self.chance.below(SLOTS - 2) as u16;
-        let is_of_name = self.chance.below(2) == 0;
-        let life = self.nodes.values().find_map(|node| node.life.as_ref());
-        let of_name = life.map(|life| life.store().inbox_slot(name).0.saturating_add(next));
-        // All stores spread names alike.
-        Slot(match of_name {
-            Some(slot) if is_of_name && (2..u16::MAX).contains(&slot) => slot,
-            _ => any,
-        })
-    }
-
-    /// Asks for the splits that are due.
-    pub(crate) fn split_shards(&mut self) {
-        let now = self.now;
-        let nodes = &self.nodes;
+    /// Forgets the splits that are done, and takes note that those are asked for that are due and whose shards have leaders.
+    /// `stores` are those of the nodes that are alive. Returns for each: the leader, the shard, and the split.
+    pub(crate) fn ask(&mut self, now: u64, stores: &[&Store]) -> Vec<(u64, u16, Wanted)> {
+        let is_due = |wanted: &Wanted| wanted.due.0 <= now;
         let is_known = |wanted: &Wanted| {
-            let lives = nodes.values().filter_map(|node| node.life.as_ref());
-            let mut shards = lives.flat_map(|life| life.store().shards());
+            let mut shards = stores.iter().flat_map(|store| store.shards());
             shards.any(|shard| shard.store == wanted.store && shard.first == wanted.at)
         };
-        let is_due = |wanted: &Wanted| wanted.due <= now;
-        self.splits
-            .wanted
+        self.wanted
             .retain(|wanted| !is_due(wanted) || !is_known(wanted));
-        let due: Vec<Wanted> = self.splits.wanted.iter().copied().filter(is_due).collect();
-        for wanted in self
-            .splits
-            .wanted
-            .iter_mut()
-            .filter(|wanted| is_due(wanted))
-        {
-            wanted.due = now + ASK_AGAIN;
-        }
-        for wanted in due {
-            let leader = self.nodes.values().find_map(|node| {
-                let shard = node.life.as_ref()?.led_shard(wanted.store, wanted.at)?;
-                Some((node.id, shard))
+        let mut asked = Vec::new();
+        for wanted in self.wanted.iter_mut().filter(|wanted| is_due(wanted)) {
+            wanted.due = Due(now + ASK_AGAIN);
+            let led = stores.iter().find_map(|store| {
+                let shard = led_shard(store, wanted.store, wanted.at)?;
+                Some((store.node(), shard))
             });
-            if let Some((id, shard)) = leader {
-                let life = self.nodes[&id].life.as_ref();
-                life.expect("it lives")
-                    .split(wanted.store, shard, wanted.at);
-                self.splits.asked.push(id);
-                let Wanted { store, at, .. } = wanted;
-                self.note(&format!(
-                    "{id} is asked to split {store:?}/{shard} at {at:?}"
-                ));
+            if let Some((leader, shard)) = led {
+                self.asked.push(leader);
+                asked.push((leader, shard, *wanted));
             }
         }
+        asked
     }
 
     /// Nodes that were asked to split a shard since the last call.
-    pub(crate) fn take_splitting(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.splits.asked)
+    pub(crate) fn take_asked(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.asked)
     }
 
     /// Whether all splits are done; else, what is not.
-    pub(crate) fn splits_are_done(&self) -> Result<(), String> {
-        match &self.splits.wanted[..] {
+    pub(crate) fn are_done(&self) -> Result<(), String> {
+        match &self.wanted[..] {
             [] => Ok(()),
             wanted => Err(format!("splits are not done: {wanted:?}")),
         }
     }
 }
 
-impl Life {
-    /// The shard that has a slot, if this node leads it.
-    fn led_shard(&self, store: StoreId, slot: Slot) -> Option<u16> {
-        let own = self.store().node();
-        let shards = self.store().shards().into_iter();
-        let mut with_slot = shards
-            .filter(|shard| shard.store == store && (shard.first..=shard.last).contains(&slot));
-        let shard = with_slot.next()?;
-        (shard.leader == Some(own)).then_some(shard.shard)
-    }
+/// Any slot, or that of something that exists, or the next one.
+fn draw_slot(chance: &mut Chance, store: Option<&Store>) -> Slot {
+    let name = NAMES[chance.below(NAMES.len())];
+    let next = chance.below(2) as u16;
+    let any = 2 + chance.below(SLOTS - 2) as u16;
+    let is_of_name = chance.below(2) == 0;
+    // All stores spread names alike.
+    let of_name = store.map(|store| store.inbox_slot(name).0.saturating_add(next));
+    Slot(match of_name {
+        Some(slot) if is_of_name && (2..u16::MAX).contains(&slot) => slot,
+        _ => any,
+    })
+}
+
+/// The shard that has a slot, if the node of `store` leads it.
+fn led_shard(store: &Store, kind: StoreId, slot: Slot) -> Option<u16> {
+    let mut shards = store.shards().into_iter();
+    let shard =
+        shards.find(|shard| shard.store == kind && (shard.first..=shard.last).contains(&slot))?;
+    (shard.leader == Some(store.node())).then_some(shard.shard)
 }

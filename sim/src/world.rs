@@ -17,9 +17,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::clients::Clients;
 use crate::history::History;
 use crate::network::Network;
-use crate::node::{Life, Node};
+use crate::node::{Life, Node, stores};
 use crate::rim::Out;
-use crate::splits::{SplitAnswer, Splits};
+use crate::splits::{SplitAnswer, Splits, Wanted};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
 const STEP: u64 = 10;
@@ -528,7 +528,7 @@ impl World {
             self.tell_leads();
             tell(&format!("       trace {:016x}", self.trace));
         }
-        self.split_shards();
+        split_shards(self);
         self.act();
     }
 
@@ -741,6 +741,18 @@ impl World {
         for node in self.nodes.values() {
             node.disk.keep_power();
         }
+    }
+}
+
+/// Asks leaders for the splits that are due.
+fn split_shards(world: &mut World) {
+    let asked = world.splits.ask(world.now, &stores(&world.nodes));
+    for (leader, shard, Wanted { store, at, .. }) in asked {
+        let life = world.nodes[&leader].life.as_ref();
+        life.expect("it lives").split(store, shard, at);
+        world.note(&format!(
+            "{leader} is asked to split {store:?}/{shard} at {at:?}"
+        ));
     }
 }
 

@@ -12,6 +12,7 @@ mod replicas;
 mod retained;
 mod splits;
 
+use crate::node::stores;
 use crate::world::World;
 
 /// What is checked now and then while things go wrong.
@@ -23,7 +24,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     p04_in_order::check(&world.history)?;
     calm::check(&world.history)?;
     p03_routes::check(world)?;
-    ranges::check(world)?;
+    ranges::check(&stores(&world.nodes))?;
     replicas::check(world)
 }
 

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 
 use store::{Lead, Role};
 
+use crate::node::stores;
 use crate::world::World;
 
 /// Why it is not quiet.
 pub(crate) fn check(world: &World) -> Result<(), String> {
     world.clients.are_done()?;
     super::p01_acknowledged_is_kept::check(&world.history)?;
-    world.splits_are_done()?;
+    world.splits.are_done()?;
     let mut known = None;
     for node in world.nodes.values() {
         let Some(life) = &node.life else {
@@ -40,8 +41,9 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
         }
     }
     have_applied_the_same(world)?;
-    super::ranges::check_at_rest(world)?;
-    super::splits::check_at_rest(world)
+    let stores = stores(&world.nodes);
+    super::ranges::check_at_rest(&stores)?;
+    super::splits::check_at_rest(&stores)
 }
 
 /// Whether a shard has the replicas that it should have.

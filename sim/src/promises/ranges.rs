@@ -2,27 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use store::Replica;
+use store::{Replica, Store};
 use store_state::SlotRange;
 use store_state::api::{Slot, StoreId};
 
-use crate::world::World;
-
 /// The shards that are split off a shard begin behind its range: replicas that have applied different amounts disagree only
 /// about where ranges end.
-pub(super) fn check(world: &World) -> Result<(), String> {
+pub(super) fn check(stores: &[&Store]) -> Result<(), String> {
     let mut latest: BTreeMap<(StoreId, u16), Replica> = BTreeMap::new();
-    for node in world.nodes.values() {
-        let Some(life) = &node.life else {
-            continue;
-        };
-        for replica in life.store().replicas() {
-            let place = (replica.store, replica.shard);
-            let version = replica.descriptor.version;
-            let known = latest.get(&place);
-            if known.is_none_or(|known| known.descriptor.version < version) {
-                latest.insert(place, replica);
-            }
+    for replica in stores.iter().flat_map(|store| store.replicas()) {
+        let place = (replica.store, replica.shard);
+        let version = replica.descriptor.version;
+        let known = latest.get(&place);
+        if known.is_none_or(|known| known.descriptor.version < version) {
+            latest.insert(place, replica);
         }
     }
     for ((store, shard), replica) in &latest {
@@ -49,10 +42,9 @@ pub(super) fn check(world: &World) -> Result<(), String> {
 }
 
 /// Each slot has one shard, and nodes without a replica of it know its range.
-pub(super) fn check_at_rest(world: &World) -> Result<(), String> {
+pub(super) fn check_at_rest(stores: &[&Store]) -> Result<(), String> {
     let mut ranges: BTreeMap<(StoreId, u16), SlotRange> = BTreeMap::new();
-    let lives = || world.nodes.values().filter_map(|node| node.life.as_ref());
-    for replica in lives().flat_map(|life| life.store().replicas()) {
+    for replica in stores.iter().flat_map(|store| store.replicas()) {
         let range = replica.descriptor.range;
         let place = (replica.store, replica.shard);
         if *ranges.entry(place).or_insert(range) != range {
@@ -76,12 +68,12 @@ pub(super) fn check_at_rest(world: &World) -> Result<(), String> {
             return Err(format!("{store:?} does not cover all slots: {of_store:?}"));
         }
     }
-    for life in lives() {
-        for shard in life.store().shards() {
+    for of_node in stores {
+        for shard in of_node.shards() {
             let known = (shard.first, shard.last);
             let range = ranges.get(&(shard.store, shard.shard));
             if range.map(|range| (Slot(range.first), Slot(range.last))) != Some(known) {
-                let node = life.store().node();
+                let node = of_node.node();
                 return Err(format!("node {node} takes {shard:?} for {range:?}"));
             }
         }
