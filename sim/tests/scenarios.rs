@@ -27,3 +27,8 @@ fn a_change_of_voters_is_finished_though_a_new_one_is_gone() {
 fn shards_that_are_split_keep_all_promises() {
     run("calm-splits", 0..3);
 }
+
+#[test]
+fn shards_that_are_split_while_things_go_wrong_keep_all_promises() {
+    run("splits", 0..2);
+}
