@@ -137,7 +137,7 @@ def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):
 def test_a_newer_format_is_refused_with_both_numbers(data):
     path = data / "FORMAT"
     path.write_text(path.read_text().replace("format 2", "format 7"))
-    verify(data, code=1, mentions=["format 7", "up to 2"])
+    verify(data, code=1, mentions=["format 7", "up to 3"])
 
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
