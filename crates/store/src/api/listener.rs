@@ -43,7 +43,7 @@ pub trait Listener: Send + Sync + 'static {
 
     /// Which inbox shards there are has changed, or which slots one of them has. One that is new has told nothing yet: what
     /// its sessions subscribe to is among what is known of the shard that it was split off, until
-    /// [`Store::narrow_inbox_shard`](crate::Store::narrow_inbox_shard) is called. May be called for no change.
+    /// [`Store::narrow_inbox_shard`](store_state::api::Store::narrow_inbox_shard) is called. May be called for no change.
     fn inbox_shards_changed(&self) {}
 
     /// A message was given to a durable session whose client is connected, and whose queue is three quarters full.

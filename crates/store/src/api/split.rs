@@ -181,7 +181,7 @@ impl Drop for Asking<'_> {
 
 impl Store {
     /// Splits a shard, as [`Lead`](crate::Lead) names it, that this node leads: the slots from `at` on get a shard of their own,
-    /// whose number `at` is. Returns when the replica here has split it and the child has a leader, or after [`PATIENCE`] if it
+    /// whose number `at` is. Returns when the replica here has split it and the child has a leader, or after two seconds if it
     /// gets none. Within a runtime that has timers.
     ///
     /// # Errors
