@@ -7,7 +7,7 @@ use guard::{Guard, Quota};
 use net_api::{Kind, RateBucket};
 use parking_lot::{Mutex, RwLock};
 use route_exchange::Exports;
-use store_state::api::{ShardNumber, ShardRef, Store};
+use store_state::api::{ShardNumber, Store};
 
 use crate::backpressure::slow::SlowSubscribers;
 use crate::connect::registry::Registry;
@@ -225,9 +225,7 @@ impl<R: Rim> Node<R> {
         // Before it is open, nothing is routed.
         if let Some(store) = self.opened_store() {
             let [all, routed] = self.routes.know_shards(|| store.inbox_shards());
-            let is_narrower =
-                |shard: &&ShardRef| all.child_of(shard.number).is_some() && routed.has(**shard);
-            for shard in all.iter().filter(is_narrower) {
+            for shard in all.split().filter(|shard| routed.has(*shard)) {
                 let is_kept = |client: &str| store.inbox_slot(client).0 <= shard.last;
                 self.routes.forget_moved(shard.number, is_kept);
                 store.narrow_inbox_shard(shard.number);

@@ -111,16 +111,18 @@ pub trait Split: Machine {
 
     /// Goes on with what a split has left to be rebuilt: about `entries` entries of it. True: there is nothing left, or
     /// nothing before the next checkpoint is saved ([`Split::has_to_rebuild`]). To be called between operations; it changes
-    /// no answer of the machine, but may change rows, which the next checkpoint has.
+    /// no answer of the machine, but may change rows, which the next checkpoint has. By default all is whole at once.
     ///
     /// # Errors
     /// The tables cannot be read. The machine is as before, and does not try again before it is loaded or split again.
     fn rebuild_part(
         &mut self,
-        entries: usize,
-        table: &dyn Table,
-        outlet: &mut Self::Outlet,
-    ) -> Result<bool, TableError>;
+        _entries: usize,
+        _table: &dyn Table,
+        _outlet: &mut Self::Outlet,
+    ) -> Result<bool, TableError> {
+        Ok(true)
+    }
 
     /// Whether [`Split::rebuild_part`] is to be called when the machine is loaded, and each time a checkpoint is saved.
     fn has_to_rebuild(&self) -> bool {

@@ -61,7 +61,8 @@ fn not_covered(
     exports: Option<&Exports>,
     now_ms: u64,
 ) -> ShardRefs {
-    if before.is_empty() || !imports.knows_all(now_ms) {
+    // Mostly there is nothing new.
+    if before == all || before.is_empty() || !imports.knows_all(now_ms) {
         return all.clone();
     }
     let led = |shard| exports?.led(shard);
@@ -88,9 +89,8 @@ fn not_covered(
 pub(super) fn narrow(node: &impl ThisNode, all: &ShardRefs, routed: &ShardRefs) {
     if let (Some(store), Some(exports)) = (node.opened_store(), node.routes().exports()) {
         let led = |shard: ShardNumber| exports.lock().led(shard).is_some();
-        let is_split = |shard: ShardNumber| all.child_of(shard).is_some();
-        for shard in all.iter().filter(|s| is_split(s.number) && led(s.number)) {
-            let covers = !routed.has(*shard);
+        for shard in all.split().filter(|shard| led(shard.number)) {
+            let covers = !routed.has(shard);
             let changes = exports.lock().narrow(shard.number, shard.last, covers);
             if covers {
                 continue;
@@ -107,10 +107,9 @@ pub(super) fn narrow(node: &impl ThisNode, all: &ShardRefs, routed: &ShardRefs) 
 /// This node leads a shard from now on, and tells what that has.
 pub(super) fn narrow_led(node: &impl ThisNode, exports: &mut Exports, shard: ShardNumber) {
     let all = node.opened_store().map(Store::inbox_shards);
-    let split = all.filter(|all| all.child_of(shard).is_some());
-    let last = split.and_then(|all| all.of_number(shard));
-    if let Some(last) = last {
-        exports.narrow(shard, last.last, false);
+    let split = all.and_then(|all| all.split().find(|split| split.number == shard));
+    if let Some(split) = split {
+        exports.narrow(shard, split.last, false);
     }
 }
 

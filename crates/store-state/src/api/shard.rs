@@ -70,24 +70,29 @@ impl ShardRefs {
     /// Whether a shard of this number is among these.
     #[must_use]
     pub fn has_number(&self, number: ShardNumber) -> bool {
-        self.0.iter().any(|shard| shard.number == number)
+        let known = self.of_number(number);
+        known.is_some_and(|shard| shard.number == number)
     }
 
     /// A shard of this number; if none is known, the one that its first slot is counted to: a shard that was split off has
     /// the number of its first slot.
     #[must_use]
     pub fn of_number(&self, number: ShardNumber) -> Option<ShardRef> {
+        let by_slot = self.of_slot(Slot(number));
+        if by_slot.is_some_and(|shard| shard.number == number) {
+            return by_slot;
+        }
         let known = self.0.iter().find(|shard| shard.number == number);
-        known.copied().or_else(|| self.of_slot(Slot(number)))
+        known.copied().or(by_slot)
     }
 
-    /// The shard that was split off one of these last, with what it had before: the next one, if that begins with the slot of
-    /// its number. A store begins with shards that do not, but for the first.
-    #[must_use]
-    pub fn child_of(&self, number: ShardNumber) -> Option<ShardNumber> {
-        let at = self.0.iter().position(|shard| shard.number == number)?;
-        let (shard, next) = (self.0.get(at)?, self.0.get(at + 1)?);
-        (shard.last.checked_add(1) == Some(next.number)).then_some(next.number)
+    /// The shards that another one was split off: those before one that begins with the slot of its number. A store begins
+    /// with shards that do not, but for the first.
+    pub fn split(&self) -> impl Iterator<Item = ShardRef> + '_ {
+        self.0.windows(2).filter_map(|pair| match pair {
+            [shard, next] => (shard.last.checked_add(1) == Some(next.number)).then_some(*shard),
+            _ => None,
+        })
     }
 
     /// The shard that has a slot, if any is known.
@@ -148,10 +153,7 @@ mod tests {
     #[test]
     fn a_child_begins_with_the_slot_of_its_number() {
         let all = four();
-        assert_eq!(
-            [0, 100, 1, 40_000].map(|shard| all.child_of(shard)),
-            [Some(100), None, Some(40_000), None]
-        );
-        assert_eq!(all.child_of(7), None);
+        assert!(all.split().eq([all[0], all[2]]));
+        assert_eq!(shards(&[(0, 32_767), (1, u16::MAX)]).split().count(), 0);
     }
 }

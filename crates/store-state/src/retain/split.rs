@@ -7,7 +7,7 @@
 
 use super::machine::{MESSAGE, RetainMachine, cost};
 use super::recent::{FENCE, WILL};
-use crate::{SlotRange, Split, Table, TableError, partition, row};
+use crate::{SlotRange, Split, partition, row};
 
 impl Split for RetainMachine {
     fn split_off(&mut self, at: u16) -> Self {
@@ -27,16 +27,6 @@ impl Split for RetainMachine {
             known: self.known.split_off(at),
             new: self.new,
         }
-    }
-
-    /// All is whole at once.
-    fn rebuild_part(
-        &mut self,
-        _entries: usize,
-        _table: &dyn Table,
-        _outlet: &mut Self::Outlet,
-    ) -> Result<bool, TableError> {
-        Ok(true)
     }
 
     fn keeps(key: &[u8], range: SlotRange) -> bool {

@@ -8,7 +8,7 @@
 
 use super::machine::SessionMachine;
 use super::tables::{ENDING, HELD, SESSION, WILL};
-use crate::{SlotRange, Split, Table, TableError, row};
+use crate::{SlotRange, Split, row};
 
 impl Split for SessionMachine {
     fn split_off(&mut self, at: u16) -> Self {
@@ -26,16 +26,6 @@ impl Split for SessionMachine {
             unsaved: self.unsaved.split_off(is_childs),
             left: None,
         }
-    }
-
-    /// All is whole at once.
-    fn rebuild_part(
-        &mut self,
-        _entries: usize,
-        _table: &dyn Table,
-        _outlet: &mut Self::Outlet,
-    ) -> Result<bool, TableError> {
-        Ok(true)
     }
 
     fn keeps(key: &[u8], range: SlotRange) -> bool {
