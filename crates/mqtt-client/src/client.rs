@@ -39,6 +39,8 @@ pub(crate) enum Phase {
     Connected,
     /// DISCONNECT is sent.
     Leaving,
+    /// The same, and the session ends with the network connection.
+    EndingSession,
 }
 
 /// What CONNACK says that the server takes.
@@ -144,7 +146,7 @@ impl<M> Client<M> {
     /// Whether DISCONNECT is sent.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        self.phase == Phase::Leaving
+        matches!(self.phase, Phase::Leaving | Phase::EndingSession)
     }
 
     /// The protocol version of the last CONNECT.
@@ -222,6 +224,9 @@ impl<M> Client<M> {
 
     /// Ends the network connection on this side: nothing is sent or received any more.
     pub(crate) fn give_up(&mut self) {
+        if self.phase == Phase::EndingSession {
+            self.received = PacketIdSet::new();
+        }
         self.phase = Phase::Offline;
         self.out = Vec::new();
         self.partial = Vec::new();

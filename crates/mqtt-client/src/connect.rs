@@ -46,7 +46,9 @@ impl<M> Client<M> {
         self.requests = Vec::new();
     }
 
-    /// Takes leave: sends DISCONNECT, and nothing after it. What arrives is still told.
+    /// Takes leave: sends DISCONNECT, and nothing after it. What arrives is still told. A session expiry interval of 0 ends the
+    /// session with the network connection (MQTT 5, 3.1.2.11.2): messages of QoS 2 that are not released are forgotten then, as
+    /// their packet identifiers are those of other messages in the next session. What was in flight stays.
     ///
     /// # Errors
     /// The client is not connected; the packet cannot be written or is too large for the server.
@@ -54,7 +56,10 @@ impl<M> Client<M> {
         self.check_connected()?;
         self.push(|version, out| disconnect.encode(version, out))?;
         // [MQTT-3.14.4-1] nothing after DISCONNECT.
-        self.phase = Phase::Leaving;
+        self.phase = match disconnect.properties.session_expiry_interval {
+            Some(0) if self.version.is_v5() => Phase::EndingSession,
+            _ => Phase::Leaving,
+        };
         self.is_busy = false;
         Ok(())
     }

@@ -135,3 +135,36 @@ fn an_answer_belongs_to_its_connection() {
         ",
     );
 }
+
+/// A server may have begun another session meanwhile, in which an identifier is that of another message, and says that it is
+/// present: CONNACK of the connection that began it can have been lost.
+#[test]
+fn a_session_that_was_ended_leaves_no_message_to_be_released() {
+    check(
+        "
+        $ connect
+        > CONNECT
+        < CONNACK
+        ! connected
+        < PUBLISH id=3 qos=2 topic=a
+        ! message id=3 qos=2 topic=a
+        > PUBREC id=3
+        $ disconnect expiry=0
+        > DISCONNECT expiry=0
+        < PUBLISH id=4 qos=2 topic=b
+        ! message id=4 qos=2 topic=b
+        ? facts
+        = in_flight=0 leaving unreleased
+        $ close
+        ? facts
+        = in_flight=0
+        $ connect
+        > CONNECT
+        < CONNACK present
+        ! connected present
+        < PUBLISH id=3 qos=2 topic=c
+        ! message id=3 qos=2 topic=c
+        > PUBREC id=3
+        ",
+    );
+}
