@@ -2,7 +2,7 @@
 //!
 //! Purpose: `cluster status` and the metrics show it; where it halves, the shard can be split.
 //!
-//! CPU time is measured around whole batches, and given to groups of slots in proportion to what these put into the shard:
+//! CPU time is measured around whole batches (`sampled_time.rs`), and given to groups of slots in proportion to what these put into the shard:
 //! each operation counts in the slot that it names, and a publication, which has none, in the slot of each queue that it is
 //! put in.
 //!
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use store_state::SlotRange;
 
 use crate::api::listener::Listener;
+use crate::shard::sampled_time::SampledTime;
 
 /// Groups of slots that the load of a shard is counted in.
 const GROUPS: usize = 256;
@@ -122,9 +123,9 @@ impl ShardCost {
 /// Counts the cost of a shard; the waiting time is counted by its queue.
 #[derive(Debug, Default)]
 pub(crate) struct CostCounters {
-    propose_ns: AtomicU64,
-    apply_ns: AtomicU64,
-    read_ns: AtomicU64,
+    propose: SampledTime,
+    apply: SampledTime,
+    read: SampledTime,
     requests: AtomicU64,
     log_bytes: AtomicU64,
 }
@@ -145,10 +146,12 @@ impl CostCounters {
         listener: &dyn Listener,
         work: impl FnOnce() -> R,
     ) -> R {
-        let begun = listener.thread_cpu();
-        let outcome = work();
-        self.spent(effort, listener.thread_cpu().saturating_sub(begun));
-        outcome
+        let time = match effort {
+            Effort::Propose => &self.propose,
+            Effort::Apply => &self.apply,
+            Effort::Read => &self.read,
+        };
+        time.during(|| listener.thread_cpu(), work)
     }
 
     /// The same for what may wait in between: only its own turns count.
@@ -168,15 +171,6 @@ impl CostCounters {
         .await
     }
 
-    fn spent(&self, effort: Effort, time: Duration) {
-        let counter = match effort {
-            Effort::Propose => &self.propose_ns,
-            Effort::Apply => &self.apply_ns,
-            Effort::Read => &self.read_ns,
-        };
-        counter.fetch_add(nanoseconds(time), Ordering::Relaxed);
-    }
-
     /// A batch is proposed.
     pub(crate) fn proposed(&self, requests: usize, log_bytes: usize) {
         self.requests.fetch_add(requests as u64, Ordering::Relaxed);
@@ -186,21 +180,16 @@ impl CostCounters {
 
     /// All of it. `wait`: as the queue has counted it.
     pub(crate) fn cost(&self, wait: Duration) -> ShardCost {
-        let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         let total = |counter: &AtomicU64| Total(counter.load(Ordering::Relaxed));
         ShardCost {
-            propose: time(&self.propose_ns),
-            apply: time(&self.apply_ns),
-            read: time(&self.read_ns),
+            propose: self.propose.total(),
+            apply: self.apply.total(),
+            read: self.read.total(),
             wait,
             requests: total(&self.requests),
             log_bytes: total(&self.log_bytes),
         }
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How the slots of a shard are dealt to groups: contiguous ones, of equal size or as equal as can be.

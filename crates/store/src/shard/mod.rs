@@ -33,6 +33,7 @@ mod replies;
 pub(crate) mod request;
 pub(crate) mod retained;
 pub(crate) mod routing;
+mod sampled_time;
 pub(crate) mod shards;
 pub(crate) mod split;
 pub(crate) mod work;
