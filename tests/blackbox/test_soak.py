@@ -307,12 +307,23 @@ MUTATION = """--- a/sim/code
 """
 
 
+# A cargo that builds all, and whose tests of `store` fail.
+TEST_FAILS = """#!/bin/sh
+case "$*" in
+    *--no-run) ;;
+    "test --locked -q -p store splits") printf '\\nfailures:\\n\\nfailures:\\n    a::test\\n'; exit 101 ;;
+    *) echo '{message}' ;;
+esac
+"""
+
+
 def test_a_patch_that_does_not_apply_does_not_end_the_mutations(checkout):
     folder = checkout.root / "sim/mutations"
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "sim/mutations/run", folder)
-    (folder / "table.csv").write_text("fits;a;b\nmoved;a;b\n")
+    (folder / "table.csv").write_text("fits;a;b\nmoved;a;b;splits\ntested;a;b;test -p store splits\n")
     (folder / "fits.patch").write_text(MUTATION.format(before="right"))
+    (folder / "tested.patch").write_text(MUTATION.format(before="right"))
     (folder / "moved.patch").write_text(MUTATION.format(before="something else"))
     (checkout.root / "sim/code").write_text("right\n")
     (checkout.root / "sim/tests").mkdir()
@@ -324,25 +335,30 @@ def test_a_patch_that_does_not_apply_does_not_end_the_mutations(checkout):
     program(checkout.sim, FIRST_FAILS)
     message = '{"reason":"compiler-artifact","target":{"name":"herald-sim"},"executable":"%s"}' % checkout.sim
     programs = checkout.root.parent / "programs"
-    program(programs / "cargo", f"#!/bin/sh\necho '{message}'\n")
+    program(programs / "cargo", TEST_FAILS.format(message=message))
     path = {"PATH": f"{programs}:{os.environ['PATH']}"}
 
     ran = subprocess.run([folder / "run"], env=checkout.environment(**path), capture_output=True, text=True, timeout=50)
     assert ran.returncode == 0, ran
     results = {line.split(";")[0]: line.split(";")[2:] for line in (folder / "results.csv").read_text().splitlines()}
-    assert results == {"fits": ["1", "0", "message 5 is lost"], "moved": ["", "", "does not apply"]}
+    assert results == {
+        "fits": ["1", "0", "message 5 is lost"],
+        "moved": ["", "", "does not apply"],
+        "tested": ["1", "test", "a::test"],
+    }
 
     (folder / "results.csv").unlink()
     told = {}
     # The base seed decides which is the first.
-    for seed in range(8):
+    for seed in range(16):
         done = checkout.soak(SHORT, "mutations", "--seed", seed, **path)
         assert done.returncode == 0, done
         row = checkout.rows[-1]
         told[row["what"].split(":")[0]] = row
-        if len(told) == 2:
+        if len(told) == 3:
             break
-    fits, moved = told["fits"], told["moved"]
+    fits, moved, tested = told["fits"], told["moved"], told["tested"]
+    assert tested["verdict"] == "kept" and tested["what"] == "tested: found by a test: a::test"
     assert moved["verdict"] == "error" and moved["what"].startswith("moved: does not apply")
     assert fits["verdict"] == "kept" and fits["what"] == f"fits: found in 1 seeds (seed {fits['seed']}): message 5 is lost"
     assert not (folder / "results.csv").exists()
