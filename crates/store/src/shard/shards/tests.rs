@@ -545,6 +545,29 @@ fn a_peer_that_lies_about_slots_breaks_nothing() {
     );
 }
 
+/// A node has come up again: nobody asks a second time, and the child has sessions of it.
+#[test]
+fn what_nobody_waits_for_reaches_the_child() {
+    let (shards, ear) = (shards(1), Ear::default());
+    let Ask::Propose { op, must_wait, .. } = for_all() else {
+        panic!("it is to be proposed");
+    };
+    let request = Request {
+        until: RoutedUntil::FIRST,
+        correlation_id: CorrelationId::NONE,
+        op,
+    };
+    split_off(&shards, &ear, Work::Propose { request, must_wait }, None);
+    let gate = taken(&shards, 0);
+    let [(gate, Some(0))] = *gate else {
+        panic!("{gate:?}")
+    };
+    answer(&shards, &ear, Event::passed(gate.token));
+    let childs = taken(&shards, AT);
+    assert_eq!(childs, [(CorrelationId::NONE, Some(u16::MAX))]);
+    assert_eq!(shards.joins.lock().len(), 0);
+}
+
 impl Peers for Nobody {
     fn send(&self, _: u64, _: Bytes) {}
 }
