@@ -485,7 +485,7 @@ impl Life {
     pub(crate) fn split(&self, store: StoreId, shard: u16, at: Slot) {
         let (broker, answers) = (Arc::clone(&self.broker), Arc::clone(&self.split_answers));
         self.runtime.spawn(async move {
-            let outcome = broker.store().split(store, shard, at.0).await;
+            let outcome = broker.store().splits().split(store, shard, at.0).await;
             answers.lock().push(SplitAnswer { store, at, outcome });
         });
     }

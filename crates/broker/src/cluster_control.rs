@@ -11,7 +11,7 @@ use std::time::Duration;
 use config::Endpoint;
 pub use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
-use store::{HalfSlot, Percent, Rate, ShardLoad};
+use store::{HalfSlot, Percent, Rate, ShardLoad, SplitDecision, Verdict};
 use store_state::api::{Slot, StoreId};
 
 /// The cluster as this node sees and changes it.
@@ -181,6 +181,41 @@ pub struct ShardStatus {
     /// What it costs, if it costs something and that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadStatus>,
+    /// Whether the node would split it by itself. `None`: another node than the one that answers leads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitStatus>,
+}
+
+/// What a node has decided last about a split of a shard that it leads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SplitStatus {
+    /// A word: `split`, or why the shard is not split.
+    pub decision: String,
+    /// The same for people.
+    pub reason: String,
+    /// Clients, or topics, that have the slot with most of the load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// For how many seconds it has been so.
+    pub seconds: Seconds,
+}
+
+/// Whole seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Seconds(pub u64);
+
+impl From<SplitDecision> for SplitStatus {
+    fn from(decision: SplitDecision) -> Self {
+        Self {
+            decision: match decision.verdict {
+                Verdict::Split { .. } => "split".to_owned(),
+                Verdict::Hold(hold) => hold.name().to_owned(),
+            },
+            reason: decision.verdict.to_string(),
+            names: decision.names,
+            seconds: Seconds(decision.since.as_secs()),
+        }
+    }
 }
 
 /// The version of a shard.

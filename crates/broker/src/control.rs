@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use cluster::{EvictError, Member, Members, Reply, State};
 use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
-use store::{Lead, ShardInfo, SplitError};
+use store::{Lead, ShardInfo, SplitDecision, SplitError};
 use store_state::api::{Slot, StoreId};
 
 use crate::cluster_control::{
     Change, ClusterControl, ClusterStatus, LoadStatus, NodeId, NodeState, NodeStatus, Reach,
-    Refusal, ShardStatus, StoreName, Version,
+    Refusal, ShardStatus, SplitStatus, StoreName, Version,
 };
 use crate::clustered::{CONNECTIONS, Clustered, name_of};
 use crate::eviction;
@@ -218,7 +218,10 @@ impl ClusterControl for AloneControl {
 fn shards(node: &Node) -> Vec<ShardStatus> {
     let store = node.store();
     let leads = store.leads();
+    let decisions = store.splits().decisions();
     let shard_status = |info: ShardInfo| {
+        let of_shard = |of: &&SplitDecision| (of.store, of.shard) == (info.store, info.shard);
+        let decision = decisions.iter().find(of_shard);
         let lead = leads
             .iter()
             .map(|(_, lead)| lead)
@@ -238,6 +241,7 @@ fn shards(node: &Node) -> Vec<ShardStatus> {
             learners: ids(|lead| &lead.learners),
             term: lead.map_or(0, |lead| lead.term()),
             load: info.load.map(LoadStatus::from),
+            split: decision.cloned().map(SplitStatus::from),
         }
     };
     store.shards().into_iter().map(shard_status).collect()
@@ -263,7 +267,7 @@ fn half(info: &ShardInfo) -> Slot {
 /// Splits a shard that this node leads.
 fn split_here(node: &Node, info: ShardInfo, at: Slot) -> NodeAnswer {
     let ShardInfo { store, shard, .. } = info;
-    block_on(node.store().split(store, shard, at.0))?.map_err(not_split)
+    block_on(node.store().splits().split(store, shard, at.0))?.map_err(not_split)
 }
 
 /// What people are told of a shard that was not split.
@@ -386,6 +390,7 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
             .map_err(Refusal::Conflict),
         NodeRequest::Split { store, shard, at } => node
             .store()
+            .splits()
             .split(store, shard, at.0)
             .await
             .map_err(not_split),

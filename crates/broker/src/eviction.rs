@@ -138,6 +138,7 @@ mod tests {
             learners: Vec::new(),
             term: 1,
             load: None,
+            split: None,
         };
         ClusterStatus {
             cluster: Some(NodeId(9)),

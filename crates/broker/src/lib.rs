@@ -34,6 +34,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ use std::time::{Duration, Instant};
 use authentication::Authentication;
 use axum::Router;
 use broker_core::{Done, Mail, NodeOptions, Place, SessionKey, Settings};
-use config::{Config, HttpConfig};
+use config::{Config, HttpConfig, SplitPolicy};
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops, Remote};
 
@@ -63,7 +64,7 @@ use parting::Parting;
 use peers::PeerLinks;
 use route_exchange::Times;
 use settings::settings;
-use store::{Folder, Store};
+use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
 
@@ -75,6 +76,15 @@ const STEP: Duration = Duration::from_secs(5);
 
 /// Cores for each thread of the store, if the configuration does not say.
 const CORES_PER_STORE_THREAD: usize = 4;
+
+/// The same, when splits have made more shards.
+const CORES_PER_FURTHER_THREAD: usize = 2;
+
+/// Store threads that a node has room for where it has as many cores, when splits have made more shards.
+const FURTHER_THREADS: usize = 2;
+
+/// Replicas of shards of a store for each core, from which on a node splits none by itself, if the configuration does not say.
+const SHARDS_PER_CORE: usize = 4;
 
 /// How long clients are still read after the signal to shut down.
 const SHUTDOWN_READ: Duration = Duration::from_millis(100);
@@ -626,6 +636,53 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             || (cores() / CORES_PER_STORE_THREAD).max(1),
             |threads| threads.get().into(),
         ),
+        threads_most: config.store.threads.map_or_else(
+            || (cores() / CORES_PER_FURTHER_THREAD).max(FURTHER_THREADS.min(cores())),
+            |threads| threads.get().into(),
+        ),
+        splits: split_options(config),
+    }
+}
+
+fn split_options(config: &Config) -> PerStore<SplitOptions> {
+    let by = |policy| match policy {
+        SplitPolicy::Load => SplitBy::Load,
+        SplitPolicy::Bifromq => SplitBy::Bifromq,
+        SplitPolicy::Nothing => SplitBy::Nothing,
+    };
+    let for_cores = || {
+        let count = u16::try_from(SHARDS_PER_CORE * cores()).unwrap_or(u16::MAX);
+        NonZeroU16::new(count).unwrap_or(NonZeroU16::MIN)
+    };
+    PerStore {
+        session: SplitOptions {
+            by: by(config.session_store_split_policy),
+            cooldown: config.session_store_split_cooldown,
+            shards_most: config
+                .session_store_shards_per_node
+                .unwrap_or_else(for_cores),
+            operation_limit: config.session_store_io_nanos_limit,
+            density_most: Density(config.session_store_max_io_density),
+            cpu_usage_most: config.session_store_max_cpu_usage.get(),
+        },
+        inbox: SplitOptions {
+            by: by(config.inbox_store_split_policy),
+            cooldown: config.inbox_store_split_cooldown,
+            shards_most: config.inbox_store_shards_per_node.unwrap_or_else(for_cores),
+            operation_limit: config.inbox_store_io_nanos_limit,
+            density_most: Density(config.inbox_store_max_io_density),
+            cpu_usage_most: config.inbox_store_max_cpu_usage.get(),
+        },
+        retain: SplitOptions {
+            by: by(config.retain_store_split_policy),
+            cooldown: config.retain_store_split_cooldown,
+            shards_most: config
+                .retain_store_shards_per_node
+                .unwrap_or_else(for_cores),
+            operation_limit: config.retain_store_io_nanos_limit,
+            density_most: Density(config.retain_store_max_io_density),
+            cpu_usage_most: config.retain_store_max_cpu_usage.get(),
+        },
     }
 }
 

@@ -18,8 +18,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats};
-use store_state::api::StoreId;
+use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
+use store_state::api::{PerStore, StoreId};
 
 use crate::cluster_control::Reach;
 use crate::clustered::name_of;
@@ -334,6 +334,7 @@ impl Collector for NodeCollector {
         encode_cluster(&mut encoder, node)?;
         encode_peers(&mut encoder, node)?;
         encode_costs(&mut encoder, node)?;
+        encode_splits(&mut encoder, node)?;
         let stored = node.opened_store();
         let now = Timestamp(node.cluster_now_ms());
         let stored = stored.map(|store| store.stats(now)).unwrap_or_default();
@@ -732,7 +733,7 @@ fn encode_costs(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let led = |info: &ShardInfo| Some((info.store, info.shard, info.cost?));
     let costs: Vec<_> = shards.iter().filter_map(led).collect();
     let label = |store: StoreId, shard: u16| (store.name(), shard.to_string());
-    let help = "CPU time for each shard, by store, shard and part: propose, apply or read; on the node that leads it";
+    let help = "CPU time counted for each shard, by store, shard and part: propose, apply or read; on the node that leads it. What its thread uses beside is not in it";
     let unit = Some(&Unit::Seconds);
     let mut family = encoder.encode_descriptor("shard_cpu", help, unit, MetricType::Counter)?;
     for (store, shard, cost) in &costs {
@@ -784,6 +785,38 @@ fn encode_costs(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
             let labels = [("store", store), ("shard", &*shard)];
             ConstCounter::new(pick(cost)).encode(family.encode_family(&labels)?)?;
         }
+    }
+    Ok(())
+}
+
+/// What the node splits by itself, and why it does not.
+fn encode_splits(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let store = node.opened_store();
+    let help =
+        "Splits that this node has decided on by itself, by store and outcome: done or refused";
+    let mut family = encoder.encode_descriptor("splits", help, None, MetricType::Counter)?;
+    let counts = store.map(|store| store.splits().counts());
+    for (store, count) in counts.iter().flat_map(PerStore::iter) {
+        for (outcome, count) in [("done", count.done), ("refused", count.refused)] {
+            let labels = [("store", store.name()), ("outcome", outcome)];
+            ConstCounter::new(count.0).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let help = "1 for what this node has decided last about a split of each shard that it leads, by store, shard and decision";
+    let name = "shard_split_decision";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for decision in store.map_or_else(Vec::new, |store| store.splits().decisions()) {
+        let shard = decision.shard.to_string();
+        let name = match decision.verdict {
+            Verdict::Split { .. } => "split",
+            Verdict::Hold(hold) => hold.name(),
+        };
+        let labels = [
+            ("store", decision.store.name()),
+            ("shard", &*shard),
+            ("decision", name),
+        ];
+        ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

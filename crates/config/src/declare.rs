@@ -33,6 +33,7 @@ pub(crate) enum Unit {
     Bytes,
     BytesPerSecond,
     Milliseconds,
+    Nanoseconds,
     Seconds,
 }
 
@@ -124,6 +125,7 @@ impl Unit {
         match self {
             Self::Milliseconds => Some(Duration::from_millis(count.into())),
             Self::Seconds => Some(Duration::from_secs(count.into())),
+            Self::Nanoseconds => Some(Duration::from_nanos(count.into())),
             Self::Bytes | Self::BytesPerSecond => None,
         }
     }
@@ -132,6 +134,7 @@ impl Unit {
     pub(crate) fn count(self, duration: Duration) -> u128 {
         match self {
             Self::Milliseconds => duration.as_millis(),
+            Self::Nanoseconds => duration.as_nanos(),
             Self::Seconds | Self::Bytes | Self::BytesPerSecond => duration.as_secs().into(),
         }
     }
@@ -143,6 +146,7 @@ impl fmt::Display for Unit {
             Self::Bytes => "bytes",
             Self::BytesPerSecond => "bytes per second",
             Self::Milliseconds => "milliseconds",
+            Self::Nanoseconds => "nanoseconds",
             Self::Seconds => "seconds",
         })
     }

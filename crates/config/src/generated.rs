@@ -38,8 +38,9 @@ anything.
 
 Of `mqttServerConfig.tcpListener`, which may be one object or a list, the environment and `--set`
 reach only a single object. `HERALDMQ_LOG` is not an option and is left alone, and so are the
-variables that Kubernetes makes for a service called `heraldmq`. A variable that has an option's name
-without `HERALDMQ_`, such as `inbox_store_replica_voter_count`, has no effect, and the broker warns of it.
+variables that Kubernetes makes for a service called `heraldmq`. Options of the stores may stand in the
+environment as they do in the file, such as `inbox_store_replica_voter_count`. Another variable that has an
+option's name without `HERALDMQ_`, such as `LOG__LEVEL`, has no effect, and the broker warns of it.
 
 Options marked *reload* take effect when the broker receives SIGHUP, the others at the next start.
 ",

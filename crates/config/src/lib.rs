@@ -14,6 +14,7 @@
 mod address;
 mod catalog;
 mod check;
+mod cpu_share;
 mod declare;
 mod generated;
 mod listed;
@@ -30,6 +31,7 @@ mod reload;
 mod setting;
 
 pub use address::{Endpoint, Endpoints, Host};
+pub use cpu_share::CpuShare;
 pub use generated::{example, reference};
 pub use listed::Listed;
 pub use listener::{ListenerView, Place, WebSocketView};
@@ -42,9 +44,9 @@ pub use options::{
     HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig,
-    SessionLimits, SessionOfAnotherUser, SslConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig,
-    WssListenerConfig,
+    SessionLimits, SessionOfAnotherUser, SplitPolicy, SslConfig, StoreConfig, SysConfig,
+    TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};

@@ -39,6 +39,9 @@ const OWN_WORDS: [&str; 5] = [
     "retain_store_",
 ];
 
+/// How options begin that the environment may hold without the prefix, as the published reports do.
+const BARE_WORDS: [&str; 3] = ["session_store_", "inbox_store_", "retain_store_"];
+
 /// A configuration that is complete and consistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
@@ -149,7 +152,7 @@ impl Loader {
     /// Applies the variables that are meant for the broker, in the order of their names.
     fn environment(&mut self, env: impl Iterator<Item = (String, String)>) {
         let (variables, others): (BTreeMap<String, String>, BTreeMap<String, String>) =
-            env.partition(|(name, _)| starts_with(name, PREFIX));
+            env.partition(|(name, _)| starts_with(name, PREFIX) || is_bare(name));
         for name in others.keys() {
             if let Some(meant) = meant_without_prefix(name) {
                 self.warnings.push(format!(
@@ -167,7 +170,7 @@ impl Loader {
             }
             let known = catalog()
                 .iter()
-                .find(|listed| variable(&listed.path) == upper);
+                .find(|listed| variable(&listed.path) == upper || listed.path == name);
             let origin = Origin::Environment(name);
             match known {
                 Some(listed) if !seen.insert(&listed.path) => {
@@ -426,6 +429,12 @@ fn meant_without_prefix(name: &str) -> Option<String> {
         Nearest::OtherCase(path) => Some(variable(&path)),
         Nearest::Similar(path) | Nearest::Remote(path) => is_own.then(|| variable(&path)),
     }
+}
+
+/// Whether a variable has the name of an option of the stores as it stands in the file.
+fn is_bare(name: &str) -> bool {
+    let mut words = BARE_WORDS.iter();
+    words.any(|word| name.starts_with(word)) && catalog().iter().any(|listed| listed.path == name)
 }
 
 /// Whether `text` begins with `start`, letter case aside.

@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     address::{Endpoints, Host},
+    cpu_share::CpuShare,
     declare::options,
     node_name::NodeName,
     setting::choice,
@@ -63,6 +64,20 @@ options! {
         fixed "session_store_replica_voter_count" => session_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the session store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "session_store_initial_shards" => session_store_shards: u16 = 1, range 1..=1024;
+        /// When a shard of the session store is split by itself: when it has been busy for ten seconds while a thread or a node has
+        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
+        /// docs/operate/cluster.md tells more.
+        fixed "session_store_split_policy" => session_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `bifromq`: a shard is not split while an operation takes as long, on average.
+        fixed "session_store_io_nanos_limit" => session_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
+        /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
+        fixed "session_store_max_io_density" => session_store_max_io_density: u64 = 100, range 1..=u64::MAX;
+        /// With `bifromq`: no shard is split while the broker uses so much of the machine's CPU time, from 0 to 1.
+        fixed "session_store_range_split_max_cpu_usage" => session_store_max_cpu_usage: CpuShare = CpuShare::default();
+        /// Time from one split of the session store on a node to the next that the node makes by itself.
+        fixed "session_store_split_cooldown_ms" => session_store_split_cooldown: Duration = Duration::from_secs(20), unit Milliseconds;
+        /// Shards of the session store that this node has replicas of, from which on it splits none by itself. 0: four for each core.
+        fixed "session_store_shards_per_node" => session_store_shards_per_node: Option<NonZero<u16>>, range 0..=4096;
         /// Folder for the tables of the session store. Unset: one in `dataDir`.
         fixed "session_store_data_dir" => session_store_folder: Option<PathBuf>;
         /// Replicas of each shard of the inbox store that vote: 1, 3 or 5; an even number would survive no more
@@ -71,6 +86,20 @@ options! {
         fixed "inbox_store_replica_voter_count" => inbox_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the inbox store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "inbox_store_initial_shards" => inbox_store_shards: u16 = 1, range 1..=1024;
+        /// When a shard of the inbox store is split by itself: when it has been busy for ten seconds while a thread or a node has
+        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
+        /// docs/operate/cluster.md tells more.
+        fixed "inbox_store_split_policy" => inbox_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `bifromq`: a shard is not split while an operation takes as long, on average.
+        fixed "inbox_store_io_nanos_limit" => inbox_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
+        /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
+        fixed "inbox_store_max_io_density" => inbox_store_max_io_density: u64 = 100, range 1..=u64::MAX;
+        /// With `bifromq`: no shard is split while the broker uses so much of the machine's CPU time, from 0 to 1.
+        fixed "inbox_store_range_split_max_cpu_usage" => inbox_store_max_cpu_usage: CpuShare = CpuShare::default();
+        /// Time from one split of the inbox store on a node to the next that the node makes by itself.
+        fixed "inbox_store_split_cooldown_ms" => inbox_store_split_cooldown: Duration = Duration::from_secs(20), unit Milliseconds;
+        /// Shards of the inbox store that this node has replicas of, from which on it splits none by itself. 0: four for each core.
+        fixed "inbox_store_shards_per_node" => inbox_store_shards_per_node: Option<NonZero<u16>>, range 0..=4096;
         /// Folder for the tables of the inbox store. Unset: one in `dataDir`.
         fixed "inbox_store_data_dir" => inbox_store_folder: Option<PathBuf>;
         /// Replicas of each shard of the retain store that vote: 1, 3 or 5; an even number would survive no more
@@ -79,6 +108,20 @@ options! {
         fixed "retain_store_replica_voter_count" => retain_store_voters: Option<NonZero<u8>>, range 0..=5;
         /// Shards that the retain store begins with, by topic. It counts at the first start; later it has no effect.
         fixed "retain_store_initial_shards" => retain_store_shards: u16 = 1, range 1..=1024;
+        /// When a shard of the retain store is split by itself: when it has been busy for ten seconds while a thread or a node has
+        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
+        /// docs/operate/cluster.md tells more.
+        fixed "retain_store_split_policy" => retain_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `bifromq`: a shard is not split while an operation takes as long, on average.
+        fixed "retain_store_io_nanos_limit" => retain_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
+        /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
+        fixed "retain_store_max_io_density" => retain_store_max_io_density: u64 = 100, range 1..=u64::MAX;
+        /// With `bifromq`: no shard is split while the broker uses so much of the machine's CPU time, from 0 to 1.
+        fixed "retain_store_range_split_max_cpu_usage" => retain_store_max_cpu_usage: CpuShare = CpuShare::default();
+        /// Time from one split of the retain store on a node to the next that the node makes by itself.
+        fixed "retain_store_split_cooldown_ms" => retain_store_split_cooldown: Duration = Duration::from_secs(20), unit Milliseconds;
+        /// Shards of the retain store that this node has replicas of, from which on it splits none by itself. 0: four for each core.
+        fixed "retain_store_shards_per_node" => retain_store_shards_per_node: Option<NonZero<u16>>, range 0..=4096;
         /// Folder for the tables of the retain store. Unset: one in `dataDir`.
         fixed "retain_store_data_dir" => retain_store_folder: Option<PathBuf>;
         group "mqttServerConfig" => mqtt_server_config: MqttServerConfig;
@@ -326,7 +369,8 @@ options! {
 
     /// The durable store of sessions, inboxes and retained messages.
     pub struct StoreConfig {
-        /// Threads that its shards live on. 0: one for four cores.
+        /// Threads that its shards live on. 0: one for four cores, and up to one for two, of which there are two where there are
+        /// two cores, when splits have made more shards.
         fixed "threads" => threads: Option<NonZero<u16>>, range 0..=256;
     }
 
@@ -364,6 +408,16 @@ choice! {
         Always = "always",
         /// None.
         Never = "never",
+    }
+
+    /// When a shard is split by itself.
+    pub enum SplitPolicy {
+        /// When it is busy.
+        Load = "load",
+        /// As BifroMQ does.
+        Bifromq = "bifromq",
+        /// Never.
+        Nothing = "none",
     }
 
     /// Which message a full queue drops.

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,8 +10,8 @@ use std::{
 use proptest::prelude::*;
 
 use crate::{
-    Config, ConfigError, Host, InboxQos0, Loaded, LogFormat, MaximumQos, QueueFull, example,
-    load::Loader, reference,
+    Config, ConfigError, CpuShare, Host, InboxQos0, Loaded, LogFormat, MaximumQos, QueueFull,
+    SplitPolicy, example, load::Loader, reference,
 };
 
 /// The minimal file of the published performance reports, as printed there.
@@ -833,7 +834,6 @@ fn options_without_the_prefix_of_variables_are_warned_of() {
     let voters = "HERALDMQ_INBOX_STORE_REPLICA_VOTER_COUNT";
     let host = "HERALDMQ_CLUSTERCONFIG__HOST";
     for (name, meant_is) in [
-        ("inbox_store_replica_voter_count", voters),
         ("INBOX_STORE_REPLICA_VOTER_COUNT", voters),
         ("inbox_store_replica_voters_count", voters),
         ("clusterConfig.host", host),
@@ -860,6 +860,48 @@ fn options_without_the_prefix_of_variables_are_warned_of() {
         "STORE_DATA_DIR",
     ] {
         assert_eq!(meant(others), [""; 0], "{others}");
+    }
+}
+
+#[test]
+fn options_of_the_stores_may_stand_in_the_environment_as_in_the_file() {
+    let env = [
+        ("inbox_store_replica_voter_count", "3"),
+        ("session_store_split_policy", "none"),
+        ("retain_store_range_split_max_cpu_usage", "0.5"),
+    ];
+    let loaded = layers(Some("inbox_store_replica_voter_count: 1"), &env, &[]).unwrap();
+    assert_eq!(loaded.warnings, [""; 0]);
+    let config = loaded.config;
+    assert_eq!(config.inbox_store_voters.map(NonZero::get), Some(3));
+    assert_eq!(config.session_store_split_policy, SplitPolicy::Nothing);
+    assert_eq!(
+        config.retain_store_max_cpu_usage,
+        CpuShare::new(0.5).unwrap()
+    );
+    let twice = [
+        ("inbox_store_initial_shards", "3"),
+        ("HERALDMQ_INBOX_STORE_INITIAL_SHARDS", "3"),
+    ];
+    let message = layers_refused(None, &twice, &[]);
+    assert!(message.contains("inbox_store_initial_shards"), "{message}");
+    let message = layers_refused(None, &[("inbox_store_initial_shards", "x")], &[]);
+    assert!(message.contains("inbox_store_initial_shards"), "{message}");
+}
+
+#[test]
+fn a_share_of_the_cpu_is_a_number_from_0_to_1() {
+    for share in ["-0.1", "1.1", "80", "NaN", "inf", "0,5", "1e-1x"] {
+        let set = format!("inbox_store_range_split_max_cpu_usage={share}");
+        let message = layers_refused(None, &[], &[&set]);
+        assert!(
+            message.contains("expected a number from 0 to 1"),
+            "{message}"
+        );
+    }
+    for share in ["0", "1", "0.85", ".5"] {
+        let set = format!("inbox_store_range_split_max_cpu_usage={share}");
+        assert!(layers(None, &[], &[&set]).is_ok(), "{share}");
     }
 }
 

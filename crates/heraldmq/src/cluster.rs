@@ -217,7 +217,7 @@ fn clock(offset_ms: Option<i64>) -> String {
 fn shards(shards: &[ShardStatus]) -> Table {
     let mut table = Table::new([
         "store", "shard", "slots", "version", "leader", "voters", "learners", "term", "cpu",
-        "requests", "half",
+        "requests", "half", "split",
     ]);
     for shard in shards {
         let leader = shard
@@ -237,6 +237,7 @@ fn shards(shards: &[ShardStatus]) -> Table {
             &load(shard, cpu),
             &load(shard, |load| format!("{}/s", load.requests.0)),
             &load(shard, half),
+            &split(shard),
         ]);
     }
     table
@@ -266,6 +267,15 @@ fn half(load: &LoadStatus) -> String {
     let half = load.half.as_ref();
     half.map_or("-".to_owned(), |half| {
         format!("{} ({}%)", half.slot.0, half.below.0)
+    })
+}
+
+/// What the node that answers has decided about a shard that it leads.
+fn split(shard: &ShardStatus) -> String {
+    let split = shard.split.as_ref();
+    split.map_or("-".to_owned(), |split| match split.names.as_slice() {
+        [] => split.decision.clone(),
+        names => format!("{} ({})", split.decision, names.join(" ")),
     })
 }
 

@@ -33,6 +33,7 @@ mod placement;
 mod shard;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod splitting;
 mod storage;
 
 pub use api::cluster::ShardInfo;
@@ -40,6 +41,7 @@ pub use api::error::OpenError;
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::split::SplitError;
+pub use api::splits::Splits;
 pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
 pub use api::store::Store;
 pub use consensus::LogStats;
@@ -49,6 +51,9 @@ pub use peers::network::Peers;
 pub use shard::load::{HalfLoad, HalfSlot, Percent, Rate, ShardCost, ShardLoad, Total};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
+pub use splitting::options::{Density, SplitBy, SplitOptions};
+pub use splitting::policy::{Hold, Verdict};
+pub use splitting::splitter::{SplitCounts, SplitDecision};
 pub use storage::folder::{Folder, FolderError, free_bytes};
 pub use storage::recover::{LostShards, Outcome, Recovered, recover};
 pub use storage::survey::{

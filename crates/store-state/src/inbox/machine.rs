@@ -385,3 +385,8 @@ impl InboxMachine {
         }
     }
 }
+
+/// The clients whose inboxes a machine has; in no order.
+pub fn clients(machine: &InboxMachine) -> impl Iterator<Item = &str> {
+    machine.inboxes.iter().map(|inbox| &*inbox.client)
+}

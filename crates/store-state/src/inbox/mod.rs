@@ -49,7 +49,7 @@ mod tables;
 mod tests;
 mod weight;
 
-pub use machine::{InboxCounts, InboxMachine};
+pub use machine::{InboxCounts, InboxMachine, clients};
 pub use name::{ClientName, InboxId, InboxNumber, SessionName, Slot};
 pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,

@@ -322,3 +322,8 @@ struct Written(#[serde(with = "wire::message")] Arc<ApplicationMessage>);
 pub(super) fn cost(message: &Arc<ApplicationMessage>) -> u64 {
     message.body.heap_len() as u64 + OVERHEAD
 }
+
+/// The topics of which a machine has a retained message; in no order.
+pub fn topics(machine: &RetainMachine) -> impl Iterator<Item = &str> {
+    machine.index.values().map(|message| message.body.topic())
+}

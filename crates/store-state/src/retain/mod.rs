@@ -19,5 +19,5 @@ mod split;
 mod tests;
 
 pub use budget::PageBudget;
-pub use machine::RetainMachine;
+pub use machine::{RetainMachine, topics};
 pub use op::{ConnectionNumber, PublisherHash, RetainOp, RetainReply, Writer};

@@ -360,3 +360,8 @@ fn again(claim: Claim<'_>) -> Claim<'_> {
         ..claim
     }
 }
+
+/// The clients that a machine has a record of; in no order.
+pub fn clients(machine: &SessionMachine) -> impl Iterator<Item = &str> {
+    machine.records.iter().map(|(client, _)| &**client)
+}

@@ -26,7 +26,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{SessionCounts, SessionMachine};
+pub use machine::{SessionCounts, SessionMachine, clients};
 pub use op::{
     ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionOutlet, SessionReply,
     StoredWill, TakenFrom, WillAtClose,

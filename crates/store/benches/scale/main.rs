@@ -444,7 +444,7 @@ fn pauses(node: &Node, store: StoreId, of: &str, ask: impl Fn(u64)) {
             let begin = Instant::now();
             let split = runtime
                 .expect("a runtime")
-                .block_on(asked.split(store, 0, 32_768));
+                .block_on(asked.splits().split(store, 0, 32_768));
             split.expect("the shard is split");
             is_over.store(true, Ordering::Release);
             begin.elapsed().as_secs_f64() * 1e3

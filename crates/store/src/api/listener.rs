@@ -79,6 +79,24 @@ pub trait Listener: Send + Sync + 'static {
         )
     }
 
+    /// How long the calling thread has waited for a core while it could have run. Three system calls; zero where the system does
+    /// not say.
+    fn thread_wait(&self) -> Duration {
+        let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let nanoseconds = told.split(' ').nth(1).and_then(|wait| wait.parse().ok());
+        Duration::from_nanos(nanoseconds.unwrap_or(0))
+    }
+
+    /// CPU time that the process has used. A system call.
+    fn process_cpu(&self) -> Duration {
+        let used = clock_gettime(ClockId::ProcessCPUTime);
+        // A process has used none or some.
+        Duration::new(
+            used.tv_sec.unsigned_abs(),
+            used.tv_nsec.unsigned_abs() as u32,
+        )
+    }
+
     /// The limits in force.
     fn limits(&self) -> Limits;
 }

@@ -19,6 +19,7 @@ mod retain;
 mod session;
 mod shard_set;
 pub(crate) mod split;
+pub(crate) mod splits;
 pub(crate) mod stats;
 pub(crate) mod store;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Invariant: when [`Store::open`] returns, the shards of a node that is alone serve; those of a cluster do as soon as they have
 //! leaders.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -19,16 +20,18 @@ use crate::api::listener::Listener;
 use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
 use crate::api::split::AskedSplit;
-use crate::api::store::Store;
+use crate::api::splits::Splits;
+use crate::api::store::{Store, ThreadHandles};
 use crate::kinds::kind::Kind;
 use crate::node::bootstrap::maker;
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
-use crate::node::starts::StoreThreads;
+use crate::node::starts::{StoreThreads, ThreadCounts};
 use crate::node::threads::{NodeTasks, Part, run};
 use crate::peers::known::KnownPeers;
 use crate::shard::deferred::Backlog;
 use crate::shard::shards::Shards;
+use crate::splitting::splitter::Splitter;
 use crate::storage::folder::Folder;
 use crate::storage::layout::ShardLayout;
 use crate::storage::map::ShardMap;
@@ -49,8 +52,8 @@ impl Store {
         listener: &Arc<dyn Listener>,
     ) -> Result<Self, OpenError> {
         let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
-        let (store, parts) = Self::prepare(folder, log, options, listener)?;
-        *store.threads.lock() = start_threads(parts)?;
+        let (store, parts, services) = Self::prepare(folder, log, options, listener)?;
+        start_threads(parts, &services.threads, &store.threads)?;
         note_opened(&store.folder)?;
         Ok(store)
     }
@@ -67,7 +70,10 @@ impl Store {
         options: &Options,
         listener: &Arc<dyn Listener>,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), OpenError> {
-        let (store, parts) = Self::prepare(folder, log, options, listener)?;
+        let (store, parts, services) = Self::prepare(folder, log, options, listener)?;
+        for thread in 0..parts.len() {
+            services.threads.is_ready(thread, None);
+        }
         let folder = Arc::clone(&store.folder);
         let serve = async move {
             let ready = |_| drop(note_opened(&folder));
@@ -83,7 +89,7 @@ impl Store {
         log: Log,
         options: &Options,
         listener: &Arc<dyn Listener>,
-    ) -> Result<(Self, Vec<Part>), OpenError> {
+    ) -> Result<(Self, Vec<Part>, Arc<NodeServices>), OpenError> {
         let folder = Arc::new(folder);
         let log = Arc::new(log);
         let (stop, stopping) = watch::channel(Stop::No);
@@ -102,7 +108,10 @@ impl Store {
             inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
             retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
         };
-        let (threads, starts) = StoreThreads::new(options.threads);
+        let (threads, starts) = StoreThreads::new(ThreadCounts {
+            first: options.threads,
+            most: options.threads_most,
+        });
         let services = Arc::new(NodeServices {
             led_shards: Arc::default(),
             threads,
@@ -122,10 +131,20 @@ impl Store {
         let session = open_shards::<SessionMachine>(&services, &places.session, &over_limit)?;
         let inbox = open_shards::<InboxMachine>(&services, &places.inbox, &over_limit)?;
         let retain = open_shards::<RetainMachine>(&services, &places.retain, &over_limit)?;
-        let part = |(number, starts)| Part {
-            starts,
+        let splits = Arc::new(Splits {
+            session: Arc::clone(&session),
+            inbox: Arc::clone(&inbox),
+            retain: Arc::clone(&retain),
+            known_peers: Arc::clone(&known_peers),
+            asked: AskedSplit::default(),
+            splitter: Mutex::new(Splitter::new(&options.splits)),
+        });
+        let part = |(number, given)| Part {
+            given,
+            listener: Arc::clone(listener),
             node_tasks: (number == 0).then(|| NodeTasks {
                 services: Arc::clone(&services),
+                splits: Arc::clone(&splits),
             }),
             condition: log.watch(),
             stopping: stopping.clone(),
@@ -136,16 +155,16 @@ impl Store {
             inbox,
             retain,
             over_limit,
-            asked_split: AskedSplit::default(),
+            splits,
             led_shards: Arc::clone(&services.led_shards),
             known_peers,
             folder,
             condition: log.watch(),
             log,
             stop,
-            threads: Mutex::default(),
+            threads: Arc::default(),
         };
-        Ok((store, parts))
+        Ok((store, parts, services))
     }
 }
 
@@ -177,7 +196,7 @@ fn open_shards<M: Kind>(
     services: &Arc<NodeServices>,
     place: &StoreFolder,
     over_limit: &Arc<AtomicBool>,
-) -> Result<ShardSet<M>, OpenError> {
+) -> Result<Arc<ShardSet<M>>, OpenError> {
     let shards = Arc::new(Shards::new(place.map));
     let layout = ShardLayout::new::<M>(place.map, &services.log.group_ids());
     if layout.has_children(place.map) {
@@ -188,11 +207,11 @@ fn open_shards<M: Kind>(
     for number in layout.numbers() {
         shards.add_first(number);
     }
-    Ok(ShardSet {
+    Ok(Arc::new(ShardSet {
         shards,
         over_limit: Arc::clone(over_limit),
         misrouted: AtomicU64::new(0),
-    })
+    }))
 }
 
 /// The shards have started: a later start begins none.
@@ -205,27 +224,52 @@ fn note_opened(folder: &Folder) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Starts the threads, and waits until their shards have started.
-fn start_threads(parts: Vec<Part>) -> Result<Vec<std::thread::JoinHandle<()>>, OpenError> {
-    let mut threads = Vec::new();
+/// Starts the first threads, and waits until their shards have started. The others are started when they are given one.
+fn start_threads(
+    parts: Vec<Part>,
+    threads: &StoreThreads,
+    handles: &Arc<ThreadHandles>,
+) -> Result<(), OpenError> {
     let mut ready = Vec::new();
     for (number, part) in parts.into_iter().enumerate() {
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
-        ready.push(told);
-        let tell = move |outcome| {
-            // An error: whoever waited is gone, and with it the store, which ends the thread.
-            let _ = tell.send(outcome);
-        };
-        let thread = std::thread::Builder::new()
-            .name(format!("store-{number}"))
-            .spawn(move || run(part, tell))
-            .map_err(because("a thread"))?;
-        threads.push(thread);
+        if threads.is_first(number) {
+            let (tell, told) = std::sync::mpsc::sync_channel(1);
+            ready.push(told);
+            let tell = move |outcome| {
+                // An error: whoever waited is gone, and with it the store, which ends the thread.
+                let _ = tell.send(outcome);
+            };
+            start_thread(number, part, handles, tell).map_err(because("a thread"))?;
+            threads.is_ready(number, None);
+        } else {
+            let handles = Arc::clone(handles);
+            let launch = move || {
+                start_thread(number, part, &handles, |outcome| {
+                    if let Err(error) = outcome {
+                        tracing::error!(%error, "a further thread of the store has ended");
+                    }
+                })
+            };
+            threads.is_ready(number, Some(Box::new(launch)));
+        }
     }
     for told in ready {
         // A thread that ends before it is ready has said why.
         told.recv()
             .map_err(because("a thread of the store has ended"))??;
     }
-    Ok(threads)
+    Ok(())
+}
+
+fn start_thread(
+    number: usize,
+    part: Part,
+    handles: &ThreadHandles,
+    ready: impl FnOnce(Result<(), OpenError>) + Send + 'static,
+) -> io::Result<()> {
+    let thread = std::thread::Builder::new()
+        .name(format!("store-{number}"))
+        .spawn(move || run(part, ready))?;
+    handles.lock().push(thread);
+    Ok(())
 }

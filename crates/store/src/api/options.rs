@@ -8,6 +8,7 @@ use std::time::Duration;
 use store_state::api::PerStore;
 
 use crate::peers::network::Peers;
+use crate::splitting::options::SplitOptions;
 
 /// Settings of the store.
 #[derive(Clone)]
@@ -16,8 +17,12 @@ pub struct Options {
     pub folders: PerStore<Option<PathBuf>>,
     /// Shards that each store begins with.
     pub shards: PerStore<u16>,
-    /// Threads that shards live on.
+    /// Threads that shards live on from the beginning.
     pub threads: usize,
+    /// So many at most: others are started when splits have made shards for them.
+    pub threads_most: usize,
+    /// How the node splits shards by itself.
+    pub splits: PerStore<SplitOptions>,
     /// Replicas of each shard that vote, if the settings say how many.
     pub voters: PerStore<Option<NonZeroU8>>,
     /// The time after which a node that is down is replaced as a voter.
@@ -32,6 +37,8 @@ impl Default for Options {
             folders: PerStore::default(),
             shards: PerStore::all(1),
             threads: 1,
+            threads_most: 1,
+            splits: PerStore::all(SplitOptions::default()),
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
             cluster: None,

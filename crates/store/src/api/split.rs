@@ -5,29 +5,20 @@
 //!
 //! Invariants: a node asks for one split at a time; what is refused here has changed nothing.
 //!
-//! Deliberately absent: whether the entry splits the shard, which its replicas decide (`shard/split.rs`); when a shard should be
-//! split.
+//! Deliberately absent: who asks, and waits for what comes of it (`splits.rs`); whether the entry splits the shard, which its
+//! replicas decide (`shard/split.rs`); when a shard should be split (`splitting`).
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use consensus::{Group, Members, ProposeError};
 use parking_lot::Mutex;
 use store_state::ChildShard;
 use store_state::api::{ShardNumber, StoreId};
-use tokio::time::{Instant, sleep, timeout};
 
-use crate::api::store::Store;
 use crate::kinds::command::Command;
 use crate::peers::known::KnownPeers;
 use crate::placement::members::find_late_voter;
-
-/// How long a split waits for the end of the one before, and for the leader of the child: both come within some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How often is looked whether the split before is over.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Why a shard was not split.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -142,15 +133,15 @@ pub(super) struct SplitId {
 pub(super) struct AskedSplit(Mutex<Option<SplitId>>);
 
 /// It is being asked for. If that comes to nothing, it is forgotten.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     asked: &'a AskedSplit,
     /// The replicas have split the shard.
-    is_done: bool,
+    pub(super) is_done: bool,
 }
 
 impl AskedSplit {
     /// Takes note that a split is being asked for, if the last one is over.
-    fn begin(
+    pub(super) fn begin(
         &self,
         split: SplitId,
         is_over: impl FnOnce(SplitId) -> bool,
@@ -176,67 +167,6 @@ impl Drop for Asking<'_> {
         if !self.is_done {
             *self.asked.0.lock() = None;
         }
-    }
-}
-
-impl Store {
-    /// Splits a shard, as [`Lead`](crate::Lead) names it, that this node leads: the slots from `at` on get a shard of their own,
-    /// whose number `at` is. Returns when the replica here has split it and the child has a leader, or after two seconds if it
-    /// gets none. Within a runtime that has timers.
-    ///
-    /// # Errors
-    /// Nothing is split, but for [`SplitError::Unknown`].
-    pub async fn split(
-        &self,
-        store: StoreId,
-        shard: ShardNumber,
-        at: u16,
-    ) -> Result<(), SplitError> {
-        let split = SplitId {
-            store,
-            parent: shard,
-            child: ChildShard(at),
-        };
-        let mut asking = begin(self, split).await?;
-        match store {
-            StoreId::Session => self.session.split(shard, at, &self.known_peers).await,
-            StoreId::Inbox => self.inbox.split(shard, at, &self.known_peers).await,
-            StoreId::Retain => self.retain.split(shard, at, &self.known_peers).await,
-        }?;
-        asking.is_done = true;
-        let is_led = async {
-            match store {
-                StoreId::Session => self.session.is_led(at).await,
-                StoreId::Inbox => self.inbox.is_led(at).await,
-                StoreId::Retain => self.retain.is_led(at).await,
-            }
-        };
-        // An error: it has none yet, and the split is done all the same.
-        let _ = timeout(PATIENCE, is_led).await;
-        Ok(())
-    }
-}
-
-/// Waits for the end of the last split, if that comes soon.
-async fn begin(store: &Store, split: SplitId) -> Result<Asking<'_>, SplitError> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let begun = store
-            .asked_split
-            .begin(split, |earlier| is_over(store, earlier));
-        if begun.is_ok() || Instant::now() >= end {
-            return begun;
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// Whether the child of a split has a leader, and tables here.
-fn is_over(store: &Store, split: SplitId) -> bool {
-    match split.store {
-        StoreId::Session => store.session.is_split_over(split),
-        StoreId::Inbox => store.inbox.is_split_over(split),
-        StoreId::Retain => store.retain.is_split_over(split),
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
-use crate::api::split::AskedSplit;
+use crate::api::splits::Splits;
 use crate::api::stats::{AWAY_DAYS, StoreStats};
 use crate::leadership::led_shards::LedShards;
 use crate::node::disk::is_full;
@@ -40,19 +40,22 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// The store of this node. Cheap to share; requests can be given from any thread.
 pub struct Store {
-    pub(super) session: ShardSet<SessionMachine>,
-    pub(super) inbox: ShardSet<InboxMachine>,
-    pub(super) retain: ShardSet<RetainMachine>,
+    pub(super) session: Arc<ShardSet<SessionMachine>>,
+    pub(super) inbox: Arc<ShardSet<InboxMachine>>,
+    pub(super) retain: Arc<ShardSet<RetainMachine>>,
     pub(super) over_limit: Arc<AtomicBool>,
-    pub(super) asked_split: AskedSplit,
+    pub(super) splits: Arc<Splits>,
     pub(super) known_peers: Arc<KnownPeers>,
     pub(super) led_shards: Arc<LedShards>,
     pub(super) folder: Arc<Folder>,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,
     pub(super) stop: watch::Sender<Stop>,
-    pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    pub(super) threads: Arc<ThreadHandles>,
 }
+
+/// The threads that run.
+pub(super) type ThreadHandles = Mutex<Vec<std::thread::JoinHandle<()>>>;
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,6 +90,12 @@ impl Store {
         self.session.begin(listener);
         self.inbox.begin(listener);
         self.retain.begin(listener);
+    }
+
+    /// The splits of the shards that this node leads.
+    #[must_use]
+    pub fn splits(&self) -> &Splits {
+        &self.splits
     }
 
     /// This node's identifier.
@@ -144,9 +153,16 @@ impl Store {
     pub fn shutdown(&self) {
         self.make_room();
         self.stop.send_replace(Stop::InOrder);
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store ended by a panic");
+        loop {
+            // A thread that is just ending may have started another one.
+            let threads = std::mem::take(&mut *self.threads.lock());
+            if threads.is_empty() {
+                break;
+            }
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the store ended by a panic");
+                }
             }
         }
         // The part of the reserve that the shutdown did not need is for the next start.

@@ -13,7 +13,7 @@ use store_state::{Batch, CorrelationId, Table, TableError};
 use crate::api::listener::Listener;
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
-use crate::kinds::kind::Kind;
+use crate::kinds::kind::{Kind, Names};
 use crate::peers::message::{Forwarded, Message};
 
 impl Kind for InboxMachine {
@@ -110,6 +110,10 @@ impl Kind for InboxMachine {
 
     fn incarnation(&self, node: u64) -> u64 {
         self.incarnation_of(node)
+    }
+
+    fn names(&self) -> Names<'_> {
+        Box::new(store_state::inbox::clients(self))
     }
 
     fn message(forwarded: Forwarded<InboxOp>) -> Message {

@@ -17,6 +17,9 @@ use crate::kinds::effects::Effects;
 use crate::peers::message::{Forwarded, Message};
 use crate::shard::retained::Page;
 
+/// Names of clients, or of topics.
+pub(crate) type Names<'a> = Box<dyn Iterator<Item = &'a str> + 'a>;
+
 /// A store, by its machine.
 pub(crate) trait Kind: Split + Sync {
     /// The store.
@@ -103,6 +106,9 @@ pub(crate) trait Kind: Split + Sync {
     ) -> Option<Page> {
         None
     }
+
+    /// The clients, or topics, that it knows; in no order.
+    fn names(&self) -> Names<'_>;
 
     /// The highest incarnation of a node that the shard knows of; 0: none.
     fn incarnation(&self, _node: u64) -> u64 {

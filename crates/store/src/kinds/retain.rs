@@ -10,7 +10,7 @@ use topic_router::Cursor;
 
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
-use crate::kinds::kind::Kind;
+use crate::kinds::kind::{Kind, Names};
 use crate::peers::message::{Forwarded, Message};
 use crate::shard::retained::Page;
 
@@ -57,6 +57,10 @@ impl Kind for RetainMachine {
         now: Timestamp,
     ) -> Option<Page> {
         Some(self.page(filter, cursor, budget, now))
+    }
+
+    fn names(&self) -> Names<'_> {
+        Box::new(store_state::retain::topics(self))
     }
 
     fn message(forwarded: Forwarded<RetainOp>) -> Message {

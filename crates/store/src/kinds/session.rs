@@ -8,7 +8,7 @@ use store_state::{Batch, CorrelationId};
 
 use crate::kinds::command::Command;
 use crate::kinds::effects::Effects;
-use crate::kinds::kind::Kind;
+use crate::kinds::kind::{Kind, Names};
 use crate::peers::message::{Forwarded, Message};
 
 impl Kind for SessionMachine {
@@ -58,6 +58,10 @@ impl Kind for SessionMachine {
 
     fn incarnation(&self, node: u64) -> u64 {
         self.incarnation_of(node)
+    }
+
+    fn names(&self) -> Names<'_> {
+        Box::new(store_state::session::clients(self))
     }
 
     fn message(forwarded: Forwarded<SessionOp>) -> Message {

@@ -1,14 +1,17 @@
 //! What other nodes are told of a shard.
 
+use std::time::Duration;
+
 use store_state::CorrelationId;
-use store_state::api::{ShardNumber, StoreId};
+use store_state::api::{ShardNumber, Slot, StoreId};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::leadership::led_shards::LedShard;
+use crate::peers::member::ShardId;
 use crate::peers::message::Lead;
 use crate::shard::handle::Shard;
-use crate::shard::load::ShardLoad;
+use crate::shard::load::{Busyness, LoadScale, ShardLoad};
 use crate::shard::request::{OVERHEAD, work};
 
 impl<M: Kind> LedShard for Shard<M> {
@@ -32,6 +35,37 @@ impl<M: Kind> LedShard for Shard<M> {
     fn load(&self) -> Option<(StoreId, ShardNumber, ShardLoad)> {
         let load = Self::load(self)?;
         (load != ShardLoad::default()).then_some((M::STORE, self.number, load))
+    }
+
+    fn candidate(&self) -> Option<(ShardId, Option<Busyness>)> {
+        let is_here = self.routing.is_here();
+        is_here.then(|| ((M::STORE, self.number), self.busyness()))
+    }
+
+    fn replica(&self) -> Option<StoreId> {
+        self.look(|_| M::STORE)
+    }
+
+    fn names(&self, slot: Slot, most: usize) -> Vec<String> {
+        // None: the store ends.
+        let hash = self.shards().map(|shards| shards.hash());
+        let has_slot = |name: &&str| hash.is_some_and(|hash| hash.slot_of(name) == slot.0);
+        let names = self.look(|machine| {
+            let names = machine.names().filter(has_slot);
+            names.map(str::to_owned).collect()
+        });
+        let mut names: Vec<String> = names.unwrap_or_default();
+        names.sort_unstable();
+        names.truncate(most);
+        names
+    }
+
+    fn counted(&self) -> Duration {
+        self.cost().cpu()
+    }
+
+    fn roll_load(&self, scale: LoadScale) {
+        Self::roll_load(self, scale);
     }
 
     fn restart_as(&self, incarnation: u64, listener: &dyn Listener) {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
@@ -29,9 +28,6 @@ use crate::shard::worker::ShardWorker;
 
 /// How often deadlines of sessions and retained messages are looked at.
 const DUE_LOOK: Duration = Duration::from_millis(100);
-
-/// The time of which a load is the mean of the last ones.
-const LOAD_WINDOW: Duration = Duration::from_secs(1);
 
 /// A shard before it serves.
 struct ShardBootstrap<M: Kind> {
@@ -64,7 +60,9 @@ pub(crate) fn maker<M: Kind>(services: &Arc<NodeServices>) -> Maker<M> {
                 services: Arc::clone(&services),
                 invited,
             };
-            services.threads.start(start.boxed());
+            let is_child = !start.shard.is_first();
+            let shard = Arc::clone(&start.shard) as _;
+            services.threads.start(shard, is_child, start.boxed());
         };
         MadeShard {
             shard,
@@ -101,7 +99,6 @@ impl<M: Kind> ShardBootstrap<M> {
         }
         let worker = ShardWorker::new(Arc::clone(&shard), &services);
         let mut tasks = vec![tokio::spawn(worker.run())];
-        tasks.push(tokio::spawn(measure_load(Arc::clone(&shard))));
         tasks.push(tokio::spawn(rebuild(Arc::clone(&shard))));
         if M::due().is_some() {
             let due = watch_deadlines(Arc::clone(&shard), Arc::clone(&services.listener));
@@ -162,17 +159,6 @@ async fn watch_deadlines<M: Kind>(shard: Arc<Shard<M>>, listener: Arc<dyn Listen
         {
             shard.give(work(CorrelationId::NONE, op, false), OVERHEAD);
         }
-    }
-}
-
-/// Says each second that another one has passed, for the load of the shard.
-async fn measure_load<M: Kind>(shard: Arc<Shard<M>>) {
-    let mut each = tokio::time::interval(LOAD_WINDOW);
-    // A second that was late is a longer one.
-    each.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        each.tick().await;
-        shard.roll_load();
     }
 }
 

@@ -10,4 +10,5 @@ pub(crate) mod disk;
 pub(crate) mod services;
 pub(crate) mod shutdown;
 pub(crate) mod starts;
+pub(crate) mod thread_load;
 pub(crate) mod threads;

@@ -1,9 +1,19 @@
 //! How a thread of the store is given a shard.
+//!
+//! A node begins with few threads, and starts others when a split has made a shard and one of these has less to do. Shards that
+//! splits have made earlier are spread over all threads when the node starts.
+//!
+//! Invariant: a shard is given once, to a thread that runs or is about to.
 
+use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+
+use crate::leadership::led_shards::LedShard;
+use crate::node::thread_load::ThreadLoad;
 
 /// What a thread does to start one shard, within its runtime.
 pub(crate) type BoxedBootstrap = Box<dyn FnOnce() -> BootstrapFuture + Send>;
@@ -17,32 +27,145 @@ pub(crate) trait RunningShard {
     fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
+/// How many threads a store has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ThreadCounts {
+    /// From the beginning on.
+    pub(crate) first: usize,
+    /// At most.
+    pub(crate) most: usize,
+}
+
 /// The threads of a store: a shard is given to one of them when it comes up, and stays there.
 pub(crate) struct StoreThreads {
+    threads: Box<[StoreThread]>,
+    counts: ThreadCounts,
+    /// Held while a shard is given away.
+    standings: Mutex<Box<[Standing]>>,
+}
+
+/// A thread, whether it runs or not.
+struct StoreThread {
     /// Each shard is given once, and a node serves so many at most (`shard/shards.rs`).
-    starts: Box<[mpsc::UnboundedSender<BoxedBootstrap>]>,
-    /// How many shards they have been given.
-    given: AtomicUsize,
+    starts: mpsc::UnboundedSender<BoxedBootstrap>,
+    load: Arc<ThreadLoad>,
+}
+
+/// What a thread is given.
+pub(crate) struct ThreadStarts {
+    pub(crate) starts: mpsc::UnboundedReceiver<BoxedBootstrap>,
+    /// Counts what the thread uses.
+    pub(crate) load: Arc<ThreadLoad>,
+}
+
+/// Starts a thread.
+pub(crate) type Launch = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+enum Standing {
+    /// The store is being opened: those run that are given a shard meanwhile.
+    Planned,
+    Runs,
+    /// It does not run yet.
+    Waits(Launch),
+    /// It could not be started.
+    Failed,
 }
 
 impl StoreThreads {
     /// So many threads, and for each what it is given.
-    pub(crate) fn new(count: usize) -> (Self, Vec<mpsc::UnboundedReceiver<BoxedBootstrap>>) {
-        let (starts, given): (Vec<_>, Vec<_>) =
-            (0..count.max(1)).map(|_| mpsc::unbounded_channel()).unzip();
+    pub(crate) fn new(counts: ThreadCounts) -> (Self, Vec<ThreadStarts>) {
+        let first = counts.first.max(1);
+        let counts = ThreadCounts {
+            first,
+            most: counts.most.max(first),
+        };
+        let thread = |_| {
+            let (send, starts) = mpsc::unbounded_channel();
+            let load = Arc::new(ThreadLoad::default());
+            let thread = StoreThread {
+                starts: send,
+                load: Arc::clone(&load),
+            };
+            (thread, ThreadStarts { starts, load })
+        };
+        let (threads, given): (Vec<_>, Vec<_>) = (0..counts.most).map(thread).unzip();
+        let standings = threads.iter().map(|_| Standing::Planned).collect();
         let threads = Self {
-            starts: starts.into(),
-            given: AtomicUsize::new(0),
+            threads: threads.into(),
+            counts,
+            standings: Mutex::new(standings),
         };
         (threads, given)
     }
 
-    /// Has a shard started on one of the threads, which take turns. If the node ends, it may not be.
-    pub(crate) fn start(&self, bootstrap: BoxedBootstrap) {
-        let thread = self.given.fetch_add(1, Ordering::Relaxed) % self.starts.len();
-        if let Some(starts) = self.starts.get(thread) {
-            // An error: the thread has ended with the node.
-            let _ = starts.send(bootstrap);
+    /// Whether a thread is to be started when the store opens: it is one of the first, or has been given a shard.
+    pub(crate) fn is_first(&self, thread: usize) -> bool {
+        let load = self.threads.get(thread).map(|thread| &thread.load);
+        thread < self.counts.first || load.is_some_and(|load| load.shards() > 0)
+    }
+
+    /// The store is open: a thread runs, or is started by `launch` when it is given a shard.
+    pub(crate) fn is_ready(&self, thread: usize, launch: Option<Launch>) {
+        if let Some(standing) = self.standings.lock().get_mut(thread) {
+            *standing = launch.map_or(Standing::Runs, Standing::Waits);
         }
+    }
+
+    /// Has a shard started on one of the threads. If the node ends, it may not be. `is_child`: a split has made it.
+    pub(crate) fn start(
+        &self,
+        shard: Arc<dyn LedShard>,
+        is_child: bool,
+        bootstrap: BoxedBootstrap,
+    ) {
+        let mut standings = self.standings.lock();
+        let number = loop {
+            let number = self.least_loaded(&standings, is_child);
+            let standing = standings
+                .get_mut(number)
+                .expect("each thread has a standing");
+            let Standing::Waits(_) = standing else {
+                break number;
+            };
+            if let Standing::Waits(launch) = std::mem::replace(standing, Standing::Runs)
+                && let Err(error) = launch()
+            {
+                tracing::error!(%error, "a further thread of the store cannot start");
+                *standing = Standing::Failed;
+                continue;
+            }
+            break number;
+        };
+        let thread = self
+            .threads
+            .get(number)
+            .expect("a thread that has a standing is there");
+        thread.load.add(shard);
+        // An error: the thread has ended with the node.
+        let _ = thread.starts.send(bootstrap);
+    }
+
+    /// The thread that a shard should be given: the first of those with the least to do.
+    fn least_loaded(&self, standings: &[Standing], is_child: bool) -> usize {
+        let count = if is_child {
+            self.counts.most
+        } else {
+            self.counts.first
+        };
+        let can = |(_, standing): &(usize, &Standing)| !matches!(standing, Standing::Failed);
+        let able = standings.iter().enumerate().take(count).filter(can);
+        let numbers = able.map(|(number, _)| number);
+        let by_load = |number: &usize| {
+            let load = self.threads.get(*number).map(|thread| &thread.load);
+            // The load of shards that have come lately is not known yet.
+            load.map(|load| (load.busy().as_millis() / 50, load.shards()))
+        };
+        numbers.min_by_key(by_load).unwrap_or(0)
+    }
+
+    /// What each thread has used lately, in CPU time per second; none: it does not run, or no shard is there.
+    pub(crate) fn loads(&self) -> Vec<Arc<ThreadLoad>> {
+        let threads = self.threads.iter();
+        threads.map(|thread| Arc::clone(&thread.load)).collect()
     }
 }

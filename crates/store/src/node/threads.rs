@@ -5,25 +5,30 @@
 use std::sync::Arc;
 
 use consensus::Condition;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::api::error::OpenError;
+use crate::api::listener::Listener;
+use crate::api::splits::Splits;
 use crate::leadership::announce::announce_leadership;
 use crate::node::alive::stay_alive;
 use crate::node::disk::{stays_full, watch_log};
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
-use crate::node::starts::BoxedBootstrap;
+use crate::node::starts::ThreadStarts;
+use crate::splitting::task::split_by_itself;
 
 /// What one of the threads does for the node as a whole.
 pub(crate) struct NodeTasks {
     pub(crate) services: Arc<NodeServices>,
+    pub(crate) splits: Arc<Splits>,
 }
 
 /// What one thread of the store does.
 pub(crate) struct Part {
     /// The shards that it is given. Those that are there when it begins serve before it is ready.
-    pub(crate) starts: mpsc::UnboundedReceiver<BoxedBootstrap>,
+    pub(crate) given: ThreadStarts,
+    pub(crate) listener: Arc<dyn Listener>,
     pub(crate) node_tasks: Option<NodeTasks>,
     pub(crate) condition: watch::Receiver<Condition>,
     pub(crate) stopping: watch::Receiver<Stop>,
@@ -49,11 +54,13 @@ impl Part {
     /// Starts the shards, says that they are `ready`, and serves until the store ends.
     pub(crate) async fn serve(self, ready: impl FnOnce(Result<(), OpenError>)) {
         let Self {
-            mut starts,
+            given: ThreadStarts { mut starts, load },
+            listener,
             node_tasks,
             mut condition,
             mut stopping,
         } = self;
+        tokio::spawn(load.measure(listener));
         let mut running = Vec::new();
         while let Ok(start) = starts.try_recv() {
             tokio::select! {
@@ -63,13 +70,14 @@ impl Part {
                 started = start() => running.extend(started),
             }
         }
-        if let Some(NodeTasks { services }) = node_tasks {
+        if let Some(NodeTasks { services, splits }) = node_tasks {
             let listener = &services.listener;
             tokio::spawn(stay_alive(
                 Arc::clone(&services.folder),
                 Arc::clone(listener),
             ));
             tokio::spawn(watch_log(condition, Arc::clone(listener)));
+            tokio::spawn(split_by_itself(Arc::clone(&services), splits));
             if services.known_peers.network.is_some() {
                 tokio::spawn(announce_leadership(services));
             }

@@ -129,6 +129,14 @@ impl KnownPeers {
         self.loads.lock().get(&leader)?.get(&id).copied()
     }
 
+    /// The load of all shards that another node leads, in CPU time per second, as it has said last.
+    pub(crate) fn load_of_node(&self, node: u64) -> Duration {
+        let loads = self.loads.lock();
+        let of_node = loads.get(&node).into_iter().flat_map(BTreeMap::values);
+        let cpu = of_node.map(ShardLoad::cpu);
+        cpu.fold(Duration::ZERO, Duration::saturating_add)
+    }
+
     /// How fit this node is to lead.
     pub(crate) fn own_health(&self, is_full: bool) -> Health {
         let members = self.members.borrow().clone();

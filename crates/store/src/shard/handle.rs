@@ -24,7 +24,7 @@ use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
-use crate::shard::load::{LoadMeter, ShardCost, ShardLoad, SlotWeights};
+use crate::shard::load::{Busyness, LoadMeter, LoadScale, ShardCost, ShardLoad, SlotWeights};
 use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
 use crate::shard::rebuild::Rebuild;
@@ -245,11 +245,16 @@ impl<M: Kind> Shard<M> {
         self.state.read().as_ref()?.meter.load()
     }
 
-    /// A second has passed. To be called on the shard's thread.
-    pub(crate) fn roll_load(&self) {
+    /// How busy the shard has been; `None`: this node has not led it, as it is now, for ten seconds.
+    pub(crate) fn busyness(&self) -> Option<Busyness> {
+        self.state.read().as_ref()?.meter.busyness()
+    }
+
+    /// A second has passed, in which it has used so much more than was counted. To be called on the shard's thread.
+    pub(crate) fn roll_load(&self, scale: LoadScale) {
         if let Some(State { meter, effects, .. }) = &mut *self.state.write() {
             let cost = self.routing.is_here().then(|| self.cost());
-            meter.roll(cost, &mut effects.weights);
+            meter.roll(cost, &mut effects.weights, scale);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::shard::sampled_time::SampledTime;
 const GROUPS: usize = 256;
 
 /// Seconds over which a load is smoothed.
-const WINDOWS: usize = 10;
+pub(crate) const WINDOWS: usize = 10;
 
 /// What an operation weighs beside its bytes.
 const OPERATION: u64 = 64;
@@ -87,6 +87,8 @@ pub struct ShardCost {
     pub requests: Total,
     /// Bytes of these in the log, about.
     pub log_bytes: Total,
+    /// Entries of the log that they were proposed in.
+    pub entries: Total,
 }
 
 /// How often something has happened.
@@ -104,8 +106,18 @@ impl ShardLoad {
 }
 
 impl ShardCost {
-    fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         self.propose + self.apply + self.read
+    }
+
+    fn scaled(self, scale: f64) -> Self {
+        let scaled = |time| scaled(time, scale);
+        Self {
+            propose: scaled(self.propose),
+            apply: scaled(self.apply),
+            read: scaled(self.read),
+            ..self
+        }
     }
 
     fn since(&self, earlier: &Self) -> Self {
@@ -116,8 +128,31 @@ impl ShardCost {
             wait: self.wait.saturating_sub(earlier.wait),
             requests: Total(self.requests.0.saturating_sub(earlier.requests.0)),
             log_bytes: Total(self.log_bytes.0.saturating_sub(earlier.log_bytes.0)),
+            entries: Total(self.entries.0.saturating_sub(earlier.entries.0)),
         }
     }
+}
+
+/// How much more a shard has used than was counted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct LoadScale {
+    /// CPU time per second, times what was counted.
+    pub(crate) cpu: f64,
+    /// CPU time and time of waiting for a core, times that CPU time.
+    pub(crate) busy: f64,
+}
+
+#[cfg(test)]
+impl LoadScale {
+    /// What was counted is all there was.
+    const ONE: Self = Self {
+        cpu: 1.0,
+        busy: 1.0,
+    };
+}
+
+fn scaled(time: Duration, scale: f64) -> Duration {
+    Duration::try_from_secs_f64(time.as_secs_f64() * scale).unwrap_or(time)
 }
 
 /// Counts the cost of a shard; the waiting time is counted by its queue.
@@ -128,6 +163,7 @@ pub(crate) struct CostCounters {
     read: SampledTime,
     requests: AtomicU64,
     log_bytes: AtomicU64,
+    entries: AtomicU64,
 }
 
 /// What CPU time is spent for.
@@ -176,6 +212,7 @@ impl CostCounters {
         self.requests.fetch_add(requests as u64, Ordering::Relaxed);
         self.log_bytes
             .fetch_add(log_bytes as u64, Ordering::Relaxed);
+        self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// All of it. `wait`: as the queue has counted it.
@@ -188,6 +225,7 @@ impl CostCounters {
             wait,
             requests: total(&self.requests),
             log_bytes: total(&self.log_bytes),
+            entries: total(&self.entries),
         }
     }
 }
@@ -232,6 +270,31 @@ impl Groups {
 pub(crate) struct SlotWeights {
     groups: Groups,
     weights: Box<[u64]>,
+    /// How many there were.
+    count: Total,
+    /// A group whose slots are looked at one by one.
+    close_up: Option<CloseUp>,
+}
+
+/// The weights of the slots of one group.
+#[derive(Debug)]
+struct CloseUp {
+    group: GroupIndex,
+    first: HalfSlot,
+    weights: Box<[u64]>,
+}
+
+/// The place of a group among those of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct GroupIndex(usize);
+
+/// What was asked for.
+#[derive(Debug, Default)]
+struct TakenWeights {
+    /// By group; empty: there are none.
+    by_group: Box<[u64]>,
+    count: Total,
+    close_up: Option<CloseUp>,
 }
 
 impl SlotWeights {
@@ -239,25 +302,57 @@ impl SlotWeights {
         Self {
             groups: Groups::new(range),
             weights: vec![0; GROUPS].into(),
+            count: Total::default(),
+            close_up: None,
         }
     }
 
     /// An operation is carried out that concerns a slot of the range.
     #[inline]
     pub(crate) fn add(&mut self, slot: u16, bytes: u64) {
-        let weight = self.weights.get_mut(self.groups.of(slot));
+        let group = self.groups.of(slot);
+        let weight = self.weights.get_mut(group);
         debug_assert!(weight.is_some(), "slot {slot} of {:?}", self.groups.range);
         if let Some(weight) = weight {
             *weight += bytes + OPERATION;
         }
+        self.count.0 += 1;
+        if let Some(close_up) = &mut self.close_up
+            && close_up.group.0 == group
+        {
+            let place = usize::from(slot.wrapping_sub(close_up.first.0));
+            if let Some(weight) = close_up.weights.get_mut(place) {
+                *weight += bytes + OPERATION;
+            }
+        }
     }
 
-    /// The weights, which begin anew; `None`: there are none.
-    fn take(&mut self) -> Option<Box<[u64]>> {
-        self.weights.iter().any(|weight| *weight > 0).then(|| {
-            let empty = vec![0; GROUPS].into();
-            std::mem::replace(&mut self.weights, empty)
-        })
+    /// The weights, which begin anew. `next`: the group whose slots are looked at one by one from now on.
+    fn take(&mut self) -> TakenWeights {
+        if self.count == Total::default() {
+            return TakenWeights::default();
+        }
+        let empty = vec![0; GROUPS].into();
+        TakenWeights {
+            by_group: std::mem::replace(&mut self.weights, empty),
+            count: std::mem::take(&mut self.count),
+            close_up: self.close_up.take(),
+        }
+    }
+
+    /// From now on the slots of this group are looked at one by one.
+    fn look_closely(&mut self, group: Option<GroupIndex>) {
+        self.close_up = group.and_then(|group| {
+            let first = self.groups.first_of(group.0)?;
+            let next = self.groups.first_of(group.0 + 1);
+            let last = next.map_or(self.groups.range.last, |next| next - 1);
+            let slots = usize::from(last.checked_sub(first)?) + 1;
+            Some(CloseUp {
+                group,
+                first: HalfSlot(first),
+                weights: vec![0; slots].into(),
+            })
+        });
     }
 }
 
@@ -273,8 +368,42 @@ pub(crate) struct LoadMeter {
 #[derive(Debug)]
 struct Window {
     cost: ShardCost,
+    /// CPU time and time of waiting for a core.
+    busy: Duration,
     /// CPU time by group of slots, in ns; empty: none was spent for any.
     by_group: Box<[u64]>,
+    operations: Total,
+    close_up: Option<CloseUp>,
+}
+
+/// How busy a shard has been in each of the last [`WINDOWS`] seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Busyness {
+    /// CPU time, and time of waiting for a core, of the second in which it was least busy.
+    pub(crate) least: Duration,
+    /// Where its load halves.
+    pub(crate) half: Option<HalfLoad>,
+    /// A slot that has more than half of it.
+    pub(crate) hottest: Option<HotSlot>,
+    /// All that was done.
+    pub(crate) operations: Operations,
+}
+
+/// A slot with most of the load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HotSlot {
+    pub(crate) slot: HalfSlot,
+    pub(crate) share: Percent,
+}
+
+/// Requests that concern a slot, and messages put in queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Operations {
+    pub(crate) count: Total,
+    /// Entries of the log that they came in.
+    pub(crate) entries: Total,
+    /// CPU time for applying them.
+    pub(crate) time: Duration,
 }
 
 impl LoadMeter {
@@ -288,21 +417,103 @@ impl LoadMeter {
 
     /// A second has passed, at whose end the shard has this cost; `None`: another node leads it, and what was counted
     /// meanwhile is no load. The first second with a cost only begins a window.
-    pub(crate) fn roll(&mut self, cost: Option<ShardCost>, weights: &mut SlotWeights) {
-        let weights = weights.take();
+    pub(crate) fn roll(
+        &mut self,
+        cost: Option<ShardCost>,
+        weights: &mut SlotWeights,
+        scale: LoadScale,
+    ) {
+        let taken = weights.take();
         match (cost, std::mem::replace(&mut self.last, cost)) {
-            (Some(cost), Some(last)) => self.end_window(cost.since(&last), weights),
+            (Some(cost), Some(last)) => self.end_window(cost.since(&last), taken, scale),
             (Some(_), None) => {}
             (None, _) => self.windows = VecDeque::new(),
         }
+        weights.look_closely(self.hottest_group());
     }
 
-    fn end_window(&mut self, cost: ShardCost, weights: Option<Box<[u64]>>) {
+    fn end_window(&mut self, cost: ShardCost, taken: TakenWeights, scale: LoadScale) {
+        let cost = cost.scaled(scale.cpu);
         if self.windows.len() == WINDOWS {
             self.windows.pop_front();
         }
-        let by_group = weights.map_or_else(Box::default, |weights| shares(cost.cpu(), weights));
-        self.windows.push_back(Window { cost, by_group });
+        self.windows.push_back(Window {
+            cost,
+            busy: scaled(cost.cpu(), scale.busy),
+            by_group: shares(cost.cpu(), taken.by_group),
+            operations: taken.count,
+            close_up: taken.close_up,
+        });
+    }
+
+    /// A group that has more than half of the load.
+    fn hottest_group(&self) -> Option<GroupIndex> {
+        let sums = self.sums();
+        let total: u64 = sums.iter().sum();
+        let hot = sums.iter().position(|sum| *sum > total / 2);
+        hot.filter(|_| total > 0).map(GroupIndex)
+    }
+
+    /// CPU time by group, in ns.
+    fn sums(&self) -> [u64; GROUPS] {
+        let mut sums = [0_u64; GROUPS];
+        for window in &self.windows {
+            for (sum, time) in sums.iter_mut().zip(&window.by_group) {
+                *sum += time;
+            }
+        }
+        sums
+    }
+
+    /// The weights of the slots of a group, and the first of these, as far as they were looked at one by one.
+    fn close_up(&self, group: GroupIndex) -> Option<(u16, Vec<u64>)> {
+        let close_ups = self.windows.iter().filter_map(|window| {
+            let close_up = window.close_up.as_ref();
+            close_up.filter(|close_up| close_up.group == group)
+        });
+        let mut found: Option<(u16, Vec<u64>)> = None;
+        for close_up in close_ups {
+            let (_, sums) =
+                found.get_or_insert_with(|| (close_up.first.0, vec![0; close_up.weights.len()]));
+            for (sum, weight) in sums.iter_mut().zip(&close_up.weights) {
+                *sum += weight;
+            }
+        }
+        found.filter(|(_, sums)| sums.iter().any(|sum| *sum > 0))
+    }
+
+    /// How busy the shard has been; `None`: the node has not led it, as it is now, for [`WINDOWS`] seconds.
+    pub(crate) fn busyness(&self) -> Option<Busyness> {
+        if self.windows.len() < WINDOWS {
+            return None;
+        }
+        let sum = |pick: fn(&Window) -> u64| Total(self.windows.iter().map(pick).sum());
+        Some(Busyness {
+            least: self.windows.iter().map(|window| window.busy).min()?,
+            half: self.half(),
+            hottest: self.hottest(),
+            operations: Operations {
+                count: sum(|window| window.operations.0),
+                entries: sum(|window| window.cost.entries.0),
+                time: self.windows.iter().map(|window| window.cost.apply).sum(),
+            },
+        })
+    }
+
+    /// A slot that has more than half of the load.
+    fn hottest(&self) -> Option<HotSlot> {
+        let group = self.hottest_group()?;
+        let sums = self.sums();
+        let of_group = u128::from(*sums.get(group.0)?);
+        let total: u128 = sums.iter().map(|sum| u128::from(*sum)).sum();
+        let (first, slots) = self.close_up(group)?;
+        let weight: u128 = slots.iter().map(|slot| u128::from(*slot)).sum();
+        let (place, most) = slots.iter().enumerate().max_by_key(|(_, slot)| **slot)?;
+        let percent = of_group * u128::from(*most) * 100 / weight.max(1) / total.max(1);
+        (percent > 50).then(|| HotSlot {
+            slot: HalfSlot(first + place as u16),
+            share: Percent(percent as u8),
+        })
     }
 
     /// The load; `None`: the node has not led the shard for a whole window.
@@ -328,24 +539,19 @@ impl LoadMeter {
         })
     }
 
-    /// The first slot of a group, such that what is below and what is not differ least.
+    /// The first slot of a group, or one within a group that has most of the load, such that what is below and what is not differ
+    /// least.
     fn half(&self) -> Option<HalfLoad> {
-        let mut sums = [0_u64; GROUPS];
-        for window in &self.windows {
-            for (sum, time) in sums.iter_mut().zip(&window.by_group) {
-                *sum += time;
-            }
-        }
+        let sums = self.sums();
         let total: u64 = sums.iter().sum();
-        let mut below = 0_u64;
+        let close_up = self.hottest_group().and_then(|group| {
+            let (first, slots) = self.close_up(group)?;
+            Some((group, first, slots))
+        });
         let mut best: Option<(u64, HalfLoad)> = None;
-        for (group, sum) in sums.iter().enumerate() {
-            let at = self
-                .groups
-                .first_of(group)
-                .filter(|at| *at > self.groups.range.first);
-            let difference = below.abs_diff(total - below);
-            if let Some(at) = at
+        let mut consider = |at: u16, below: u64| {
+            let difference = below.abs_diff(total.saturating_sub(below));
+            if at > self.groups.range.first
                 && total > 0
                 && best.is_none_or(|(least, _)| difference < least)
             {
@@ -354,6 +560,21 @@ impl LoadMeter {
                     below: Percent((u128::from(below) * 100 / u128::from(total)) as u8),
                 };
                 best = Some((difference, half));
+            }
+        };
+        let mut below = 0_u64;
+        for (group, sum) in sums.iter().enumerate() {
+            if let Some(at) = self.groups.first_of(group) {
+                consider(at, below);
+            }
+            if let Some((_, first, slots)) = close_up.as_ref().filter(|(hot, ..)| hot.0 == group) {
+                let whole: u128 = slots.iter().map(|slot| u128::from(*slot)).sum();
+                let mut within = 0_u128;
+                for (at, slot) in (*first..).zip(slots) {
+                    let share = u128::from(*sum) * within / whole.max(1);
+                    consider(at, below + u64::try_from(share).unwrap_or(u64::MAX));
+                    within += u128::from(*slot);
+                }
             }
             below += sum;
         }
@@ -390,7 +611,7 @@ mod tests {
     fn metered(range: SlotRange, seconds: &[Second<'_>]) -> LoadMeter {
         let (mut meter, mut weights) = (LoadMeter::new(range), SlotWeights::new(range));
         let mut cost = ShardCost::default();
-        meter.roll(Some(cost), &mut weights);
+        meter.roll(Some(cost), &mut weights, LoadScale::ONE);
         for second in seconds {
             cost.apply += Duration::from_millis(second.apply_ms);
             cost.wait += Duration::from_millis(7);
@@ -399,7 +620,7 @@ mod tests {
                 cost.log_bytes.0 += bytes;
                 weights.add(*slot, *bytes);
             }
-            meter.roll(Some(cost), &mut weights);
+            meter.roll(Some(cost), &mut weights, LoadScale::ONE);
         }
         meter
     }
@@ -460,14 +681,14 @@ mod tests {
         let mut meter = metered(RANGE, &[]);
         let mut weights = SlotWeights::new(RANGE);
         weights.add(1_000, 1);
-        meter.roll(None, &mut weights);
+        meter.roll(None, &mut weights, LoadScale::ONE);
         let cost = ShardCost {
             apply: Duration::from_secs(5),
             ..ShardCost::default()
         };
-        meter.roll(Some(cost), &mut weights);
+        meter.roll(Some(cost), &mut weights, LoadScale::ONE);
         assert_eq!(meter.load(), None);
-        meter.roll(Some(cost), &mut weights);
+        meter.roll(Some(cost), &mut weights, LoadScale::ONE);
         let load = meter.load().unwrap();
         assert_eq!((load.cpu(), load.half), (Duration::ZERO, None));
     }
@@ -515,5 +736,39 @@ mod tests {
         assert_eq!(of(7, 9, &[(9, 0)]), Some((8, 0)));
         assert_eq!(of(7, 7, &[(7, 0)]), None);
         assert_eq!(of(65_534, 65_535, &[(65_535, 0)]), Some((65_535, 0)));
+    }
+
+    #[test]
+    fn a_slot_with_most_of_the_load_is_found() {
+        // Four slots make a group: 1100 to 1103 are one.
+        let operations = [(1_100, 0), (1_102, 1_800), (1_103, 36), (2_000, 36)];
+        let second = || Second {
+            apply_ms: 400,
+            operations: &operations,
+        };
+        let seconds: Vec<_> = (0..9).map(|_| second()).collect();
+        assert_eq!(metered(RANGE, &seconds).busyness(), None);
+        let seconds: Vec<_> = (0..10).map(|_| second()).collect();
+        let busyness = metered(RANGE, &seconds).busyness().unwrap();
+        assert_eq!(busyness.least, Duration::from_millis(400));
+        let (slot, share) = (HalfSlot(1_102), Percent(87));
+        assert_eq!(busyness.hottest, Some(HotSlot { slot, share }));
+        assert_eq!(busyness.half.unwrap().at, HalfSlot(1_103));
+        assert_eq!(busyness.operations.count, Total(40));
+        assert_eq!(busyness.operations.time, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_hot_group_is_divided_between_its_slots() {
+        let operations = [(1_100, 936), (1_101, 936), (2_000, 36)];
+        let second = || Second {
+            apply_ms: 400,
+            operations: &operations,
+        };
+        let seconds: Vec<_> = (0..10).map(|_| second()).collect();
+        let busyness = metered(RANGE, &seconds).busyness().unwrap();
+        assert_eq!(busyness.hottest, None);
+        let half = busyness.half.unwrap();
+        assert_eq!((half.at, half.below), (HalfSlot(1_101), Percent(47)));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn try_split(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
-    let split = node.store.split(store, shard, at);
+    let split = node.store.splits().split(store, shard, at);
     runtime.unwrap().block_on(split)
 }
 

@@ -54,6 +54,7 @@ impl ClusterControl for Fake {
                 learners: vec![],
                 term: 4,
                 load: None,
+                split: None,
             }],
         }
     }

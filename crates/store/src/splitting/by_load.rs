@@ -1,0 +1,166 @@
+//! The policy `load`: a shard is split that has been busy for a while, if its half finds a place with less to do.
+//!
+//! It does not ask how busy the machine is: a shard that is short of CPU gets more of it by being served from two threads, also
+//! beside other programs. So time that a shard's thread has waited for a core counts as if it had run. A shard that is waited for, but takes little CPU, is not split: the disk is what it waits for, and
+//! all shards of a node have the same.
+
+use std::time::Duration;
+
+use store_state::api::Slot;
+
+use crate::shard::load::{Busyness, HalfLoad, Percent};
+use crate::splitting::policy::{Candidate, Hold, NodeView, SplitPolicy, Verdict};
+
+/// CPU time, and time of waiting for a core, per second from which on a shard is busy.
+const BUSY: Duration = Duration::from_millis(250);
+
+/// Each half is to have so much of the load, in percent: a fifth.
+const LEAST_HALF: u8 = 20;
+
+/// A shard is split when it has been busy for ten seconds, and its half would find a place with less to do.
+pub(crate) struct ByLoad;
+
+impl SplitPolicy for ByLoad {
+    fn decide(&self, shard: &Candidate, node: &NodeView) -> Verdict {
+        let Some(busyness) = shard.busyness else {
+            return Verdict::Hold(Hold::New);
+        };
+        if busyness.least < BUSY {
+            return Verdict::Hold(Hold::NotBusy);
+        }
+        if !has_room(shard, node) {
+            return Verdict::Hold(Hold::NoRoom);
+        }
+        boundary(&busyness).map_or_else(Verdict::Hold, |at| Verdict::Split { at })
+    }
+}
+
+/// Where the load is divided.
+fn boundary(busyness: &Busyness) -> Result<Slot, Hold> {
+    match busyness.half {
+        Some(HalfLoad {
+            at,
+            below: Percent(below),
+        }) if (LEAST_HALF..=100 - LEAST_HALF).contains(&below) => Ok(Slot(at.0)),
+        _ => Err(busyness.hottest.map_or(Hold::Narrow, |hot| Hold::OneSlot {
+            slot: Slot(hot.slot.0),
+            share: hot.share,
+        })),
+    }
+}
+
+/// Whether a thread of the node, or another node, has less than half of what is to be done where the shard is.
+fn has_room(shard: &Candidate, node: &NodeView) -> bool {
+    let own = node.threads.get(shard.thread).copied().unwrap_or_default();
+    let others = node.threads.iter().enumerate();
+    let mut threads = others.filter(|(number, _)| *number != shard.thread);
+    threads.any(|(_, load)| *load < own / 2)
+        || node
+            .led_elsewhere
+            .iter()
+            .any(|load| *load < node.led_here / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use store_state::api::{PerStore, StoreId};
+
+    use super::*;
+    use crate::shard::load::{HalfSlot, HotSlot, Operations};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn half(below: u8) -> Option<HalfLoad> {
+        Some(HalfLoad {
+            at: HalfSlot(700),
+            below: Percent(below),
+        })
+    }
+
+    fn busy(least: u32, half: Option<HalfLoad>) -> Option<Busyness> {
+        Some(Busyness {
+            least: MS * least,
+            half,
+            hottest: None,
+            operations: Operations::default(),
+        })
+    }
+
+    /// A shard on the first thread, and what threads and other nodes use in ms.
+    fn decide(busyness: Option<Busyness>, threads: &[u32], nodes: &[u32]) -> Verdict {
+        let shard = Candidate {
+            id: (StoreId::Inbox, 0),
+            thread: 0,
+            busyness,
+        };
+        let node = NodeView {
+            threads: threads.iter().map(|load| MS * *load).collect(),
+            led_here: MS * 400,
+            led_elsewhere: nodes.iter().map(|load| MS * *load).collect(),
+            replicas: PerStore::default(),
+            // It does not matter.
+            process_cpu: 1.0,
+            has_all_members: true,
+        };
+        ByLoad.decide(&shard, &node)
+    }
+
+    #[test]
+    fn what_is_decided() {
+        let split = Verdict::Split { at: Slot(700) };
+        let hold = Verdict::Hold;
+        for (busyness, threads, nodes, verdict) in [
+            (busy(300, half(50)), &[400, 0][..], &[][..], split),
+            (busy(250, half(20)), &[400, 199], &[], split),
+            (busy(250, half(80)), &[400, 199], &[], split),
+            (busy(249, half(50)), &[400, 0], &[], hold(Hold::NotBusy)),
+            (None, &[400, 0], &[], hold(Hold::New)),
+            // One thread, or all of them busy.
+            (busy(900, half(50)), &[900], &[], hold(Hold::NoRoom)),
+            (busy(900, half(50)), &[900, 450], &[], hold(Hold::NoRoom)),
+            (busy(900, half(50)), &[900, 449], &[], split),
+            // Another node has room.
+            (busy(300, half(50)), &[900], &[500, 199], split),
+            (busy(300, half(50)), &[900], &[500, 200], hold(Hold::NoRoom)),
+            (busy(300, half(19)), &[400, 0], &[], hold(Hold::Narrow)),
+            (busy(300, half(81)), &[400, 0], &[], hold(Hold::Narrow)),
+            (busy(300, None), &[400, 0], &[], hold(Hold::Narrow)),
+        ] {
+            assert_eq!(
+                decide(busyness, threads, nodes),
+                verdict,
+                "{busyness:?} {threads:?} {nodes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_single_slot_is_named() {
+        let hot = HotSlot {
+            slot: HalfSlot(9),
+            share: Percent(97),
+        };
+        for half in [None, half(3), half(98)] {
+            let busyness = Busyness {
+                hottest: Some(hot),
+                ..busy(600, half).unwrap()
+            };
+            assert_eq!(
+                decide(Some(busyness), &[600, 0], &[]),
+                Verdict::Hold(Hold::OneSlot {
+                    slot: Slot(9),
+                    share: Percent(97)
+                })
+            );
+        }
+        // A boundary beside it that leaves enough on both sides is one.
+        let busyness = Busyness {
+            hottest: Some(hot),
+            ..busy(600, half(30)).unwrap()
+        };
+        assert_eq!(
+            decide(Some(busyness), &[600, 0], &[]),
+            Verdict::Split { at: Slot(700) }
+        );
+    }
+}
