@@ -286,3 +286,43 @@ def test_a_split_folder_is_read_again(splitting, name):
     survey = json.loads(run("store", "inspect", splitting.data, "--json").stdout)
     inbox = next(store for store in survey["stores"] if store["name"] == "inbox")
     assert len(inbox["shards"]) == 2, inbox
+
+
+def test_a_busy_shard_is_split_by_itself(tmp_path, name):
+    """By BifroMQ's meaning of its options, which stand in the environment as in the published reports: entries of the log that
+    put a message in many queues are dense."""
+    env = {
+        "inbox_store_split_policy": "bifromq",
+        "inbox_store_max_io_density": "5",
+        "inbox_store_io_nanos_limit": "1000000000",
+        "inbox_store_range_split_max_cpu_usage": "1",
+        "inbox_store_shards_per_node": "2",
+        "session_store_split_policy": "none",
+    }
+    with Broker(data_dir=tmp_path / "data", env=env) as broker:
+        members = [f"{name}{number}" for number in range(20)]
+        clients = [broker.client(client_id, clean=False, props=DAY) for client_id in members]
+        for client in clients:
+            client.subscribe(f"{name}/all", qos=1)
+        publisher = broker.client(f"{name}p")
+        published = []
+
+        def decision(store):
+            status = broker.api("/api/v1/cluster")
+            return {s["shard"]: s["split"]["decision"] for s in status["shards"] if s["store"] == store and "split" in s}
+
+        def is_split():
+            published.append(str(len(published)).encode())
+            publisher.published(f"{name}/all", published[-1], qos=1)
+            return len(shards(broker, "inbox")) == 2
+
+        until(is_split, 60, "the inbox shard is split")
+        served(broker, "inbox", 2)
+        for client in clients:
+            got = [client.message().payload for _ in published]
+            assert got == published, client
+        until(lambda: set(decision("inbox").values()) == {"new"}, what="both halves are new")
+        assert decision("session") == {0: "by_hand_only"}
+        assert broker.metric("heraldmq_splits_total", store="inbox", outcome="done") == 1
+        text = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
+        assert "by_hand_only" in text, text
