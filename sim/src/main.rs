@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use node::stores;
+use splits::ByItself;
 use store::Role;
 use world::{World, tell};
 
@@ -99,6 +100,8 @@ enum Scenario {
     Splits,
     /// Shards are split, and nothing goes wrong.
     CalmSplits,
+    /// What the seed decides on, while nodes split their shards by themselves.
+    Busy,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
 }
@@ -147,6 +150,9 @@ fn main() -> ExitCode {
 
 fn run(seed: u64, scenario: Scenario) -> Outcome {
     let mut world = World::new(seed);
+    if scenario == Scenario::Busy {
+        world.by_itself = ByItself::busy();
+    }
     for _ in 0..3 {
         world.add();
         pass(&mut world, 500)?;
@@ -154,6 +160,11 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     pass(&mut world, 4_000)?;
     match scenario {
         Scenario::Faults => faults::rage(&mut world)?,
+        Scenario::Busy => {
+            // A shard is split when it has been busy for ten seconds.
+            pass(&mut world, CALM)?;
+            faults::rage(&mut world)?;
+        }
         Scenario::Calm => pass(&mut world, CALM)?,
         Scenario::Splits => {
             plan_splits(&mut world);

@@ -17,7 +17,7 @@ use net_api::{Arrival, Closed, Connections as _, Kind, Next, Service as _, Trans
 use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
 use route_exchange::Times;
-use store::{Cluster, Folder, Listener, Options, Role, Store};
+use store::{Cluster, Folder, Listener, Options, Role, SplitBy, Store};
 use store_state::api::{PerStore, Slot, StoreId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::connections::{Connection, Memory};
 use crate::rim::{Clock, Ears, Out, Plug, SimulatedProcess};
 use crate::settings::{guard, settings};
-use crate::splits::SplitAnswer;
+use crate::splits::{ByItself, SplitAnswer};
 
 /// Unix time in ms when a run begins.
 const EPOCH_MS: u64 = 1_000_000;
@@ -121,7 +121,14 @@ impl Node {
         }
     }
 
-    pub(crate) fn start(&mut self, shards: PerStore<u16>, founds: bool, now: u64, others: &[u64]) {
+    pub(crate) fn start(
+        &mut self,
+        shards: PerStore<u16>,
+        by_itself: ByItself,
+        founds: bool,
+        now: u64,
+        others: &[u64],
+    ) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
@@ -157,9 +164,14 @@ impl Node {
         let broker = Broker::new(node_options, SimulatedProcess::new(clock)).among(place);
         let broker = Arc::new(broker);
         broker.with_peers(|peers, node| peers.members(node, others));
-        let ears = Arc::new(Ears::new(Arc::clone(&broker)));
+        let ears = Arc::new(Ears::new(Arc::clone(&broker), by_itself.look));
         let options = Options {
             shards,
+            threads_most: match by_itself.options.by {
+                SplitBy::Nothing => 1,
+                SplitBy::Load | SplitBy::Bifromq => 2,
+            },
+            splits: PerStore::all(by_itself.options),
             replace_after: Duration::from_secs(8),
             cluster: Some(Cluster {
                 accepts_folder: None,

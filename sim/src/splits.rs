@@ -3,12 +3,18 @@
 //! The leader of the shard that has the slot is asked. A split that is refused, or whose answer is lost, is asked for again;
 //! it is done when a node knows the child.
 
+use std::num::NonZeroU16;
+use std::time::Duration;
+
 use consensus::simulation::Chance;
-use store::{SplitError, Store};
+use store::{SplitBy, SplitError, SplitOptions, Store};
 use store_state::api::{Slot, Store as _, StoreId};
 
 /// Splits of a run: so many at least, and fewer than this more.
 const SPLITS: (usize, usize) = (3, 6);
+
+/// Shards of a store that a node has, from which on it splits none by itself.
+const SHARDS_MOST: NonZeroU16 = NonZeroU16::new(6).expect("it is above 0");
 
 /// The time within which splits begin, in ms.
 const BEGIN_WITHIN: usize = 12_000;
@@ -24,6 +30,29 @@ const NAMES: [&str; 10] = [
     "client-0", "client-1", "client-2", "client-3", "client-4", "client-5", "client-6", "client-7",
     "r/0", "r/1",
 ];
+
+/// How nodes split shards by themselves, and what they believe to use of the CPU.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ByItself {
+    pub(crate) options: SplitOptions,
+    /// Each time that a node looks what it has used, this much more.
+    pub(crate) look: Duration,
+}
+
+impl ByItself {
+    /// Shards are busy that propose, apply or read some ten times a second.
+    pub(crate) fn busy() -> Self {
+        Self {
+            options: SplitOptions {
+                by: SplitBy::Load,
+                cooldown: Duration::from_secs(1),
+                shards_most: SHARDS_MOST,
+                ..SplitOptions::default()
+            },
+            look: Duration::from_millis(100),
+        }
+    }
+}
 
 /// The splits of a run that are not done.
 #[derive(Default)]

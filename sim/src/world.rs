@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::network::Network;
 use crate::node::{Life, Node, stores};
 use crate::rim::Out;
-use crate::splits::{SplitAnswer, Splits, Wanted};
+use crate::splits::{ByItself, SplitAnswer, Splits, Wanted};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
 const STEP: u64 = 10;
@@ -104,6 +104,8 @@ pub(crate) struct World {
     pub(crate) clients: Clients,
     pub(crate) history: History,
     pub(crate) splits: Splits,
+    /// How nodes split shards by themselves.
+    pub(crate) by_itself: ByItself,
     network: Network,
     agenda: BTreeMap<(u64, u64), Happening>,
     numbers: u64,
@@ -143,6 +145,7 @@ impl World {
             clients: Clients::new(&mut chance),
             history: History::default(),
             splits: Splits::default(),
+            by_itself: ByItself::default(),
             network,
             agenda: BTreeMap::new(),
             numbers: 0,
@@ -271,7 +274,7 @@ impl World {
             .copied()
             .filter(|other| *other != id)
             .collect();
-        node.start(shards, founds, now, &others);
+        node.start(shards, self.by_itself, founds, now, &others);
         self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
         self.known_version.insert(id, version);

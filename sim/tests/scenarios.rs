@@ -32,3 +32,8 @@ fn shards_that_are_split_keep_all_promises() {
 fn shards_that_are_split_while_things_go_wrong_keep_all_promises() {
     run("splits", 0..2);
 }
+
+#[test]
+fn shards_that_split_by_themselves_while_things_go_wrong_keep_all_promises() {
+    run("busy", 0..3);
+}

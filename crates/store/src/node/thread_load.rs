@@ -113,9 +113,12 @@ impl ThreadLoad {
         self.shards.read().clone()
     }
 
-    /// CPU time and time of waiting for a core per second, the mean of the last ten.
+    /// CPU time and time of waiting for a core per second, the mean of the last ten; zero while it has no shards.
     pub(crate) fn busy(&self) -> Duration {
-        Duration::from_nanos(self.busy.load(Ordering::Relaxed))
+        match self.shards() {
+            0 => Duration::ZERO,
+            _ => Duration::from_nanos(self.busy.load(Ordering::Relaxed)),
+        }
     }
 
     /// Ends a window each second. To be run on the thread.
