@@ -90,6 +90,8 @@ struct Client {
     wanted: Vec<String>,
     /// It has been told of a session.
     has_session: bool,
+    /// The message that it was given last with each packet identifier.
+    given_as: BTreeMap<PacketId, u64>,
     /// When its node was last known to have heard no majority since its start.
     lacked_quorum_at: Option<u64>,
     next_act: u64,
@@ -183,6 +185,7 @@ impl Clients {
                 _ => vec![["t/0", "t/1", "t/+", "t/#"][chance.below(4)].to_owned()],
             },
             has_session: false,
+            given_as: BTreeMap::new(),
             lacked_quorum_at: None,
             next_act: 3_000,
         };
@@ -415,6 +418,10 @@ impl World {
                 if self.clients.clients[index].is_durable {
                     self.history.give(index, number);
                 }
+                if let Some(packet_id) = packet_id {
+                    let given_as = &mut self.clients.clients[index].given_as;
+                    given_as.insert(packet_id, number);
+                }
                 if let Some(reader) = self.clients.reader.as_mut().filter(|r| r.index == index) {
                     reader.found.insert(topic, number);
                 }
@@ -604,6 +611,10 @@ impl World {
         if expiry == Some(0) {
             // It may have ended, or not: whether DISCONNECT arrives nobody knows.
             client.has_session = false;
+            let unreleased = client.mqtt.awaiting_release();
+            let numbers = unreleased.filter_map(|id| client.given_as.get(&id).copied());
+            self.history
+                .is_left_unreleased(index, &numbers.collect::<Vec<_>>());
             self.history.subscribed.remove(&index);
             self.note(&format!("client {index} ends its session"));
         }

@@ -51,7 +51,11 @@ pub(crate) struct Will {
 pub(crate) struct Given {
     /// Counts what the client was given.
     pub(crate) place: u64,
+    /// How often, in the sessions that the client knew to be the same.
     pub(crate) times: u32,
+    /// The client has ended the session in which it was given, before the message was released: if the broker has not heard of
+    /// that, it gives the message again, and the client cannot know it.
+    pub(crate) may_come_again: bool,
 }
 
 /// How many of the latest requests to open inboxes again are remembered of a shard at a node.
@@ -111,8 +115,23 @@ impl History {
     pub(crate) fn give(&mut self, client: usize, number: u64) {
         self.places += 1;
         let place = self.places;
-        let given = self.given.entry((client, number));
-        given.or_insert(Given { place, times: 0 }).times += 1;
+        let given = self.given.entry((client, number)).or_insert(Given {
+            place,
+            times: 0,
+            may_come_again: false,
+        });
+        if !std::mem::take(&mut given.may_come_again) {
+            given.times += 1;
+        }
+    }
+
+    /// A client ends its session without having been told that these messages are released.
+    pub(crate) fn is_left_unreleased(&mut self, client: usize, numbers: &[u64]) {
+        for number in numbers {
+            if let Some(given) = self.given.get_mut(&(client, *number)) {
+                given.may_come_again = true;
+            }
+        }
     }
 
     pub(crate) fn has_fate(&mut self, will: Option<u64>, fate: WillFate) {

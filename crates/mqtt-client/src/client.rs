@@ -185,6 +185,11 @@ impl<M> Client<M> {
         !self.received.is_empty()
     }
 
+    /// The packet identifiers of these, ascending.
+    pub fn awaiting_release(&self) -> impl Iterator<Item = PacketId> {
+        self.received.iter()
+    }
+
     /// Bytes to send, mostly none. The application sends some of them, and reports these by
     /// [`Self::handle_transmitted`].
     #[must_use]
