@@ -47,7 +47,9 @@ pub(crate) async fn announce_leadership(services: Arc<NodeServices>) {
             }
             known_peers.heard(node, lead);
         }
-        let loads = Message::Loads(loads(&shards)).encode();
+        let own_loads = loads(&shards);
+        let loads = Message::Loads(own_loads.clone()).encode();
+        known_peers.heard_loads(node, own_loads);
         let health = known_peers.own_health(is_full(&condition.borrow()));
         let health = Message::Health(health).encode();
         for to in known_peers.linked() {

@@ -18,6 +18,9 @@ use crate::peers::message::Lead;
 use crate::peers::network::Peers;
 use crate::shard::load::ShardLoad;
 
+/// How long the load of a shard is remembered whose new leader has not said it.
+const LOAD_NEWS: Duration = Duration::from_secs(15);
+
 /// What is known of the other nodes.
 pub(crate) struct KnownPeers {
     /// `None`: this node is alone, and always will be.
@@ -33,6 +36,8 @@ pub(crate) struct KnownPeers {
     healths: Mutex<Healths>,
     /// The loads of shards that other nodes lead, by node: all that it has said last.
     loads: Mutex<BTreeMap<u64, BTreeMap<ShardId, ShardLoad>>>,
+    /// What shards used, wherever they were led, and when that was known.
+    last_loads: Mutex<BTreeMap<ShardId, (Duration, Instant)>>,
     news: Notify,
     /// As [`Peers::know_names`] said last. Before it was asked, other nodes are taken not to.
     know_names: AtomicBool,
@@ -51,6 +56,7 @@ impl KnownPeers {
             leads: Mutex::default(),
             healths: Mutex::default(),
             loads: Mutex::default(),
+            last_loads: Mutex::default(),
             news: Notify::new(),
             begun: Instant::now(),
         }
@@ -122,6 +128,23 @@ impl KnownPeers {
             .into_iter()
             .map(|(store, shard, load)| ((store, shard), load));
         self.loads.lock().insert(node, loads.collect());
+    }
+
+    /// What a shard uses where it is led, in CPU time per second; if its leader has not said it yet, what it used where it was led
+    /// before, for a while.
+    pub(crate) fn recent_load(&self, leader: u64, id: ShardId) -> Duration {
+        let now = self.load(leader, id).map(|load| load.cpu());
+        let mut last = self.last_loads.lock();
+        match now {
+            Some(load) => {
+                last.insert(id, (load, Instant::now()));
+                load
+            }
+            None => {
+                let recent = last.get(&id).filter(|(_, at)| at.elapsed() < LOAD_NEWS);
+                recent.map_or(Duration::ZERO, |(load, _)| *load)
+            }
+        }
     }
 
     /// The load of a shard that another node leads, as that has said it last; `None`: it has none.

@@ -62,6 +62,8 @@ pub(crate) struct ReplicaController<M: Kind> {
     pub(super) election: Option<JoinHandle<()>>,
     /// The replica that is here has not begun: nobody has confirmed the data folder yet.
     pub(super) waits: bool,
+    /// Since when this node leads the shard.
+    pub(super) led_since: Option<Instant>,
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
     pub(super) left_out: Option<(Instant, u64)>,
 }
@@ -90,6 +92,7 @@ impl<M: Kind> ReplicaController<M> {
             leadership: None,
             election: None,
             waits: false,
+            led_since: None,
             left_out: None,
         }
     }
@@ -367,6 +370,10 @@ impl<M: Kind> ReplicaController<M> {
             return self.forget_orphan().await;
         };
         let standing = group.watch().borrow().clone();
+        self.led_since = match self.led_since {
+            since if standing.leads => since.or(Some(Instant::now())),
+            _ => None,
+        };
         // A leader that was handing over sends nothing: if others then went on without it, nobody answers that they
         // have.
         if self.is_left_out(&group) {

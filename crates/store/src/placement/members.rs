@@ -19,6 +19,9 @@ use crate::placement::rules::{Place, Placed, Situation, Step};
 /// How long a change of members may take until the controller looks after other things.
 const CHANGE: Duration = Duration::from_secs(10);
 
+/// How long a node leads a shard until the shard's load may move it: long enough for all nodes to know what it uses there.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// Entries that a learner may lack when it begins to vote.
 const LAG: u64 = 64;
 
@@ -117,6 +120,10 @@ impl<M: Kind> ReplicaController<M> {
             leader: self.shard.routing.node,
             voters: voters.clone(),
             learners: standing.members.learners.clone(),
+            load: self.shard.load().map_or(Duration::ZERO, |load| load.cpu()),
+            is_settled: self
+                .led_since
+                .is_some_and(|since| since.elapsed() >= SETTLED),
         })
     }
 
@@ -143,6 +150,9 @@ impl<M: Kind> ReplicaController<M> {
                 leader,
                 voters: lead.voters,
                 learners: lead.learners,
+                load: known_peers.recent_load(leader, (lead.store, lead.shard)),
+                // Its own leader decides about it.
+                is_settled: true,
             })
             .filter(|placed| placed.shard != own.shard)
             .collect();

@@ -4,7 +4,7 @@
 //! Rules, the first before the others: a voter that is gone for good, or leaves, is replaced; one that rests
 //! is replaced only if there is no other; one that is down is replaced only by a node that is up, and only
 //! after a while; there are as many voters as are wanted and nodes allow, an odd number of them; replicas are
-//! spread over nodes, and so are leaders.
+//! spread over nodes, and so are leaders: by what they use of the CPU, and by their number where that is alike.
 //!
 //! Invariant: what is asked for changes nothing that is as it should be, so that it ends.
 
@@ -17,6 +17,12 @@ use crate::peers::member::{Names, Role, ShardId};
 
 /// Voters where the settings leave it open, as soon as there are as many nodes.
 const USUAL_VOTERS: usize = 3;
+
+/// Loads are alike if they differ by less: CPU time per second.
+const LOAD_FLOOR: Duration = Duration::from_millis(100);
+
+/// Of what a node uses for the shards that it leads, a shard that is moved has a fiftieth at least.
+const LEAST_PART: u32 = 50;
 
 /// A node, as a place for replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +43,10 @@ pub(crate) struct Placed {
     pub(crate) leader: u64,
     pub(crate) voters: BTreeSet<u64>,
     pub(crate) learners: BTreeSet<u64>,
+    /// What its leader uses for it: CPU time per second.
+    pub(crate) load: Duration,
+    /// Its leader has led it for so long that its load may move it.
+    pub(crate) is_settled: bool,
 }
 
 /// All that is looked at.
@@ -237,13 +247,59 @@ impl Situation {
 
     /// A voter that leads so much less that it should lead a shard, and is no less fit to.
     fn better_leader(&self, shard: &Placed) -> Option<u64> {
+        if let Some(other) = self.less_busy_leader(shard) {
+            return Some(other);
+        }
         let other = self.least_leading(&shard.voters, shard)?;
+        // What the load has moved is not moved back by counts.
+        let is_lighter =
+            self.led_load(other) + shard.load < self.led_load(shard.leader) + LOAD_FLOOR;
+        let leads_more = self.led_by(shard.leader) >= self.led_by(other) + 2;
+        (self.is_as_fit(other, shard) && leads_more && is_lighter).then_some(other)
+    }
+
+    /// A voter that would use less for what it leads, with this shard, than the leader does now.
+    fn less_busy_leader(&self, shard: &Placed) -> Option<u64> {
+        let own = self.led_load(shard.leader);
+        let is_worth_it = shard.load > Duration::ZERO && shard.load * LEAST_PART >= own;
+        if !shard.is_settled || !is_worth_it || own < self.mean_load() * 11 / 10 + LOAD_FLOOR {
+            return None;
+        }
+        let can = |node: &u64| {
+            *node != shard.leader
+                && self.place(*node).is_some_and(|place| place.is_up)
+                && self.serves(*node)
+                && self.is_as_fit(*node, shard)
+        };
+        let voters = shard.voters.iter().copied().filter(can);
+        let other = voters.min_by_key(|node| (self.led_load(*node), self.led_by(*node), *node))?;
+        (self.led_load(other) + shard.load + LOAD_FLOOR <= own).then_some(other)
+    }
+
+    /// Whether no more speaks against a node than against the leader of a shard.
+    fn is_as_fit(&self, node: u64, shard: &Placed) -> bool {
         let strain = |node: u64| self.place(node).and_then(|place| place.strain);
-        let is_fit = match (strain(shard.leader), strain(other)) {
+        match (strain(shard.leader), strain(node)) {
             (Some(own), Some(other)) => other <= own,
             _ => true,
-        };
-        (is_fit && self.led_by(shard.leader) >= self.led_by(other) + 2).then_some(other)
+        }
+    }
+
+    /// What a node uses for the shards that it leads.
+    fn led_load(&self, node: u64) -> Duration {
+        let led = self.shards.iter().filter(|shard| shard.leader == node);
+        led.map(|shard| shard.load).sum()
+    }
+
+    /// The mean of that over the nodes that can lead.
+    fn mean_load(&self) -> Duration {
+        let can = |place: &&Place| place.is_up && place.role == Role::Serves;
+        let nodes = self.places.iter().filter(can);
+        let loads = nodes.map(|place| self.led_load(place.node));
+        let (sum, count) = loads.fold((Duration::ZERO, 0), |(sum, count), load| {
+            (sum + load, count + 1)
+        });
+        sum.checked_div(count).unwrap_or_default()
     }
 
     /// A voter among these that rests: it leads only if the leader leaves, and nobody serves.

@@ -29,7 +29,27 @@ fn placed(number: u16, leader: u64, voters: &[u64]) -> Placed {
         leader,
         voters: voters.iter().copied().collect(),
         learners: BTreeSet::new(),
+        load: Duration::ZERO,
+        is_settled: true,
     }
+}
+
+/// The same with a load in ms.
+fn busy(number: u16, leader: u64, load: u64) -> Placed {
+    Placed {
+        load: Duration::from_millis(load),
+        ..placed(number, leader, &[1, 2, 3])
+    }
+}
+
+/// Who leads each shard in the end, and how many steps that took.
+fn settled(shards: Vec<Placed>) -> (Vec<u64>, usize) {
+    let mut three = situation(vec![up(1), up(2), up(3)], shards);
+    let steps = three.settle(None);
+    (
+        three.shards.iter().map(|shard| shard.leader).collect(),
+        steps,
+    )
 }
 
 fn situation(places: Vec<Place>, shards: Vec<Placed>) -> Situation {
@@ -367,4 +387,133 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn leaders_follow_the_load() {
+    for (shards, leaders, steps) in [
+        // The halves of a busy shard: one each.
+        (
+            vec![
+                busy(0, 1, 200),
+                busy(1, 1, 200),
+                busy(2, 2, 0),
+                busy(3, 3, 0),
+            ],
+            vec![2, 1, 2, 3],
+            1,
+        ),
+        // One busy shard among idle ones stays, wherever it is.
+        (
+            vec![busy(0, 1, 900), busy(1, 2, 0), busy(2, 3, 0)],
+            vec![1, 2, 3],
+            0,
+        ),
+        (
+            vec![
+                busy(0, 1, 900),
+                busy(1, 1, 10),
+                busy(2, 2, 0),
+                busy(3, 3, 0),
+            ],
+            vec![1, 1, 2, 3],
+            0,
+        ),
+        // Counts do not bring back what the load has moved.
+        (
+            vec![
+                busy(0, 1, 900),
+                busy(1, 2, 90),
+                busy(2, 2, 90),
+                busy(3, 2, 90),
+                busy(4, 3, 300),
+            ],
+            vec![1, 2, 2, 2, 3],
+            0,
+        ),
+        // Less than the floor: by counts.
+        (
+            vec![busy(0, 1, 40), busy(1, 1, 40), busy(2, 1, 0)],
+            vec![2, 3, 1],
+            2,
+        ),
+        // A cold start: all on one node.
+        (
+            vec![busy(0, 1, 300), busy(1, 1, 300), busy(2, 1, 300)],
+            vec![2, 3, 1],
+            2,
+        ),
+    ] {
+        let told = format!("{shards:?}");
+        assert_eq!(settled(shards), (leaders, steps), "{told}");
+    }
+}
+
+#[test]
+fn a_shard_that_has_just_come_is_not_moved_by_its_load() {
+    let mut shards = vec![
+        busy(0, 1, 400),
+        busy(1, 1, 400),
+        busy(2, 2, 0),
+        busy(3, 3, 0),
+    ];
+    for shard in &mut shards {
+        shard.is_settled = false;
+    }
+    assert_eq!(settled(shards), (vec![1, 1, 2, 3], 0));
+}
+
+#[test]
+fn a_less_fit_node_is_not_given_load() {
+    let shards = vec![
+        busy(0, 1, 400),
+        busy(1, 1, 400),
+        busy(2, 2, 0),
+        busy(3, 3, 0),
+    ];
+    let mut three = situation(vec![up(1), up(2), up(3)], shards);
+    for node in [1, 2] {
+        three.places[node].strain = Some(Strain {
+            unsteady: 1,
+            ..Strain::default()
+        });
+    }
+    // The others give away what they lead.
+    three.settle(None);
+    assert!(three.shards.iter().all(|shard| shard.leader == 1));
+}
+
+/// Nodes that go by loads of some rounds ago, all of them at once, come to an end as well.
+#[test]
+fn old_views_move_nothing_to_and_fro() {
+    let shards: Vec<Placed> = (0..9)
+        .map(|n| busy(n, 1, 100 + u64::from(n) * 20))
+        .collect();
+    let mut world = situation(vec![up(1), up(2), up(3)], shards);
+    let mut moved = [0; 9];
+    // A shard is settled so many rounds after it was moved.
+    let mut unsettled = [0; 9];
+    for _ in 0..200 {
+        let steps: Vec<_> = world
+            .shards
+            .iter()
+            .map(|shard| world.next_step(shard, None))
+            .collect();
+        for (at, step) in steps.into_iter().enumerate() {
+            unsettled[at] = i32::max(unsettled[at] - 1, 0);
+            if let Some(step) = step {
+                world.shards[at].take(step);
+                moved[at] += 1;
+                unsettled[at] = 20;
+            }
+            world.shards[at].is_settled = unsettled[at] == 0;
+        }
+    }
+    assert!(moved.iter().all(|moves| *moves <= 2), "{moved:?}");
+    let loads: Vec<u128> = (1..=3)
+        .map(|node| world.led_load(node).as_millis())
+        .collect();
+    // As near as shards of up to 260 ms can be brought to each other.
+    let apart = loads.iter().max().unwrap() - loads.iter().min().unwrap();
+    assert!(apart <= 260 + LOAD_FLOOR.as_millis(), "{loads:?}");
 }
