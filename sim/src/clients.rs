@@ -212,7 +212,8 @@ impl Clients {
             let is_idle =
                 link.is_some_and(|link| link.stage == Stage::Online && link.subscribing.is_empty());
             let in_flight: Vec<_> = client.mqtt.messages_in_flight().collect();
-            if !is_idle || !in_flight.is_empty() || client.mqtt.is_awaiting_release() {
+            if !is_idle || !in_flight.is_empty() || client.mqtt.awaiting_release().next().is_some()
+            {
                 return Err(format!(
                     "{}: {link:?}, in flight {in_flight:?}",
                     client.name

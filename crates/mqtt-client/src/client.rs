@@ -179,13 +179,7 @@ impl<M> Client<M> {
         self.in_flight.iter().map(|sent| &sent.message)
     }
 
-    /// Whether there are messages of QoS 2 whose PUBREC is sent and whose PUBREL has not come.
-    #[must_use]
-    pub fn is_awaiting_release(&self) -> bool {
-        !self.received.is_empty()
-    }
-
-    /// The packet identifiers of these, ascending.
+    /// The packet identifiers of messages of QoS 2 whose PUBREC is sent and whose PUBREL has not come, ascending.
     pub fn awaiting_release(&self) -> impl Iterator<Item = PacketId> {
         self.received.iter()
     }

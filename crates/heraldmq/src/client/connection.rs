@@ -184,7 +184,7 @@ impl<'a> Connection<'a> {
 
     /// Whether PUBREL is to come for messages that were acknowledged by PUBREC.
     pub(crate) fn is_awaiting_release(&self) -> bool {
-        self.mqtt.is_awaiting_release()
+        self.mqtt.awaiting_release().next().is_some()
     }
 
     /// Whether the broker takes messages of this kind at all.

@@ -340,7 +340,7 @@ impl Driver {
             (client.is_leaving(), "leaving"),
             (client.has_room(QoS::AtLeastOnce), "room"),
             (client.poll_resend().is_some(), "resend"),
-            (client.is_awaiting_release(), "unreleased"),
+            (client.awaiting_release().next().is_some(), "unreleased"),
             (client.out.capacity() > 0, "buffer"),
         ] {
             facts.extend(holds.then(|| fact.to_owned()));
