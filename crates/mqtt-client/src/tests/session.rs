@@ -361,7 +361,7 @@ impl World {
 
     fn check(&self) {
         assert_eq!(self.client.in_flight(), 0);
-        assert!(!self.client.awaiting_release().next().is_some());
+        assert_eq!(self.client.awaiting_release().next(), None);
         let session = self.session.as_ref().expect("connected");
         assert!(session.is_quiet(), "{session:?}");
         check_direction(&self.published, &self.at_server);

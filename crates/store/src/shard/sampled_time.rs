@@ -119,7 +119,11 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let dice = random >> 33;
-            let takes = if dice.is_multiple_of(10) { 150 } else { 5 + dice % 7 };
+            let takes = if dice.is_multiple_of(10) {
+                150
+            } else {
+                5 + dice % 7
+            };
             clock.turn(&time, Duration::from_micros(takes));
         }
         let ratio = time.total().as_secs_f64() / clock.now.get().as_secs_f64();
