@@ -381,6 +381,8 @@ struct Window {
 pub(crate) struct Busyness {
     /// CPU time, and time of waiting for a core, of the second in which it was least busy.
     pub(crate) least: Duration,
+    /// CPU time of the second in which that was least.
+    pub(crate) least_cpu: Duration,
     /// Where its load halves.
     pub(crate) half: Option<HalfLoad>,
     /// A slot that has more than half of it.
@@ -490,6 +492,7 @@ impl LoadMeter {
         let sum = |pick: fn(&Window) -> u64| Total(self.windows.iter().map(pick).sum());
         Some(Busyness {
             least: self.windows.iter().map(|window| window.busy).min()?,
+            least_cpu: self.windows.iter().map(|window| window.cost.cpu()).min()?,
             half: self.half(),
             hottest: self.hottest(),
             operations: Operations {
@@ -751,6 +754,7 @@ mod tests {
         let seconds: Vec<_> = (0..10).map(|_| second()).collect();
         let busyness = metered(RANGE, &seconds).busyness().unwrap();
         assert_eq!(busyness.least, Duration::from_millis(400));
+        assert_eq!(busyness.least_cpu, Duration::from_millis(400));
         let (slot, share) = (HalfSlot(1_102), Percent(87));
         assert_eq!(busyness.hottest, Some(HotSlot { slot, share }));
         assert_eq!(busyness.half.unwrap().at, HalfSlot(1_103));

@@ -84,6 +84,7 @@ mod tests {
             busyness: Some(Busyness {
                 // It does not matter.
                 least: Duration::ZERO,
+                least_cpu: Duration::ZERO,
                 half: Some(HalfLoad {
                     at: HalfSlot(5),
                     below: Percent(1),

@@ -1,7 +1,8 @@
 //! The policy `load`: a shard is split that has been busy for a while, if its half finds a place with less to do.
 //!
 //! It does not ask how busy the machine is: a shard that is short of CPU gets more of it by being served from two threads, also
-//! beside other programs. So time that a shard's thread has waited for a core counts as if it had run. A shard that is waited for, but takes little CPU, is not split: the disk is what it waits for, and
+//! beside other programs. So time that a shard's thread has waited for a core counts as if it had run, if it has run for some of it:
+//! on a machine with too few cores each thread waits, also one with next to nothing to do. A shard that is waited for, but takes little CPU, is not split: the disk is what it waits for, and
 //! all shards of a node have the same.
 
 use std::time::Duration;
@@ -14,6 +15,9 @@ use crate::splitting::policy::{Candidate, Hold, NodeView, SplitPolicy, Verdict};
 /// CPU time, and time of waiting for a core, per second from which on a shard is busy.
 const BUSY: Duration = Duration::from_millis(250);
 
+/// CPU time alone that it uses at least.
+const BUSY_CPU: Duration = Duration::from_millis(100);
+
 /// Each half is to have so much of the load, in percent: a fifth.
 const LEAST_HALF: u8 = 20;
 
@@ -25,7 +29,7 @@ impl SplitPolicy for ByLoad {
         let Some(busyness) = shard.busyness else {
             return Verdict::Hold(Hold::New);
         };
-        if busyness.least < BUSY {
+        if busyness.least < BUSY || busyness.least_cpu < BUSY_CPU {
             return Verdict::Hold(Hold::NotBusy);
         }
         if !has_room(shard, node) {
@@ -80,6 +84,7 @@ mod tests {
     fn busy(least: u32, half: Option<HalfLoad>) -> Option<Busyness> {
         Some(Busyness {
             least: MS * least,
+            least_cpu: MS * 100,
             half,
             hottest: None,
             operations: Operations::default(),
@@ -132,6 +137,16 @@ mod tests {
                 "{busyness:?} {threads:?} {nodes:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_thread_that_only_waits_for_a_core_is_not_busy() {
+        let waits = Busyness {
+            least_cpu: MS * 99,
+            ..busy(900, half(50)).unwrap()
+        };
+        let verdict = decide(Some(waits), &[900, 0], &[]);
+        assert_eq!(verdict, Verdict::Hold(Hold::NotBusy));
     }
 
     #[test]

@@ -260,6 +260,7 @@ mod tests {
             thread: 0,
             busyness: Some(Busyness {
                 least: Duration::from_millis(least_ms),
+                least_cpu: Duration::from_millis(least_ms),
                 half: Some(HalfLoad {
                     at: HalfSlot(number + 100),
                     below: Percent(50),
