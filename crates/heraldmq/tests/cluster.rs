@@ -93,7 +93,8 @@ fn state() -> Value {
             {"store": "session", "shard": 0, "first": 0, "last": 32_767, "version": 2, "leader": one, "voters": [one, two],
              "learners": [], "term": 7,
              "load": {"propose_us": 20_000, "apply_us": 100_000, "read_us": 3_400, "requests": 512,
-                      "wait_us": 800, "log_bytes": 9_000, "half": {"slot": 30_720, "below": 49}}},
+                      "wait_us": 800, "log_bytes": 9_000, "half": {"slot": 30_720, "below": 49}},
+             "split": {"decision": "one_slot", "reason": "slot 7 alone has most of it", "names": ["boiler"], "seconds": 4}},
             {"store": "inbox", "shard": 1, "leader": null, "voters": [one], "learners": [two],
              "term": 8},
         ],
@@ -152,6 +153,8 @@ fn the_state_is_printed_as_tables() {
         "512/s",
         "30720",
         "(49%)",
+        "one_slot",
+        "(boiler)",
     ]);
     has_row(&[
         "inbox",
