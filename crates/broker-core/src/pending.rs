@@ -101,8 +101,8 @@ pub(crate) struct ToMember {
     pub(crate) publication: Option<Key>,
     /// What makes it happen once, if no publication waits.
     pub(crate) call: Option<u64>,
-    /// Of what the broker publishes.
-    pub(crate) origin: Option<Origin>,
+    /// What it is known by, whichever member gets it.
+    pub(crate) once: Option<Once>,
 }
 
 /// What those who are to keep a message did.

@@ -168,6 +168,7 @@ fn the_state_is_printed_as_tables() {
         "-",
         "-",
         "-",
+        "-",
     ]);
 }
 

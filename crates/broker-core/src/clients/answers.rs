@@ -134,14 +134,14 @@ impl<R: Rim> ClientLoop<R> {
                     item,
                     publication,
                     call,
-                    origin,
+                    once,
                 } = *to_member;
                 if let Some(call) = call {
                     self.calls.end(call);
                 }
                 if let Answer::Inbox(InboxReply::Stale) = answer {
                     // Its session ended while the message was on its way: another member gets it.
-                    self.redispatch_stored(io, &item, publication, origin);
+                    self.redispatch_stored(io, &item, publication, once);
                 }
                 if let Some(publication) = publication {
                     self.publication_answered(io, publication, answer);

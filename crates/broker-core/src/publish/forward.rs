@@ -248,7 +248,7 @@ impl<R: Rim> ClientLoop<R> {
         let to = ToGroups {
             which: Which::Own,
             but: but.into(),
-            once: once.cloned().map(Once::Broker),
+            once: of_broker(once),
             publication: None,
             served: None,
         };
@@ -265,7 +265,7 @@ impl<R: Rim> ClientLoop<R> {
         once: Option<&Origin>,
     ) {
         let Some(group) = self.node.routes.group_of(&to.filter) else {
-            self.nobody_is_known(io, &to.filter, message, None, once);
+            self.nobody_is_known(io, &to.filter, message, None, of_broker(once));
             return;
         };
         let members = self.node.routes.members(&group);
@@ -277,7 +277,7 @@ impl<R: Rim> ClientLoop<R> {
             |m: &Member| !m.who.is_node() || (to.hops < HOPS && m.who != Who::Node(from));
         match choose(&here).or_else(|| choose(&elsewhere)) {
             Some(member) => self.give_to_member(io, &group, member, message, to.hops, once),
-            None => self.nobody_is_known(io, &to.filter, message, None, once),
+            None => self.nobody_is_known(io, &to.filter, message, None, of_broker(once)),
         }
     }
 
@@ -300,13 +300,13 @@ impl<R: Rim> ClientLoop<R> {
             let group = self.node.routes.group_of(&to.filter);
             let members = group.as_ref().map(|group| self.node.routes.members(group));
             let (Some(group), Some(members)) = (group, members) else {
-                self.nobody_is_known(io, &to.filter, &message, None, once);
+                self.nobody_is_known(io, &to.filter, &message, None, of_broker(once));
                 continue;
             };
             let others = |m: &Member| m.who != Who::Node(gone);
             match group.choose(&members, message.publisher_hash, others) {
                 Some(member) => self.give_to_member(io, &group, member, &message, 0, once),
-                None => self.nobody_is_known(io, &to.filter, &message, None, once),
+                None => self.nobody_is_known(io, &to.filter, &message, None, of_broker(once)),
             }
         }
     }
@@ -327,9 +327,14 @@ impl<R: Rim> ClientLoop<R> {
         }
         let item = item_for(group, member, message);
         if let Some((client, item)) = self.give_directly(io, group, member, item, once) {
-            self.give_to_inbox(&client, item, None, once.cloned().map(Once::Broker));
+            self.give_to_inbox(&client, item, None, of_broker(once));
         }
     }
+}
+
+/// What a message from another node is known by: it has an origin only if the broker publishes it.
+fn of_broker(once: Option<&Origin>) -> Option<Once> {
+    once.cloned().map(Once::Broker)
 }
 
 /// What another node is to name a publisher by. Who is not connected to this node is found by nobody.

@@ -421,7 +421,7 @@ impl<R: Rim> ClientLoop<R> {
             item: item.clone(),
             publication,
             call,
-            origin: once.as_ref().and_then(Once::of_broker).cloned(),
+            once: once.clone(),
         };
         let member = self.node.store().client_name(client);
         let op = once::deliver(member, item, once);
@@ -625,24 +625,19 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Gives a message of a shared group, which a member's inbox never had, to another member.
-    /// `publication`: whose acknowledgement waits for it. `once`: of a message that several nodes may publish.
+    /// `publication`: whose acknowledgement waits for it. `once`: what it is known by, also when its publisher sends it
+    /// again.
     pub(crate) fn redispatch_stored(
         &mut self,
         io: &mut impl LoopIo,
         item: &Item,
         publication: Option<Key>,
-        once: Option<Origin>,
+        once: Option<Once>,
     ) {
         let filter = item.group.as_deref().unwrap_or_default();
-        let given = self.give_to_group(io, filter, &item.message, publication, once.as_ref());
-        let Some((client, item)) = given else {
-            return;
-        };
-        if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
-        {
-            waiting.left += 1;
-        }
-        self.give_to_inbox(&client, item, publication, once.map(Once::Broker));
+        let once = once.as_ref();
+        let given = self.give_to_group(io, filter, &item.message, publication, once);
+        self.give_to_inboxes(given.into_iter().collect(), publication, once);
     }
 
     /// Gives a message to a member of the group with this filter, unless its inbox has to store it: then
@@ -653,10 +648,10 @@ impl<R: Rim> ClientLoop<R> {
         filter: &str,
         message: &Arc<ApplicationMessage>,
         publication: Option<Key>,
-        once: Option<&Origin>,
+        once: Option<&Once>,
     ) -> Option<(Arc<str>, Item)> {
         let Some(group) = self.node.routes.group_of(filter) else {
-            self.nobody_is_known(io, filter, message, publication, once);
+            self.nobody_is_known(io, filter, message, publication, once.cloned());
             return None;
         };
         self.give_to_other(io, &group, message, None, publication, once)
@@ -670,16 +665,17 @@ impl<R: Rim> ClientLoop<R> {
         message: &Arc<ApplicationMessage>,
         except: Option<&Who>,
         publication: Option<Key>,
-        once: Option<&Origin>,
+        once: Option<&Once>,
     ) -> Option<(Arc<str>, Item)> {
         let members = self.node.routes.members(group);
         let others = |member: &Member| Some(&member.who) != except;
-        let Some(member) = self.choose(group, &members, message, once, others) else {
-            self.nobody_is_known(io, group.filter(), message, publication, once);
+        let of_broker = once.and_then(Once::of_broker);
+        let Some(member) = self.choose(group, &members, message, of_broker, others) else {
+            self.nobody_is_known(io, group.filter(), message, publication, once.cloned());
             return None;
         };
         let item = item_for(group, member, message);
-        self.give_directly(io, group, member, item, once)
+        self.give_directly(io, group, member, item, of_broker)
     }
 
     /// Arms the loop that publishes `$SYS`.

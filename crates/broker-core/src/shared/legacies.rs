@@ -82,7 +82,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         let sequence = origin.incarnation;
-        let given = self.give_to_group(io, &filter, &item.message, None, Some(&origin));
+        let once = Once::Broker(origin);
+        let given = self.give_to_group(io, &filter, &item.message, None, Some(&once));
         if let Some(Pending::Handover(handover)) = self.pending.get_mut(id) {
             match given {
                 None => handover.done.push(sequence),
@@ -95,7 +96,7 @@ impl<R: Rim> ClientLoop<R> {
                 sequence,
             };
             let member = self.node.store().client_name(&client);
-            let op = once::deliver(member, item, Some(Once::Broker(origin)));
+            let op = once::deliver(member, item, Some(once));
             self.ask_to_take(op, pending);
         }
     }

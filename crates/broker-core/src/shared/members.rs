@@ -18,7 +18,6 @@ use mqtt_proto::QoS;
 use mqtt_session::ApplicationMessage;
 use net_api::Key;
 use store_state::api::Failure;
-use store_state::inbox::Origin;
 
 use crate::clients::{ClientLoop, LoopIo, Timer, record_drop};
 use crate::drops::Reason;
@@ -71,7 +70,7 @@ impl<R: Rim> ClientLoop<R> {
         filter: &str,
         message: &Arc<ApplicationMessage>,
         publication: Option<Key>,
-        once: Option<&Origin>,
+        once: Option<Once>,
     ) {
         if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
             record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
@@ -82,7 +81,6 @@ impl<R: Rim> ClientLoop<R> {
             waiting.left += 1;
         }
         let group = Groups::One(filter.into());
-        let once = once.cloned().map(Once::Broker);
         self.await_members(io, message, group, publication, once);
     }
 
@@ -140,10 +138,9 @@ impl<R: Rim> ClientLoop<R> {
         }
         let (which, but) = match groups {
             Groups::One(filter) => {
-                let once = named.as_ref().and_then(Once::of_broker);
+                let once = named.as_ref();
                 let given = self.give_to_group(io, &filter, &message, publication, once);
-                let members = given.into_iter().collect();
-                self.give_to_inboxes(members, publication, named.as_ref());
+                self.give_to_inboxes(given.into_iter().collect(), publication, once);
                 if let Some(publication) = publication {
                     self.publication_answered(io, publication, Answer::Passed);
                 }

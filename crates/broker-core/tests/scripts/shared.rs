@@ -510,3 +510,62 @@ fn a_group_without_known_members_goes_when_all_shards_are_known() {
         ",
     );
 }
+
+/// Two durable members of a group, and a publisher with a session.
+const MEMBERS: &str = "
+        a connects durable
+            session of a: claim
+            inbox of a: begin
+            a CONNACK 0x00
+        a SUBSCRIBE #1 $share/g/t 2
+            inbox of a: subscribe $share/g/t
+            a SUBACK #1 [02]
+        p connects durable
+            session of p: claim
+            inbox of p: begin
+            p CONNACK 0x00
+        ";
+
+#[test]
+fn a_message_of_qos_2_is_known_at_another_member_when_the_session_of_the_first_has_ended() {
+    check(&format!(
+        "{MEMBERS}
+        b connects durable
+            session of b: claim
+            inbox of b: begin
+            b CONNACK 0x00
+        b SUBSCRIBE #1 $share/g/t 2
+            inbox of b: subscribe $share/g/t
+            b SUBACK #1 [02]
+        the store ends a session
+        p PUBLISH t 1 2 #4
+            inboxes: publish t #4
+            inbox of a: deliver t #4
+            inbox of b: deliver t #4
+            p PUBREC #4
+        "
+    ));
+}
+
+#[test]
+fn a_message_of_qos_2_that_waited_for_another_member_is_known_there() {
+    check(&format!(
+        "{MEMBERS}
+        the store ends a session
+        the store waits
+        p PUBLISH t 1 2 #4
+            inboxes: publish t #4
+            inbox of a: deliver t #4
+        a UNSUBSCRIBE #2 $share/g/t
+            inbox of a: unsubscribe $share/g/t
+        a shard is unknown
+        the store answers
+            a UNSUBACK #2 [00]
+        a node tells of b in $share/g/t
+        all shards are known
+        after 5 ms
+            inbox of b: deliver t #4
+            p PUBREC #4
+        "
+    ));
+}

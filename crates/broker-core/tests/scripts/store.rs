@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) received: PacketIdSet,
     /// The next publication matches full sessions, which refuse it.
     pub(crate) refuses: bool,
+    /// The session of the next member that a message is for has ended.
+    pub(crate) has_ended: bool,
     /// The next retained message comes from a connection before the publisher's last one.
     pub(crate) knows_later: bool,
     last_epoch: u64,
@@ -385,6 +387,13 @@ impl Store for AskedStore {
                 }
                 InboxOp::Unsubscribe { filters, .. } => {
                     InboxReply::Unsubscribed(vec![true; filters.len()])
+                }
+                InboxOp::Deliver { .. }
+                | InboxOp::DeliverOnce { .. }
+                | InboxOp::DeliverFenced { .. }
+                    if std::mem::take(&mut state.has_ended) =>
+                {
+                    InboxReply::Stale
                 }
                 InboxOp::Publish { .. }
                 | InboxOp::PublishOnce { .. }

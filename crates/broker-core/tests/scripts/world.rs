@@ -19,6 +19,7 @@
 //! | `the store is over its limit`, `the store has room` | publishers wait |
 //! | `the store resumes` | the next claim finds a session |
 //! | `the store refuses` | the next publication finds full queues |
+//! | `the store ends a session` | the next message for a member of a group finds no inbox |
 //! | `the inbox gives N TOPIC PAYLOAD QOS` | a queued message of the inbox that was opened last |
 //! | `the inboxes have another leader` | it knows of no open inbox |
 //! | `the will of a is due` | its session shard wants it published |
@@ -452,6 +453,7 @@ impl World {
             ["has", "room"] => state.is_over_limit = false,
             ["resumes"] => state.resumes = true,
             ["refuses"] => state.refuses = true,
+            ["ends", "a", "session"] => state.has_ended = true,
             ["knows", "a", "later", "connection"] => state.knows_later = true,
             ["takes", "it", "from", "anybody"] => state.taken_from = Some(TakenFrom::Unknown),
             ["takes", "it", "from", "node", node] => {
