@@ -251,9 +251,9 @@ impl Situation {
             return Some(other);
         }
         let other = self.least_leading(&shard.voters, shard)?;
+        let with_shard = self.led_load(other).saturating_add(shard.load);
         // What the load has moved is not moved back by counts.
-        let is_lighter =
-            self.led_load(other) + shard.load < self.led_load(shard.leader) + LOAD_FLOOR;
+        let is_lighter = with_shard < self.led_load(shard.leader).saturating_add(LOAD_FLOOR);
         let leads_more = self.led_by(shard.leader) >= self.led_by(other) + 2;
         (self.is_as_fit(other, shard) && leads_more && is_lighter).then_some(other)
     }
@@ -261,8 +261,9 @@ impl Situation {
     /// A voter that would use less for what it leads, with this shard, than the leader does now.
     fn less_busy_leader(&self, shard: &Placed) -> Option<u64> {
         let own = self.led_load(shard.leader);
-        let is_worth_it = shard.load > Duration::ZERO && shard.load * LEAST_PART >= own;
-        if !shard.is_settled || !is_worth_it || own < self.mean_load() * 11 / 10 + LOAD_FLOOR {
+        let is_worth_it =
+            shard.load > Duration::ZERO && shard.load.saturating_mul(LEAST_PART) >= own;
+        if !shard.is_settled || !is_worth_it || own < self.busy_load() {
             return None;
         }
         let can = |node: &u64| {
@@ -273,7 +274,8 @@ impl Situation {
         };
         let voters = shard.voters.iter().copied().filter(can);
         let other = voters.min_by_key(|node| (self.led_load(*node), self.led_by(*node), *node))?;
-        (self.led_load(other) + shard.load + LOAD_FLOOR <= own).then_some(other)
+        let with_shard = self.led_load(other).saturating_add(shard.load);
+        (with_shard.saturating_add(LOAD_FLOOR) <= own).then_some(other)
     }
 
     /// Whether no more speaks against a node than against the leader of a shard.
@@ -285,10 +287,16 @@ impl Situation {
         }
     }
 
-    /// What a node uses for the shards that it leads.
+    /// What a node uses for the shards that it leads. Another node may have said anything.
     fn led_load(&self, node: u64) -> Duration {
         let led = self.shards.iter().filter(|shard| shard.leader == node);
-        led.map(|shard| shard.load).sum()
+        led.fold(Duration::ZERO, |sum, shard| sum.saturating_add(shard.load))
+    }
+
+    /// What a node uses at least that gives shards away because of their load.
+    fn busy_load(&self) -> Duration {
+        let mean = self.mean_load();
+        mean.saturating_add(mean / 10).saturating_add(LOAD_FLOOR)
     }
 
     /// The mean of that over the nodes that can lead.
@@ -297,7 +305,7 @@ impl Situation {
         let nodes = self.places.iter().filter(can);
         let loads = nodes.map(|place| self.led_load(place.node));
         let (sum, count) = loads.fold((Duration::ZERO, 0), |(sum, count), load| {
-            (sum + load, count + 1)
+            (sum.saturating_add(load), count + 1)
         });
         sum.checked_div(count).unwrap_or_default()
     }

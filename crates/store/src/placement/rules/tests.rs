@@ -517,3 +517,21 @@ fn old_views_move_nothing_to_and_fro() {
     let apart = loads.iter().max().unwrap() - loads.iter().min().unwrap();
     assert!(apart <= 260 + LOAD_FLOOR.as_millis(), "{loads:?}");
 }
+
+#[test]
+fn a_node_may_claim_any_load() {
+    let mut shards = vec![
+        busy(0, 1, 400),
+        busy(1, 1, 400),
+        busy(2, 2, 0),
+        busy(3, 2, 0),
+        busy(4, 3, 0),
+    ];
+    for shard in &mut shards[2..4] {
+        shard.load = Duration::MAX;
+    }
+    let three = situation(vec![up(1), up(2), up(3)], shards);
+    for at in [0, 1, 4] {
+        assert_eq!(three.next_step(&three.shards[at], None), None);
+    }
+}
