@@ -518,6 +518,40 @@ fn old_views_move_nothing_to_and_fro() {
     assert!(apart <= 260 + LOAD_FLOOR.as_millis(), "{loads:?}");
 }
 
+/// Counts gave a busy node one more shard, loads gave one back, and so on without end.
+#[test]
+fn counts_and_loads_do_not_move_shards_in_turns() {
+    let shards = [
+        (2, 518),
+        (4, 461),
+        (4, 509),
+        (1, 0),
+        (1, 423),
+        (3, 339),
+        (3, 0),
+        (4, 499),
+        (2, 0),
+        (3, 0),
+    ];
+    let shards = (0..).zip(shards).map(|(number, (leader, load))| Placed {
+        voters: BTreeSet::from([1, 2, 3, 4]),
+        ..busy(number, leader, load)
+    });
+    let mut four = situation(vec![up(1), up(2), up(3), up(4)], shards.collect());
+    // Four voters are an even number: the leaders alone are looked at.
+    for _ in 0..100 {
+        let asked = (0..four.shards.len()).find_map(|at| {
+            let other = four.other_leader(&four.shards[at])?;
+            Some((at, other))
+        });
+        let Some((at, other)) = asked else {
+            return;
+        };
+        four.shards[at].leader = other;
+    }
+    panic!("it does not end: {four:?}");
+}
+
 #[test]
 fn a_node_may_claim_any_load() {
     let mut shards = vec![
