@@ -14,6 +14,9 @@ use crate::shard::handle::Shard;
 use crate::shard::load::{Busyness, LoadScale, ShardLoad};
 use crate::shard::request::{OVERHEAD, work};
 
+/// Characters of a name that are told.
+const NAME_CHARACTERS: usize = 128;
+
 impl<M: Kind> LedShard for Shard<M> {
     fn lead(&self, receiver: u64) -> Option<Lead> {
         let hint = *self.routing.hint.borrow();
@@ -52,7 +55,10 @@ impl<M: Kind> LedShard for Shard<M> {
         let has_slot = |name: &&str| hash.is_some_and(|hash| hash.slot_of(name) == slot.0);
         let names = self.look(|machine| {
             let names = machine.names().filter(has_slot);
-            names.map(str::to_owned).collect()
+            // Who asks shows them to people, and a name may have 60,000 bytes.
+            names
+                .map(|name| name.chars().take(NAME_CHARACTERS).collect())
+                .collect()
         });
         let mut names: Vec<String> = names.unwrap_or_default();
         names.sort_unstable();

@@ -27,7 +27,7 @@ pub(crate) trait LedShard: Send + Sync {
     /// Whether this node has a replica of it, and of which store.
     fn replica(&self) -> Option<StoreId>;
 
-    /// Clients, or topics, that have a slot: so many at most. Looks at all of them.
+    /// Clients, or topics, that have a slot: so many at most, and the first 128 characters of each. Looks at all of them.
     fn names(&self, slot: Slot, most: usize) -> Vec<String>;
 
     /// CPU time that was counted for it since this process has begun.

@@ -255,9 +255,10 @@ impl Situation {
         // What the load has moved is not moved back by counts.
         let is_lighter = with_shard < self.led_load(shard.leader).saturating_add(LOAD_FLOOR);
         // Otherwise counts and loads might move shards in turns for ever.
-        let stays_calm = with_shard < self.busy_load();
+        let is_below_limit = with_shard < self.busy_load();
         let leads_more = self.led_by(shard.leader) >= self.led_by(other) + 2;
-        (self.is_as_fit(other, shard) && leads_more && is_lighter && stays_calm).then_some(other)
+        (self.is_as_fit(other, shard) && leads_more && is_lighter && is_below_limit)
+            .then_some(other)
     }
 
     /// A voter that would use less for what it leads, with this shard, than the leader does now.

@@ -370,6 +370,8 @@ struct Window {
     cost: ShardCost,
     /// CPU time and time of waiting for a core.
     busy: Duration,
+    /// CPU time that was counted for applying operations.
+    applied: Duration,
     /// CPU time by group of slots, in ns; empty: none was spent for any.
     by_group: Box<[u64]>,
     operations: Total,
@@ -404,7 +406,7 @@ pub(crate) struct Operations {
     pub(crate) count: Total,
     /// Entries of the log that they came in.
     pub(crate) entries: Total,
-    /// CPU time for applying them.
+    /// CPU time that was counted for applying them.
     pub(crate) time: Duration,
 }
 
@@ -435,6 +437,7 @@ impl LoadMeter {
     }
 
     fn end_window(&mut self, cost: ShardCost, taken: TakenWeights, scale: LoadScale) {
+        let applied = cost.apply;
         let cost = cost.scaled(scale.cpu);
         if self.windows.len() == WINDOWS {
             self.windows.pop_front();
@@ -442,6 +445,7 @@ impl LoadMeter {
         self.windows.push_back(Window {
             cost,
             busy: scaled(cost.cpu(), scale.busy),
+            applied,
             by_group: shares(cost.cpu(), taken.by_group),
             operations: taken.count,
             close_up: taken.close_up,
@@ -498,7 +502,7 @@ impl LoadMeter {
             operations: Operations {
                 count: sum(|window| window.operations.0),
                 entries: sum(|window| window.cost.entries.0),
-                time: self.windows.iter().map(|window| window.cost.apply).sum(),
+                time: self.windows.iter().map(|window| window.applied).sum(),
             },
         })
     }

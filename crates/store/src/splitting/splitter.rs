@@ -21,6 +21,10 @@ use crate::splitting::by_load::ByLoad;
 use crate::splitting::options::{SplitBy, SplitOptions};
 use crate::splitting::policy::{ByHandOnly, Candidate, Hold, NodeView, SplitPolicy, Verdict};
 
+/// Time from one look for those who have a hot slot of a shard to the next: all clients, or topics, of the shard are looked at, and
+/// whoever makes the load could have it done each second.
+const NAME_AGAIN: Duration = Duration::from_secs(60);
+
 /// A split that is to be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SplitOrder {
@@ -71,6 +75,8 @@ struct Standing {
     verdict: Verdict,
     names: Vec<String>,
     since: Instant,
+    /// When a slot was last given out to be named.
+    named: Option<Instant>,
 }
 
 struct StoreSplits {
@@ -166,10 +172,9 @@ impl Splitter {
             verdict,
             names: Vec::new(),
             since: now,
+            named: None,
         });
-        let is_same_slot = slot(standing.verdict).is_some()
-            && slot(standing.verdict) == slot(verdict)
-            && !standing.names.is_empty();
+        let is_same_slot = slot(standing.verdict) == slot(verdict);
         let is_same_kind = match (standing.verdict, verdict) {
             (Verdict::Hold(before), Verdict::Hold(now)) => before.name() == now.name(),
             _ => false,
@@ -178,11 +183,16 @@ impl Splitter {
         if !is_same_kind {
             standing.since = now;
         }
-        if is_same_slot {
-            return None;
+        if !is_same_slot {
+            standing.names = Vec::new();
         }
-        standing.names = Vec::new();
-        slot(verdict)
+        let is_recent = |at: Instant| now.duration_since(at) < NAME_AGAIN;
+        let may_name = !standing.named.is_some_and(is_recent);
+        let to_name = slot(verdict).filter(|_| standing.names.is_empty() && may_name);
+        if to_name.is_some() {
+            standing.named = Some(now);
+        }
+        to_name
     }
 
     /// Who has a slot that was found.
@@ -411,9 +421,17 @@ mod tests {
         let decisions = splitter.decisions(later);
         assert_eq!(decisions[0].names, ["boiler"]);
         assert_eq!(decisions[0].since, Duration::from_secs(5));
-        // Another one has the load.
+        // Another one has the load: it is named when the shard has not been looked through for a while.
+        let effects = splitter.handle_second(&[hot(3, 45)], &node(3), later);
+        assert_eq!(effects.to_name, []);
+        assert_eq!(splitter.decisions(later)[0].names, [""; 0]);
+        let later = now + NAME_AGAIN;
         let effects = splitter.handle_second(&[hot(3, 45)], &node(3), later);
         assert_eq!(&*effects.to_name, &[(id, Slot(45))][..]);
+        // Nobody was found.
+        splitter.handle_names(id, Vec::new());
+        let effects = splitter.handle_second(&[hot(3, 45)], &node(3), later);
+        assert_eq!(effects.to_name, []);
     }
 
     #[test]
