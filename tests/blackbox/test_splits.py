@@ -3,16 +3,20 @@
 import contextlib
 import itertools
 import json
+import subprocess
 import threading
 
 import pytest
+import yaml
 
 from harness import raw
-from harness.broker import Broker, run
+from harness.broker import BINARY, Broker, run
 from harness.wait import until
 
 TOKEN = "0123456789abcdef"
 DAY = {"session_expiry": 86_400}
+# Messages per second that keep a thread busy on any machine: more than it can take.
+HOT_RATE = 20_000
 
 
 class Splitting:
@@ -326,3 +330,29 @@ def test_a_busy_shard_is_split_by_itself(tmp_path, name):
         assert broker.metric("heraldmq_splits_total", store="inbox", outcome="done") == 1
         text = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
         assert "by_hand_only" in text, text
+
+
+def test_one_hot_session_is_named_and_its_shard_is_not_split(tmp_path):
+    """With the settings as they are delivered but for the rate limit: one session has all the load of the store."""
+    unlimited = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+    workload = tmp_path / "hot.yml"
+    pairs = {"pairs": 1, "rate": HOT_RATE, "payload": 64, "qos": 1, "clean_session": False}
+    workload.write_text(yaml.safe_dump({"name": "hot", "parts": [{"pairs": pairs}]}))
+    with Broker(unlimited, data_dir=tmp_path / "data") as broker:
+        arguments = ["bench", "run", str(workload), "--target", f"127.0.0.1:{broker.port}", "--duration", "10m"]
+        with subprocess.Popen([BINARY, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
+            try:
+
+                def split():
+                    (shard,) = [s for s in broker.api("/api/v1/cluster")["shards"] if s["store"] == "inbox"]
+                    return shard["split"]
+
+                until(lambda: split()["decision"] == "one_slot" and split()["names"], 60, "the slot is found")
+                (name,) = split()["names"]
+            finally:
+                bench.terminate()
+        warning = broker.find("one slot has most of the load of a busy shard, which a split cannot divide")
+        assert [line["store"] for line in warning] == ["inbox"] and name in warning[0]["names"]
+        text = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
+        assert name in text, text
+        assert broker.metric("heraldmq_splits_total", store="inbox", outcome="done") == 0

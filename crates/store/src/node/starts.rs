@@ -1,19 +1,24 @@
 //! How a thread of the store is given a shard.
 //!
-//! A node begins with few threads, and starts others when a split has made a shard and one of these has less to do. Shards that
-//! splits have made earlier are spread over all threads when the node starts.
+//! A node begins with few threads, and starts another one for a shard that a split has made when all that run use a quarter of a
+//! core: on a machine that is short of CPU one more thread costs more than it brings (decision 22). Shards that splits have made
+//! earlier are spread over all threads when the node starts.
 //!
 //! Invariant: a shard is given once, to a thread that runs or is about to.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::leadership::led_shards::LedShard;
 use crate::node::thread_load::ThreadLoad;
+
+/// CPU time per second that all threads use at least when another one is started, without what they wait for a core.
+pub(crate) const START_CPU: Duration = Duration::from_millis(250);
 
 /// What a thread does to start one shard, within its runtime.
 pub(crate) type BoxedBootstrap = Box<dyn FnOnce() -> BootstrapFuture + Send>;
@@ -145,27 +150,114 @@ impl StoreThreads {
         let _ = thread.starts.send(bootstrap);
     }
 
-    /// The thread that a shard should be given: the first of those with the least to do.
+    /// The thread that a shard should be given.
     fn least_loaded(&self, standings: &[Standing], is_child: bool) -> usize {
         let count = if is_child {
             self.counts.most
         } else {
             self.counts.first
         };
-        let can = |(_, standing): &(usize, &Standing)| !matches!(standing, Standing::Failed);
-        let able = standings.iter().enumerate().take(count).filter(can);
-        let numbers = able.map(|(number, _)| number);
-        let by_load = |number: &usize| {
-            let load = self.threads.get(*number).map(|thread| &thread.load);
-            // The load of shards that have come lately is not known yet.
-            load.map(|load| (load.busy().as_millis() / 50, load.shards()))
+        let seen = |(thread, standing): (&StoreThread, &Standing)| Seen {
+            standing: match standing {
+                Standing::Planned | Standing::Runs => SeenStanding::Runs,
+                Standing::Waits(_) => SeenStanding::Waits,
+                Standing::Failed => SeenStanding::Failed,
+            },
+            cpu: thread.load.cpu(),
+            busy: thread.load.busy(),
+            shards: thread.load.shards(),
         };
-        numbers.min_by_key(by_load).unwrap_or(0)
+        let threads: Vec<Seen> = self.threads.iter().zip(standings).map(seen).collect();
+        choose(&threads, count)
     }
 
     /// What each thread has used lately, in CPU time per second; none: it does not run, or no shard is there.
     pub(crate) fn loads(&self) -> Vec<Arc<ThreadLoad>> {
         let threads = self.threads.iter();
         threads.map(|thread| Arc::clone(&thread.load)).collect()
+    }
+}
+
+/// A thread, as it is looked at when a shard is given away.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    standing: SeenStanding,
+    /// CPU time per second.
+    cpu: Duration,
+    /// The same with the time of waiting for a core.
+    busy: Duration,
+    shards: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SeenStanding {
+    /// Or it will as soon as it is given a shard while the store is opened.
+    Runs,
+    Waits,
+    Failed,
+}
+
+/// The first of those of the first `count` threads that have the least to do. One that does not run is started only if all others
+/// are busy.
+fn choose(threads: &[Seen], count: usize) -> usize {
+    let mut running = threads
+        .iter()
+        .filter(|thread| thread.standing == SeenStanding::Runs);
+    let are_busy = running.all(|thread| thread.cpu >= START_CPU);
+    let can = |(_, thread): &(usize, &Seen)| match thread.standing {
+        SeenStanding::Runs => true,
+        SeenStanding::Waits => are_busy,
+        SeenStanding::Failed => false,
+    };
+    let able = threads.iter().enumerate().take(count).filter(can);
+    // The load of shards that have come lately is not known yet.
+    let least = able.min_by_key(|(_, thread)| (thread.busy.as_millis() / 50, thread.shards));
+    least.map_or(0, |(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_thread_is_given_a_shard() {
+        use SeenStanding::{Failed, Runs, Waits};
+        let seen = |(standing, cpu, busy, shards): &(SeenStanding, u64, u64, usize)| Seen {
+            standing: *standing,
+            cpu: Duration::from_millis(*cpu),
+            busy: Duration::from_millis(*busy),
+            shards: *shards,
+        };
+        for (threads, count, chosen) in [
+            // While the store is opened all are alike.
+            (&[(Runs, 0, 0, 0), (Runs, 0, 0, 0)][..], 2, 0),
+            (&[(Runs, 0, 0, 1), (Runs, 0, 0, 0)], 2, 1),
+            (&[(Runs, 0, 0, 1), (Runs, 0, 0, 0)], 1, 0),
+            // Threads that wait for cores are no reason to start one more.
+            (&[(Runs, 249, 990, 1), (Waits, 0, 0, 0)], 2, 0),
+            (&[(Runs, 250, 250, 1), (Waits, 0, 0, 0)], 2, 1),
+            (&[(Runs, 250, 250, 1), (Waits, 0, 0, 0)], 1, 0),
+            (
+                &[(Runs, 900, 900, 1), (Runs, 90, 90, 9), (Waits, 0, 0, 0)],
+                3,
+                1,
+            ),
+            (
+                &[(Runs, 900, 900, 1), (Runs, 260, 990, 1), (Waits, 0, 0, 0)],
+                3,
+                2,
+            ),
+            (&[(Runs, 900, 900, 1), (Failed, 0, 0, 0)], 2, 0),
+            (
+                &[(Runs, 900, 900, 1), (Failed, 0, 0, 0), (Waits, 0, 0, 0)],
+                3,
+                2,
+            ),
+            // Differences of less than 50 ms are none: the one with fewer shards.
+            (&[(Runs, 240, 240, 1), (Runs, 210, 210, 2)], 2, 0),
+        ] {
+            let seen: Vec<Seen> = threads.iter().map(seen).collect();
+            assert_eq!(choose(&seen, count), chosen, "{threads:?} of {count}");
+        }
     }
 }

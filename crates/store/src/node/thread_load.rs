@@ -32,13 +32,23 @@ pub(crate) struct ThreadLoad {
     meter: Mutex<ThreadMeter>,
     /// The mean of the last windows, in ns per second.
     busy: AtomicU64,
+    /// The same without the time of waiting.
+    cpu: AtomicU64,
 }
 
 /// Makes windows out of readings.
 #[derive(Default)]
 struct ThreadMeter {
     last: Option<Reading>,
-    windows: VecDeque<Duration>,
+    windows: VecDeque<Used>,
+}
+
+/// What a thread has used, per second.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Used {
+    cpu: Duration,
+    /// CPU time and time of waiting for a core.
+    busy: Duration,
 }
 
 /// What has been used up to a moment.
@@ -57,8 +67,8 @@ struct Reading {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct WindowEnd {
     scale: LoadScale,
-    /// The mean of the last windows, per second.
-    mean: Duration,
+    /// The mean of the last windows.
+    mean: Used,
 }
 
 impl ThreadMeter {
@@ -76,14 +86,23 @@ impl ThreadMeter {
         if self.windows.len() == WINDOWS {
             self.windows.pop_front();
         }
-        self.windows.push_back(busy.div_f64(seconds));
-        let sum: Duration = self.windows.iter().sum();
+        self.windows.push_back(Used {
+            cpu: cpu.div_f64(seconds),
+            busy: busy.div_f64(seconds),
+        });
+        let mean = |used: fn(&Used) -> Duration| {
+            let sum: Duration = self.windows.iter().map(used).sum();
+            sum / self.windows.len() as u32
+        };
         Some(WindowEnd {
             scale: LoadScale {
                 cpu: share / seconds,
                 busy: ratio(busy, cpu).max(1.0),
             },
-            mean: sum / self.windows.len() as u32,
+            mean: Used {
+                cpu: mean(|used| used.cpu),
+                busy: mean(|used| used.busy),
+            },
         })
     }
 }
@@ -115,9 +134,18 @@ impl ThreadLoad {
 
     /// CPU time and time of waiting for a core per second, the mean of the last ten; zero while it has no shards.
     pub(crate) fn busy(&self) -> Duration {
+        self.mean(&self.busy)
+    }
+
+    /// The same without the time of waiting.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.mean(&self.cpu)
+    }
+
+    fn mean(&self, of: &AtomicU64) -> Duration {
         match self.shards() {
             0 => Duration::ZERO,
-            _ => Duration::from_nanos(self.busy.load(Ordering::Relaxed)),
+            _ => Duration::from_nanos(of.load(Ordering::Relaxed)),
         }
     }
 
@@ -141,8 +169,10 @@ impl ThreadLoad {
             counted: shards.iter().map(|shard| shard.counted()).sum(),
         };
         if let Some(WindowEnd { scale, mean }) = self.meter.lock().end_window(reading) {
-            let mean = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
-            self.busy.store(mean, Ordering::Relaxed);
+            for (kept, mean) in [(&self.busy, mean.busy), (&self.cpu, mean.cpu)] {
+                let mean = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
+                kept.store(mean, Ordering::Relaxed);
+            }
             for shard in shards {
                 shard.roll_load(scale);
             }
@@ -170,7 +200,11 @@ mod tests {
         });
         let WindowEnd { scale, mean } = ends.last().flatten()?;
         let rounded = |scale: f64| (scale * 100.0).round() / 100.0;
-        Some((rounded(scale.cpu), rounded(scale.busy), mean.as_millis()))
+        Some((
+            rounded(scale.cpu),
+            rounded(scale.busy),
+            mean.busy.as_millis(),
+        ))
     }
 
     const NONE: (u64, u64, u64, u64) = (0, 0, 0, 0);

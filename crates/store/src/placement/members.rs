@@ -20,7 +20,7 @@ use crate::placement::rules::{Place, Placed, Situation, Step};
 const CHANGE: Duration = Duration::from_secs(10);
 
 /// How long a node leads a shard until the shard's load may move it: long enough for all nodes to know what it uses there.
-const SETTLED: Duration = Duration::from_secs(60);
+pub(crate) const SETTLED: Duration = Duration::from_secs(60);
 
 /// Entries that a learner may lack when it begins to vote.
 const LAG: u64 = 64;

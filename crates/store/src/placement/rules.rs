@@ -19,7 +19,7 @@ use crate::peers::member::{Names, Role, ShardId};
 const USUAL_VOTERS: usize = 3;
 
 /// Loads are alike if they differ by less: CPU time per second.
-const LOAD_FLOOR: Duration = Duration::from_millis(100);
+pub(crate) const LOAD_FLOOR: Duration = Duration::from_millis(100);
 
 /// Of what a node uses for the shards that it leads, a shard that is moved has a fiftieth at least.
 const LEAST_PART: u32 = 50;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use store_state::api::Slot;
 
+use crate::placement::rules::LOAD_FLOOR;
 use crate::shard::load::{Busyness, HalfLoad, Percent};
 use crate::splitting::policy::{Candidate, Hold, NodeView, SplitPolicy, Verdict};
 
@@ -32,7 +33,7 @@ impl SplitPolicy for ByLoad {
         if busyness.least < BUSY || busyness.least_cpu < BUSY_CPU {
             return Verdict::Hold(Hold::NotBusy);
         }
-        if !has_room(shard, node) {
+        if !has_room(shard, &busyness, node) {
             return Verdict::Hold(Hold::NoRoom);
         }
         boundary(&busyness).map_or_else(Verdict::Hold, |at| Verdict::Split { at })
@@ -53,16 +54,19 @@ fn boundary(busyness: &Busyness) -> Result<Slot, Hold> {
     }
 }
 
-/// Whether a thread of the node, or another node, has less than half of what is to be done where the shard is.
-fn has_room(shard: &Candidate, node: &NodeView) -> bool {
+/// Whether the half of the shard, on another thread of the node or led by another node, would leave that with less to do than there
+/// is now where the shard is.
+fn has_room(shard: &Candidate, busyness: &Busyness, node: &NodeView) -> bool {
     let own = node.threads.get(shard.thread).copied().unwrap_or_default();
+    let most = own * 9 / 10;
     let others = node.threads.iter().enumerate();
     let mut threads = others.filter(|(number, _)| *number != shard.thread);
-    threads.any(|(_, load)| *load < own / 2)
-        || node
-            .led_elsewhere
-            .iter()
-            .any(|load| *load < node.led_here / 2)
+    let mut nodes = node.led_elsewhere.iter();
+    threads.any(|(_, load)| *load + busyness.least / 2 <= most)
+        || nodes.any(|load| {
+            let with_half = load.saturating_add(busyness.least_cpu / 2);
+            with_half.saturating_add(LOAD_FLOOR) <= node.led_here
+        })
 }
 
 #[cfg(test)]
@@ -122,11 +126,14 @@ mod tests {
             (None, &[400, 0], &[], hold(Hold::New)),
             // One thread, or all of them busy.
             (busy(900, half(50)), &[900], &[], hold(Hold::NoRoom)),
-            (busy(900, half(50)), &[900, 450], &[], hold(Hold::NoRoom)),
-            (busy(900, half(50)), &[900, 449], &[], split),
+            (busy(900, half(50)), &[900, 361], &[], hold(Hold::NoRoom)),
+            (busy(900, half(50)), &[900, 360], &[], split),
+            // One of several shards of its thread.
+            (busy(300, half(50)), &[900, 661], &[], hold(Hold::NoRoom)),
+            (busy(300, half(50)), &[900, 660], &[], split),
             // Another node has room.
-            (busy(300, half(50)), &[900], &[500, 199], split),
-            (busy(300, half(50)), &[900], &[500, 200], hold(Hold::NoRoom)),
+            (busy(300, half(50)), &[900], &[500, 250], split),
+            (busy(300, half(50)), &[900], &[500, 251], hold(Hold::NoRoom)),
             (busy(300, half(19)), &[400, 0], &[], hold(Hold::Narrow)),
             (busy(300, half(81)), &[400, 0], &[], hold(Hold::Narrow)),
             (busy(300, None), &[400, 0], &[], hold(Hold::Narrow)),

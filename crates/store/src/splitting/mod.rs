@@ -18,3 +18,6 @@ pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod splitter;
 pub(crate) mod task;
+
+#[cfg(test)]
+mod model;
