@@ -22,7 +22,7 @@ pub struct LogStats {
     pub waiting_bytes: u64,
     /// Requests that are not yet answered: the appends with these entries, votes and what else is changed.
     pub waiting_requests: u64,
-    /// Bytes of all log files, in whole files.
+    /// What all log files take on the disk. Counting it costs a look at each of them.
     pub disk_bytes: u64,
 }
 

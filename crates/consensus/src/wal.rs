@@ -6,9 +6,10 @@
 //! after any other failure everything is refused.
 
 use std::collections::VecDeque;
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use raft_engine::{Command, Engine, LogBatch};
@@ -25,6 +26,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// And how long at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Bytes of a block, as `stat` counts them.
+const BLOCK: u64 = 512;
 
 /// Whether the log can be appended to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,9 +136,17 @@ impl Wal {
 
     pub(crate) fn stats(&self) -> LogStats {
         LogStats {
-            disk_bytes: self.engine.get_used_size() as u64,
+            disk_bytes: self.disk_bytes(),
             ..self.health.counters.read()
         }
+    }
+
+    /// What the files take on the disk. The engine itself counts each of them as full.
+    fn disk_bytes(&self) -> u64 {
+        let files = fs::read_dir(self.engine.path()).into_iter().flatten();
+        // Files may be deleted meanwhile.
+        let found = files.filter_map(|file| file.and_then(|file| file.metadata()).ok());
+        found.map(|file| file.blocks() * BLOCK).sum()
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Condition> {

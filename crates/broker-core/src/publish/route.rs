@@ -207,7 +207,9 @@ impl<R: Rim> ClientLoop<R> {
         }
         self.remember_keepers(&source, &mut recorders);
         let reason = if set.is_empty() {
-            self.stats.unmatched.add(1);
+            if !sys::is_own(message.body.topic_bytes()) {
+                self.stats.unmatched.add(1);
+            }
             ReasonCode::NoMatchingSubscribers
         } else {
             ReasonCode::Success

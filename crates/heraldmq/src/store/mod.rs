@@ -86,13 +86,13 @@ struct Place {
     /// The data folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Folder of the session store, if `session_store_data_dir` is set.
+    /// Folder of the session store, if it is not where the broker has last found it.
     #[arg(long, value_name = "DIR")]
     session_store: Option<PathBuf>,
-    /// Folder of the inbox store, if `inbox_store_data_dir` is set.
+    /// Folder of the inbox store, if it is not where the broker has last found it.
     #[arg(long, value_name = "DIR")]
     inbox_store: Option<PathBuf>,
-    /// Folder of the retain store, if `retain_store_data_dir` is set.
+    /// Folder of the retain store, if it is not where the broker has last found it.
     #[arg(long, value_name = "DIR")]
     retain_store: Option<PathBuf>,
 }

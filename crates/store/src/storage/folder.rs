@@ -26,8 +26,10 @@ mod slots;
 mod tests;
 mod view;
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
@@ -286,6 +288,11 @@ impl Folder {
         self.root.join("log")
     }
 
+    /// The folder of a store that was elsewhere when it was last found; `None`: it was in here, or is not known.
+    pub(crate) fn last_place(&self, name: &str) -> Option<PathBuf> {
+        last_place(&self.root, name)
+    }
+
     /// The folder of a store: the one in here with its name, or `elsewhere`. Makes it at the first time.
     ///
     /// # Errors
@@ -304,9 +311,11 @@ impl Folder {
             };
             write_format(&path, &what(name), label)?;
         }
-        if !made.exists() {
-            durable::write_whole(&made, b"").map_err(|reason| FolderError::io(&made, reason))?;
+        let place = elsewhere.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        if fs::read(&made).is_ok_and(|known| known == place) {
+            return Ok(path);
         }
+        durable::write_whole(&made, place).map_err(|reason| FolderError::io(&made, reason))?;
         Ok(path)
     }
 }
@@ -342,7 +351,14 @@ fn what(name: &str) -> String {
     format!("{name} store")
 }
 
-/// The file that says that this node has made a store.
+/// The folder of a store that a node has last found elsewhere; `None`: it was in the data folder, or an earlier version has made
+/// it.
+fn last_place(root: &Path, name: &str) -> Option<PathBuf> {
+    let place = fs::read(made(root, name)).ok()?;
+    (!place.is_empty()).then(|| OsString::from_vec(place).into())
+}
+
+/// The file that says that this node has made a store, and where, if that is not in the data folder.
 fn made(root: &Path, name: &str) -> PathBuf {
     root.join(format!("{name}{MADE}"))
 }

@@ -122,7 +122,9 @@ impl StoreFiles {
         folders: &PerStore<Option<PathBuf>>,
         log: &Log,
     ) -> Result<Option<Self>, OpenError> {
-        let path = folder.store(M::NAME, folders[M::STORE].as_deref())?;
+        let last = folder.last_place(M::NAME);
+        let elsewhere = folders[M::STORE].as_deref().or(last.as_deref());
+        let path = folder.store(M::NAME, elsewhere)?;
         let map = ShardMap::read(&path, folder.name_hash()).map_err(because("the shard map"))?;
         map.map(|map| {
             let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;

@@ -177,6 +177,34 @@ fn a_store_elsewhere_belongs_to_one_node() {
     assert!(said.contains("belongs to node"), "{said}");
 }
 
+/// Whoever looks at the folder later need not know the settings.
+#[test]
+fn a_store_elsewhere_is_found_by_a_view() {
+    let at = scratch();
+    let (disk, moved, root) = (
+        at.path().join("disk"),
+        at.path().join("moved"),
+        at.path().join("mine"),
+    );
+    let mine = Folder::open(&root).unwrap();
+    mine.store("inbox", Some(&disk)).unwrap();
+    mine.store("retain", None).unwrap();
+    // Where it was last.
+    fs::rename(&disk, &moved).unwrap();
+    mine.store("inbox", Some(&moved)).unwrap();
+    assert_eq!(mine.last_place("inbox"), Some(moved.clone()));
+    assert_eq!(mine.last_place("retain"), None);
+    drop(mine);
+    let view = FolderView::open(&root).unwrap();
+    assert_eq!(view.store("inbox", None).unwrap(), Some(moved));
+    assert_eq!(
+        view.store("retain", None).unwrap(),
+        Some(root.join("retain"))
+    );
+    // A wrong word of the caller is not made up for.
+    view.store("inbox", Some(&disk)).unwrap_err();
+}
+
 #[test]
 fn a_store_whose_disk_is_not_mounted_is_missed() {
     let at = scratch();

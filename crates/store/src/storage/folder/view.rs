@@ -81,7 +81,7 @@ impl FolderView {
         self.root.join("log")
     }
 
-    /// The folder of a store: the one in here with its name, or `elsewhere`. `None`: none was made yet.
+    /// The folder of a store: `elsewhere`, or where its node has last found it. `None`: none was made yet.
     ///
     /// # Errors
     /// It belongs to another node or store; it was made and is not there; or it cannot be read.
@@ -90,6 +90,8 @@ impl FolderView {
         name: &str,
         elsewhere: Option<&Path>,
     ) -> Result<Option<PathBuf>, FolderError> {
+        let last = super::last_place(&self.root, name);
+        let elsewhere = elsewhere.or(last.as_deref());
         super::find_store(&self.root, self.label.node, name, elsewhere)
             .map(|(path, is_there)| is_there.then_some(path))
     }
