@@ -61,6 +61,8 @@ pub struct Plan {
     pub qos: QoS,
     /// Whether the sessions of the subscribers end with their connections.
     pub clean_session: bool,
+    /// Whether the broker begins on a new data folder.
+    pub is_cold: bool,
     /// Of the report's cluster. The broker under load is whatever the caller has started.
     pub nodes: u32,
     /// Voting replicas of each session, where the report says so.
@@ -162,6 +164,11 @@ impl Plan {
         } else {
             "persistent"
         };
-        format!("{}, {sessions} sessions", self.topology)
+        let folder = if self.is_cold {
+            ", on a new data folder"
+        } else {
+            ""
+        };
+        format!("{}, {sessions} sessions{folder}", self.topology)
     }
 }

@@ -218,11 +218,14 @@ pub(super) fn list() -> String {
             let Some(plan) = Plan::of_row(row) else {
                 continue;
             };
-            // The report's own name, unless it means two scenarios.
-            let name = match row.scenario.parse::<Plan>() {
-                Ok(_) => row.scenario.to_owned(),
-                Err(_) => plan.to_string(),
+            // The report's own name, unless it means two scenarios. It does not say that a start is cold.
+            let names = [row.scenario.to_owned(), format!("{}_cold", row.scenario)];
+            let is_of_row = |name: &String| {
+                let read = name.parse::<Plan>();
+                read.is_ok_and(|read| read.published == Some(row))
             };
+            let name = names.into_iter().find(is_of_row);
+            let name = name.unwrap_or_else(|| plan.to_string());
             let connections = row.connections.unwrap_or_else(|| plan.connections());
             table.row([
                 name,
@@ -302,6 +305,10 @@ fn describe_plan(plan: &Plan, chosen: &Chosen) -> String {
     if let Some(voters) = plan.voters {
         lines.push(("voters", voters.to_string()));
     }
+    if plan.is_cold {
+        let folder = "new: start the broker on an empty one before each run";
+        lines.push(("data folder", folder.to_owned()));
+    }
     if let Some(scaling) = chosen.scaling() {
         lines.push(("scale", scaling));
     }
@@ -356,6 +363,20 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_says_that_the_data_folder_is_new() {
+        let chosen = |name: &str| Chosen {
+            name: name.to_owned(),
+            scale: Share::default(),
+            rate_scale: Share::default(),
+        };
+        let warm = describe(&chosen("30k_30k_qos1_p256_1mps_3n_1v")).unwrap();
+        let cold = describe(&chosen("30k_30k_qos1_p256_1mps_3n_1v_cold")).unwrap();
+        assert!(!warm.contains("data folder"), "{warm}");
+        assert!(cold.contains("data folder   new"), "{cold}");
+        assert!(cold.contains("30000 msg/s (BifroMQ 2.1)"), "{cold}");
+    }
+
+    #[test]
     fn the_list_has_each_row_of_the_reports_and_every_name_is_read() {
         let text = list();
         let names = text
@@ -367,6 +388,9 @@ mod tests {
             assert!(name.parse::<Plan>().is_ok(), "{name}");
             count += 1;
         }
+        assert_eq!(text.matches("_1v_cold ").count(), 1, "{text}");
+        let warm = "\n30k_30k_qos1_p256_1mps_3n_1v ";
+        assert_eq!(text.matches(warm).count(), 1, "{text}");
         // Besides these: two of idle connections and TBMQ's.
         assert_eq!(count + 3, published().len());
     }

@@ -5,6 +5,8 @@
 //! - BifroMQ: `conn-tcp-CONNECTIONS-RATE_Nn_true|false`.
 //! - EMQX: `qosQ-pBYTES-IN-OUT`, message rates in and out; connections are in the table only.
 //! - TBMQ: the row's name.
+//! - Any of these with `_cold` behind it: the same on a new data folder, as BifroMQ's section of cold starts
+//!   has it, whose rows are printed without the suffix.
 //!
 //! Counts may end in `k` or `M`, of either case. Where a name leaves something open, the rows of the
 //! report decide; where they do not, the name is refused with its readings.
@@ -21,6 +23,9 @@ use crate::topology::Topology;
 const HIGHEST: u64 = 1_000_000_000;
 
 const COUNT: &str = "a count above 0, such as 300, 1.2k or 1M";
+
+/// Ends the name of a load on a new data folder.
+const COLD: &str = "_cold";
 
 /// Why a name is not read.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,6 +72,37 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 pub(super) fn parse(name: &str) -> Result<Plan, NameError> {
+    let Some(warm) = name.strip_suffix(COLD) else {
+        return parse_warm(name);
+    };
+    match parse_warm(warm) {
+        Ok(plan) => Ok(cold(plan)),
+        Err(NameError::Ambiguous(readings)) => Err(NameError::Ambiguous(
+            readings.into_iter().map(cold).collect(),
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+/// The plan on a new data folder. It keeps no published row of a broker that had run before.
+fn cold(plan: Plan) -> Plan {
+    let is_row = |row: &&'static Published| {
+        is_cold(row) && warm_of_row(row).is_some_and(|warm| warm.name == plan.name)
+    };
+    Plan {
+        published: published().iter().find(is_row),
+        name: format!("{}{COLD}", plan.name),
+        is_cold: true,
+        ..plan
+    }
+}
+
+fn is_cold(row: &Published) -> bool {
+    row.section.ends_with("cold start")
+}
+
+/// Reads a name without `_cold`.
+fn parse_warm(name: &str) -> Result<Plan, NameError> {
     if let Some(rest) = name.strip_prefix("conn-tcp-") {
         return connections(rest);
     }
@@ -82,9 +118,14 @@ pub(super) fn parse(name: &str) -> Result<Plan, NameError> {
 }
 
 pub(super) fn of_row(row: &'static Published) -> Option<Plan> {
+    let warm = warm_of_row(row)?;
+    Some(if is_cold(row) { cold(warm) } else { warm })
+}
+
+fn warm_of_row(row: &'static Published) -> Option<Plan> {
     match Spec::parse(row.scenario) {
         Ok(spec) => Some(spec.plan(Reading::of_row(row))),
-        Err(_) => parse(row.scenario).ok(),
+        Err(_) => parse_warm(row.scenario).ok(),
     }
 }
 
@@ -211,6 +252,7 @@ impl Spec {
     fn row(&self, reading: Reading) -> Option<&'static Published> {
         published().iter().find(|row| {
             row.product == "BifroMQ"
+                && !is_cold(row)
                 && Reading::of_row(row) == reading
                 && Self::parse(row.scenario).as_ref() == Ok(self)
         })
@@ -245,6 +287,7 @@ impl Spec {
             payload_len: self.payload_len,
             qos: self.qos,
             clean_session: reading.clean_session,
+            is_cold: false,
             nodes: self.nodes.unwrap_or(1),
             voters: self.voters,
             background: 0,
@@ -348,6 +391,7 @@ fn connections(rest: &str) -> Result<Plan, NameError> {
         payload_len: 0,
         qos: QoS::AtMostOnce,
         clean_session,
+        is_cold: false,
         nodes,
         voters: None,
         background: 0,
@@ -397,6 +441,7 @@ fn emqx(name: &str) -> Result<Plan, NameError> {
         payload_len,
         qos,
         clean_session: true,
+        is_cold: false,
         nodes: 1,
         voters: None,
         background,
@@ -421,6 +466,7 @@ fn tbmq(row: &'static Published) -> Option<Plan> {
         payload_len: row.payload_len?,
         qos: row.qos?,
         clean_session: false,
+        is_cold: false,
         nodes: 25,
         voters: None,
         background: 0,

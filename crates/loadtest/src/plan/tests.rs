@@ -26,7 +26,8 @@ fn has_misprinted_connections(row: &Published) -> bool {
 #[test]
 fn every_row_is_read_as_its_columns_say() {
     for row in published() {
-        let name = row.scenario;
+        let is_cold = row.section == "persistent cold start";
+        let name = format!("{}{}", row.scenario, if is_cold { "_cold" } else { "" });
         let plan = match name.parse::<Plan>() {
             Ok(plan) => plan,
             // The standalone report has the name in a clean and in a persistent section.
@@ -40,6 +41,7 @@ fn every_row_is_read_as_its_columns_say() {
             Err(error) => panic!("{name}: {error}"),
         };
         assert_eq!(Plan::of_row(row).as_ref(), Some(&plan), "{name}");
+        assert_eq!(plan.published, Some(row), "{name}");
         assert_eq!(plan.qos, row.qos.unwrap_or(QoS::AtMostOnce), "{name}");
         assert_eq!(plan.payload_len, row.payload_len.unwrap_or(0), "{name}");
         if row.product != "EMQX" {
@@ -59,8 +61,7 @@ fn every_row_is_read_as_its_columns_say() {
             Topology::Idle { .. } => "million connections",
             Topology::Listed(_) => unreachable!("no name stands for one"),
         };
-        let is_kind = row.section.ends_with(kind)
-            || (kind == "frequency" && row.section == "persistent cold start");
+        let is_kind = row.section.ends_with(kind) || (kind == "frequency" && is_cold);
         assert!(is_kind, "{name}: {kind} in {}", row.section);
         if let Some(session) = ["clean", "persistent"]
             .into_iter()
@@ -263,4 +264,50 @@ fn every_plan_of_the_tables_is_read_back() {
     for plan in published().iter().filter_map(Plan::of_row) {
         assert_eq!(plan.to_string().parse::<Plan>(), Ok(plan));
     }
+}
+
+#[test]
+fn a_cold_start_is_the_same_load_with_the_row_of_its_section() {
+    let (warm, cold) = (
+        read("30k_30k_qos1_p256_1mps_3n_1v"),
+        read("30k_30k_qos1_p256_1mps_3n_1v_cold"),
+    );
+    let section = |plan: &Plan| plan.published.map(|row| row.section);
+    assert_eq!(section(&warm), Some("persistent low-frequency"));
+    assert_eq!(section(&cold), Some("persistent cold start"));
+    assert_eq!(cold.to_string(), format!("{warm}_cold"));
+    assert!(cold.is_cold && !warm.is_cold);
+    let same = Plan {
+        published: warm.published,
+        name: warm.name.clone(),
+        is_cold: false,
+        ..cold.clone()
+    };
+    assert_eq!(same, warm);
+    assert!(
+        cold.reading()
+            .ends_with("persistent sessions, on a new data folder")
+    );
+    assert_eq!(read(&cold.to_string()), cold);
+}
+
+#[test]
+fn every_name_can_be_cold_once() {
+    for row in published() {
+        let Some(warm) = Plan::of_row(row).filter(|plan| !plan.is_cold) else {
+            continue;
+        };
+        let cold = read(&format!("{warm}_cold"));
+        assert_eq!((&cold.topology, cold.rate), (&warm.topology, warm.rate));
+        let has_row = warm.to_string() == "false_30k_30k_qos1_p256_1mps_3n_1v";
+        assert_eq!(cold.published.is_some(), has_row, "{cold}");
+        assert_eq!(read(&cold.to_string()), cold);
+    }
+    let twice = "30k_30k_qos1_p256_1mps_3n_1v_cold_cold";
+    assert!(twice.parse::<Plan>().is_err());
+    let names = readings("5k_5k_qos1_p16_1mps_cold");
+    assert!(
+        names.len() > 1 && names.iter().all(|name| name.ends_with("_cold")),
+        "{names:?}"
+    );
 }
