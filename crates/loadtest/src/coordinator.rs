@@ -22,6 +22,7 @@ use crate::crew::{Crew, CrewError};
 use crate::engine::{DRAIN_PATIENCE, DUPLICATES_WAIT, Listener, Patience, Progress, Target};
 use crate::meter::{add_buckets, histogram};
 use crate::protocol::{Command, Finish, Order, Report, Tick, Timeline, VERSION};
+use crate::shards::ShardBook;
 use crate::system::{Reading, System};
 use crate::workload::Workload;
 use host::{Cpu, Process};
@@ -127,6 +128,13 @@ pub(crate) struct Moment {
     pub(crate) systems: Vec<Option<Reading>>,
 }
 
+impl Moment {
+    /// Of a system; `None` if it could not be read.
+    pub(crate) fn reading(&self, number: usize) -> Option<&Reading> {
+        self.systems.get(number)?.as_ref()
+    }
+}
+
 /// How well a worker's clock is known, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Clock {
@@ -182,6 +190,7 @@ pub fn play(
     let mut watch = Watch::new(crew, systems, observer, epoch_ns, connections);
     let before = watch.moment(0);
     watch.last = before.clone();
+    watch.shards.count(&before.systems);
     let connected = watch.connect()?;
     let connect_seconds = (monotonic_ns() - epoch_ns) as f64 / 1e9;
     let (start, end) = watch.load(settings.warm_up, settings.duration)?;
@@ -349,6 +358,7 @@ struct Watch<'a> {
     /// Headline times since the last sample.
     interval: Histogram<u64>,
     samples: Vec<Sample>,
+    shards: ShardBook,
 }
 
 impl<'a> Watch<'a> {
@@ -372,6 +382,7 @@ impl<'a> Watch<'a> {
             reached: Moment::default(),
             interval: histogram(),
             samples: Vec::new(),
+            shards: ShardBook::default(),
         }
     }
 
@@ -568,8 +579,8 @@ impl<'a> Watch<'a> {
         let ms = |ns: u64| ns as f64 / 1e6;
         let has_times = !self.interval.is_empty();
         let usages = now.systems.iter().enumerate().map(|(number, reading)| {
-            let before = before.systems.get(number).copied().flatten();
-            reading.map(|now| usage(before.unwrap_or(now), now))
+            let now = reading.as_ref()?;
+            Some(usage(before.reading(number).unwrap_or(now), now))
         });
         self.samples.push(Sample {
             at_s: now.mark_ns as f64 / 1e9,
@@ -585,6 +596,7 @@ impl<'a> Watch<'a> {
             p99_ms: has_times.then(|| ms(self.interval.value_at_quantile(0.99))),
             max_ms: has_times.then(|| ms(self.interval.max())),
             system: usages.collect(),
+            shards: self.shards.count(&now.systems),
             tool_cpu_s: tool_cpu(before, now).total().as_secs_f64(),
         });
         self.interval.reset();
@@ -609,7 +621,7 @@ pub(crate) fn tool_cpu(before: &Moment, now: &Moment) -> Cpu {
     all
 }
 
-fn usage(before: Reading, now: Reading) -> Usage {
+fn usage(before: &Reading, now: &Reading) -> Usage {
     let since = |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64();
     let grown = |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?));
     Usage {

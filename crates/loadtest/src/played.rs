@@ -139,15 +139,14 @@ impl Played {
 
     fn systems(&self) -> Vec<SystemUsage> {
         let used = |number: usize, from: &Moment, to: &Moment| {
-            let reading = |moment: &Moment| moment.systems.get(number).copied().flatten();
-            let (from, to) = (reading(from)?, reading(to)?);
+            let (from, to) = (from.reading(number)?, to.reading(number)?);
             Some(Cpu {
                 user: to.cpu_user.saturating_sub(from.cpu_user),
                 system: to.cpu_system.saturating_sub(from.cpu_system),
             })
         };
         let resident = |number: usize, moment: &Moment| {
-            let reading = moment.systems.get(number).copied().flatten();
+            let reading = moment.reading(number);
             reading.map_or(0, |reading| reading.resident_bytes)
         };
         let of = |(number, name): (usize, &String)| {

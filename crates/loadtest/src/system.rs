@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use crate::shards::NodeShards;
+
 /// What a broker's process, or node, has used so far and holds now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     /// CPU time in user mode.
     pub cpu_user: Duration,
@@ -20,6 +22,8 @@ pub struct Reading {
     pub network_in_bytes: Option<u64>,
     /// Sent so far, if known.
     pub network_out_bytes: Option<u64>,
+    /// If it is a node that has shards.
+    pub shards: Option<NodeShards>,
 }
 
 /// Something of the broker that can be read again and again.

@@ -7,6 +7,8 @@ mod fixture;
 use std::io::{self, Write};
 
 fn main() -> io::Result<()> {
-    let page = report::page("Load tests of MQTT brokers", &fixture::suite());
+    let mut records = fixture::suite();
+    records.push(fixture::splitting("HeraldMQ, splitting"));
+    let page = report::page("Load tests of MQTT brokers", &records);
     io::stdout().write_all(page.as_bytes())
 }

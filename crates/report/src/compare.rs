@@ -141,6 +141,23 @@ impl Rows<'_> {
         });
     }
 
+    /// At the end of the run.
+    fn add_shards(&mut self) {
+        let shards = |record: &Record| record.shards().map(|(_, last)| last);
+        self.add("session shards", units::rate, |r| {
+            Some(f64::from(shards(r)?.session))
+        });
+        self.add("inbox shards", units::rate, |r| {
+            Some(f64::from(shards(r)?.inbox))
+        });
+        self.add("retain shards", units::rate, |r| {
+            Some(f64::from(shards(r)?.retain))
+        });
+        self.add("own splits", units::rate, |r| {
+            Some(shards(r)?.splits as f64)
+        });
+    }
+
     fn add_counts(&mut self) {
         for (name, of) in COUNTS {
             self.add(name, units::rate, |r| Some(of(&r.counts) as f64));
@@ -155,6 +172,7 @@ fn figures(a: &Record, b: &Record) -> Table {
     rows.add_rates();
     rows.add_latencies();
     rows.add_usage();
+    rows.add_shards();
     rows.add_counts();
     rows.table
 }
@@ -213,6 +231,19 @@ mod tests {
         assert!(line(&text, "sent").ends_with("="), "{text}");
         assert!(line(&text, "KB per connection").contains("12.2"), "{text}");
         assert_eq!(line(&text, "publish → ack"), "", "{text}");
+    }
+
+    #[test]
+    fn shards_have_rows_if_one_of_the_brokers_tells() {
+        let (a, b) = (fixture::pairs("a", 1.0), fixture::splitting("b"));
+        let cells = |text: &str, name: &str| {
+            let cells = line(text, name).split_whitespace().skip(2);
+            cells.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let text = compare(&a, &b);
+        assert_eq!(cells(&text, "inbox shards"), [NONE, "3", NONE], "{text}");
+        assert_eq!(cells(&text, "own splits"), [NONE, "2", NONE], "{text}");
+        assert_eq!(line(&compare(&a, &a), "inbox shards"), "");
     }
 
     #[test]

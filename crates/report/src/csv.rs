@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::record::{Phase, Record, Sample, Usage};
+use crate::record::{Phase, Record, Sample, Shards, Usage};
 
 /// A column and what of a sample or a process stands in it.
 type Column<T> = (&'static str, fn(&T) -> Option<String>);
@@ -53,6 +53,14 @@ const OF_BROKER: [Column<Sample>; 5] = [
     }),
 ];
 
+/// Of the broker as a whole; empty for brokers without shards.
+const OF_SHARDS: [Column<Shards>; 4] = [
+    ("shards_session", |shards| text(shards.session)),
+    ("shards_inbox", |shards| text(shards.inbox)),
+    ("shards_retain", |shards| text(shards.retain)),
+    ("splits", |shards| text(shards.splits)),
+];
+
 const OF_PROCESS: [Column<Usage>; 7] = [
     ("cpu_user_s", |usage| text(usage.cpu_user_s)),
     ("cpu_system_s", |usage| text(usage.cpu_system_s)),
@@ -67,7 +75,7 @@ const OF_PROCESS: [Column<Usage>; 7] = [
     }),
 ];
 
-/// A header and a line per sample: the sample, the broker's processes summed, then each process by itself,
+/// A header and a line per sample: the sample, the broker's processes summed, its shards, then each process by itself,
 /// in columns that begin with its name.
 #[must_use]
 pub fn samples_csv(record: &Record) -> String {
@@ -76,7 +84,14 @@ pub fn samples_csv(record: &Record) -> String {
     for sample in &record.samples {
         let own = OF_SAMPLE.iter().chain(&OF_BROKER);
         let own = own.map(|(_, field)| field(sample).unwrap_or_default());
-        push_line(&mut csv, own.chain(of_processes(record, sample)));
+        let shards = OF_SHARDS.map(|(_, field)| {
+            let shards = sample.shards.as_ref();
+            shards.and_then(field).unwrap_or_default()
+        });
+        push_line(
+            &mut csv,
+            own.chain(shards).chain(of_processes(record, sample)),
+        );
     }
     csv
 }
@@ -88,7 +103,8 @@ fn header(record: &Record) -> impl Iterator<Item = String> {
         .system
         .iter()
         .flat_map(|process| OF_PROCESS.map(|(name, _)| format!("{} {name}", process.name)));
-    own.chain(of_processes)
+    let shards = OF_SHARDS.map(|(name, _)| name.to_owned());
+    own.chain(shards).chain(of_processes)
 }
 
 /// As many fields as the header has, however many processes the sample has.
@@ -149,7 +165,7 @@ mod tests {
         let csv = samples_csv(&record);
         assert_eq!(csv.lines().count(), 1 + record.samples.len());
         for line in csv.lines() {
-            assert_eq!(fields(line).len(), 13 + 5 + 7, "{line}");
+            assert_eq!(fields(line).len(), 13 + 5 + 4 + 7, "{line}");
         }
     }
 
@@ -175,6 +191,24 @@ mod tests {
         assert_eq!(value("broker_resident_bytes"), "42");
         assert_eq!(value("broker_threads"), "");
         assert_eq!(value("pid 4242 (broker) resident_bytes"), "21");
+    }
+
+    #[test]
+    fn shards_have_columns_that_are_empty_where_nobody_tells() {
+        let csv = samples_csv(&fixture::splitting("a"));
+        let mut lines = csv.lines().map(fields);
+        let header = lines.next().unwrap();
+        let rows: Vec<_> = lines.collect();
+        let names = ["shards_session", "shards_inbox", "shards_retain", "splits"];
+        let at = |second: usize| {
+            names.map(|name| {
+                let column = header.iter().position(|&h| h == name).unwrap();
+                rows[second - 1][column]
+            })
+        };
+        assert_eq!(at(14), ["1", "1", "1", "0"]);
+        assert_eq!(at(15), ["1", "2", "1", "1"]);
+        assert_eq!(at(20), [""; 4]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a figure that the record does not give is `None`, never 0 and never a division by 0.
 
-use crate::record::{Latencies, Latency, Record, Sample, SystemUsage, Usage};
+use crate::record::{Latencies, Latency, Record, Sample, Shards, SystemUsage, Usage};
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -135,6 +135,17 @@ impl Record {
             process.resident_bytes.saturating_sub(before) as f64
         };
         ratio(self.sum(grown)?, self.connections as f64)
+    }
+
+    /// The shards when the first node told and when the last one did, with all splits between them.
+    pub(crate) fn shards(&self) -> Option<(Shards, Shards)> {
+        let mut told = self.samples.iter().filter_map(|sample| sample.shards);
+        let first = told.next()?;
+        let last = told.fold(first, |before, now| Shards {
+            splits: before.splits + now.splits,
+            ..now
+        });
+        Some((first, last))
     }
 
     fn sum(&self, figure: fn(&SystemUsage) -> f64) -> Option<f64> {

@@ -2,7 +2,7 @@
 
 use report::{
     Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts, Record,
-    Sample, Setting, SystemUsage, Usage,
+    Sample, Setting, Shards, SystemUsage, Usage,
 };
 
 /// Seconds of each phase.
@@ -105,6 +105,21 @@ pub(crate) fn pairs(label: &str, slowness: f64) -> Record {
         },
         ..empty()
     }
+}
+
+/// With an inbox shard that is split twice; in the 20th second no node tells.
+pub(crate) fn splitting(label: &str) -> Record {
+    let mut record = pairs(label, 1.0);
+    for (second, sample) in (1..).zip(&mut record.samples) {
+        let is_split = second == 15 || second == 40;
+        sample.shards = (second != 20).then_some(Shards {
+            session: 1,
+            inbox: 1 + u32::from(second >= 15) + u32::from(second >= 40),
+            retain: 1,
+            splits: u64::from(is_split),
+        });
+    }
+    record
 }
 
 /// Connections that only stay open.
@@ -245,6 +260,7 @@ fn sample(phase: Phase, second: u32, slowness: f64) -> Sample {
             network_in_bytes: Some(sent * 110),
             network_out_bytes: Some(sent * 110),
         })],
+        shards: None,
         tool_cpu_s: 0.55 * noise * busy,
     }
 }

@@ -117,6 +117,9 @@ fn push_scenario(html: &mut String, index: usize, records: &[&Record]) {
     }
     html.push_str("</div>\n<h3>Messages</h3>\n");
     push_table(html, "", &tables::counts(records));
+    if let Some(shards) = tables::shards(records) {
+        push_table(html, "", &shards);
+    }
     if let Some(parts) = tables::parts(records) {
         push_table(html, "", &parts);
     }

@@ -112,6 +112,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_from_before_there_were_shards_is_read() {
+        let record = fixture::splitting("HeraldMQ 0.1");
+        assert!(Record::from_json(&record.to_json()).unwrap() == record);
+        let old = fixture::pairs("HeraldMQ 0.1", 1.0);
+        let text = old.to_json();
+        assert!(!text.contains("shards"));
+        assert!(Record::from_json(&text).unwrap() == old);
+    }
+
+    #[test]
     fn one_record_and_an_array_are_both_read() {
         let suite = fixture::suite();
         assert!(records_from_json(&records_to_json(&suite)).unwrap() == suite);

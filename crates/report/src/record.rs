@@ -256,8 +256,25 @@ pub struct Sample {
     pub max_ms: Option<f64>,
     /// The broker's processes or nodes; `None` for one that could not be read.
     pub system: Vec<Option<Usage>>,
+    /// `None` if no node of the broker tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<Shards>,
     /// CPU time of the tool's processes.
     pub tool_cpu_s: f64,
+}
+
+/// The shards of the whole broker: each counts once, however many nodes keep a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Shards {
+    /// Now, of the store of sessions.
+    pub session: u32,
+    /// Now, of the store of inboxes.
+    pub inbox: u32,
+    /// Now, of the store of retained messages.
+    pub retain: u32,
+    /// Splits that nodes decided on by themselves since the last sample that has shards. Splits by hand
+    /// only show in the numbers of shards.
+    pub splits: u64,
 }
 
 /// What a process used since the sample before, and holds now.

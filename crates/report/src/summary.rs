@@ -14,6 +14,7 @@ impl Record {
             tables::counts(&records),
             tables::cpu(&records),
         ];
+        tables.extend(tables::shards(&records));
         tables.extend(tables::parts(&records));
         tables.extend(tables::publishers(&records));
         let mut text = String::new();
@@ -103,6 +104,14 @@ mod tests {
         assert_eq!(cells(&text, "pid 4242 (broker)"), broker, "{text}");
         assert_eq!(cells(&text, "number 17")[3], "9", "{text}");
         assert!(text.ends_with("use a lower rate\n"), "{text}");
+    }
+
+    #[test]
+    fn shards_are_shown_from_begin_to_end_if_the_broker_has_them() {
+        let text = fixture::splitting("HeraldMQ").summary();
+        let expected = ["1", "1", "→", "3", "1", "2"];
+        assert_eq!(cells(&text, "shards"), expected, "{text}");
+        assert!(!fixture::pairs("other", 1.0).summary().contains("shards"));
     }
 
     #[test]

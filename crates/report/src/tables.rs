@@ -3,7 +3,7 @@
 //! Invariant: a row says whose run it is, as soon as there are several.
 
 use crate::figures::{CpuTime, KINDS, Kind};
-use crate::record::{Latency, PublishedFigures, Record, Setting};
+use crate::record::{Latency, PublishedFigures, Record, Setting, Shards};
 use crate::table::Table;
 use crate::units::{self, NONE};
 
@@ -216,6 +216,32 @@ fn latency_row(name: String, latency: &Latency) -> [String; 8] {
         units::ms(latency.p999_ms),
         units::ms(latency.max_ms),
     ]
+}
+
+/// The shards at the begin and the end of each run whose broker tells; `None` if none does.
+pub(crate) fn shards(records: &[&Record]) -> Option<Table> {
+    let mut table = Table::new(["whole run", "session", "inbox", "retain", "own splits"]);
+    for record in records {
+        let Some((first, last)) = record.shards() else {
+            continue;
+        };
+        let span = |of: fn(&Shards) -> u32| {
+            let (first, last) = (u64::from(of(&first)), u64::from(of(&last)));
+            if first == last {
+                units::count(last)
+            } else {
+                format!("{} → {}", units::count(first), units::count(last))
+            }
+        };
+        table.row([
+            name(records, record, "shards"),
+            span(|shards| shards.session),
+            span(|shards| shards.inbox),
+            span(|shards| shards.retain),
+            units::count(last.splits),
+        ]);
+    }
+    (!table.rows().is_empty()).then_some(table)
 }
 
 /// Messages and broken connections, warm-up and drain included.

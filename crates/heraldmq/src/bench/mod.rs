@@ -11,6 +11,7 @@ mod exposition;
 mod find_max;
 mod interrupt;
 mod live;
+mod node;
 mod observers;
 mod outputs;
 mod parts;

@@ -154,6 +154,7 @@ pub(super) mod fixture {
                 p99_ms: Some(1.25),
                 max_ms: Some(250.0),
                 system: vec![Some(usage), None],
+                shards: None,
                 tool_cpu_s: 0.125,
             };
             let progress = Progress {

@@ -21,6 +21,9 @@ const POINTS: usize = 1_600;
 /// Of text, as the library counts: 1.24 times what it writes.
 const TEXT: f64 = 28.0 * 1.24;
 
+/// Height of a mark, of that of the chart.
+const MARK: f64 = 0.07;
+
 const GRID: RGBColor = RGBColor(0xe5, 0xe9, 0xf0);
 const FRAME: RGBColor = RGBColor(0xb6, 0xbf, 0xcc);
 const LABEL: RGBColor = RGBColor(0x5b, 0x66, 0x77);
@@ -57,6 +60,8 @@ pub(super) enum Weight {
     Thick,
     /// What stands behind it.
     Thin,
+    /// What is told apart from both.
+    Dashed,
 }
 
 /// Points that are connected, and gaps where there are none.
@@ -77,6 +82,16 @@ pub(super) struct Chart {
     pub(super) shades: Vec<Range<f64>>,
     /// Dashed horizontal lines.
     pub(super) levels: Vec<f64>,
+    /// Moments, as short strokes on the x axis.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Something that happened.
+pub(super) struct Mark {
+    /// Of the record, which decides the colour.
+    pub(super) record: usize,
+    /// When.
+    pub(super) at: f64,
 }
 
 type Fault<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
@@ -114,12 +129,23 @@ impl Chart {
         self.draw_shades(&mut plot)?;
         self.draw_grid(&mut plot)?;
         self.draw_levels(&mut plot)?;
-        for weight in [Weight::Thin, Weight::Thick] {
+        for weight in [Weight::Thin, Weight::Dashed, Weight::Thick] {
             for line in self.lines.iter().filter(|line| line.weight == weight) {
                 self.draw_line(&mut plot, line)?;
             }
         }
+        self.draw_marks(&mut plot)?;
         canvas.present()
+    }
+
+    fn draw_marks<'a>(&self, plot: &mut Plot<'a, '_>) -> Result<(), Fault<'a>> {
+        let top = self.y.start + (self.y.end - self.y.start) * MARK;
+        let inside = |mark: &&Mark| (self.x.start..=self.x.end).contains(&mark.at);
+        for mark in self.marks.iter().filter(inside) {
+            let ends = [(mark.at, self.y.start), (mark.at, top)];
+            plot.draw_series(LineSeries::new(ends, color(mark.record).stroke_width(6)))?;
+        }
+        Ok(())
     }
 
     fn draw_shades<'a>(&self, plot: &mut Plot<'a, '_>) -> Result<(), Fault<'a>> {
@@ -154,6 +180,7 @@ impl Chart {
         let style = match line.weight {
             Weight::Thick => color.stroke_width(4),
             Weight::Thin => color.mix(0.6).stroke_width(2),
+            Weight::Dashed => color.stroke_width(3),
         };
         let inside = |&(x, y): &(f64, f64)| {
             (self.x.start..=self.x.end).contains(&x) && (self.y.start..=self.y.end).contains(&y)
@@ -163,6 +190,10 @@ impl Chart {
             match points[..] {
                 [] => {}
                 [point] => drop(plot.draw_series([Circle::new(point, 4, color.filled())])?),
+                _ if line.weight == Weight::Dashed => {
+                    let dashes = DashedLineSeries::new(extremes(&points), 14, 8, style);
+                    plot.draw_series(dashes)?;
+                }
                 _ => drop(plot.draw_series(LineSeries::new(extremes(&points), style))?),
             }
         }
@@ -207,6 +238,7 @@ mod tests {
             }],
             shades: Vec::new(),
             levels: Vec::new(),
+            marks: Vec::new(),
         }
     }
 

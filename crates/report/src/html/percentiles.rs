@@ -39,6 +39,7 @@ pub(super) fn drawing(records: &[&Record]) -> Option<Drawing> {
         lines,
         shades: Vec::new(),
         levels: Vec::new(),
+        marks: Vec::new(),
     };
     let kind = records.first()?.headline_kind();
     Some(Drawing {

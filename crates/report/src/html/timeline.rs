@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::axis::{Axis, Unit};
-use super::chart::{Chart, Drawing, Line, Weight};
+use super::chart::{Chart, Drawing, Line, Mark, Weight};
 use crate::figures::ratio;
-use crate::record::{Phase, PublishedFigures, Record, Sample};
+use crate::record::{Phase, PublishedFigures, Record, Sample, Shards};
 use crate::tables;
 use crate::units;
 
@@ -96,7 +96,16 @@ const MEMORY: Graph = Graph {
     published: |_| None,
 };
 
-/// The six charts of the runs of a scenario.
+/// A store's line in the chart of shards.
+type StoreLine = (Weight, fn(&Shards) -> u32);
+
+const SHARDS: [StoreLine; 3] = [
+    (Weight::Thick, |shards| shards.inbox),
+    (Weight::Thin, |shards| shards.session),
+    (Weight::Dashed, |shards| shards.retain),
+];
+
+/// The six charts of the runs of a scenario, and that of their shards if one of the brokers has them.
 pub(super) fn drawings(records: &[&Record]) -> Vec<Drawing> {
     let runs: Vec<Run<'_>> = records.iter().map(|record| Run::of(record)).collect();
     let is_connections_only = records.iter().all(|record| record.is_connections_only());
@@ -106,7 +115,55 @@ pub(super) fn drawings(records: &[&Record]) -> Vec<Drawing> {
         THROUGHPUT
     };
     let graphs = [first, MEAN, P99, MAX, CPU, MEMORY];
-    graphs.iter().map(|graph| graph.drawing(&runs)).collect()
+    let of_all = graphs.iter().map(|graph| graph.drawing(&runs));
+    of_all.chain(shards(&runs)).collect()
+}
+
+/// The shards of each store; a gap where no node told.
+fn shards(runs: &[Run<'_>]) -> Option<Drawing> {
+    let told = || {
+        let samples = runs.iter().flat_map(|run| run.samples);
+        samples.filter_map(|sample| sample.shards)
+    };
+    let counts = told().flat_map(|shards| SHARDS.map(|(_, count)| count(&shards)));
+    let most = counts.max()?;
+    let line = |record, run: &Run<'_>, (weight, count): StoreLine| Line {
+        record,
+        weight,
+        points: run
+            .samples
+            .iter()
+            .map(|sample| Some((run.time(sample), f64::from(count(&sample.shards?)))))
+            .collect(),
+    };
+    let numbered = || runs.iter().enumerate();
+    let marks = numbered().flat_map(|(record, run)| {
+        let is_split = |sample: &&Sample| sample.shards.is_some_and(|shards| shards.splits > 0);
+        let splits = run.samples.iter().filter(is_split);
+        splits.map(move |sample| Mark {
+            record,
+            at: run.time(sample),
+        })
+    });
+    let chart = Chart {
+        x: Axis::ending_at(runs.iter().map(Run::end).fold(0.0, f64::max), Unit::Seconds),
+        y: Axis::up_to(f64::from(most), Unit::Count),
+        lines: numbered()
+            .flat_map(|(record, run)| SHARDS.map(|store| line(record, run, store)))
+            .collect(),
+        shades: shades(runs),
+        levels: Vec::new(),
+        marks: marks.collect(),
+    };
+    Some(Drawing {
+        title: "Shards".to_owned(),
+        unit: "of the broker".to_owned(),
+        svg: chart.svg(),
+        caption:
+            "thick: inbox; thin: session; dashed: retain; marks below: splits that the broker \
+                  decided on by itself"
+                .to_owned(),
+    })
 }
 
 /// What is shown of a record.
@@ -186,6 +243,7 @@ impl Graph {
             lines,
             shades: shades(runs),
             levels,
+            marks: Vec::new(),
         };
         Drawing {
             title: self.title.to_owned(),
@@ -302,6 +360,31 @@ mod tests {
         assert_eq!(came_out(&record, &sample), 0);
         record.headline = "acknowledge".to_owned();
         assert_eq!(came_out(&record, &sample), 0);
+    }
+
+    #[test]
+    fn shards_have_a_chart_with_marks_and_a_gap_if_a_broker_tells() {
+        let plain = fixture::pairs("a", 1.0);
+        assert!(shards(&[Run::of(&plain)]).is_none());
+        assert_eq!(drawings(&[&plain]).len(), 6);
+        let record = fixture::splitting("b");
+        let drawing = shards(&[Run::of(&plain), Run::of(&record)]).unwrap();
+        assert_eq!(drawing.title, "Shards");
+        let color = super::super::chart::css_color(1).to_uppercase();
+        let strokes = |width: u32| {
+            let width = format!("stroke-width=\"{width}\"");
+            let in_color = |line: &&str| line.contains(&color) && line.contains(&width);
+            drawing.svg.lines().filter(in_color).count()
+        };
+        // Two parts of the line of inboxes and of that of sessions, many dashes, and two splits.
+        assert_eq!(
+            [strokes(4), strokes(2), strokes(6)],
+            [2, 2, 2],
+            "{}",
+            drawing.svg
+        );
+        assert!(strokes(3) > 10, "{}", drawing.svg);
+        assert_eq!(drawings(&[&plain, &record]).len(), 7);
     }
 
     #[test]
