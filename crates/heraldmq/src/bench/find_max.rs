@@ -42,6 +42,10 @@ impl Found {
             let message = "--find-max needs a scenario with messages at a rate";
             return Err(Failure::Usage(message.to_owned()));
         }
+        if request.is_cold() {
+            let message = "--find-max plays many runs, and only the first would be a cold start";
+            return Err(Failure::Usage(message.to_owned()));
+        }
         let search = Search::new(SearchSettings::default());
         let mut search = search.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut probes = Vec::new();

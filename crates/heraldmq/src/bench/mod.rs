@@ -6,6 +6,7 @@
 //! Where to read next: `run.rs`.
 
 mod agent;
+mod cold_start;
 mod doctor;
 mod exposition;
 mod find_max;

@@ -11,13 +11,14 @@ use report::{Record, Setting};
 use transport::ClientTransport;
 
 use super::agent::WORKER;
+use super::cold_start;
 use super::find_max::Found;
 use super::observers::{Announcement, Observers, Observing};
 use super::outputs::Outputs;
 use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::transport_options::TransportOptions;
 
 /// How long to measure, if nothing says it.
@@ -103,6 +104,8 @@ pub(super) struct Request<'a> {
     pub(super) duration: Duration,
     pub(super) targets: &'a [String],
     pub(super) how: &'a How,
+    /// Whether the caller has just started the broker, in a folder of its own.
+    pub(super) is_started_afresh: bool,
 }
 
 impl Run {
@@ -161,6 +164,7 @@ impl<'a> Request<'a> {
             duration: how.duration.or(scenario.duration()).unwrap_or(DURATION),
             targets,
             how,
+            is_started_afresh: false,
         }
     }
 
@@ -172,6 +176,7 @@ impl<'a> Request<'a> {
         let listeners = target::listeners(self.targets)?;
         let recruits = self.recruits()?;
         let settings = self.settings(listeners, recruits.len());
+        let cold_start_warning = self.check_cold_start()?;
         let is_loopback = addresses_are_loopback(&settings);
         let mut systems = self.how.watched.open(is_loopback)?;
         let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
@@ -184,7 +189,27 @@ impl<'a> Request<'a> {
         });
         let played = play(crew, &settings, &mut systems, &mut onlookers).map_err(|e| failed(&e))?;
         let title = self.title(started_at, recruits.len());
-        Ok(played.record(&self.workload, title))
+        let mut record = played.record(&self.workload, title);
+        record.warnings.extend(cold_start_warning);
+        Ok(record)
+    }
+
+    /// Whether the scenario is a cold start.
+    pub(super) fn is_cold(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.is_cold)
+    }
+
+    /// Refuses a cold start of a broker that holds something; a warning where nobody can know.
+    fn check_cold_start(&self) -> Result<Option<String>, Failure> {
+        let urls = &self.how.watched.metrics;
+        if !self.is_cold() || self.is_started_afresh {
+            return Ok(None);
+        }
+        if urls.is_empty() {
+            complain(&format!("warning: {}", cold_start::UNKNOWN));
+            return Ok(Some(cold_start::UNKNOWN.to_owned()));
+        }
+        cold_start::check(urls).map(|()| None)
     }
 
     /// Who makes the load.

@@ -157,7 +157,8 @@ fn measure(broker: &Broker, turn: &Turn, observers: &Observers) -> Result<Record
         }
     };
     let how = how(broker, turn, watched);
-    let request = Request::new(&turn.chosen, &turn.scenario, &broker.addresses, &how);
+    let mut request = Request::new(&turn.chosen, &turn.scenario, &broker.addresses, &how);
+    request.is_started_afresh = started.is_some();
     let outcome = request.record(observers);
     let Some(mut started) = started else {
         return outcome;
