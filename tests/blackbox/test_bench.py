@@ -227,6 +227,60 @@ def test_compare_refuses_what_is_no_record(tmp_path):
     fails(run("bench", "compare", tmp_path / "none.json", path), "none.json")
 
 
+# ---- shards --------------------------------------------------------------------------------------
+
+TOKEN = "0123456789abcdef"
+COLD = ["15k_15k_qos1_p256_1mps_1n_1v_cold", "--scale", "1/3000"]  # 5 pairs
+
+
+def metrics(broker) -> list[str]:
+    return ["--metrics", f"http://127.0.0.1:{broker.http_port}/metrics"]
+
+
+def test_shards_over_time(tmp_path):
+    (token := tmp_path / "token").write_text(TOKEN)
+    paths = [tmp_path / name for name in ("run.json", "run.csv", "run.html")]
+    outputs = [part for path in paths for part in (f"--{path.suffix[1:]}", path)]
+    with Broker({**SETS, "http.tokenFile": str(token)}) as broker:
+        args = [*PAIRS, "--target", address(broker), *metrics(broker), *outputs]
+        with Started("run", *args, "--duration", "4s", "--warm-up", "0s") as going:
+            until(lambda: metric(broker, "heraldmq_publishes_received_total"), what="the first messages")
+            # The run goes on for seconds.
+            url = f"http://127.0.0.1:{broker.http_port}"
+            got = run("cluster", "split", "inbox", "0", "--url", url, "--token-file", str(token))
+            assert got.returncode == 0, got.stderr
+            got = going.end()
+    assert got.returncode == 0, got.stderr
+    assert re.search(r"^shards +1 +1 → 2 +1 +0$", got.stdout, re.M), got.stdout
+    (record,) = records(paths[0])
+    shards = [sample["shards"] for sample in record["samples"]]
+    counts = [s["inbox"] for s in shards]
+    assert counts[0] == 1 and counts[-1] == 2 and counts == sorted(counts), counts
+    assert all(s["session"] == s["retain"] == 1 for s in shards), shards
+    with open(paths[1]) as file:
+        assert [int(row["shards_inbox"]) for row in csv.DictReader(file)] == counts
+    assert "<h4>Shards <" in paths[2].read_text()
+    got = run("bench", "compare", paths[0], paths[0])
+    assert re.search(r"^inbox shards +2 +2 +=$", got.stdout, re.M), got.stdout
+
+
+def test_cold_start(tmp_path):
+    with Broker(SETS) as broker:
+        args = [*COLD, "--target", address(broker), *QUICK]
+        record = measured(tmp_path, *args, *metrics(broker))
+        assert record["scenario"].endswith("_cold") and "new data folder" in record["reading"]
+        assert not any("cold start" in warning for warning in record["warnings"]), record["warnings"]
+        with broker.client("stays", props={"session_expiry": 3600}) as client:
+            client.published("kept", b"x", retain=True)
+        got = bench(*args, *metrics(broker))
+        fails(got, "not a cold start", f"{broker.http_port}/metrics holds", "start it on a new data folder")
+        assert re.search(r"holds \d+ sessions? and 1 retained message;", got.stderr), got.stderr
+        got = bench(*args)
+        assert got.returncode == 0 and "whether this was a cold start is not known" in got.stdout, got
+    listed = run("bench", "list").stdout
+    assert "30k_30k_qos1_p256_1mps_3n_1v_cold" in listed
+
+
 # ---- agents --------------------------------------------------------------------------------------
 
 
