@@ -13,6 +13,7 @@
 mod cgroup;
 mod finding;
 mod need;
+mod printed;
 mod reading;
 mod rules;
 
@@ -20,6 +21,7 @@ use std::path::Path;
 
 pub use finding::{Complaint, Finding, Remedy, Row, Severity};
 pub use need::{Need, Side};
+pub use printed::{Matters, PRINTED, Printed};
 
 use cgroup::{MemoryQuota, Quota};
 use reading::{Bytes, Numbers, OpenFiles, PortRange, Ports, Reading, Source};
@@ -53,6 +55,19 @@ pub struct Kernel {
     memory_quota: Reading<MemoryQuota>,
     process_quota: Reading<Quota>,
     page_bytes: u64,
+    /// Of [`PRINTED`], in its order.
+    printed: Vec<Option<Reading<String>>>,
+}
+
+/// A setting that reports print, on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrintedHere {
+    /// As it is printed.
+    pub printed: &'static Printed,
+    /// Its value, or why it is not known; `None`: sysctl(8) does not know it.
+    pub now: Option<String>,
+    /// It matters to the broker, and what is printed is more than what there is.
+    pub is_raised: bool,
 }
 
 impl Kernel {
@@ -90,6 +105,10 @@ impl Kernel {
             memory_quota: cgroup::memory(&source),
             process_quota: cgroup::processes(&source),
             page_bytes: rustix::param::page_size() as u64,
+            printed: PRINTED
+                .iter()
+                .map(|printed| printed::now(&source, printed))
+                .collect(),
         }
     }
 
@@ -100,6 +119,25 @@ impl Kernel {
         let mut findings: Vec<Finding> = rows.filter_map(Row::into_finding).collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.complaint.severity));
         findings
+    }
+
+    /// The settings that reports print, in the order of [`PRINTED`].
+    #[must_use]
+    pub fn printed(&self) -> Vec<PrintedHere> {
+        let here = |(printed, now): (&'static Printed, &Option<Reading<String>>)| {
+            let shown = |now: &Reading<String>| match now {
+                Ok(value) => value.split_whitespace().collect::<Vec<_>>().join(" "),
+                Err(unread) => unread.to_string(),
+            };
+            PrintedHere {
+                printed,
+                now: now.as_ref().map(shown),
+                is_raised: now
+                    .as_ref()
+                    .is_some_and(|now| printed::is_raised(printed, now)),
+            }
+        };
+        PRINTED.iter().zip(&self.printed).map(here).collect()
     }
 
     /// All settings, in an order to read: files, addresses, sockets, memory.

@@ -1,10 +1,12 @@
-//! `heraldmq bench doctor`: which kernel settings would limit a scenario on this machine.
+//! `heraldmq bench doctor`: which kernel settings would limit a scenario on this machine, and what those do that reports print.
+//!
+//! Where to read next: `host::kernel`, which judges them.
 
 use std::fmt::Write;
 
 use clap::ValueEnum;
 use host::Kernel;
-use host::kernel::{Need, Severity, Side};
+use host::kernel::{Finding, Matters, Need, PrintedHere, Severity, Side};
 use loadtest::most_connections;
 use loadtest::workload::Login;
 use mqtt_proto::ProtocolVersion;
@@ -44,6 +46,9 @@ pub(super) struct Doctor {
     /// Processes that make the load; as many as the connections need, if not given.
     #[arg(long)]
     workers: Option<u32>,
+    /// Print a file for sysctl(8) instead, with what is wanted here and all settings of the reports.
+    #[arg(long)]
+    print: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,14 +65,14 @@ impl Doctor {
     pub(super) fn run(&self) -> Result<String, Failure> {
         let (connections, rate) = self.wanted()?;
         let kernel = Kernel::read();
-        let mut text = format!("{connections} connections\n");
+        let mut sides = Vec::new();
         if self.side != Sides::Load {
             let need = Need {
                 bytes_per_connection: BROKER_BYTES,
                 connects_per_second: rate,
                 ..Need::new(Side::Broker, connections)
             };
-            text += &self.side_text("broker", &kernel, &need);
+            sides.push(("broker".to_owned(), self.located(need)));
         }
         if self.side != Sides::Broker {
             let processes = connections.div_ceil(most_connections() as u64).max(1);
@@ -84,9 +89,21 @@ impl Doctor {
                 targets: self.target.len().max(1) as u32,
                 ..Need::new(Side::LoadTool, connections)
             };
-            let workers = format!("load, {processes} workers");
-            text += &self.side_text(&workers, &kernel, &need);
+            sides.push((format!("load, {processes} workers"), self.located(need)));
         }
+        if self.print {
+            let findings = sides.iter().flat_map(|(_, need)| kernel.check(need));
+            return Ok(sysctl_file(
+                connections,
+                &findings.collect::<Vec<_>>(),
+                &kernel.printed(),
+            ));
+        }
+        let mut text = format!("{connections} connections\n");
+        for (title, need) in &sides {
+            text += &side_text(title, &kernel, need);
+        }
+        text += &printed_text(&kernel.printed());
         Ok(text)
     }
 
@@ -108,7 +125,8 @@ impl Doctor {
         }
     }
 
-    fn side_text(&self, title: &str, kernel: &Kernel, need: &Need) -> String {
+    /// With what the listeners say about it.
+    fn located(&self, need: Need) -> Need {
         let is_local = |target: &String| {
             target.starts_with("127.")
                 || target.starts_with("localhost:")
@@ -118,32 +136,182 @@ impl Doctor {
             .target
             .first()
             .and_then(|target| target.rsplit_once(':'));
-        let need = Need {
+        Need {
             targets_loopback: self.side == Sides::Both && self.target.iter().all(is_local),
             listening_port: port.and_then(|(_, port)| port.parse().ok()),
-            ..need.clone()
-        };
-        let mut table = Table::new([title, "now", "wanted", "verdict"]);
-        for row in kernel.table(&need) {
-            let verdict = row
-                .complaint
-                .map_or_else(|| "ok".to_owned(), |c| c.severity.to_string());
-            table.row([row.setting.to_owned(), row.now, row.wanted, verdict]);
+            ..need
         }
-        let mut text = format!("\n{table}");
-        let findings = kernel.check(&need);
-        for finding in &findings {
-            let _ = write!(text, "\n{finding}\n");
-        }
-        let worst = findings
-            .iter()
-            .map(|finding| finding.complaint.severity)
-            .max();
-        text += match worst {
-            Some(Severity::Limits) => "\nNot all of these connections fit.\n",
-            Some(Severity::Slows) => "\nThese connections fit, but something takes longer.\n",
-            Some(Severity::Note) | None => "\nNothing here limits these connections.\n",
+    }
+}
+
+fn side_text(title: &str, kernel: &Kernel, need: &Need) -> String {
+    let mut table = Table::new([title, "now", "wanted", "verdict"]);
+    for row in kernel.table(need) {
+        let verdict = row
+            .complaint
+            .map_or_else(|| "ok".to_owned(), |c| c.severity.to_string());
+        table.row([row.setting.to_owned(), row.now, row.wanted, verdict]);
+    }
+    let mut text = format!("\n{table}");
+    let findings = kernel.check(need);
+    for finding in &findings {
+        let _ = write!(text, "\n{finding}\n");
+    }
+    let worst = findings
+        .iter()
+        .map(|finding| finding.complaint.severity)
+        .max();
+    text += match worst {
+        Some(Severity::Limits) => "\nNot all of these connections fit.\n",
+        Some(Severity::Slows) => "\nThese connections fit, but something takes longer.\n",
+        Some(Severity::Note) | None => "\nNothing here limits these connections.\n",
+    };
+    text
+}
+
+/// What the reports print, whatever the scenario.
+fn printed_text(settings: &[PrintedHere]) -> String {
+    let mut table = Table::new(["settings of the reports", "now", "printed", "matters here"]);
+    for here in settings {
+        table.row([
+            here.printed.setting,
+            here.now.as_deref().unwrap_or("-"),
+            here.printed.value,
+            here.printed.matters.text(),
+        ]);
+    }
+    format!(
+        "\n{table}\ndocs/operate/kernel.md says what each of them does; --print makes a file of them.\n"
+    )
+}
+
+/// Lines for sysctl(8): what is missing for the connections, what the reports print and helps here, and, as comments, the rest.
+fn sysctl_file(connections: u64, findings: &[Finding], printed: &[PrintedHere]) -> String {
+    let mut file = format!(
+        "# For {connections} connections, by `heraldmq bench doctor --print`.\n\
+         # Put it into /etc/sysctl.d/90-heraldmq.conf, and run `sysctl --system`.\n"
+    );
+    let lines = findings
+        .iter()
+        .filter_map(|finding| finding.complaint.remedy.as_ref()?.line.as_ref());
+    let mut lines: Vec<&String> = lines.collect();
+    lines.sort();
+    lines.dedup();
+    let is_set = |setting: &str| {
+        let mut lines = lines.iter();
+        lines.any(|line| line.split(' ').next() == Some(setting))
+    };
+    for line in &lines {
+        let _ = writeln!(file, "{line}");
+    }
+    let others = printed
+        .iter()
+        .filter(|here| here.now.is_some() && !is_set(here.printed.setting));
+    let (raised, rest): (Vec<_>, Vec<_>) = others.partition(|here| here.is_raised);
+    file += "\n# Settings of the published reports that can matter here and are higher there:\n";
+    for here in raised {
+        let off = match here.printed.matters {
+            // The setting is there only with the module.
+            Matters::ToFirewall => "# with a stateful firewall: ",
+            _ => "",
         };
-        text
+        let _ = writeln!(
+            file,
+            "{off}{} = {}",
+            here.printed.setting, here.printed.value
+        );
+    }
+    file += "\n# The others of them, which change nothing for HeraldMQ, or are as high here:\n";
+    for here in rest {
+        let _ = writeln!(file, "# {} = {}", here.printed.setting, here.printed.value);
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use host::kernel::PRINTED;
+
+    use super::*;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/kernel.md");
+
+    const BEGIN: &str =
+        "<!-- The table is generated: UPDATE_GENERATED=1 cargo test -p heraldmq kernel_page -->\n";
+
+    fn page_table() -> String {
+        let mut table =
+            "| Setting | Printed | By | Matters | What it does for HeraldMQ |\n|---|---|---|---|---|\n".to_owned();
+        for printed in PRINTED {
+            let name = match printed.is_sysctl() {
+                true => format!("`{}`", printed.setting),
+                false => printed.setting.to_owned(),
+            };
+            let _ = writeln!(
+                table,
+                "| {name} | {} | {} | {} | {} |",
+                printed.value,
+                printed.by,
+                printed.matters.text(),
+                printed.effect
+            );
+        }
+        table
+    }
+
+    #[test]
+    fn the_kernel_page_has_all_settings_of_the_reports() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let (head, behind) = page.split_once(BEGIN).unwrap();
+        let tail = behind.split_once("\n\n").map_or("", |(_, tail)| tail);
+        let wanted = format!("{head}{BEGIN}{}\n{tail}", page_table());
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::write(PAGE, &wanted).unwrap();
+        } else {
+            assert_eq!(
+                page, wanted,
+                "UPDATE_GENERATED=1 cargo test -p heraldmq kernel_page"
+            );
+        }
+    }
+
+    fn here(setting: &'static str, now: Option<&str>, is_raised: bool) -> PrintedHere {
+        PrintedHere {
+            printed: PRINTED.iter().find(|p| p.setting == setting).unwrap(),
+            now: now.map(str::to_owned),
+            is_raised,
+        }
+    }
+
+    #[test]
+    fn a_file_for_sysctl_has_what_is_wanted_and_the_rest_as_comments() {
+        let finding = Kernel::read_at(std::path::Path::new("/nowhere"));
+        let mut findings = finding.check(&Need::new(Side::Broker, 9));
+        let remedy = host::kernel::Remedy {
+            command: String::new(),
+            permanent: String::new(),
+            line: Some("fs.file-max = 900".to_owned()),
+        };
+        findings.truncate(1);
+        findings[0].complaint.remedy = Some(remedy);
+        let both = [findings[0].clone(), findings[0].clone()];
+        let printed = [
+            here("fs.file-max", Some("5"), true),
+            here("fs.nr_open", Some("7"), true),
+            here("net.netfilter.nf_conntrack_max", Some("7"), true),
+            here("net.core.rmem_max", Some("7"), false),
+            here("swap", None, false),
+        ];
+        let file = sysctl_file(9, &both, &printed);
+        let lines: Vec<&str> = file.lines().filter(|line| line.contains(" = ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "fs.file-max = 900",
+                "fs.nr_open = 2097152",
+                "# with a stateful firewall: net.netfilter.nf_conntrack_max = 1048576",
+                "# net.core.rmem_max = 16777216"
+            ]
+        );
     }
 }

@@ -30,6 +30,8 @@ pub struct Remedy {
     pub command: String,
     /// What keeps it: a file, with the line to write.
     pub permanent: String,
+    /// That line, of a file for sysctl(8); `None`: it is another file.
+    pub line: Option<String>,
 }
 
 impl fmt::Display for Remedy {
@@ -121,6 +123,7 @@ mod tests {
                 remedy: Some(Remedy {
                     command: "sysctl -w x=1".into(),
                     permanent: "x=1 in a file".into(),
+                    line: Some("x = 1".into()),
                 }),
             },
         };

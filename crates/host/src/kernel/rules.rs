@@ -102,5 +102,6 @@ fn sysctl(setting: &str, value: impl Display) -> Remedy {
     Remedy {
         command: format!("sysctl -w {setting}={quoted}"),
         permanent: format!("`{setting} = {value}` in /etc/sysctl.d/90-heraldmq.conf"),
+        line: Some(format!("{setting} = {value}")),
     }
 }

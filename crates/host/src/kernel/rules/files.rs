@@ -35,6 +35,7 @@ fn raise_limit(kernel: &Kernel, wanted: u64) -> Remedy {
             "`LimitNOFILE={wanted}` in the systemd unit, or `* - nofile {wanted}` in \
              /etc/security/limits.d/90-heraldmq.conf"
         ),
+        line: None,
     }
 }
 
