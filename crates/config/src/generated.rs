@@ -33,8 +33,8 @@ An option is set, from weakest to strongest, by
 The file is YAML (or JSON, which is YAML), at most {MAX_FILE_BYTES} bytes. The parts of a path are nested
 maps; `conf/standalone.yml` shows them all. A key that is left empty has its default. Unknown keys,
 unknown variables that begin with `HERALDMQ_`, and values out of range are errors: the broker says
-which and does not start (exit code 2). `heraldmq check-config FILE` checks a file without starting
-anything.
+which and does not start (exit code 2). `heraldmq check-config FILE` checks all of this without
+starting anything.
 
 Of `mqttServerConfig.tcpListener`, which may be one object or a list, the environment and `--set`
 reach only a single object. `HERALDMQ_LOG` is not an option and is left alone, and so are the

@@ -1,48 +1,81 @@
-//! `heraldmq check-config`: whether the broker would take a configuration file, and the files that it names:
-//! certificates and keys, users, tokens, rules, secrets, bans.
-//!
-//! Deliberately absent: the environment and the command line. The file is judged by itself, so that
-//! the answer is the same on every machine.
+//! `heraldmq check-config`: whether the broker would take a configuration: the file, the environment and the command line,
+//! as `serve` puts them together, and the files that it names: certificates and keys, users, tokens, rules, secrets, bans.
 
 use std::{
     io::{self, Write},
-    iter,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
-
-use config::Config;
 
 use crate::{
     failure::{Failure, complain},
+    layers::Layers,
     serve::logging,
 };
 
-/// Say whether a configuration file is right, and what is wrong with it.
+/// Where the packages, and the files in `conf`, have what a configuration names.
+const INSTALLED: &str = "/etc/heraldmq";
+
+/// Say whether a configuration is right, and what is wrong with it.
 ///
-/// Prints OK and exits with 0, or prints one line per problem and exits with 2. The environment is
-/// not looked at. The files that it names are read as `serve` reads them, from this directory if their paths
-/// are relative: certificates and keys, which have to fit together, users, tokens, rules, secrets, bans. No
-/// port is opened and nobody is connected to. Every option is described in docs/reference/configuration.md.
+/// Prints OK and exits with 0, or prints one line per problem and exits with 2. Options come from the file, the
+/// environment, --set and --data-dir, as for `serve`. The files that they name are read as `serve` reads them, from
+/// this directory if their paths are relative: certificates and keys, which have to fit together, users, tokens, rules,
+/// secrets, bans. On a machine without the folder /etc/heraldmq, files in it are named in warnings only. No port is
+/// opened and nobody is connected to. Every option is described in docs/reference/configuration.md.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration file (YAML).
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    layers: Layers,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let loaded = Config::load(Some(&arguments.file), iter::empty(), &[], None)
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let loaded = arguments.layers.load(Some(&arguments.file));
+    let loaded = loaded.map_err(|error| Failure::Usage(error.to_string()))?;
     logging::filter(&loaded.config.log.level).map_err(Failure::Usage)?;
     let problems = broker::check_files(&loaded.config);
+    let problems = problems.iter().map(ToString::to_string).collect();
+    let (not_here, problems) = split(problems, Path::new(INSTALLED).exists());
     if !problems.is_empty() {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        return Err(Failure::Usage(lines.join("\n")));
+        return Err(Failure::Usage(problems.join("\n")));
     }
     for warning in &loaded.warnings {
         complain(&format!("warning: {warning}"));
     }
+    for problem in &not_here {
+        complain(&format!(
+            "warning: not checked, as this machine has no {INSTALLED}: {problem}"
+        ));
+    }
     // A reader that stopped listening changes nothing about the outcome.
     let _ = writeln!(io::stdout(), "OK");
     Ok(())
+}
+
+/// Problems with files that another machine is to have, and the others: a configuration may be checked before it is copied
+/// to where it belongs. `is_installed`: this may be that machine.
+fn split(problems: Vec<String>, is_installed: bool) -> (Vec<String>, Vec<String>) {
+    let folder = format!("{INSTALLED}/");
+    let is_elsewhere = |problem: &String| !is_installed && problem.contains(&folder);
+    problems.into_iter().partition(is_elsewhere)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_an_installation_are_missed_only_where_there_is_one() {
+        let secret =
+            "cannot use /etc/heraldmq/cluster-secret (cluster secret): No such file".to_owned();
+        let others = [
+            "cannot use cluster-secret (cluster secret): No such file".to_owned(),
+            "cannot use /etc/herald/cluster-secret (cluster secret): No such file".to_owned(),
+        ];
+        let all = || [std::slice::from_ref(&secret), &others].concat();
+        assert_eq!(split(all(), false), (vec![secret.clone()], others.to_vec()));
+        assert_eq!(split(all(), true), (vec![], all()));
+    }
 }

@@ -19,6 +19,7 @@ mod client;
 mod cluster;
 mod failure;
 mod http_port;
+mod layers;
 mod manual;
 mod passwd;
 mod publish;

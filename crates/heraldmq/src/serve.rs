@@ -26,6 +26,7 @@ use signal_hook::{
 use tracing::{error, info, warn};
 
 use crate::failure::Failure;
+use crate::layers::Layers;
 
 /// Run the broker.
 ///
@@ -39,12 +40,8 @@ pub(crate) struct Arguments {
     /// Configuration file (YAML), for example conf/standalone.yml.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for durable state; created if it is missing.
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Set one option by its path; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    layers: Layers,
     /// Take the data folder of a cluster's node as it is, for this start.
     ///
     /// A node takes part in shards when a majority of the members has confirmed that its folder is not an old copy. With
@@ -66,16 +63,7 @@ file that it names cannot be used, 3 the data folder is an old copy that the clu
 
 impl Arguments {
     fn load(&self) -> Result<Loaded, ConfigError> {
-        // What is not Unicode is no option's name or value.
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        Config::load(
-            self.config.as_deref(),
-            environment,
-            &self.set,
-            self.data_dir.clone(),
-        )
+        self.layers.load(self.config.as_deref())
     }
 }
 
