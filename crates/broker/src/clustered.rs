@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -428,7 +429,12 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
 
 fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| StartError::File {
+        let read = std::fs::read(path).and_then(|bytes| match bytes.trim_ascii() {
+            // It would keep nobody out.
+            [] => Err(io::Error::other("it is empty")),
+            secret => Ok(Secret::new(secret.to_vec())),
+        });
+        read.map_err(|source| StartError::File {
             kind: "cluster secret",
             path: path.to_owned(),
             source,
@@ -444,8 +450,9 @@ fn security(cluster: &ClusterConfig) -> Result<Security, StartError> {
             authorities: authorities.to_owned(),
         });
     Ok(Security {
-        secret: secret.map(|bytes| Secret::new(bytes.trim_ascii().to_vec())),
+        secret,
         tls,
+        open_to: cluster.open_to(),
     })
 }
 

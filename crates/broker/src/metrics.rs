@@ -637,6 +637,16 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         let labels = [("node", id.as_str()), ("name", name_of(member))];
         ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
     }
+    let is_open = clustered.is_some_and(|clustered| clustered.cluster().is_open());
+    let help = "1 if neither clusterConfig.secretFile nor clusterConfig.sslConfig is set: whoever reaches the cluster's \
+                port can become a member";
+    gauge(
+        encoder,
+        "cluster_open_to_strangers",
+        help,
+        None,
+        is_open.into(),
+    )?;
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
     gauge(encoder, "store_voters_missing", help, None, missing)?;

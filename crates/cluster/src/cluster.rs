@@ -277,6 +277,12 @@ impl Cluster {
         peers.iter().flat_map(|peer| peer.readings()).collect()
     }
 
+    /// Whether neither a secret nor TLS keeps strangers out.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.shared.options.security.is_open()
+    }
+
     /// How often connections were refused, by the name of the reason.
     #[must_use]
     pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
@@ -420,11 +426,14 @@ struct GossipSocket {
 
 async fn start(shared: &Arc<Shared>) -> Result<GossipSocket, StartError> {
     let options = &shared.options;
-    let address = SocketAddr::new(options.listen, options.port);
-    let cannot = |error| StartError::Listen(address, error);
-    let listener = TcpListener::bind(address).await.map_err(cannot)?;
-    let socket = UdpSocket::bind(address).await.map_err(cannot)?;
     let address = own_address(options).await?;
+    if !options.security.admits(address.ip()) {
+        return Err(StartError::PublicHost(options.host.clone(), address.ip()));
+    }
+    let listen = SocketAddr::new(options.listen, options.port);
+    let cannot = |error| StartError::Listen(listen, error);
+    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+    let socket = UdpSocket::bind(listen).await.map_err(cannot)?;
     tokio::spawn(listen::run(shared.clone(), listener));
     let is_first = join::belong(shared).await?;
     confirm::begin(shared, is_first).await?;

@@ -81,14 +81,29 @@ impl fmt::Display for Versions {
     }
 }
 
-/// How nodes recognise each other. Both can be used together.
-#[derive(Clone, Debug, Default)]
+/// How nodes recognise each other. Secret and TLS can be used together.
+#[derive(Clone, Debug)]
 pub struct Security {
     /// What all nodes of the cluster know. It never travels; without TLS, what links carry can be read and
     /// changed on its way all the same.
     pub secret: Option<Secret>,
     /// Links are encrypted, and both sides show a certificate. Gossip is only signed.
     pub tls: Option<TlsFiles>,
+    /// Which addresses this node and the others may have while there is neither: nobody is connected to, or heard, at
+    /// another one. It is given no IPv4-mapped IPv6 addresses, but those of IPv4.
+    pub open_to: fn(IpAddr) -> bool,
+}
+
+impl Security {
+    /// Whether nothing but addresses keeps strangers out.
+    pub(crate) fn is_open(&self) -> bool {
+        self.secret.is_none() && self.tls.is_none()
+    }
+
+    /// Whether a node may have this address.
+    pub(crate) fn admits(&self, address: IpAddr) -> bool {
+        !self.is_open() || (self.open_to)(address.to_canonical())
+    }
 }
 
 /// The PEM files of mutual TLS.
@@ -170,6 +185,36 @@ impl Default for Timings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_count_where_there_is_neither_secret_nor_tls() {
+        let secret = || Some(Secret::new(b"secret".to_vec()));
+        let tls = || {
+            Some(TlsFiles {
+                certificate: PathBuf::new(),
+                key: PathBuf::new(),
+                authorities: PathBuf::new(),
+            })
+        };
+        for (secret, tls, address, admitted) in [
+            (None, None, "10.0.0.1", true),
+            (None, None, "::ffff:10.0.0.1", true),
+            (None, None, "192.0.2.1", false),
+            (None, None, "::ffff:192.0.2.1", false),
+            (None, None, "2001:db8::1", false),
+            (secret(), None, "192.0.2.1", true),
+            (None, tls(), "192.0.2.1", true),
+            (secret(), tls(), "2001:db8::1", true),
+        ] {
+            let security = Security {
+                secret,
+                tls,
+                open_to: |address| matches!(address, IpAddr::V4(v4) if v4.is_private()),
+            };
+            let found = security.admits(address.parse().unwrap());
+            assert_eq!(found, admitted, "{security:?} {address}");
+        }
+    }
 
     #[test]
     fn the_highest_version_that_both_speak_is_used() {

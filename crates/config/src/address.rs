@@ -5,6 +5,7 @@ use std::{fmt, net::IpAddr};
 use crate::{
     declare::Spec,
     listed::{Item, Listed},
+    private::is_private,
     setting::{Setting, put},
 };
 
@@ -42,11 +43,9 @@ impl Host {
         &self.0
     }
 
-    /// Whether it is a loopback address, 127.0.0.0/8 or `::1`. Names are not.
-    pub(crate) fn is_loopback(&self) -> bool {
-        self.0
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
+    /// Whether it is an address that is not private. Names are not.
+    pub(crate) fn is_public(&self) -> bool {
+        self.0.parse().is_ok_and(|address| !is_private(address))
     }
 
     /// Whether it stands for all addresses, as 0.0.0.0 does.

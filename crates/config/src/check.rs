@@ -86,17 +86,16 @@ fn cluster_conflicts(cluster: &ClusterConfig) -> Option<(&'static str, String)> 
             "certFile, keyFile and caFile are required together".to_owned(),
         ));
     }
-    (cluster.is_open_to_all() && !cluster.insecure).then(|| {
-        (
-            "clusterConfig.secretFile",
-            format!(
-                "this or clusterConfig.sslConfig is required: whoever reaches port {} could become a member. \
-                 Make a secret by `openssl rand -hex 32 > cluster-secret`, give all nodes the same file, and set \
-                 secretFile to its path (clusterConfig.insecure: true does without)",
-                cluster.port
-            ),
-        )
-    })
+    let (key, host) = cluster
+        .public_host()
+        .filter(|_| cluster.is_open() && !cluster.insecure)?;
+    let statement = format!(
+        "{host} is a public address, which requires clusterConfig.secretFile or clusterConfig.sslConfig: whoever \
+         reaches port {} could become a member. Make a secret by `openssl rand -hex 32 > cluster-secret`, give all \
+         nodes the same file, and set secretFile to its path (clusterConfig.insecure: true does without)",
+        cluster.port
+    );
+    Some((key, statement))
 }
 
 /// What is wrong if a listener wants the place of an earlier one.
@@ -141,10 +140,15 @@ fn wrong_websocket(websocket: WebSocketView<'_>) -> Option<String> {
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let cluster = &config.cluster_config;
-    if cluster.is_open_to_all() {
+    if cluster.is_open() {
+        let from = match cluster.insecure {
+            true => "any address, because clusterConfig.insecure is set,",
+            false => "a loopback, private or link-local address",
+        };
         warnings.push(format!(
-            "neither clusterConfig.secretFile nor clusterConfig.sslConfig is set: whoever reaches port {} \
-             of this node can become a member of the cluster",
+            "THE CLUSTER IS OPEN: neither clusterConfig.secretFile nor clusterConfig.sslConfig is set, so whoever \
+             reaches port {} of this node from {from} can become a member, and read, forge and delete all messages \
+             and sessions. Set clusterConfig.secretFile on all nodes (docs/operate/cluster.md)",
             cluster.port
         ));
     }

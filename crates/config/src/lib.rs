@@ -26,6 +26,7 @@ mod node;
 mod node_name;
 mod options;
 mod origin;
+mod private;
 mod problem;
 mod reload;
 mod setting;
@@ -49,6 +50,7 @@ pub use options::{
     WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
+pub use private::is_private;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;
 

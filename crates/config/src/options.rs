@@ -8,6 +8,7 @@ mod listeners;
 mod security;
 
 use std::{
+    net::IpAddr,
     num::NonZero,
     path::{Path, PathBuf},
     time::Duration,
@@ -18,6 +19,7 @@ use crate::{
     cpu_share::CpuShare,
     declare::options,
     node_name::NodeName,
+    private::is_private,
     setting::choice,
 };
 
@@ -156,11 +158,12 @@ options! {
         fixed "clusterDomainName" => cluster_domain_name: Option<String>;
         /// Nodes to join the cluster through; this node may be among them.
         fixed "seedEndpoints" => seed_endpoints: Endpoints;
-        /// Secret that all nodes share: the content of this file. Required unless `sslConfig` or `insecure` is
-        /// set, or `host` is a loopback address.
+        /// Secret that all nodes share: the content of this file. Without it and `sslConfig`, nodes have loopback,
+        /// private (RFC 1918, `fc00::/7`) or link-local addresses only, and whoever reaches the port from one can become
+        /// a member: the node warns, and `heraldmq_cluster_open_to_strangers` is 1.
         fixed "secretFile" => secret_file: Option<PathBuf>;
-        /// Lets a node start with neither `secretFile` nor `sslConfig`: whoever reaches the port can become a
-        /// member, and read and change everything. Only for networks that nobody else reaches.
+        /// Lets nodes with neither `secretFile` nor `sslConfig` have public addresses, too: whoever reaches the port
+        /// can become a member, and read and change everything. Only for networks that nobody else reaches.
         fixed "insecure" => insecure: bool = false;
         /// Time after which the shards of a node that is down get another replica elsewhere, if there is
         /// a node for it. 0: they wait for the node.
@@ -448,27 +451,27 @@ impl ClusterConfig {
         self.host.is_some() || self.finds_others()
     }
 
-    /// Whether anybody who reaches the port from another machine can become a member.
-    pub(crate) fn is_open_to_all(&self) -> bool {
-        self.is_enabled()
-            && self.secret_file.is_none()
-            && self.ssl.files().is_none()
-            && !self.is_local()
+    /// Whether neither a secret nor certificates keep strangers out: then [`ClusterConfig::open_to`] says who comes in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_enabled() && self.secret_file.is_none() && self.ssl.files().is_none()
     }
 
-    /// Whether only programs of this machine reach the port: without `host`, because all seeds are loopback
-    /// addresses, to which the route begins at one.
-    fn is_local(&self) -> bool {
-        match &self.host {
-            Some(host) => host.is_loopback(),
-            None => {
-                self.cluster_domain_name.is_none()
-                    && self
-                        .seed_endpoints
-                        .iter()
-                        .all(|seed| seed.host.is_loopback())
-            }
+    /// Which addresses the nodes may have while there is neither a secret nor TLS: private ones ([`is_private`]), or all
+    /// if the cluster is `insecure`.
+    pub fn open_to(&self) -> fn(IpAddr) -> bool {
+        match self.insecure {
+            true => |_| true,
+            false => is_private,
         }
+    }
+
+    /// An address that is public, of this node or of a seed, and the option that has it. Names have their addresses
+    /// looked at when they are resolved.
+    pub(crate) fn public_host(&self) -> Option<(&'static str, &Host)> {
+        let own = self.host.iter().map(|host| ("clusterConfig.host", host));
+        let seeds = self.seed_endpoints.iter();
+        let seeds = seeds.map(|seed| ("clusterConfig.seedEndpoints", &seed.host));
+        own.chain(seeds).find(|(_, host)| host.is_public())
     }
 
     /// Whether it says where other nodes are.

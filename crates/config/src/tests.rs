@@ -29,10 +29,14 @@ clusterConfig:
   seedEndpoints: 192.168.0.11:8899
 "#;
 
-/// With what the report's file needs since nodes recognise each other.
-fn with_a_secret() -> String {
-    format!("{REPORTS_FILE}  secretFile: /etc/heraldmq/cluster-secret\n")
-}
+/// The file of a node of the reports' cluster, as printed there.
+const REPORTS_NODE: &str = r#"bootstrap: true
+clusterConfig:
+  env: "Test"
+  host:
+  port: 8899
+  seedEndpoints: "192.168.0.11:8899,192.168.0.12:8899,192.168.0.13:8899"
+"#;
 
 /// Loads `source` as the file `f.yml`.
 fn file(source: impl AsRef<[u8]>) -> Result<Loaded, ConfigError> {
@@ -107,18 +111,7 @@ fn at(host: &str, port: u16) -> (String, u16) {
 
 #[test]
 fn the_reports_minimal_file_works_as_printed() {
-    // It was written for a network that nobody else reaches.
-    let message = refused(REPORTS_FILE);
-    for word in [
-        "clusterConfig.secretFile",
-        "clusterConfig.sslConfig",
-        "openssl rand",
-        "8899",
-    ] {
-        assert!(message.contains(word), "{message}");
-    }
-    assert_eq!(message.lines().count(), 1, "{message}");
-    let loaded = file(with_a_secret()).expect("the file is right");
+    let loaded = file(REPORTS_FILE).expect("the file is right");
     let cluster = &loaded.config.cluster_config;
     assert!(loaded.config.bootstrap);
     assert_eq!(listeners(&loaded.config), [at("", 1883)]);
@@ -657,33 +650,113 @@ fn a_host_or_a_way_to_others_makes_a_cluster() {
 }
 
 #[test]
-fn a_cluster_that_anybody_can_join_is_refused_or_warned_of() {
-    for open in [
-        "host: node1",
-        "host: 192.0.2.1",
-        "host: node1, seedEndpoints: 'a:1'",
-        "host:, seedEndpoints: '127.0.0.1:1,192.0.2.1:1'",
-        "host:, seedEndpoints: 'localhost:1'",
-        "host:, seedEndpoints: '127.0.0.1:1', clusterDomainName: nodes.example",
+fn the_reports_node_files_work_as_printed() {
+    for (bootstrap, founds) in [
+        ("bootstrap: true", true),
+        ("bootstrap: false", false),
+        ("", false),
     ] {
-        let message = refused(format!("clusterConfig: {{{open}}}"));
-        assert!(message.contains("clusterConfig.secretFile"), "{message}");
+        let source = REPORTS_NODE.replace("bootstrap: true", bootstrap);
+        let loaded = file(&source).unwrap_or_else(|error| panic!("{source}\n{error}"));
+        let cluster = &loaded.config.cluster_config;
+        assert_eq!(loaded.config.bootstrap, founds);
+        assert!(cluster.is_enabled() && cluster.host.is_none());
+        assert_eq!(cluster.seed_endpoints.iter().count(), 3);
+        assert_eq!(loaded.warnings.len(), 1);
     }
-    let warnings = |source: &str| {
-        let loaded = file(format!("clusterConfig: {{{source}}}"));
-        loaded.expect("the file is right").warnings.len()
-    };
+}
+
+#[test]
+fn a_cluster_that_anybody_can_join_has_private_addresses_only() {
+    let load = |source: &str| file(format!("clusterConfig: {{{source}}}"));
     let ssl = "sslConfig: {certFile: a, keyFile: b, caFile: c}";
-    assert_eq!(warnings("host: node1, insecure: true"), 1);
-    assert_eq!(warnings("host: node1, insecure: true, secretFile: s"), 0);
-    assert_eq!(warnings("host: node1, secretFile: s"), 0);
-    assert_eq!(warnings(&format!("host: node1, {ssl}")), 0);
-    assert_eq!(warnings("host: 127.0.0.2"), 0);
-    assert_eq!(
-        warnings("host:, seedEndpoints: '127.0.0.1:1,127.0.0.2:1'"),
-        0
+    // The option whose address is refused; and if none is, how many warnings there are.
+    for (source, expected) in [
+        ("host: 127.0.0.1", Ok(1)),
+        ("host: 192.168.0.11", Ok(1)),
+        ("host: '[fd00::1]'", Ok(1)),
+        ("host: '::ffff:10.0.0.1'", Ok(1)),
+        ("host: 192.0.2.1", Err("host: 192.0.2.1")),
+        ("host: 100.64.0.1", Err("host: 100.64.0.1")),
+        ("host: '::ffff:192.0.2.1'", Err("host: ::ffff:192.0.2.1")),
+        ("host: '2001:db8::1'", Err("host: 2001:db8::1")),
+        (
+            "host:, seedEndpoints: '10.0.0.1:1,169.254.0.1:1,[fe80::1]:1'",
+            Ok(1),
+        ),
+        (
+            "host:, seedEndpoints: '10.0.0.1:1,192.0.2.1:1'",
+            Err("seedEndpoints: 192.0.2.1"),
+        ),
+        (
+            "host: 127.0.0.1, seedEndpoints: '192.0.2.1:1'",
+            Err("seedEndpoints: 192.0.2.1"),
+        ),
+        (
+            "host: 10.0.0.1, seedEndpoints: '0.0.0.0:1'",
+            Err("seedEndpoints: 0.0.0.0"),
+        ),
+        // Names are resolved later.
+        ("host: node1", Ok(1)),
+        ("host: node1, seedEndpoints: 'node1:1,10.0.0.2:1'", Ok(1)),
+        ("host:, clusterDomainName: nodes.example", Ok(1)),
+        ("host: 192.0.2.1, insecure: true", Ok(1)),
+        ("host: 192.0.2.1, insecure: true, secretFile: s", Ok(0)),
+        ("host: 192.0.2.1, secretFile: s", Ok(0)),
+        (&format!("host: 192.0.2.1, {ssl}"), Ok(0)),
+        ("host: 192.168.0.11, secretFile: s", Ok(0)),
+        ("env: Test", Ok(0)),
+    ] {
+        match (load(source), expected) {
+            (Ok(loaded), Ok(warnings)) => {
+                assert_eq!(loaded.warnings.len(), warnings, "{source}");
+                let open = loaded
+                    .warnings
+                    .first()
+                    .is_some_and(|line| line.contains("THE CLUSTER IS OPEN"));
+                assert_eq!(open, warnings > 0, "{source}");
+            }
+            (Err(error), Err(option)) => {
+                let message = error.to_string();
+                let start = format!("f.yml:1: clusterConfig.{option} is a public address");
+                assert!(message.starts_with(&start), "{message}");
+                for word in [
+                    "clusterConfig.secretFile",
+                    "clusterConfig.sslConfig",
+                    "openssl rand",
+                ] {
+                    assert!(message.contains(word), "{message}");
+                }
+            }
+            (found, expected) => panic!("{source}: {found:?}, expected {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_public_address_is_refused_where_it_comes_from() {
+    let env = [("HERALDMQ_CLUSTERCONFIG__HOST", "192.0.2.1")];
+    let message = layers_refused(Some(REPORTS_NODE), &env, &[]);
+    assert!(
+        message.starts_with(
+            "environment variable HERALDMQ_CLUSTERCONFIG__HOST: clusterConfig.host: 192.0.2.1"
+        ),
+        "{message}"
     );
-    assert_eq!(warnings("env: Test"), 0);
+}
+
+#[test]
+fn only_an_insecure_cluster_is_open_to_public_addresses() {
+    for (source, open) in [
+        ("host: 10.0.0.1", false),
+        ("host: 10.0.0.1, insecure: true", true),
+    ] {
+        let open_to = config(&format!("clusterConfig: {{{source}}}"))
+            .cluster_config
+            .open_to();
+        assert_eq!(open_to([192, 0, 2, 1].into()), open, "{source}");
+        assert!(open_to([10, 0, 0, 2].into()), "{source}");
+    }
 }
 
 #[test]
@@ -706,7 +779,7 @@ fn tls_between_nodes_needs_all_its_files() {
 fn the_file_for_a_cluster_is_the_one_of_the_reports() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/cluster.yml");
     let source = fs::read_to_string(path).expect("the file is there");
-    assert_eq!(config(&source), config(&with_a_secret()));
+    assert_eq!(config(&source), config(REPORTS_FILE));
 }
 
 // Environment and command line.

@@ -73,6 +73,9 @@ pub(crate) async fn dial(
     purpose: Purpose,
     expected: Option<u64>,
 ) -> Result<Dialled, ConnectError> {
+    if !shared.options.security.admits(address.ip()) {
+        return Err(ConnectError::PublicAddress);
+    }
     let dialling = async {
         let tcp = TcpStream::connect(address).await?;
         tcp.set_nodelay(true)?;

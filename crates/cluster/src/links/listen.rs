@@ -39,6 +39,9 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     let strangers = Arc::new(Strangers::default());
     loop {
         match listener.accept().await {
+            Ok((_, address)) if !shared.options.security.admits(address.ip()) => {
+                shared.refused(address, &ConnectError::PublicAddress);
+            }
             Ok((tcp, address)) => {
                 let stranger = strangers.admit(address.ip());
                 tokio::spawn(serve(shared.clone(), tcp, address, stranger));

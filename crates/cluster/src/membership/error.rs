@@ -1,6 +1,6 @@
 //! Why a node cannot take part in a cluster, or do what it is told to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::{error, fmt, io};
 
 use transport::TlsFileError;
@@ -30,6 +30,8 @@ pub enum StartError {
     Listen(SocketAddr, io::Error),
     /// The name that the others are to reach this node by has no address.
     Host(String, io::Error),
+    /// That name has this address, which [`Security::open_to`](crate::Security::open_to) does not allow.
+    PublicHost(String, IpAddr),
     /// [`Handler::welcomed`](crate::Handler::welcomed) has failed.
     Welcome(String),
     /// What other nodes are to be told is too long.
@@ -49,7 +51,7 @@ impl StartError {
     #[must_use]
     pub fn is_in_configuration(&self) -> bool {
         match self {
-            Self::NobodyToAsk | Self::Tls(_) | Self::Certificate(_) => true,
+            Self::NobodyToAsk | Self::Tls(_) | Self::Certificate(_) | Self::PublicHost(..) => true,
             Self::Record(RecordError::OtherEnv(..)) => true,
             Self::Evicted
             | Self::ShutOut(_)
@@ -84,6 +86,11 @@ impl fmt::Display for StartError {
                 write!(f, "cannot listen on {address} for other nodes: {error}")
             }
             Self::Host(host, error) => write!(f, "clusterConfig.host {host}: {error}"),
+            Self::PublicHost(host, address) => write!(
+                f,
+                "the other nodes would reach this one by {host}, whose address {address} is public: set \
+                 clusterConfig.secretFile on all nodes, because whoever reaches the port could become a member"
+            ),
             Self::Welcome(reason) => write!(f, "what a member says cannot be used: {reason}"),
             Self::Info(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "the thread of the cluster: {error}"),
@@ -105,6 +112,7 @@ impl error::Error for StartError {
             | Self::Evicted
             | Self::ShutOut(_)
             | Self::GivenUp
+            | Self::PublicHost(..)
             | Self::Welcome(_) => None,
         }
     }

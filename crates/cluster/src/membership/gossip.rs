@@ -25,6 +25,8 @@ use tokio::time::sleep;
 
 use crate::folder::stamps::Stamp;
 use crate::members::list::{Details, Place, State};
+use crate::options::Security;
+use crate::state::connect_error::ConnectError;
 use crate::state::shared::Shared;
 
 /// Bytes of a tag, which stands before what it is of.
@@ -224,6 +226,12 @@ struct SealedSocket {
 impl Socket for SealedSocket {
     /// A packet that cannot be sent is lost, as any packet may be: an error would end gossip for ever.
     async fn send(&mut self, to: SocketAddr, message: ChitchatMessage) -> anyhow::Result<()> {
+        if !self.shared.options.security.admits(to.ip()) {
+            let about = format!("gossip to {to}");
+            let error = ConnectError::PublicAddress;
+            self.shared.complain(&about, error.name(), &error);
+            return Ok(());
+        }
         let packet = seal(&self.key, &message);
         if let Err(error) = self.socket.send_to(&packet, to).await {
             let about = format!("gossip to {to}");
@@ -240,13 +248,14 @@ impl Socket for SealedSocket {
                 continue;
             };
             let packet = self.packet.get(..length).unwrap_or_default();
-            if let Some(message) = unseal(&self.key, packet) {
-                return Ok((from, message));
-            }
+            let security = &self.shared.options.security;
+            let (reason, statement) = match open(security, &self.key, from, packet) {
+                Ok(message) => return Ok((from, message)),
+                Err(dropped) => dropped,
+            };
             self.shared.gossip_dropped.fetch_add(1, Relaxed);
             let about = format!("gossip from {}", from.ip());
-            let statement = "it is not of this cluster, or its secret is another; it is dropped";
-            self.shared.complain(&about, "gossip", statement);
+            self.shared.complain(&about, reason, statement);
         }
     }
 }
@@ -259,6 +268,23 @@ fn seal(key: &hmac::Key, message: &ChitchatMessage) -> Vec<u8> {
     packet
 }
 
+/// What a packet says, or why it is dropped, by name and in words.
+fn open(
+    security: &Security,
+    key: &hmac::Key,
+    from: SocketAddr,
+    packet: &[u8],
+) -> Result<ChitchatMessage, (&'static str, &'static str)> {
+    if !security.admits(from.ip()) {
+        let statement = "it comes from a public address, and there is no secret; it is dropped";
+        return Err((ConnectError::PublicAddress.name(), statement));
+    }
+    unseal(key, packet).ok_or((
+        "gossip",
+        "it is not of this cluster, or its secret is another; it is dropped",
+    ))
+}
+
 fn unseal(key: &hmac::Key, packet: &[u8]) -> Option<ChitchatMessage> {
     let (tag, mut body) = packet.split_at_checked(TAG)?;
     hmac::verify(key, body, tag).ok()?;
@@ -268,6 +294,7 @@ fn unseal(key: &hmac::Key, packet: &[u8]) -> Option<ChitchatMessage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Secret;
 
     #[test]
     fn stamps_are_read_as_they_were_told() {
@@ -283,6 +310,25 @@ mod tests {
         for text in ["", "1", "1.2", "1.2.x", "1.2.3 "] {
             assert_eq!(stamps_of(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_packet_of_a_public_address_is_dropped_where_nothing_else_keeps_strangers_out() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"key");
+        let packet = seal(&key, &ChitchatMessage::BadCluster);
+        let mut security = Security {
+            secret: None,
+            tls: None,
+            open_to: |address| address.is_loopback(),
+        };
+        let reason = |security: &Security, from: &str| {
+            let opened = open(security, &key, from.parse().unwrap(), &packet);
+            opened.err().map(|(reason, _)| reason)
+        };
+        assert_eq!(reason(&security, "127.0.0.1:1"), None);
+        assert_eq!(reason(&security, "192.0.2.1:1"), Some("publicAddress"));
+        security.secret = Some(Secret::new(b"secret".to_vec()));
+        assert_eq!(reason(&security, "192.0.2.1:1"), None);
     }
 
     #[test]

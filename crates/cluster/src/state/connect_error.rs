@@ -11,6 +11,8 @@ pub(crate) enum ConnectError {
     TimedOut,
     /// Too many connections have not shown who they are, and this was the oldest.
     Displaced,
+    /// The other side has an address that [`Security::open_to`](crate::Security::open_to) does not allow.
+    PublicAddress,
     Failure(Failure),
 }
 
@@ -21,6 +23,7 @@ impl ConnectError {
             Self::Io(_) => "io",
             Self::TimedOut => "timedOut",
             Self::Displaced => "displaced",
+            Self::PublicAddress => "publicAddress",
             Self::Failure(Failure::Malformed) => "malformed",
             Self::Failure(Failure::We(refusal) | Failure::They { refusal, .. }) => refusal.name(),
         }
@@ -30,7 +33,7 @@ impl ConnectError {
     pub(crate) fn why_shut_out(&self) -> Option<ShutOut> {
         match self {
             Self::Failure(failure) => failure.why_shut_out(),
-            Self::Io(_) | Self::TimedOut | Self::Displaced => None,
+            Self::Io(_) | Self::TimedOut | Self::Displaced | Self::PublicAddress => None,
         }
     }
 }
@@ -54,6 +57,10 @@ impl fmt::Display for ConnectError {
             Self::TimedOut => f.write_str("it does not answer in time"),
             Self::Displaced => f.write_str(
                 "too many connections have not shown who they are, and it was the oldest of them",
+            ),
+            Self::PublicAddress => f.write_str(
+                "it has a public address, and without clusterConfig.secretFile or clusterConfig.sslConfig nodes talk to \
+                 private ones only",
             ),
             Self::Failure(failure) => failure.fmt(f),
         }

@@ -400,7 +400,7 @@ impl Shared {
             ConnectError::Io(_) | ConnectError::TimedOut => {
                 tracing::debug!(about, reason = error.name(), %error, "a node cannot be reached");
             }
-            ConnectError::Displaced | ConnectError::Failure(_) => {
+            ConnectError::Displaced | ConnectError::PublicAddress | ConnectError::Failure(_) => {
                 self.complain(&about, error.name(), error);
             }
         }

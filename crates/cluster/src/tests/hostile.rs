@@ -1,7 +1,7 @@
 //! What comes to the port that should not, and peers that misbehave.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::node::{DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, eventually};
+use super::node::{
+    DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, eventually, try_start,
+};
 use crate::links::connect::{Stream, accept, dial, write};
 use crate::protocol::frame::FRAME_LIMIT;
 use crate::protocol::handshake::{Identity, Party, Purpose};
 use crate::protocol::refusal::{Failure, Refusal};
 use crate::state::connect_error::ConnectError;
-use crate::{Channel, Options, Secret, Unreachable, Versions};
+use crate::{Channel, Options, Secret, StartError, Unreachable, Versions};
 
 const DATA: Purpose = Purpose::Carry(Channel::Data);
 
@@ -59,6 +61,54 @@ fn who_does_not_fit_is_refused() {
     assert_refused(&node, &other_env, DATA, "env");
     let other_cluster = stranger(net, identifier ^ 1, |_| ());
     assert_refused(&node, &other_cluster, DATA, "cluster");
+}
+
+/// Connections from 127.77.x.y, but not to it, begin at 127.0.0.1: that is the public address here.
+#[test]
+fn a_public_address_is_refused_where_there_is_no_secret() {
+    let net = Net(43);
+    let is_private = |options: &mut Options| {
+        options.security.secret = None;
+        options.security.open_to = |address| address != Ipv4Addr::LOCALHOST;
+    };
+    let node = Node::start_with(net, 1, is_private);
+    assert!(node.cluster.is_open());
+    let accepting = stranger(net, 0, |options| {
+        options.security.secret = None;
+        options.security.open_to = |_| true;
+    });
+    let error = accepting.failure(net.address(1), Purpose::Join);
+    assert!(matches!(error, ConnectError::Io(_)), "{error}");
+    eventually("counted", || {
+        node.cluster.refusals().get("publicAddress") == Some(&1)
+    });
+    // The other way it is not even dialled.
+    let public: SocketAddr = (Ipv4Addr::LOCALHOST, net.address(1).port()).into();
+    let error = stranger(net, 0, is_private).failure(public, Purpose::Join);
+    assert_eq!(error.name(), "publicAddress");
+    // With a secret, addresses do not count.
+    let secret = Node::start_with(Net(44), 1, |options| {
+        options.security.open_to = |address| address != Ipv4Addr::LOCALHOST;
+    });
+    assert!(!secret.cluster.is_open());
+    let dialled = stranger(Net(44), 0, |_| ()).dial(Net(44).address(1), Purpose::Join);
+    assert!(dialled.is_ok(), "{:?}", dialled.err());
+}
+
+#[test]
+fn a_node_without_a_secret_does_not_start_at_a_public_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = Net(45).options(1, folder.path());
+    options.security.secret = None;
+    options.security.open_to = |_| false;
+    let error = try_start(options, folder).err().expect("it is refused");
+    assert!(matches!(error, StartError::PublicHost(..)), "{error}");
+    assert!(error.is_in_configuration());
+    let message = error.to_string();
+    assert!(
+        message.contains("127.77.45.1") && message.contains("secretFile"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -154,6 +154,7 @@ impl Net {
             security: Security {
                 secret: Some(Secret::new(b"secret".to_vec())),
                 tls: None,
+                open_to: |_| false,
             },
             version: "1.0".to_owned(),
             protocol: Versions::FIRST,
