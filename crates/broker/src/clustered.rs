@@ -352,7 +352,8 @@ pub(crate) fn with_host<'a>(config: &'a Config, give_up: &AtomicBool) -> Option<
     let host = cluster::own_address(&endpoints, give_up)?.to_string();
     tracing::info!(
         host,
-        "clusterConfig.host is not set: other nodes reach this one where its route to the seeds begins"
+        "clusterConfig.host is not set: other nodes reach this one at the address of the seed that it is, or where its \
+         route to the seeds begins"
     );
     let mut config = config.clone();
     config.cluster_config.host = Host::new(&host);

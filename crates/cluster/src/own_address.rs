@@ -1,5 +1,8 @@
-//! The address that the other nodes reach this one by, where the configuration names none: the one that this node sends
-//! from on its way to the seeds.
+//! The address that the other nodes reach this one by, where the configuration names none: that of the seed which is this
+//! machine, or else the one that this node sends from on its way to the seeds.
+//!
+//! A machine may have several addresses in the seeds' network, of which its system sends from the first. If one of them is
+//! a seed, that is the one that the others have in their files.
 //!
 //! Invariant: an address that only this machine reaches is chosen only if every seed has an address and all are reached
 //! from such a one. Otherwise a machine whose own name stands for 127.0.1.1, as Debian has it, would tell that to the
@@ -44,24 +47,54 @@ pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr>
 
 fn look(endpoints: &[String]) -> Result<IpAddr, Vec<String>> {
     let mut problems = Vec::new();
-    let mut loopback = None;
+    let mut seeds = Vec::new();
     for endpoint in endpoints {
         match endpoint.to_socket_addrs() {
             Err(error) => problems.push(format!("{endpoint}: {error}")),
-            Ok(addresses) => {
-                for address in addresses {
-                    match source(address) {
-                        Ok(own) if own.is_loopback() => {
-                            loopback.get_or_insert(own);
-                        }
-                        Ok(own) => return Ok(own),
-                        Err(error) => problems.push(format!("{address}: {error}")),
-                    }
-                }
+            Ok(addresses) => seeds.extend(addresses),
+        }
+    }
+    choose(&seeds, problems, is_own, source)
+}
+
+/// `problems`: what is wrong with seeds that have no address.
+fn choose(
+    seeds: &[SocketAddr],
+    mut problems: Vec<String>,
+    is_own: impl Fn(IpAddr) -> bool,
+    source: impl Fn(SocketAddr) -> io::Result<IpAddr>,
+) -> Result<IpAddr, Vec<String>> {
+    // All machines have each loopback address.
+    let mut own = seeds
+        .iter()
+        .map(SocketAddr::ip)
+        .filter(|ip| !ip.is_loopback());
+    if let Some(own) = own.find(|ip| is_own(*ip)) {
+        return Ok(own);
+    }
+    let mut loopback = None;
+    for seed in seeds {
+        match source(*seed) {
+            Ok(own) if own.is_loopback() => {
+                loopback.get_or_insert(own);
             }
+            Ok(own) => return Ok(own),
+            Err(error) => problems.push(format!("{seed}: {error}")),
         }
     }
     loopback.filter(|_| problems.is_empty()).ok_or(problems)
+}
+
+/// Whether it is an address of this machine, which can be listened on. Where the system lets everybody listen on foreign
+/// addresses (`ip_nonlocal_bind`), none is known to be one.
+fn is_own(address: IpAddr) -> bool {
+    let can_bind = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // For documentation, RFC 5737 and RFC 3849: no machine has it.
+    let foreign: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 254).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfffe).into(),
+    };
+    !address.is_unspecified() && can_bind(address) && !can_bind(foreign)
 }
 
 /// Where the route to an address begins.
@@ -102,6 +135,51 @@ mod tests {
     fn a_loopback_address_is_not_taken_while_another_seed_has_none() {
         check(&["127.0.0.1:8899", "without-a-port"], Err(1));
         check(&["without-a-port"], Err(1));
+    }
+
+    #[test]
+    fn a_seed_that_is_this_machine_comes_before_routes() {
+        // Own addresses, the seeds, where their routes begin, and what is chosen.
+        let check = |own: &[&str], seeds: &[(&str, &str)], expect: &str| {
+            let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+            let own: Vec<IpAddr> = own.iter().map(|text| ip(text)).collect();
+            let addresses: Vec<SocketAddr> =
+                seeds.iter().map(|(to, _)| (ip(to), 8899).into()).collect();
+            let source = |to: SocketAddr| {
+                let route = seeds.iter().find(|(seed, _)| ip(seed) == to.ip());
+                Ok(ip(route.unwrap().1))
+            };
+            let chosen = choose(
+                &addresses,
+                Vec::new(),
+                |address| own.contains(&address),
+                source,
+            );
+            assert_eq!(chosen, Ok(ip(expect)), "{own:?} {seeds:?}");
+        };
+        // In the network of the seeds, and one of them.
+        let routes = [
+            ("192.168.0.11", "192.168.0.5"),
+            ("192.168.0.12", "192.168.0.5"),
+        ];
+        check(
+            &["10.0.0.5", "192.168.0.5", "192.168.0.12"],
+            &routes,
+            "192.168.0.12",
+        );
+        // In their network only.
+        check(&["10.0.0.5", "192.168.0.5"], &routes, "192.168.0.5");
+        // All have loopback addresses: of those, where the route begins counts.
+        let loopback = [("127.0.0.2", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")];
+        check(&["127.0.0.1", "127.0.0.2"], &loopback, "127.0.0.1");
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_are_its_own() {
+        let is_own = |text: &str| is_own(text.parse().unwrap());
+        assert!(is_own("127.0.0.1"));
+        assert!(!is_own("0.0.0.0"));
+        assert!(!is_own("198.51.100.1"));
     }
 
     #[test]
