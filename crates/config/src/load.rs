@@ -31,12 +31,13 @@ const PREFIX: &str = "HERALDMQ_";
 
 /// Groups and beginnings of names that are so much the broker's own that a variable without [`PREFIX`] which begins like
 /// one is a mistake, also if the rest is mistyped. They are the words of the published reports.
-const OWN_WORDS: [&str; 5] = [
+const OWN_WORDS: [&str; 6] = [
     "mqttServerConfig.",
     "clusterConfig.",
     "session_store_",
     "inbox_store_",
     "retain_store_",
+    "dist_worker_",
 ];
 
 /// How options begin that the environment may hold without the prefix, as the published reports do.

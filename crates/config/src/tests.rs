@@ -921,6 +921,8 @@ fn options_without_the_prefix_of_variables_are_warned_of() {
             )]
         );
     }
+    // Of BifroMQ's store of routes, which has no counterpart.
+    assert_eq!(meant("dist_worker_replica_voter_count").len(), 1);
     assert_eq!(meant("inbox_store_a\nb").len(), 1);
     assert!(!meant("inbox_store_a\nb")[0].contains('\n'));
     for others in [
