@@ -244,8 +244,9 @@ def test_shards_over_time(tmp_path):
     with Broker({**SETS, "http.tokenFile": str(token)}) as broker:
         args = [*PAIRS, "--target", address(broker), *metrics(broker), *outputs]
         with Started("run", *args, "--duration", "4s", "--warm-up", "0s") as going:
-            until(lambda: metric(broker, "heraldmq_publishes_received_total"), what="the first messages")
-            # The run goes on for seconds.
+            # A second of load, so that there is a sample of it. The run goes on for seconds.
+            received = "heraldmq_publishes_received_total"
+            until(lambda: metric(broker, received) > 600, what="the messages of a second")
             url = f"http://127.0.0.1:{broker.http_port}"
             got = run("cluster", "split", "inbox", "0", "--url", url, "--token-file", str(token))
             assert got.returncode == 0, got.stderr

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use report::Shards;
+use report::{ShardCount, Shards, SplitCount};
 
 use crate::system::Reading;
 
@@ -14,11 +14,11 @@ use crate::system::Reading;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StoreShards {
     /// How many the node knows of, those that other nodes lead included.
-    pub known: u32,
+    pub known: ShardCount,
     /// The numbers of those that it leads.
     pub led: BTreeSet<u16>,
     /// Splits that it has decided on by itself since it was started.
-    pub splits: u64,
+    pub splits: SplitCount,
 }
 
 /// All stores' shards, as one node tells of them.
@@ -55,7 +55,7 @@ impl NodeShards {
     }
 
     fn splits(&self) -> u64 {
-        self.stores().iter().map(|(_, store)| store.splits).sum()
+        self.stores().iter().map(|(_, store)| store.splits.0).sum()
     }
 }
 
@@ -75,10 +75,9 @@ impl ShardBook {
         self.splits.resize(readings.len(), None);
         let mut splits = 0;
         let mut told = Vec::new();
-        for (last, reading) in self.splits.iter_mut().zip(readings) {
-            let Some(node) = reading.as_ref().and_then(|r| r.shards.as_ref()) else {
-                continue;
-            };
+        let nodes = readings.iter().map(|r| r.as_ref()?.shards.as_ref());
+        let telling = self.splits.iter_mut().zip(nodes);
+        for (last, node) in telling.filter_map(|(last, node)| Some((last, node?))) {
             let now = node.splits();
             splits += match *last {
                 None => 0,
@@ -92,14 +91,14 @@ impl ShardBook {
         let count = |of: fn(&NodeShards) -> &StoreShards| {
             let stores = || told.iter().map(|node| of(node));
             let led: BTreeSet<u16> = stores().flat_map(|store| &store.led).copied().collect();
-            let known = stores().map(|store| store.known).max().unwrap_or(0);
-            known.max(led.len() as u32)
+            let known = stores().map(|store| store.known.0).max().unwrap_or(0);
+            ShardCount(known.max(led.len() as u32))
         };
         (!told.is_empty()).then(|| Shards {
             session: count(|node| &node.session),
             inbox: count(|node| &node.inbox),
             retain: count(|node| &node.retain),
-            splits,
+            splits: SplitCount(splits),
         })
     }
 }
@@ -111,9 +110,9 @@ mod tests {
     /// Of a node that knows of so many inbox shards and has made so many splits.
     fn reading(known: u32, led: &[u16], splits: u64) -> Option<Reading> {
         let inbox = StoreShards {
-            known,
+            known: ShardCount(known),
             led: led.iter().copied().collect(),
-            splits,
+            splits: SplitCount(splits),
         };
         let shards = NodeShards {
             inbox,
@@ -126,7 +125,7 @@ mod tests {
     }
 
     fn inbox(shards: Option<Shards>) -> Option<(u32, u64)> {
-        shards.map(|shards| (shards.inbox, shards.splits))
+        shards.map(|shards| (shards.inbox.0, shards.splits.0))
     }
 
     #[test]

@@ -145,16 +145,16 @@ impl Rows<'_> {
     fn add_shards(&mut self) {
         let shards = |record: &Record| record.shards().map(|(_, last)| last);
         self.add("session shards", units::rate, |r| {
-            Some(f64::from(shards(r)?.session))
+            Some(f64::from(shards(r)?.session.0))
         });
         self.add("inbox shards", units::rate, |r| {
-            Some(f64::from(shards(r)?.inbox))
+            Some(f64::from(shards(r)?.inbox.0))
         });
         self.add("retain shards", units::rate, |r| {
-            Some(f64::from(shards(r)?.retain))
+            Some(f64::from(shards(r)?.retain.0))
         });
         self.add("own splits", units::rate, |r| {
-            Some(shards(r)?.splits as f64)
+            Some(shards(r)?.splits.0 as f64)
         });
     }
 

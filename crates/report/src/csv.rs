@@ -55,10 +55,10 @@ const OF_BROKER: [Column<Sample>; 5] = [
 
 /// Of the broker as a whole; empty for brokers without shards.
 const OF_SHARDS: [Column<Shards>; 4] = [
-    ("shards_session", |shards| text(shards.session)),
-    ("shards_inbox", |shards| text(shards.inbox)),
-    ("shards_retain", |shards| text(shards.retain)),
-    ("splits", |shards| text(shards.splits)),
+    ("shards_session", |shards| text(shards.session.0)),
+    ("shards_inbox", |shards| text(shards.inbox.0)),
+    ("shards_retain", |shards| text(shards.retain.0)),
+    ("splits", |shards| text(shards.splits.0)),
 ];
 
 const OF_PROCESS: [Column<Usage>; 7] = [

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a figure that the record does not give is `None`, never 0 and never a division by 0.
 
-use crate::record::{Latencies, Latency, Record, Sample, Shards, SystemUsage, Usage};
+use crate::record::{Latencies, Latency, Record, Sample, Shards, SplitCount, SystemUsage, Usage};
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -142,7 +142,7 @@ impl Record {
         let mut told = self.samples.iter().filter_map(|sample| sample.shards);
         let first = told.next()?;
         let last = told.fold(first, |before, now| Shards {
-            splits: before.splits + now.splits,
+            splits: SplitCount(before.splits.0 + now.splits.0),
             ..now
         });
         Some((first, last))

@@ -2,7 +2,7 @@
 
 use report::{
     Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts, Record,
-    Sample, Setting, Shards, SystemUsage, Usage,
+    Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
 };
 
 /// Seconds of each phase.
@@ -113,10 +113,10 @@ pub(crate) fn splitting(label: &str) -> Record {
     for (second, sample) in (1..).zip(&mut record.samples) {
         let is_split = second == 15 || second == 40;
         sample.shards = (second != 20).then_some(Shards {
-            session: 1,
-            inbox: 1 + u32::from(second >= 15) + u32::from(second >= 40),
-            retain: 1,
-            splits: u64::from(is_split),
+            session: ShardCount(1),
+            inbox: ShardCount(1 + u32::from(second >= 15) + u32::from(second >= 40)),
+            retain: ShardCount(1),
+            splits: SplitCount(is_split.into()),
         });
     }
     record

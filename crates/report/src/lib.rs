@@ -34,6 +34,6 @@ pub use html::page;
 pub use json::{ReadError, records_from_json, records_to_json};
 pub use record::{
     Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
-    PublisherCounts, Record, Sample, Setting, Shards, SystemUsage, Usage,
+    PublisherCounts, Record, Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
 };
 pub use table::Table;

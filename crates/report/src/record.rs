@@ -263,18 +263,26 @@ pub struct Sample {
     pub tool_cpu_s: f64,
 }
 
+/// Shards of a store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct ShardCount(pub u32);
+
+/// Shards that were split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SplitCount(pub u64);
+
 /// The shards of the whole broker: each counts once, however many nodes keep a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Shards {
     /// Now, of the store of sessions.
-    pub session: u32,
+    pub session: ShardCount,
     /// Now, of the store of inboxes.
-    pub inbox: u32,
+    pub inbox: ShardCount,
     /// Now, of the store of retained messages.
-    pub retain: u32,
+    pub retain: ShardCount,
     /// Splits that nodes decided on by themselves since the last sample that has shards. Splits by hand
     /// only show in the numbers of shards.
-    pub splits: u64,
+    pub splits: SplitCount,
 }
 
 /// What a process used since the sample before, and holds now.

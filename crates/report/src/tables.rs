@@ -3,7 +3,7 @@
 //! Invariant: a row says whose run it is, as soon as there are several.
 
 use crate::figures::{CpuTime, KINDS, Kind};
-use crate::record::{Latency, PublishedFigures, Record, Setting, Shards};
+use crate::record::{Latency, PublishedFigures, Record, Setting, ShardCount, Shards};
 use crate::table::Table;
 use crate::units::{self, NONE};
 
@@ -221,12 +221,10 @@ fn latency_row(name: String, latency: &Latency) -> [String; 8] {
 /// The shards at the begin and the end of each run whose broker tells; `None` if none does.
 pub(crate) fn shards(records: &[&Record]) -> Option<Table> {
     let mut table = Table::new(["whole run", "session", "inbox", "retain", "own splits"]);
-    for record in records {
-        let Some((first, last)) = record.shards() else {
-            continue;
-        };
-        let span = |of: fn(&Shards) -> u32| {
-            let (first, last) = (u64::from(of(&first)), u64::from(of(&last)));
+    let told = |record: &&Record| Some((name(records, record, "shards"), record.shards()?));
+    for (name, (first, last)) in records.iter().filter_map(told) {
+        let span = |of: fn(&Shards) -> ShardCount| {
+            let (first, last) = (u64::from(of(&first).0), u64::from(of(&last).0));
             if first == last {
                 units::count(last)
             } else {
@@ -234,11 +232,11 @@ pub(crate) fn shards(records: &[&Record]) -> Option<Table> {
             }
         };
         table.row([
-            name(records, record, "shards"),
+            name,
             span(|shards| shards.session),
             span(|shards| shards.inbox),
             span(|shards| shards.retain),
-            units::count(last.splits),
+            units::count(last.splits.0),
         ]);
     }
     (!table.rows().is_empty()).then_some(table)

@@ -47,15 +47,15 @@ fn things(holdings: &Holdings) -> Vec<String> {
         _ => Some(format!("{} {one}s", units::count(count))),
     };
     let mut things = Vec::new();
-    things.extend(some(holdings.sessions, "session"));
-    things.extend(some(holdings.retained, "retained message"));
+    things.extend(some(holdings.sessions.0, "session"));
+    things.extend(some(holdings.retained.0, "retained message"));
     let stores = holdings.shards.iter().flat_map(|shards| shards.stores());
     for (name, store) in stores {
         // A new store numbers its shards from 0; a split names a shard by its first slot.
         let of_splits = store
             .led
             .iter()
-            .filter(|&&shard| u32::from(shard) >= store.known);
+            .filter(|&&shard| u32::from(shard) >= store.known.0);
         things.extend(
             some(of_splits.count() as u64, &format!("{name} shard"))
                 .map(|shards| format!("{shards} that came of splits")),

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use loadtest::{NodeShards, Reading, System};
+use loadtest::{NodeShards, Reading, StoreShards, System};
+use report::{ShardCount, SplitCount};
 use ureq::Agent;
 
 /// How long a node may take to answer with its metrics.
@@ -31,13 +32,21 @@ pub(super) struct Node {
     agent: Agent,
 }
 
+/// Persistent sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sessions(pub(super) u64);
+
+/// Retained messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RetainedMessages(pub(super) u64);
+
 /// What a node keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Holdings {
     /// Persistent sessions that have inboxes, of the inbox shards that the node leads.
-    pub(super) sessions: u64,
+    pub(super) sessions: Sessions,
     /// Without those of `$SYS`; of the retain shards that the node leads.
-    pub(super) retained: u64,
+    pub(super) retained: RetainedMessages,
     /// `None` while its store is not open.
     pub(super) shards: Option<NodeShards>,
 }
@@ -92,10 +101,8 @@ impl<'a> Page<'a> {
             values: HashMap::new(),
             shards: NodeShards::default(),
         };
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else {
-                continue;
-            };
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        for (series, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
             match series.split_once('{') {
                 None => drop(page.values.insert(series, value)),
                 Some((name, labels)) => page.enter_shards(name, labels, value),
@@ -104,23 +111,12 @@ impl<'a> Page<'a> {
         page
     }
 
-    /// Takes what is told by store.
+    /// Takes what is told by store; other lines, and stores that this program does not know, are left out.
     fn enter_shards(&mut self, name: &str, labels: &str, value: &str) {
-        if ![KNOWN, OF_EACH_LED, SPLITS].contains(&name) {
-            return;
-        }
-        let store = label(labels, "store").and_then(|store| self.shards.store_mut(store));
-        // A store that this program does not know is left out.
-        let Some(store) = store else {
-            return;
-        };
-        if name == KNOWN {
-            store.known = value.parse().unwrap_or(0);
-        } else if name == OF_EACH_LED {
-            let shard = label(labels, "shard").and_then(|shard| shard.parse::<u16>().ok());
-            store.led.extend(shard);
-        } else if label(labels, "outcome") == Some("done") {
-            store.splits = value.parse().unwrap_or(0);
+        let is_told = [KNOWN, OF_EACH_LED, SPLITS].contains(&name);
+        let store = is_told.then(|| label(labels, "store")).flatten();
+        if let Some(store) = store.and_then(|store| self.shards.store_mut(store)) {
+            enter(store, name, labels, value);
         }
     }
 
@@ -144,7 +140,7 @@ impl<'a> Page<'a> {
             .shards
             .stores()
             .iter()
-            .all(|(_, store)| store.known > 0);
+            .all(|(_, store)| store.known.0 > 0);
         is_open.then(|| self.shards.clone())
     }
 
@@ -165,10 +161,22 @@ impl<'a> Page<'a> {
 
     fn holdings(&self) -> io::Result<Holdings> {
         Ok(Holdings {
-            sessions: self.needed("heraldmq_inboxes")? as u64,
-            retained: self.needed("heraldmq_retained_messages")? as u64,
+            sessions: Sessions(self.needed("heraldmq_inboxes")? as u64),
+            retained: RetainedMessages(self.needed("heraldmq_retained_messages")? as u64),
             shards: self.shards(),
         })
+    }
+}
+
+/// Takes a line of a store.
+fn enter(store: &mut StoreShards, name: &str, labels: &str, value: &str) {
+    if name == KNOWN {
+        store.known = ShardCount(value.parse().unwrap_or(0));
+    } else if name == OF_EACH_LED {
+        let shard = label(labels, "shard").and_then(|shard| shard.parse::<u16>().ok());
+        store.led.extend(shard);
+    } else if label(labels, "outcome") == Some("done") {
+        store.splits = SplitCount(value.parse().unwrap_or(0));
     }
 }
 
@@ -243,7 +251,12 @@ mod tests {
         let mut book = ShardBook::default();
         let mut count = |pages| {
             let shards = book.count(&sample(pages)).unwrap();
-            (shards.session, shards.inbox, shards.retain, shards.splits)
+            (
+                shards.session.0,
+                shards.inbox.0,
+                shards.retain.0,
+                shards.splits.0,
+            )
         };
         assert_eq!(count([page(1, &[0], 0), page(1, &[], 4)]), (1, 1, 1, 0));
         // The other node leads the new shard, and both know of it.
@@ -266,8 +279,8 @@ mod tests {
     fn what_a_node_keeps_is_read() {
         let text = page(2, &[0, 1], 0) + &kept(30_000, 5);
         let holdings = Page::new(&text).holdings().unwrap();
-        assert_eq!((holdings.sessions, holdings.retained), (30_000, 5));
+        assert_eq!((holdings.sessions.0, holdings.retained.0), (30_000, 5));
         let shards = holdings.shards.unwrap();
-        assert_eq!((shards.inbox.known, shards.inbox.led.len()), (2, 2));
+        assert_eq!((shards.inbox.known.0, shards.inbox.led.len()), (2, 2));
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::axis::{Axis, Unit};
 use super::chart::{Chart, Drawing, Line, Mark, Weight};
 use crate::figures::ratio;
-use crate::record::{Phase, PublishedFigures, Record, Sample, Shards};
+use crate::record::{Phase, PublishedFigures, Record, Sample, ShardCount, Shards};
 use crate::tables;
 use crate::units;
 
@@ -97,7 +97,7 @@ const MEMORY: Graph = Graph {
 };
 
 /// A store's line in the chart of shards.
-type StoreLine = (Weight, fn(&Shards) -> u32);
+type StoreLine = (Weight, fn(&Shards) -> ShardCount);
 
 const SHARDS: [StoreLine; 3] = [
     (Weight::Thick, |shards| shards.inbox),
@@ -133,12 +133,12 @@ fn shards(runs: &[Run<'_>]) -> Option<Drawing> {
         points: run
             .samples
             .iter()
-            .map(|sample| Some((run.time(sample), f64::from(count(&sample.shards?)))))
+            .map(|sample| Some((run.time(sample), f64::from(count(&sample.shards?).0))))
             .collect(),
     };
     let numbered = || runs.iter().enumerate();
     let marks = numbered().flat_map(|(record, run)| {
-        let is_split = |sample: &&Sample| sample.shards.is_some_and(|shards| shards.splits > 0);
+        let is_split = |sample: &&Sample| sample.shards.is_some_and(|shards| shards.splits.0 > 0);
         let splits = run.samples.iter().filter(is_split);
         splits.map(move |sample| Mark {
             record,
@@ -147,7 +147,7 @@ fn shards(runs: &[Run<'_>]) -> Option<Drawing> {
     });
     let chart = Chart {
         x: Axis::ending_at(runs.iter().map(Run::end).fold(0.0, f64::max), Unit::Seconds),
-        y: Axis::up_to(f64::from(most), Unit::Count),
+        y: Axis::up_to(f64::from(most.0), Unit::Count),
         lines: numbered()
             .flat_map(|(record, run)| SHARDS.map(|store| line(record, run, store)))
             .collect(),
