@@ -8,6 +8,9 @@
 /// How much may be taken at once after a pause, as time: what the rate yields in one second.
 const BURST_US: u64 = 1_000_000;
 
+/// A throttled connection waits for what the rate yields in as long, at least.
+const LEAST_WAIT_US: u64 = 20_000;
+
 /// Takings from a rate that the caller names at each call, so that a reload applies at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RateBucket {
@@ -36,11 +39,14 @@ impl RateBucket {
         }
     }
 
-    /// When, in ms, there will be something to take: 1/50 s worth at least, so that a throttled
-    /// connection wakes 50 times a second and not for every byte.
+    /// When, in ms, there will be something to take: one, and 1/50 s worth at least, so that a throttled
+    /// connection wakes 50 times a second at most, and not for every byte.
     #[must_use]
-    pub fn resumes_at(&self, now_ms: u64) -> u64 {
-        (self.earned_at_us.saturating_sub(BURST_US) / 1000 + 20).max(now_ms + 1)
+    pub fn resumes_at(&self, rate_per_s: u64, now_ms: u64) -> u64 {
+        let one_us = 1_000_000_u64.div_ceil(rate_per_s.max(1));
+        let from_us = self.earned_at_us.saturating_sub(BURST_US);
+        let at_us = from_us.saturating_add(one_us.max(LEAST_WAIT_US));
+        at_us.div_ceil(1000).max(now_ms + 1)
     }
 }
 
@@ -58,13 +64,37 @@ mod tests {
                 bucket.take(100, rate, now);
                 taken += 100;
             } else {
-                let resumes = bucket.resumes_at(now);
+                let resumes = bucket.resumes_at(rate, now);
                 assert!(resumes > now);
                 now = resumes;
             }
         }
         // one second of burst, ten seconds of rate, and at most one taking too many
         assert!((11_000..=11_200).contains(&taken), "{taken}");
+    }
+
+    /// Whatever the rate, there is something to take when it resumes: nobody wakes in vain.
+    #[test]
+    fn what_resumes_can_take() {
+        for rate in [1, 3, 7, 10, 49, 50, 51, 1_000, 524_288] {
+            let mut bucket = RateBucket::default();
+            let mut now = 77_000;
+            bucket.take(
+                bucket.available(rate, now).saturating_add(rate / 3),
+                rate,
+                now,
+            );
+            for _ in 0..20 {
+                // What is left is less than a µs is worth.
+                assert!(bucket.available(rate, now) <= rate / 500_000, "{rate}");
+                let resumes = bucket.resumes_at(rate, now);
+                assert!(resumes >= now + 10, "{rate}: {now} {resumes}");
+                now = resumes;
+                let available = bucket.available(rate, now);
+                assert!(available > 0, "{rate}");
+                bucket.take(available, rate, now);
+            }
+        }
     }
 
     #[test]

@@ -727,7 +727,7 @@ impl<S: Service> Core<S> {
             }
             let available = c.rate_in.available(self.io.rate_in, self.io.now_ms);
             if available == 0 {
-                let at = c.rate_in.resumes_at(self.io.now_ms);
+                let at = c.rate_in.resumes_at(self.io.rate_in, self.io.now_ms);
                 self.io.throttle(id, at);
                 self.io.stats.throttled_in.add(1);
                 return;
@@ -951,7 +951,7 @@ impl<S: Service> Core<S> {
             let open = c.phase == Phase::Open;
             let available = c.rate_out.available(self.io.rate_out, self.io.now_ms);
             if available == 0 && open {
-                let at = c.rate_out.resumes_at(self.io.now_ms);
+                let at = c.rate_out.resumes_at(self.io.rate_out, self.io.now_ms);
                 self.io.throttle(id, at);
                 self.io.stats.throttled_out.add(1);
                 return;

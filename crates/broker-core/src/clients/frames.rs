@@ -299,7 +299,7 @@ impl<R: Rim> ClientLoop<R> {
             if client.publish_rate.available(rate, io.now_ms()) == 0 {
                 self.stats.throttled_publishes.add(1);
                 io.arm(
-                    client.publish_rate.resumes_at(io.now_ms()),
+                    client.publish_rate.resumes_at(rate, io.now_ms()),
                     Timer::Resume(connection).to_bits(),
                 );
                 return Wait::Pause;

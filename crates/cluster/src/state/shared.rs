@@ -21,7 +21,7 @@ use crate::protocol::handshake::{Admission, Identity, Party};
 use crate::protocol::refusal::{Failure, Refusal, ShutOut};
 use crate::state::calls::Calls;
 use crate::state::clock::Clock;
-use crate::state::complaints::Complaints;
+use crate::state::complaints::{Complaints, Due};
 use crate::state::connect_error::ConnectError;
 use crate::state::handler::{Handler, WELCOME_LIMIT};
 use crate::state::peers::Peers;
@@ -419,15 +419,19 @@ impl Shared {
         self.refusals.lock().clone()
     }
 
-    /// Logs what is wrong, once a minute.
+    /// Logs what is wrong, once a minute. While a cluster forms, nodes come before the cluster is there: that is worth a
+    /// warning only when it lasts.
     pub(crate) fn complain(
         &self,
         about: &str,
         name: &'static str,
         statement: &(impl fmt::Display + ?Sized),
     ) {
-        if self.complaints.is_due(about, name, self.clock.now_ms()) {
-            tracing::warn!(about, reason = name, "{statement}");
+        let passes = name == Refusal::NotReady.name();
+        match self.complaints.due(about, name, self.clock.now_ms()) {
+            Due::No => {}
+            Due::First if passes => tracing::info!(about, reason = name, "{statement}"),
+            Due::First | Due::Again => tracing::warn!(about, reason = name, "{statement}"),
         }
     }
 }
