@@ -69,6 +69,7 @@ enum Command {
     Cluster(cluster::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
+    Size(bench::size::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
     Pub(publish::Arguments),
     /// Subscribe and print messages, in the manner of mosquitto_sub.
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Size(arguments) => bench::size::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Cli::command()),

@@ -19,6 +19,8 @@ mod parts;
 mod quantity;
 mod run;
 mod scenario;
+pub(crate) mod size;
+mod slopes;
 mod suite;
 mod systems;
 mod target;
@@ -34,6 +36,7 @@ use self::agent::Serve;
 use self::doctor::Doctor;
 use self::run::Run;
 use self::scenario::{Chosen, describe, list};
+use self::slopes::MeasureSlopes;
 use self::suite::Suite;
 use crate::failure::Failure;
 
@@ -76,6 +79,7 @@ enum Command {
     /// Show two runs side by side.
     Compare(Compare),
     Doctor(Doctor),
+    Slopes(MeasureSlopes),
     Agent(Serve),
     /// Play a share of a run; `run` and `agent` start it.
     #[command(hide = true)]
@@ -102,6 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Suite(suite) => return suite.run(),
         Command::Compare(compare) => compare.run()?,
         Command::Doctor(doctor) => doctor.run()?,
+        Command::Slopes(slopes) => slopes.run()?,
         Command::Agent(agent) => return agent.run(),
         Command::Worker => return agent::work(),
     };

@@ -7,7 +7,7 @@
 mod file;
 #[cfg(test)]
 mod fixture;
-mod launch;
+pub(super) mod launch;
 mod table;
 
 use std::path::PathBuf;

@@ -45,16 +45,16 @@ const FOLDER: &str = "{dir}";
 
 /// What starts a broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Launch {
+pub(in crate::bench) struct Launch {
     /// Program and arguments; `{dir}` is the folder of the start, `heraldmq` this program.
-    pub(super) command: Vec<String>,
+    pub(in crate::bench) command: Vec<String>,
     /// What lies in the folder: name and content, in which `{dir}` is the folder, too.
-    pub(super) files: BTreeMap<String, String>,
+    pub(in crate::bench) files: BTreeMap<String, String>,
 }
 
 /// A broker that runs.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(in crate::bench) struct Started {
     child: Child,
     command: String,
     folder: Folder,
@@ -65,7 +65,7 @@ impl Launch {
     ///
     /// # Errors
     /// A sentence that says which part of it failed, followed by the end of what the broker said.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         &self,
         addresses: &[String],
         interrupt: &Interrupt,
@@ -121,17 +121,17 @@ fn accepts(address: &SocketAddr) -> bool {
 
 impl Started {
     /// Of its first process.
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::bench) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// As the suite has it.
-    pub(super) fn command(&self) -> &str {
+    pub(in crate::bench) fn command(&self) -> &str {
         &self.command
     }
 
     /// If it is not alive any more: that, and the end of what it said.
-    pub(super) fn death(&mut self) -> Option<String> {
+    pub(in crate::bench) fn death(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         Some(format!(
             "the broker is dead ({status}){}",

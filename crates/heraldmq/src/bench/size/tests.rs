@@ -1,0 +1,193 @@
+use clap::Parser;
+
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/sizing.md");
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn arguments(line: &[&str]) -> Result<Arguments, String> {
+    let line = ["size"].iter().chain(line);
+    let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
+    Ok(cli.arguments)
+}
+
+fn demand(line: &[&str]) -> Demand {
+    arguments(line).unwrap().demand().unwrap().0
+}
+
+fn built_in() -> (Slopes, Prices) {
+    (
+        built_in_or(None, SLOPES).unwrap(),
+        built_in_or(None, PRICES).unwrap(),
+    )
+}
+
+fn printed(line: &[&str]) -> String {
+    let (demand, title) = arguments(line).unwrap().demand().unwrap();
+    let (slopes, prices) = built_in();
+    answer(&title, &demand, &slopes, &prices).unwrap()
+}
+
+#[test]
+fn a_scenario_says_what_is_asked_for() {
+    let of = demand(&["15k_15k_qos1_p256_1mps_3n_3v"]);
+    let expected = Demand {
+        connections: 30_000.0,
+        sessions: 15_000.0,
+        publishes_per_s: 15_000.0,
+        deliveries_per_s: 15_000.0,
+        durable_per_s: 15_000.0,
+        quality: Quality::AtLeastOnce,
+        payload_bytes: 256.0,
+        voters: 3.0,
+        may_fail: 1.0,
+        ..Demand::default()
+    };
+    assert_eq!(of, expected);
+    let fan_out = demand(&["1_300000_qos0_p256_1mps_3n"]);
+    assert_eq!(
+        (fan_out.publishes_per_s, fan_out.deliveries_per_s),
+        (1.0, 300_000.0)
+    );
+    assert_eq!((fan_out.voters, fan_out.may_fail), (1.0, 0.0));
+    let idle = demand(&["conn-tcp-1M-5K_1n_true"]);
+    assert_eq!((idle.connections, idle.connects_per_s), (1e6, 5_000.0));
+    assert_eq!(idle.deliveries_per_s, 0.0);
+}
+
+#[test]
+fn options_change_what_a_scenario_says() {
+    let of = demand(&[
+        "15k_15k_qos1_p256_1mps_3n_3v",
+        "--fan-out",
+        "2",
+        "--durable",
+        "0.5",
+        "--retention",
+        "100s",
+        "--away",
+        "0.1",
+        "--may-fail",
+        "2",
+    ]);
+    assert_eq!(
+        (of.deliveries_per_s, of.durable_per_s),
+        (30_000.0, 15_000.0)
+    );
+    assert_eq!((of.queued, of.voters, of.may_fail), (150_000.0, 5.0, 2.0));
+    let alone = demand(&["--connections", "10k", "--publish-rate", "5k", "--qos", "2"]);
+    assert_eq!(
+        (alone.deliveries_per_s, alone.durable_per_s),
+        (5_000.0, 0.0)
+    );
+    assert_eq!((alone.quality, alone.voters), (Quality::ExactlyOnce, 1.0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    for (line, why) in [
+        (
+            &["--publish-rate", "5", "--durable", "1"][..],
+            "needs --qos 1 or 2",
+        ),
+        (
+            &[
+                "--publish-rate",
+                "5",
+                "--qos",
+                "1",
+                "--durable",
+                "1",
+                "--voters",
+                "1",
+                "--may-fail",
+                "1",
+            ],
+            "--voters 3",
+        ),
+        (&["nonsense"], "nonsense"),
+    ] {
+        let failure = arguments(line).unwrap().demand().unwrap_err();
+        let Failure::Usage(message) = failure else {
+            panic!("{failure:?}");
+        };
+        assert!(message.contains(why), "{message}");
+    }
+    for line in [
+        ["--voters", "2"],
+        ["--durable", "1.1"],
+        ["--fan-out", "-1"],
+        ["--fan-out", "inf"],
+    ] {
+        assert!(arguments(&line).is_err(), "{line:?}");
+    }
+    let (slopes, prices) = built_in();
+    let endless = Demand {
+        publishes_per_s: 1e12,
+        ..Demand::default()
+    };
+    assert!(answer("", &endless, &slopes, &prices).is_err());
+}
+
+#[test]
+fn the_answer_names_slopes_and_their_place() {
+    let text = printed(&["15k_15k_qos1_p256_1mps_3n_3v"]);
+    for word in [
+        "durable_us",
+        "durable/s x (voters - 1)",
+        "replica_us",
+        "cores",
+        "USD",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let (slopes, prices) = built_in();
+    assert!(
+        text.contains(&slopes.measured) && text.contains(&prices.source),
+        "{text}"
+    );
+}
+
+/// As a shell divides a line: what is in double quotes is one word.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (number, part) in line.split('"').enumerate() {
+        if number % 2 == 1 {
+            words.push(part);
+        } else {
+            words.extend(part.split_whitespace());
+        }
+    }
+    words
+}
+
+/// What the page shows is what the command prints.
+#[test]
+fn the_sizing_page_shows_what_is_printed() {
+    const BEGIN: &str = "```console\n$ heraldmq size ";
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let mut wanted = String::new();
+    let mut rest = page.as_str();
+    while let Some((before, behind)) = rest.split_once(BEGIN) {
+        let (line, behind) = behind.split_once('\n').unwrap();
+        let (_, behind) = behind.split_once("```\n").unwrap();
+        let words = words(line);
+        wanted += &format!("{before}{BEGIN}{line}\n{}```\n", printed(&words));
+        rest = behind;
+    }
+    wanted += rest;
+    assert!(wanted.matches(BEGIN).count() >= 5);
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(PAGE, &wanted).unwrap();
+    } else {
+        assert_eq!(
+            page, wanted,
+            "UPDATE_GENERATED=1 cargo test -p heraldmq sizing_page"
+        );
+    }
+}
