@@ -51,7 +51,8 @@ pub struct Options<'a> {
     /// Whether the session ends with the connection; if not, [`Client::close`] ends it where the
     /// version allows.
     pub clean_session: bool,
-    /// What to subscribe to as soon as the server has accepted the connection without a session.
+    /// What to subscribe to as soon as the server has accepted the connection; after [`Client::reopen`] only
+    /// if there is no session.
     pub subscription: Option<(&'a str, QoS)>,
     /// Topic, QoS and payload of the will.
     pub will: Option<(&'a str, QoS, &'a [u8])>,
@@ -216,6 +217,8 @@ pub struct Client {
     mqtt: mqtt_client::Client<Sent>,
     /// What to subscribe to after CONNACK.
     subscription: Option<(Box<str>, QoS)>,
+    /// Whether a session that the server has may be one with this subscription.
+    is_reopened: bool,
     is_ready: bool,
     server_keep_alive_s: Option<u16>,
     traffic: ByteCounts,
@@ -248,6 +251,7 @@ impl Client {
             layered: Layered::connect(path.layers),
             mqtt,
             subscription: options.subscription.map(owned),
+            is_reopened: false,
             is_ready: false,
             server_keep_alive_s: None,
             traffic: ByteCounts::default(),
@@ -267,6 +271,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         connect(&mut self.mqtt, options)?;
         self.subscription = options.subscription.map(owned);
+        self.is_reopened = true;
         self.is_ready = false;
         self.stream = connect_socket(path, options.receive_buffer, registry, token)?;
         self.layered = Layered::connect(path.layers);
@@ -491,10 +496,11 @@ impl Client {
         Ok(())
     }
 
-    /// Subscribes, if the session does not know of it.
+    /// Subscribes, if the session does not know of it. A session that has outlasted an earlier run may have
+    /// another subscription.
     fn subscribe(&mut self, session_present: bool) -> Result<(), CommandError> {
         match self.subscription.take() {
-            Some((filter, qos)) if !session_present => {
+            Some((filter, qos)) if !session_present || !self.is_reopened => {
                 let qos_only = SubscriptionOptions {
                     qos,
                     ..SubscriptionOptions::default()

@@ -193,8 +193,13 @@ pub fn play(
     watch.shards.count(&before.systems);
     let connected = watch.connect()?;
     let connect_seconds = (monotonic_ns() - epoch_ns) as f64 / 1e9;
+    let parts = &settings.workload.parts;
+    if parts.iter().any(|part| part.warm_up_messages > 0) {
+        watch.warm_up()?;
+    }
     let (start, end) = watch.load(settings.warm_up, settings.duration)?;
-    watch.drain()?;
+    let longest_s = parts.iter().map(|part| part.drain_s).fold(0.0, f64::max);
+    watch.drain(end.mark_ns + (longest_s * 1e9) as u64)?;
     watch.crew.tell_all(&Command::Settle)?;
     let settled = watch.collect(|report| match report {
         Report::Settled(sent) => Ok(sent),
@@ -347,6 +352,8 @@ struct Watch<'a> {
     epoch_ns: u64,
     connections: usize,
     timeline: Option<Timeline>,
+    /// Whether all are connected and publishers send the messages of the warm-up.
+    is_warming_up: bool,
     /// Ticks of marks that not all workers have reached.
     marks: BTreeMap<u64, Vec<Tick>>,
     /// By worker, the last tick.
@@ -377,6 +384,7 @@ impl<'a> Watch<'a> {
             epoch_ns,
             connections,
             timeline: None,
+            is_warming_up: false,
             marks: BTreeMap::new(),
             last: Moment::default(),
             reached: Moment::default(),
@@ -410,15 +418,32 @@ impl<'a> Watch<'a> {
     }
 
     fn connect(&mut self) -> Result<Moment, PlayError> {
-        self.crew.tell_all(&Command::Connect)?;
-        let mut connected = 0;
-        while connected < self.crew.len() {
-            if let Report::Connected = self.next_report()? {
-                connected += 1;
-            }
-        }
+        let is_done = |report: &Report| matches!(report, Report::Connected);
+        self.let_all(&Command::Connect, is_done)?;
         let now_ns = monotonic_ns() - self.epoch_ns;
         Ok(self.moment(now_ns))
+    }
+
+    /// Lets all publishers send the messages that must be acknowledged before the load.
+    fn warm_up(&mut self) -> Result<(), PlayError> {
+        self.is_warming_up = true;
+        let is_done = |report: &Report| matches!(report, Report::WarmedUp);
+        self.let_all(&Command::WarmUp, is_done)
+    }
+
+    /// Gives a command to all workers and waits until each has said that it is done.
+    fn let_all(
+        &mut self,
+        command: &Command,
+        is_done: impl Fn(&Report) -> bool,
+    ) -> Result<(), PlayError> {
+        self.crew.tell_all(command)?;
+        let mut done = 0;
+        while done < self.crew.len() {
+            let report = self.next_report()?;
+            done += usize::from(is_done(&report));
+        }
+        Ok(())
     }
 
     /// Plays warm-up and measurement; returns the moments when the latter began and ended.
@@ -452,16 +477,22 @@ impl<'a> Watch<'a> {
         Ok((start.unwrap_or_else(|| end.clone()), end))
     }
 
-    /// Waits until everything sent has arrived and is acknowledged, or nothing happens any more.
-    fn drain(&mut self) -> Result<(), PlayError> {
+    /// Waits until everything sent has arrived and is acknowledged, or nothing happens any more, and at least until
+    /// `until_ns`.
+    fn drain(&mut self, until_ns: u64) -> Result<(), PlayError> {
         let mut patience = Patience::start(DRAIN_PATIENCE);
         let mut complete_since_ns = None;
         loop {
             self.next_report()?;
             let progress = self.reached.progress;
             let totals = progress.totals;
-            let is_complete = progress.pending == 0 && progress.distinct >= progress.expected;
+            let is_over = patience.is_over(totals.sent + totals.acknowledged + totals.delivered);
             let now_ns = self.reached.mark_ns;
+            if now_ns < until_ns {
+                // What comes later than all else is seen too.
+                continue;
+            }
+            let is_complete = progress.pending == 0 && progress.distinct >= progress.expected;
             if !is_complete {
                 complete_since_ns = None;
             } else if now_ns - *complete_since_ns.get_or_insert(now_ns)
@@ -469,7 +500,7 @@ impl<'a> Watch<'a> {
             {
                 return Ok(());
             }
-            if patience.is_over(totals.sent + totals.acknowledged + totals.delivered) {
+            if is_over {
                 return Ok(());
             }
         }
@@ -485,7 +516,7 @@ impl<'a> Watch<'a> {
             };
             match &report {
                 Report::Tick(tick) => self.book(index, tick)?,
-                Report::Connected | Report::Loaded => {}
+                Report::Connected | Report::WarmedUp | Report::Loaded => {}
                 _ => return Err(PlayError::OutOfTurn(self.crew.name(index).to_owned())),
             }
             return Ok(report);
@@ -565,6 +596,7 @@ impl<'a> Watch<'a> {
             Some(timeline) if mark_ns > timeline.end_ns => Phase::Drain,
             Some(timeline) if mark_ns > timeline.measure_ns => Phase::Measure,
             Some(timeline) if mark_ns > timeline.start_ns => Phase::WarmUp,
+            _ if self.is_warming_up => Phase::WarmUp,
             _ => Phase::Connect,
         }
     }

@@ -1,6 +1,6 @@
 //! Plays a worker's slice of a workload: one thread, one epoll instance, all connections.
 //!
-//! Call order: [`Engine::new`]; [`Engine::connect`] (in steps if wanted); [`Engine::begin`]; then
+//! Call order: [`Engine::new`]; [`Engine::connect`] (in steps if wanted); [`warm_up`]; [`Engine::begin`]; then
 //! [`Engine::turn`] again and again until the load is over; more of these while what is under way
 //! arrives; [`Engine::findings`]; [`Engine::close`]. [`Engine::load`] and [`Engine::drain`] do it for a
 //! slice that is the whole.
@@ -15,6 +15,7 @@
 //! Where to read next: `engine/part.rs`.
 
 mod part;
+mod warm_up;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -31,12 +32,14 @@ use serde::{Deserialize, Serialize};
 use transport::{ClientOptions, ClientTransport, TlsFileError};
 
 use self::part::{Books, Playing, Role};
+use self::warm_up::own_share;
+pub(crate) use self::warm_up::warm_up;
 use crate::client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path, Scratch};
 use crate::clock::{Timer, monotonic_ns};
 use crate::meter::{Headline, Meter, Times};
 use crate::schedule::Schedule;
 use crate::traffic::Totals;
-use crate::verify::{Faults, Findings, Stamp};
+use crate::verify::{Faults, Findings, Run, Stamp};
 use crate::workload::{Activity, Pace, Workload, WorkloadError};
 
 const TIMER: Token = Token(usize::MAX);
@@ -143,6 +146,9 @@ impl Share {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 }
 
+/// Looks on after each turn: until when the next may last, or why it shall be the last.
+pub(crate) type OnTurn<'a> = dyn FnMut(&mut Engine) -> Result<Option<u64>, EngineError> + 'a;
+
 /// Why a run ended early.
 #[derive(Debug)]
 pub enum EngineError {
@@ -168,6 +174,15 @@ pub enum EngineError {
         /// Those that should be.
         wanted: usize,
     },
+    /// Messages of the warm-up are not acknowledged.
+    WarmUp {
+        /// Those that are.
+        acknowledged: usize,
+        /// Those that should be.
+        wanted: usize,
+        /// Why the broker refused the last that it refused.
+        refusal: Option<ReasonCode>,
+    },
 }
 
 impl fmt::Display for EngineError {
@@ -185,6 +200,18 @@ impl fmt::Display for EngineError {
                 write!(
                     f,
                     "only {ready} of {wanted} clients got connected and subscribed"
+                )
+            }
+            Self::WarmUp {
+                acknowledged,
+                wanted,
+                refusal,
+            } => {
+                let why =
+                    refusal.map_or_else(String::new, |reason| format!("; refused: {reason:?}"));
+                write!(
+                    f,
+                    "only {acknowledged} of {wanted} messages of the warm-up were acknowledged{why}"
                 )
             }
         }
@@ -342,7 +369,7 @@ pub struct Engine {
 
 impl Engine {
     /// Nothing is connected yet. `prefix` is the first level of all topics and starts all client
-    /// identifiers; it keeps two runs apart. Due times in payloads count from `epoch_ns` of
+    /// identifiers, but for those that are listed; it keeps two runs apart. Due times in payloads count from `epoch_ns` of
     /// [`monotonic_ns`].
     ///
     /// # Errors
@@ -564,7 +591,7 @@ impl Engine {
         while self.ready < wanted || !self.is_seeded() {
             let now_ns = monotonic_ns();
             while self.opened < wanted
-                && self.opened - self.ready < CONNECTING
+                && self.opened - self.ready < most_connecting(self)
                 && opening.take(self, now_ns)
             {
                 self.open(self.opened, now_ns)?;
@@ -625,7 +652,9 @@ impl Engine {
             login: &self.workload.login,
             client_id: &client_id,
             clean_session: part.is_clean(slot.role),
-            subscription: filter.as_deref().map(|filter| (filter, part.qos())),
+            subscription: filter
+                .as_deref()
+                .map(|filter| (filter, part.subscription_qos(slot.role))),
             will: will
                 .as_deref()
                 .map(|topic| (topic, part.qos(), &self.payload[..part.payload_len()])),
@@ -723,7 +752,7 @@ impl Engine {
                 Activity::Messages(messages) => {
                     messages.retain = false;
                     messages.read_rate = None;
-                    &mut messages.clean_session
+                    return !messages.make_sessions_clean();
                 }
                 Activity::Churn(churn) => &mut churn.clean_session,
                 _ => return false,
@@ -1053,7 +1082,7 @@ impl Engine {
         };
         let payload = |sequence, due_ns| {
             let mut payload = vec![0; messages.payload_len];
-            write_stamp(&mut payload, traffic.stamp(number, sequence, due_ns));
+            traffic.write_payload(traffic.stamp(number, sequence, due_ns), &mut payload);
             payload
         };
         Ok(client.resend(&message, payload)?)
@@ -1074,6 +1103,7 @@ impl Engine {
             let stamp = Stamp {
                 publisher: topic as u32,
                 sequence: 0,
+                run: Run::default(),
                 due_ns: 0,
             };
             write_stamp(&mut self.payload[..len], stamp);
@@ -1142,6 +1172,9 @@ impl Engine {
 
     fn client_id(&self, index: usize) -> String {
         let slot = &self.slots[index];
+        if let Some(listed) = self.parts[slot.part].listed_id(slot.role) {
+            return listed;
+        }
         let (kind, number) = match slot.role {
             Role::Subscriber(number) => ("s", number),
             Role::Publisher(number) => ("p", number),
@@ -1269,7 +1302,7 @@ impl Engine {
         }
         let stamp = traffic.send(&self.meter, publisher, due_ns, now_ns);
         let payload = &mut self.payload[..messages.payload_len];
-        write_stamp(payload, stamp);
+        traffic.write_payload(stamp, payload);
         if !client.has_output() {
             self.touched.push(index);
         }
@@ -1303,6 +1336,14 @@ impl Slot {
             breaks: 0,
         }
     }
+}
+
+/// Clients that may be on their way to ready when the next one is opened.
+fn most_connecting(engine: &Engine) -> usize {
+    let next = engine.slots.get(engine.opened);
+    let most = next.and_then(|slot| engine.parts[slot.part].part.most_concurrent);
+    let of = (engine.share.index, engine.share.of);
+    most.map_or(CONNECTING, |most| CONNECTING.min(own_share(most, of)))
 }
 
 /// What a read brought besides messages.

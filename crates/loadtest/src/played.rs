@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use mqtt_proto::QoS;
 use report::{
     Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
     PublisherCounts, Record, Setting, SystemUsage,
@@ -94,6 +95,7 @@ impl Played {
             warnings: Vec::new(),
         };
         record.warnings = self.warnings(workload, title.plan.as_ref(), &record);
+        record.warnings.extend(merged.lost_at_qos_0(workload));
         record.samples = self.samples;
         record
     }
@@ -342,6 +344,20 @@ impl Merged {
             due_to_sent: all_of(|part| &part.due_to_sent),
             tool_lateness: all_of(|part| &part.tool_lateness),
         }
+    }
+
+    /// A loss that the standard allows.
+    fn lost_at_qos_0(&self, workload: &Workload) -> Option<String> {
+        let lost = |(part, findings): (&Part, &Findings)| match &part.activity {
+            Activity::Messages(messages) if messages.delivery_qos() == QoS::AtMostOnce => {
+                findings.faults().lost
+            }
+            _ => 0,
+        };
+        let lost: u64 = workload.parts.iter().zip(&self.findings).map(lost).sum();
+        (lost > 0).then(|| {
+            format!("{lost} of the messages lost were delivered at QoS 0, at which a broker may drop them")
+        })
     }
 
     fn counts(&self, progress: &Progress) -> Counts {

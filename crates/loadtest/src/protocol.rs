@@ -3,9 +3,9 @@
 //! A frame is a length of 4 bytes, big-endian, and that many bytes of postcard. The run's clock counts ns
 //! from the run's beginning; [`Order::epoch_ns`] says when that was by the worker's own clock.
 //!
-//! Call order, from the coordinator: `Ping` any number of times; `Prepare`; `Connect`; `Load`; `Settle`;
-//! `Finish`; `Ping`s. The worker answers each but `Connect` and `Load` at once, those when they are done, and
-//! sends a `Tick` at each mark in between.
+//! Call order, from the coordinator: `Ping` any number of times; `Prepare`; `Connect`; `WarmUp` if the workload
+//! has messages for it; `Load`; `Settle`; `Finish`; `Ping`s. The worker answers each but `Connect`, `WarmUp` and
+//! `Load` at once, those when they are done, and sends a `Tick` at each mark in between.
 //!
 //! Invariant: both ends are of the same version, which the worker says first.
 
@@ -20,7 +20,7 @@ use crate::verify::Findings;
 use crate::workload::Workload;
 
 /// Changes whenever a frame does.
-pub(crate) const VERSION: &str = concat!("heraldmq-bench ", env!("CARGO_PKG_VERSION"), " 2");
+pub(crate) const VERSION: &str = concat!("heraldmq-bench ", env!("CARGO_PKG_VERSION"), " 3");
 
 /// Bytes of the longest frame: all that a worker with millions of publishers has to tell.
 const LONGEST_FRAME: u32 = 512 << 20;
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Ping(u64),
     Prepare(Box<Order>),
     Connect,
+    /// Everybody is connected: send the messages of the warm-up.
+    WarmUp,
     Load(Timeline),
     /// Send nothing more, and say how much was sent.
     Settle,
@@ -73,6 +75,8 @@ pub(crate) enum Report {
     Prepared(usize),
     Tick(Box<Tick>),
     Connected,
+    /// The messages of the warm-up are acknowledged.
+    WarmedUp,
     /// The end of the measurement has come.
     Loaded,
     /// By part, how many messages each publisher of the share has sent.

@@ -121,6 +121,7 @@ impl Readings {
 mod tests {
     use super::*;
     use crate::meter::Headline;
+    use crate::verify::Run;
 
     #[test]
     fn a_reading_is_complete_when_every_topic_came() {
@@ -130,6 +131,7 @@ mod tests {
             let stamp = Stamp {
                 publisher: topic,
                 sequence: 0,
+                run: Run::default(),
                 due_ns: 0,
             };
             readings.arrive(&mut meter, 3, &stamp.to_bytes(), 1);

@@ -1,86 +1,104 @@
 //! The JSON in which TBMQ's performance tests describe a load: groups of publishers and of subscribers.
 //!
-//! Invariant: every field is known, though not all matter here: this tool names clients itself, finds out by
-//! itself when all has arrived, and lets as many connect at a time as the broker takes.
+//! A file is a whole configuration, as the test's own are; or a group, or an array of groups, as TBMQ's report
+//! prints them. Publishers and subscribers may be in two files, as in the report's cluster of runners.
+//!
+//! Call order: [`Test::read`] for each file; [`combine`].
+//!
+//! Invariant: every field of the format is known, and what is not said has the value of the report.
 //!
 //! Source: the README of thingsboard/tb-mqtt-perf-tests and TBMQ's report on 100 million connections.
 
 use std::fmt;
 use std::time::Duration;
 
-use mqtt_proto::QoS;
+use mqtt_proto::{FilterError, QoS, SubscriptionFilter, TopicError, validate_topic_name};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
-use crate::topology::{Listed, PublisherGroup, SubscriberGroup, Topology};
+use crate::listed::{Listed, PublisherGroup, SubscriberGroup};
+use crate::payload::Template;
+use crate::topology::Topology;
 use crate::verify::Stamp;
 use crate::workload::{Activity, Login, Messages, Pace, Part, Workload};
 
-/// Bytes of a key of the JSON that TBMQ's publishers send, with its value: with `lat`, `long`, `speed`,
-/// `fuel` and `batLvl` that makes the 114 bytes of its report.
-const VALUE_LEN: usize = 18;
+/// Of the report, in messages per second of each publisher: 3,000,000 of 100,000,000.
+const REPORT_RATE: f64 = 0.03;
 
-/// Bytes of the braces.
-const BRACES_LEN: usize = 2;
+/// Of the report.
+const REPORT_QOS: QoS = QoS::AtLeastOnce;
 
-#[derive(Deserialize)]
+/// Of the report: 114 bytes.
+const REPORT_KEYS: [&str; 5] = ["lat", "long", "speed", "fuel", "batLvl"];
+
+/// Of the report: messages of each publisher that must be acknowledged before the measurement.
+const REPORT_WARM_UP: usize = 6;
+
+/// What one file says.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Configuration {
-    publisher_groups: Vec<Publishers>,
-    subscriber_groups: Vec<Subscribers>,
-    #[serde(default)]
-    dummy_clients: usize,
-    seconds_to_run: u64,
-    #[serde(default, rename = "additionalSecondsToWait")]
-    _additional_seconds_to_wait: IgnoredAny,
+pub struct Test {
+    publisher_groups: Option<Vec<GroupKeys>>,
+    subscriber_groups: Option<Vec<GroupKeys>>,
+    dummy_clients: Option<usize>,
+    seconds_to_run: Option<u64>,
+    additional_seconds_to_wait: Option<u64>,
     #[serde(alias = "maxMessagesPerPublisherPerSecond")]
-    max_msgs_per_publisher_per_second: f64,
-    publisher_qos_value: u8,
-    subscriber_qos_value: u8,
-    #[serde(default)]
-    min_payload_size: usize,
-    #[serde(default, rename = "maxConcurrentOperations")]
-    _max_concurrent_operations: IgnoredAny,
-    #[serde(default)]
-    telemetry_keys: Vec<String>,
+    max_msgs_per_publisher_per_second: Option<f64>,
+    publisher_qos_value: Option<u8>,
+    subscriber_qos_value: Option<u8>,
+    min_payload_size: Option<usize>,
+    max_concurrent_operations: Option<usize>,
+    telemetry_keys: Option<Vec<String>>,
 }
 
-#[derive(Deserialize)]
+/// A group of either kind.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Publishers {
-    id: u64,
-    publishers: usize,
-    topic_prefix: String,
-    #[serde(default, rename = "clientIdPrefix")]
-    _client_id_prefix: IgnoredAny,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Subscribers {
-    id: u64,
-    subscribers: usize,
-    topic_filter: String,
-    expected_publisher_groups: Vec<u64>,
-    #[serde(default)]
+struct GroupKeys {
+    id: Option<u64>,
+    publishers: Option<usize>,
+    topic_prefix: Option<String>,
+    subscribers: Option<usize>,
+    topic_filter: Option<String>,
+    expected_publisher_groups: Option<Vec<u64>>,
     persistent_session_info: Option<PersistentSessionInfo>,
-    #[serde(default, rename = "clientIdPrefix")]
-    _client_id_prefix: IgnoredAny,
+    client_id_prefix: Option<String>,
+    /// TBMQ's tool then prints figures of each client of the group; this one has those of each publisher anyway.
+    #[serde(rename = "isDebugEnabled")]
+    _is_debug_enabled: Option<bool>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PersistentSessionInfo {
-    /// `APPLICATION` and `DEVICE` differ only in how TBMQ keeps their messages.
+    /// Both have sessions that outlast their connections; they differ only in how TBMQ keeps their messages.
     #[serde(rename = "clientType")]
     _client_type: ClientType,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum ClientType {
     Application,
     Device,
+}
+
+/// A kind of group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Its clients publish.
+    Publisher,
+    /// Its clients subscribe.
+    Subscriber,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Publisher => "publisher group",
+            Self::Subscriber => "subscriber group",
+        })
+    }
 }
 
 /// Why a file is not played.
@@ -88,182 +106,382 @@ enum ClientType {
 pub enum TbmqError {
     /// It is not such JSON; says where and why.
     Json(serde_json::Error),
+    /// There is no group and no client without traffic.
+    Nothing,
+    /// A group, by its place from 1, is of no kind, of both, or in the wrong list.
+    Kind(usize),
+    /// A group, by its id, lacks a field.
+    Lacks(Side, u64, &'static str),
+    /// The topics of a group of publishers, by its id, which begin like this, are none.
+    Topic(u64, String, TopicError),
+    /// The filter of a group of subscribers, by its id, is none.
+    Filter(u64, String, FilterError),
+    /// Two groups of a kind have this id.
+    Twice(Side, u64),
     /// A QoS is none.
     Qos(u8),
-    /// Publishers and subscribers have different QoS.
-    QosDiffers,
     /// A group of subscribers, by its id, expects a group of publishers that is not there.
     NoSuchGroup(u64, u64),
-    /// Some groups of subscribers have persistent sessions, and others have not.
-    SessionsDiffer,
+    /// Clients of two groups would have the same client identifier, of which this is one.
+    ClientId(String),
+    /// Two files say different things of this field.
+    Differ(&'static str),
 }
 
 impl fmt::Display for TbmqError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(error) => error.fmt(f),
-            Self::Qos(qos) => write!(f, "QoS {qos} is none of 0, 1 and 2"),
-            Self::QosDiffers => {
-                f.write_str("publisherQosValue and subscriberQosValue must be the same")
+            Self::Nothing => {
+                f.write_str("no group of publishers or subscribers, and no dummyClients")
             }
+            Self::Kind(place) => write!(
+                f,
+                "group number {place}: a group has either `publishers` and `topicPrefix`, or `subscribers` and \
+                 `topicFilter`"
+            ),
+            Self::Lacks(side, id, field) => write!(f, "{side} {id}: `{field}` is missing"),
+            Self::Topic(id, topic, error) => {
+                write!(f, "publisher group {id}: `{topic}`: {error}")
+            }
+            Self::Filter(id, filter, error) => {
+                write!(f, "subscriber group {id}: `{filter}`: {error}")
+            }
+            Self::Twice(side, id) => write!(f, "two {side}s have the id {id}"),
+            Self::Qos(qos) => write!(f, "QoS {qos} is none of 0, 1 and 2"),
             Self::NoSuchGroup(subscribers, publishers) => write!(
                 f,
                 "subscriber group {subscribers} expects publisher group {publishers}, which is not there"
             ),
-            Self::SessionsDiffer => {
-                f.write_str("either all subscriber groups have persistentSessionInfo, or none")
-            }
+            Self::ClientId(id) => write!(
+                f,
+                "two clients would be `{id}`; give their groups other values of `clientIdPrefix`"
+            ),
+            Self::Differ(field) => write!(f, "the two files differ in `{field}`"),
         }
     }
 }
 
 impl std::error::Error for TbmqError {}
 
-/// Reads such a file: the load, and how long it is to run.
-///
-/// # Errors
-/// What the file has is wrong, or cannot be played.
-pub fn read(json: &str, login: Login) -> Result<(Workload, Duration), TbmqError> {
-    let file: Configuration = serde_json::from_str(json).map_err(TbmqError::Json)?;
-    if file.publisher_qos_value != file.subscriber_qos_value {
-        return Err(TbmqError::QosDiffers);
-    }
-    let qos = file.publisher_qos_value;
-    let qos = QoS::from_u8(qos).ok_or(TbmqError::Qos(qos))?;
-    let mut persistent = file
-        .subscriber_groups
-        .iter()
-        .map(|g| g.persistent_session_info.is_some());
-    let is_persistent = persistent.next().unwrap_or(false);
-    if persistent.any(|other| other != is_persistent) {
-        return Err(TbmqError::SessionsDiffer);
-    }
-    let payload_len = file.payload_len();
-    let listed = file.listed()?;
-    let publishers: usize = listed.publishers.iter().map(|group| group.count).sum();
-    let messages = Messages {
-        topology: Topology::Listed(listed),
-        payload_len,
-        qos,
-        pace: Pace::Open {
-            per_second: file.max_msgs_per_publisher_per_second * publishers as f64,
-        },
-        clean_session: !is_persistent,
-        retain: false,
-        read_rate: None,
-    };
-    let mut parts = vec![Part::new("groups", Activity::Messages(messages))];
-    if file.dummy_clients > 0 {
-        let connections = file.dummy_clients;
-        parts.push(Part::new("dummies", Activity::Background { connections }));
-    }
-    let duration = Duration::from_secs(file.seconds_to_run);
-    Ok((Workload { parts, login }, duration))
+/// A load, and what a file says besides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Combined {
+    /// The load.
+    pub workload: Workload,
+    /// How long to measure, if a file says it.
+    pub duration: Option<Duration>,
+    /// Sentences about what is played otherwise than the files may mean it.
+    pub notes: Vec<String>,
 }
 
-impl Configuration {
-    fn payload_len(&self) -> usize {
-        let keys = self.telemetry_keys.iter().map(|key| key.len() + VALUE_LEN);
-        let json = keys.sum::<usize>() + BRACES_LEN;
-        json.max(self.min_payload_size).max(Stamp::LEN)
-    }
-
-    fn listed(&self) -> Result<Listed, TbmqError> {
-        let ids: Vec<u64> = self.publisher_groups.iter().map(|group| group.id).collect();
-        let place = |group: &Subscribers, wanted: u64| {
-            let place = ids.iter().position(|&id| id == wanted);
-            place.ok_or(TbmqError::NoSuchGroup(group.id, wanted))
+impl Test {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It is no configuration, group or array of groups.
+    pub fn read(json: &str) -> Result<Self, TbmqError> {
+        // Its beginning says what it is; read as that, errors have their lines.
+        let value: serde_json::Value = serde_json::from_str(json).map_err(TbmqError::Json)?;
+        let is_group = value
+            .get("publishers")
+            .or(value.get("subscribers"))
+            .is_some();
+        let groups: Vec<GroupKeys> = match (value.is_array(), is_group) {
+            (true, _) => serde_json::from_str(json).map_err(TbmqError::Json)?,
+            (false, true) => vec![serde_json::from_str(json).map_err(TbmqError::Json)?],
+            (false, false) => return Self::read_configuration(json),
         };
-        let subscribers = self.subscriber_groups.iter().map(|group| {
-            let expected = group.expected_publisher_groups.iter();
-            let places: Result<Vec<usize>, TbmqError> =
-                expected.map(|&id| place(group, id)).collect();
-            let mut expected = places?;
-            expected.sort_unstable();
-            expected.dedup();
-            Ok(SubscriberGroup {
-                count: group.subscribers,
-                filter: group.topic_filter.clone(),
-                expected,
-            })
-        });
-        let subscribers: Result<Vec<SubscriberGroup>, TbmqError> = subscribers.collect();
-        Ok(Listed {
-            subscribers: subscribers?,
-            publishers: self
-                .publisher_groups
-                .iter()
-                .map(|group| PublisherGroup {
-                    count: group.publishers,
-                    topic_prefix: group.topic_prefix.clone(),
-                })
-                .collect(),
+        if let Some(place) = groups.iter().position(|group| group.side().is_none()) {
+            return Err(TbmqError::Kind(place + 1));
+        }
+        let is_publisher = |group: &GroupKeys| group.side() == Some(Side::Publisher);
+        let (publishers, subscribers) = groups.into_iter().partition(is_publisher);
+        Ok(Self {
+            publisher_groups: Some(publishers),
+            subscriber_groups: Some(subscribers),
+            ..Self::default()
         })
     }
+
+    fn read_configuration(json: &str) -> Result<Self, TbmqError> {
+        let test: Self = serde_json::from_str(json).map_err(TbmqError::Json)?;
+        for (groups, side) in [
+            (&test.publisher_groups, Side::Publisher),
+            (&test.subscriber_groups, Side::Subscriber),
+        ] {
+            let mut groups = groups.iter().flatten();
+            if let Some(place) = groups.position(|group| group.side() != Some(side)) {
+                return Err(TbmqError::Kind(place + 1));
+            }
+        }
+        Ok(test)
+    }
+
+    fn publishes(&self) -> bool {
+        self.publisher_groups
+            .as_ref()
+            .is_some_and(|g| !g.is_empty())
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use mqtt_proto::ProtocolVersion;
-
-    use super::*;
-
-    /// Two groups of trackers, one of which a second subscriber wants as well.
-    const FILE: &str = r#"{
-        "publisherGroups": [
-            {"id": 1, "publishers": 200, "topicPrefix": "usa/a/1/", "clientIdPrefix": null},
-            {"id": 2, "publishers": 100, "topicPrefix": "usa/a/2/"}
-        ],
-        "subscriberGroups": [
-            {"id": 1, "subscribers": 1, "topicFilter": "usa/a/1/+", "expectedPublisherGroups": [1],
-             "persistentSessionInfo": {"clientType": "APPLICATION"}, "clientIdPrefix": null},
-            {"id": 2, "subscribers": 2, "topicFilter": "usa/#", "expectedPublisherGroups": [2, 1],
-             "persistentSessionInfo": {"clientType": "DEVICE"}}
-        ],
-        "dummyClients": 5, "secondsToRun": 30, "additionalSecondsToWait": 5,
-        "maxMsgsPerPublisherPerSecond": 0.5, "publisherQosValue": 1, "subscriberQosValue": 1,
-        "minPayloadSize": 1, "maxConcurrentOperations": 1000,
-        "telemetryKeys": ["lat", "long", "speed", "fuel", "batLvl"]
-    }"#;
-
-    fn read_changed(from: &str, to: &str) -> Result<(Workload, Duration), TbmqError> {
-        assert!(FILE.contains(from), "{from}");
-        read(&FILE.replace(from, to), Login::new(ProtocolVersion::V5))
+impl GroupKeys {
+    /// `None` if the fields are of no kind or of both.
+    fn side(&self) -> Option<Side> {
+        let publishes = self.publishers.is_some() || self.topic_prefix.is_some();
+        let subscribes = self.subscribers.is_some()
+            || self.topic_filter.is_some()
+            || self.expected_publisher_groups.is_some()
+            || self.persistent_session_info.is_some();
+        match (publishes, subscribes) {
+            (true, false) => Some(Side::Publisher),
+            (false, true) => Some(Side::Subscriber),
+            _ => None,
+        }
     }
 
-    #[test]
-    fn the_groups_of_a_file_are_played() {
-        let (workload, duration) = read_changed("{", "{").unwrap();
-        workload.check().unwrap();
-        assert_eq!(duration, Duration::from_secs(30));
-        assert_eq!(workload.connections(), 300 + 3 + 5);
-        // 100 per second of the first group to three, 50 of the other to two.
-        assert_eq!(workload.asked_per_second(), Some(400.0));
-        let Activity::Messages(messages) = &workload.parts[0].activity else {
-            panic!("{workload:?}");
+    /// What client identifiers begin with, as in TBMQ's tool.
+    fn client_ids(&self, kind: &str, id: u64) -> String {
+        let prefix = self.client_id_prefix.clone();
+        prefix.unwrap_or_else(|| format!("test_{kind}_client_{id}_"))
+    }
+
+    fn publisher_group(&self, id: u64) -> Result<PublisherGroup, TbmqError> {
+        let lacks = |field| TbmqError::Lacks(Side::Publisher, id, field);
+        let topic_prefix = self.topic_prefix.clone();
+        let topic_prefix = topic_prefix.ok_or(lacks("topicPrefix"))?;
+        let group = PublisherGroup {
+            count: self.publishers.ok_or(lacks("publishers"))?,
+            topic_prefix,
+            client_id_prefix: self.client_ids("pub", id),
         };
-        assert_eq!((messages.payload_len, messages.clean_session), (114, false));
+        let stem = format!("{}{}", group.topic_prefix, group.client_id_prefix);
+        match validate_topic_name(&stem) {
+            Ok(()) => Ok(group),
+            Err(error) => Err(TbmqError::Topic(id, stem, error)),
+        }
     }
 
-    #[test]
-    fn what_is_wrong_is_named() {
-        for (from, to, wrong) in [
-            ("\"secondsToRun\"", "\"secondsToRune\"", "secondsToRune"),
-            (
-                "\"publisherQosValue\": 1",
-                "\"publisherQosValue\": 2",
-                "must be the same",
-            ),
-            ("[2, 1]", "[2, 3]", "group 2 expects publisher group 3"),
-            (
-                "\"persistentSessionInfo\": {\"clientType\": \"DEVICE\"}",
-                "\"persistentSessionInfo\": null",
-                "either all",
-            ),
-            ("DEVICE", "THING", "THING"),
-        ] {
-            let error = read_changed(from, to).unwrap_err().to_string();
-            assert!(error.contains(wrong), "{error}");
+    fn subscriber_group(&self, id: u64, qos: QoS) -> Result<SubscriberGroup, TbmqError> {
+        let lacks = |field| TbmqError::Lacks(Side::Subscriber, id, field);
+        let filter = self.topic_filter.clone().ok_or(lacks("topicFilter"))?;
+        let group = SubscriberGroup {
+            count: self.subscribers.ok_or(lacks("subscribers"))?,
+            filter,
+            client_id_prefix: self.client_ids("sub", id),
+            clean_session: self.persistent_session_info.is_none(),
+            qos,
+        };
+        match SubscriptionFilter::parse(&group.filter) {
+            Ok(_) => Ok(group),
+            Err(error) => Err(TbmqError::Filter(id, group.filter, error)),
         }
     }
 }
+
+/// All groups of a kind with their ids; a group without one has its place in its file, from 1. A group that
+/// both files have, as the test's own files do, counts once.
+fn numbered(tests: &[Test], side: Side) -> Result<Vec<(u64, &GroupKeys)>, TbmqError> {
+    let mut all: Vec<(u64, &GroupKeys)> = Vec::new();
+    for test in tests {
+        let groups = match side {
+            Side::Publisher => &test.publisher_groups,
+            Side::Subscriber => &test.subscriber_groups,
+        };
+        let before = all.len();
+        for (place, group) in groups.iter().flatten().enumerate() {
+            let id = group.id.unwrap_or(place as u64 + 1);
+            match all.iter().position(|&(other, _)| other == id) {
+                None => all.push((id, group)),
+                Some(other) if other < before && all[other].1 == group => {}
+                Some(_) => return Err(TbmqError::Twice(side, id)),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What a field is said to be: by the files that are of its side, or else by the others.
+fn said<T: Clone + PartialEq>(
+    tests: &[Test],
+    side: Side,
+    name: &'static str,
+    field: impl Fn(&Test) -> &Option<T>,
+) -> Result<Option<T>, TbmqError> {
+    let of = |is_own: bool| {
+        let publishes = (side == Side::Publisher) == is_own;
+        let tests = tests.iter().filter(move |t| t.publishes() == publishes);
+        tests.filter_map(|test| field(test).as_ref())
+    };
+    let mut own = of(true);
+    let first = own.next();
+    if own.any(|other| Some(other) != first) {
+        return Err(TbmqError::Differ(name));
+    }
+    Ok(first.or_else(|| of(false).next()).cloned())
+}
+
+/// The load of one file, or of a file with publishers and one with subscribers.
+///
+/// What concerns publishers (`secondsToRun` and `telemetryKeys`, for example) is taken from the file that has
+/// them, `subscriberQosValue` from the other; `dummyClients` add up, the longer `additionalSecondsToWait` and
+/// the lower `maxConcurrentOperations` count.
+///
+/// # Errors
+/// What the files say is wrong, or contradicts itself.
+pub fn combine(tests: &[Test], login: Login) -> Result<Combined, TbmqError> {
+    let qos = |number: Option<u8>| match number {
+        Some(number) => QoS::from_u8(number).ok_or(TbmqError::Qos(number)),
+        None => Ok(REPORT_QOS),
+    };
+    let (by_publishers, by_subscribers) = (Side::Publisher, Side::Subscriber);
+    let publisher_qos = said(tests, by_publishers, "publisherQosValue", |t| {
+        &t.publisher_qos_value
+    })?;
+    let subscriber_qos = said(tests, by_subscribers, "subscriberQosValue", |t| {
+        &t.subscriber_qos_value
+    })?;
+    let (publisher_qos, subscriber_qos) = (qos(publisher_qos)?, qos(subscriber_qos)?);
+    let telemetry_keys = said(tests, by_publishers, "telemetryKeys", |t| &t.telemetry_keys)?;
+    let telemetry_keys = telemetry_keys.unwrap_or_else(|| REPORT_KEYS.map(str::to_owned).to_vec());
+    let least_len = said(tests, by_publishers, "minPayloadSize", |t| {
+        &t.min_payload_size
+    })?;
+    let least_len = least_len.unwrap_or(0);
+    let rate = said(tests, by_publishers, "maxMsgsPerPublisherPerSecond", |t| {
+        &t.max_msgs_per_publisher_per_second
+    })?;
+    let seconds = said(tests, by_publishers, "secondsToRun", |t| &t.seconds_to_run)?;
+
+    let publishers = numbered(tests, Side::Publisher)?;
+    let subscribers = numbered(tests, Side::Subscriber)?;
+    let listed = Listed {
+        publishers: each(&publishers, GroupKeys::publisher_group)?,
+        subscribers: each(&subscribers, |group, id| {
+            group.subscriber_group(id, subscriber_qos)
+        })?,
+        telemetry_keys,
+    };
+    check_client_ids(&listed)?;
+    let notes = unmet(&publishers, &subscribers, &listed)?;
+    let payload_len = match listed.telemetry_keys.as_slice() {
+        [] => least_len.max(Stamp::LEN),
+        keys => Template::new(keys, least_len).len(),
+    };
+    let publisher_count = listed.publisher_count();
+    let client_count = publisher_count + listed.subscriber_count();
+    let messages = Messages {
+        clean_session: listed.subscribers.iter().all(|group| group.clean_session),
+        topology: Topology::Listed(listed),
+        payload_len,
+        qos: publisher_qos,
+        pace: Pace::Open {
+            per_second: rate.unwrap_or(REPORT_RATE) * publisher_count as f64,
+        },
+        retain: false,
+        read_rate: None,
+    };
+    let most_concurrent = tests.iter().filter_map(|t| t.max_concurrent_operations);
+    let most_concurrent = most_concurrent.min();
+    let wait = tests.iter().filter_map(|t| t.additional_seconds_to_wait);
+    let part = |name, activity| Part {
+        most_concurrent,
+        drain_s: wait.clone().max().unwrap_or(0) as f64,
+        ..Part::new(name, activity)
+    };
+    let mut parts = Vec::new();
+    if client_count > 0 {
+        parts.push(Part {
+            warm_up_messages: REPORT_WARM_UP,
+            ..part("groups", Activity::Messages(messages))
+        });
+    }
+    let connections = tests.iter().filter_map(|t| t.dummy_clients).sum();
+    if connections > 0 {
+        parts.push(part("dummies", Activity::Background { connections }));
+    }
+    if parts.is_empty() {
+        return Err(TbmqError::Nothing);
+    }
+    Ok(Combined {
+        workload: Workload { parts, login },
+        duration: seconds.map(Duration::from_secs),
+        notes,
+    })
+}
+
+fn each<G>(
+    groups: &[(u64, &GroupKeys)],
+    read: impl Fn(&GroupKeys, u64) -> Result<G, TbmqError>,
+) -> Result<Vec<G>, TbmqError> {
+    groups.iter().map(|&(id, group)| read(group, id)).collect()
+}
+
+/// Client identifiers are a prefix and a number without leading zeros.
+fn check_client_ids(listed: &Listed) -> Result<(), TbmqError> {
+    let publishers = listed.publishers.iter();
+    let publishers = publishers.map(|group| (group.client_id_prefix.as_str(), group.count));
+    let subscribers = listed.subscribers.iter();
+    let subscribers = subscribers.map(|group| (group.client_id_prefix.as_str(), group.count));
+    let all: Vec<(&str, usize)> = publishers.chain(subscribers).collect();
+    let all: Vec<(&str, usize)> = all.into_iter().filter(|&(_, count)| count > 0).collect();
+    // Sorted, a prefix stands before all that begin with it.
+    let mut sorted = all;
+    sorted.sort_unstable();
+    for (place, &(short, count)) in sorted.iter().enumerate() {
+        let longer = sorted[place + 1..].iter();
+        for &(long, _) in longer.take_while(|(long, _)| long.starts_with(short)) {
+            let rest = &long[short.len()..];
+            let is_number = !rest.starts_with('0') && rest.bytes().all(|b| b.is_ascii_digit());
+            let taken = match rest {
+                "" => true,
+                // The first of the longer ones is number `rest` 0 of the shorter.
+                _ => {
+                    is_number
+                        && rest
+                            .parse()
+                            .is_ok_and(|n: usize| n.saturating_mul(10) < count)
+                }
+            };
+            if taken {
+                return Err(TbmqError::ClientId(format!("{long}0")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A sentence for each group of subscribers whose filter matches something else than the groups that it is said to
+/// expect.
+fn unmet(
+    publishers: &[(u64, &GroupKeys)],
+    subscribers: &[(u64, &GroupKeys)],
+    listed: &Listed,
+) -> Result<Vec<String>, TbmqError> {
+    let mut notes = Vec::new();
+    if publishers.is_empty() {
+        // They publish elsewhere.
+        return Ok(notes);
+    }
+    for ((id, group), subscribers) in subscribers.iter().zip(&listed.subscribers) {
+        for expected in group.expected_publisher_groups.iter().flatten() {
+            let place = publishers.iter().position(|(other, _)| other == expected);
+            let place = place.ok_or(TbmqError::NoSuchGroup(*id, *expected))?;
+            let publishers = &listed.publishers[place];
+            if publishers
+                .matched_by(subscribers.matching_filter())
+                .is_empty()
+            {
+                notes.push(format!(
+                    "subscriber group {id} expects publisher group {expected}, whose topics its filter {} does \
+                     not match; nothing of it counts as lost",
+                    subscribers.filter
+                ));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests;

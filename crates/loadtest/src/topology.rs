@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::listed::Listed;
+
 /// Who publishes to whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Topology {
@@ -50,94 +52,12 @@ pub enum Topology {
     },
 }
 
-/// Any groups.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Listed {
-    /// In the order in which publishers are numbered.
-    pub publishers: Vec<PublisherGroup>,
-    /// In the order in which subscribers are numbered.
-    pub subscribers: Vec<SubscriberGroup>,
-}
-
-/// Publishers whose topics begin alike.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PublisherGroup {
-    /// How many.
-    pub count: usize,
-    /// What comes before the publisher's number in its topic, under the run's own first levels.
-    pub topic_prefix: String,
-}
-
-/// Subscribers with the same filter, each of whom receives all messages that match it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SubscriberGroup {
-    /// How many.
-    pub count: usize,
-    /// Under the run's own first levels.
-    pub filter: String,
-    /// Places of the publisher groups in the list whose messages match, ascending.
-    pub expected: Vec<usize>,
-}
-
-impl Listed {
-    /// The group that a publisher belongs to, and its number in it.
-    fn publisher(&self, mut number: usize) -> Option<(usize, usize)> {
-        for (place, group) in self.publishers.iter().enumerate() {
-            if number < group.count {
-                return Some((place, number));
-            }
-            number -= group.count;
-        }
-        None
-    }
-
-    fn subscriber(&self, mut number: usize) -> Option<&SubscriberGroup> {
-        for group in &self.subscribers {
-            if number < group.count {
-                return Some(group);
-            }
-            number -= group.count;
-        }
-        None
-    }
-
-    /// Whose messages a group of subscribers should get.
-    fn expected_of(&self, group: &SubscriberGroup) -> Vec<Range<u32>> {
-        let mut ranges: Vec<Range<u32>> = Vec::new();
-        let mut first = 0;
-        for (place, publishers) in self.publishers.iter().enumerate() {
-            let range = first..first + publishers.count as u32;
-            first = range.end;
-            if !group.expected.contains(&place) {
-                continue;
-            }
-            match ranges.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => ranges.push(range),
-            }
-        }
-        ranges
-    }
-
-    /// Subscribers that receive each message of a publisher.
-    fn receivers_of(&self, publisher: usize) -> u64 {
-        let Some((place, _)) = self.publisher(publisher) else {
-            return 0;
-        };
-        let groups = self.subscribers.iter();
-        groups
-            .filter(|group| group.expected.contains(&place))
-            .map(|group| group.count as u64)
-            .sum()
-    }
-}
-
 impl Topology {
     /// Connections that publish.
     #[must_use]
     pub fn publishers(&self) -> usize {
         match *self {
-            Self::Listed(ref listed) => listed.publishers.iter().map(|group| group.count).sum(),
+            Self::Listed(ref listed) => listed.publisher_count(),
             Self::Pairs { pairs } => pairs,
             Self::FanOut { publishers, .. }
             | Self::Shared { publishers, .. }
@@ -151,7 +71,7 @@ impl Topology {
     #[must_use]
     pub fn subscribers(&self) -> usize {
         match *self {
-            Self::Listed(ref listed) => listed.subscribers.iter().map(|group| group.count).sum(),
+            Self::Listed(ref listed) => listed.subscriber_count(),
             Self::Pairs { pairs } => pairs,
             Self::FanOut { subscribers, .. } => subscribers,
             Self::Shared { members, .. } => members,
@@ -171,11 +91,40 @@ impl Topology {
     pub(crate) fn publishers_of(&self, subscriber: usize) -> Vec<Range<u32>> {
         match self {
             Self::Listed(listed) => listed
-                .subscriber(subscriber)
+                .group_of(subscriber)
                 .map_or_else(Vec::new, |group| listed.expected_of(group)),
             Self::Pairs { .. } => one(subscriber as u32..subscriber as u32 + 1),
             Self::Groups { .. } => one(self.publishers_of_group(subscriber)),
             _ => one(0..self.publishers() as u32),
+        }
+    }
+
+    /// By shared subscription: whose messages its members should get together.
+    pub(crate) fn shares(&self) -> Vec<Vec<Range<u32>>> {
+        match self {
+            Self::Listed(listed) => {
+                let shares = listed.shares().into_iter();
+                shares.map(|group| listed.expected_of(group)).collect()
+            }
+            Self::Shared { publishers, .. } => vec![one(0..*publishers as u32)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The shared subscription, by its place in [`Topology::shares`], of which each of these subscribers is a
+    /// member.
+    pub(crate) fn shares_of(&self, subscribers: Range<usize>) -> Vec<Option<usize>> {
+        match self {
+            Self::Listed(listed) => {
+                let shares = listed.shares();
+                let of = |subscriber| {
+                    let group = listed.group_of(subscriber)?;
+                    shares.iter().position(|share| share.filter == group.filter)
+                };
+                subscribers.map(of).collect()
+            }
+            Self::Shared { .. } => vec![Some(0); subscribers.len()],
+            _ => vec![None; subscribers.len()],
         }
     }
 
@@ -261,37 +210,38 @@ impl Topology {
     pub fn receivers_per_message(&self) -> f64 {
         match self {
             Self::Listed(listed) => {
-                let of_group = |group: &SubscriberGroup| -> u64 {
-                    let expected = listed.expected_of(group).into_iter();
-                    let publishers: u64 = expected.map(|r| u64::from(r.end - r.start)).sum();
-                    group.count as u64 * publishers
-                };
-                let all: u64 = listed.subscribers.iter().map(of_group).sum();
-                all as f64 / self.publishers().max(1) as f64
+                let receivers = listed.receivers();
+                let all: u64 = receivers.iter().map(|&count| u64::from(count)).sum();
+                all as f64 / receivers.len().max(1) as f64
             }
-            _ => self.receivers_of(0) as f64,
+            _ => f64::from(self.receivers_of_any()),
         }
     }
 
-    /// Receivers of each message of a publisher.
-    pub(crate) fn receivers_of(&self, publisher: usize) -> u64 {
+    /// Receivers of each message of these publishers.
+    pub(crate) fn receivers_of(&self, publishers: Range<usize>) -> Vec<u32> {
+        match self {
+            Self::Listed(listed) => listed.receivers()[publishers].to_vec(),
+            _ => vec![self.receivers_of_any(); publishers.len()],
+        }
+    }
+
+    /// Receivers of each message, where these are as many for all publishers.
+    fn receivers_of_any(&self) -> u32 {
         match *self {
-            Self::Listed(ref listed) => listed.receivers_of(publisher),
-            Self::FanOut { subscribers, .. } => subscribers as u64,
+            Self::FanOut { subscribers, .. } => subscribers as u32,
             Self::FanIn { .. } => 0,
             _ => 1,
         }
     }
 
-    /// The topic that a publisher publishes to.
+    /// The topic that a publisher publishes to. `prefix` is the first level of topics that nobody has listed.
     pub(crate) fn topic(&self, prefix: &str, publisher: usize) -> String {
         match *self {
-            Self::Listed(ref listed) => match listed.publisher(publisher) {
-                Some((place, number)) => {
-                    format!("{prefix}/{}{number}", listed.publishers[place].topic_prefix)
-                }
-                None => format!("{prefix}/{publisher}"),
-            },
+            Self::Listed(ref listed) => {
+                let topic = listed.topic(publisher);
+                topic.expect("a publisher that is numbered is in a group")
+            }
             Self::Groups { publishers, groups } => {
                 let group = publisher as u128 * groups as u128 / publishers as u128;
                 format!("{prefix}/{group}/{publisher}")
@@ -300,14 +250,13 @@ impl Topology {
         }
     }
 
-    /// The filter that a subscriber subscribes to.
+    /// The filter that a subscriber subscribes to; `prefix` likewise.
     pub(crate) fn filter(&self, prefix: &str, subscriber: usize) -> String {
         match *self {
             Self::Listed(ref listed) => {
-                let filter = listed
-                    .subscriber(subscriber)
-                    .map_or("", |group| &group.filter);
-                format!("{prefix}/{filter}")
+                let group = listed.group_of(subscriber);
+                let group = group.expect("a subscriber that is numbered is in a group");
+                group.filter.clone()
             }
             Self::Pairs { .. } | Self::FanIn { .. } | Self::Idle { .. } => {
                 format!("{prefix}/{subscriber}")

@@ -8,8 +8,9 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::{Meter, Times};
+use crate::payload::Template;
 use crate::topology::{Slice, Topology};
-use crate::verify::{Findings, Stamp, Verifier};
+use crate::verify::{Findings, Run, Stamp, Verifier};
 
 /// Counts so far, in messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -67,10 +68,13 @@ pub(crate) struct Traffic {
     unsaid_due_ns: HashMap<(u32, u32), u64>,
     /// What due times in stamps count from.
     epoch_ns: u64,
+    run: Run,
+    /// What payloads are, if not a binary stamp and zeros.
+    template: Option<Template>,
 }
 
 impl Traffic {
-    pub(crate) fn new(topology: &Topology, slice: Slice, epoch_ns: u64) -> Self {
+    pub(crate) fn new(topology: &Topology, slice: Slice, run: Run, epoch_ns: u64) -> Self {
         let publishers = slice.publishers.len();
         Self {
             totals: Totals::default(),
@@ -80,15 +84,34 @@ impl Traffic {
             acknowledged: vec![0; publishers],
             arrived: vec![0; publishers],
             expected: 0,
-            receivers: slice
-                .publishers
-                .clone()
-                .map(|publisher| topology.receivers_of(publisher) as u32)
-                .collect(),
+            receivers: topology.receivers_of(slice.publishers.clone()),
             verifier: Verifier::new(topology, &slice),
             unsaid_due_ns: HashMap::new(),
             slice,
             epoch_ns,
+            run,
+            template: None,
+        }
+    }
+
+    /// With payloads of a template.
+    pub(crate) fn with_template(self, template: Option<Template>) -> Self {
+        Self { template, ..self }
+    }
+
+    /// Writes the payload of the message with a stamp.
+    pub(crate) fn write_payload(&self, stamp: Stamp, payload: &mut [u8]) {
+        match (&self.template, payload.first_chunk_mut()) {
+            (Some(template), _) => template.write(stamp, payload),
+            (None, Some(start)) => *start = stamp.to_bytes(),
+            (None, None) => unreachable!("payloads have room for a stamp"),
+        }
+    }
+
+    fn read_payload(&self, payload: &[u8]) -> Option<Stamp> {
+        match &self.template {
+            Some(template) => template.read(payload),
+            None => Stamp::from_payload(payload),
         }
     }
 
@@ -141,6 +164,7 @@ impl Traffic {
         Stamp {
             publisher: publisher as u32,
             sequence,
+            run: self.run,
             due_ns: due_ns.saturating_sub(self.epoch_ns),
         }
     }
@@ -168,8 +192,13 @@ impl Traffic {
         payload: &[u8],
         now_ns: u64,
     ) {
+        let stamp = self.read_payload(payload);
+        if stamp.is_some_and(|stamp| stamp.run != self.run) {
+            // It was left in a session, which has outlasted an earlier run.
+            return;
+        }
         self.totals.delivered += 1;
-        let Some(stamp) = Stamp::from_payload(payload) else {
+        let Some(stamp) = stamp else {
             self.verifier.stray();
             return;
         };

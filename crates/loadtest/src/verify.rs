@@ -24,9 +24,30 @@ pub struct Stamp {
     pub publisher: u32,
     /// Its number among the publisher's messages, from 0.
     pub sequence: u32,
-    /// When it was due, in ns since the run's beginning.
+    /// The run that published it.
+    pub run: Run,
+    /// When it was due, in ns since the run's beginning; 48 bits, which is three days.
     pub due_ns: u64,
 }
+
+/// Tells the messages of a run from those that an earlier run has left in sessions, but for one in 65,536.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Run(u16);
+
+impl Run {
+    /// Of a run whose name differs from that of any other.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        // FNV-1a, folded.
+        let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        Self((hash >> 16 ^ hash) as u16)
+    }
+}
+
+/// Bits of a due time in a stamp.
+const DUE_BITS: u32 = 48;
 
 impl Stamp {
     /// Bytes of a stamp, and so the shortest payload.
@@ -36,19 +57,28 @@ impl Stamp {
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let numbers = u64::from(self.publisher) << 32 | u64::from(self.sequence);
-        (u128::from(numbers) << 64 | u128::from(self.due_ns)).to_be_bytes()
+        let due_ns = self.due_ns & ((1 << DUE_BITS) - 1);
+        let time = u64::from(self.run.0) << DUE_BITS | due_ns;
+        (u128::from(numbers) << 64 | u128::from(time)).to_be_bytes()
     }
 
     /// Reads the stamp of a payload; `None` if it is too short to have one.
     #[must_use]
     pub fn from_payload(payload: &[u8]) -> Option<Self> {
-        let all = u128::from_be_bytes(*payload.first_chunk()?);
-        let numbers = (all >> 64) as u64;
-        Some(Self {
+        payload.first_chunk().map(Self::from_bytes)
+    }
+
+    /// Reads a stamp.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let all = u128::from_be_bytes(*bytes);
+        let (numbers, time) = ((all >> 64) as u64, all as u64);
+        Self {
             publisher: (numbers >> 32) as u32,
             sequence: numbers as u32,
-            due_ns: all as u64,
-        })
+            run: Run((time >> DUE_BITS) as u16),
+            due_ns: time & ((1 << DUE_BITS) - 1),
+        }
     }
 }
 
@@ -162,9 +192,27 @@ pub struct Findings {
     pub first_publisher: u32,
     /// Messages that nobody should have received.
     pub stray: u64,
-    /// By publisher: what arrived at members of a shared subscription. What is lost can only be told
-    /// when all members' are together.
-    group: Option<Vec<Bitmap>>,
+    /// By shared subscription: what arrived at its members. What is lost can only be told when all members'
+    /// are together.
+    shares: Vec<Shared>,
+}
+
+/// What arrived at members of a shared subscription.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Shared {
+    publishers: Publishers,
+    /// In the order of `publishers`.
+    arrived: Vec<Bitmap>,
+}
+
+impl Shared {
+    fn new(publishers: Vec<Range<u32>>) -> Self {
+        let publishers = Publishers::new(publishers);
+        Self {
+            arrived: vec![Bitmap::default(); publishers.iter().count()],
+            publishers,
+        }
+    }
 }
 
 impl Findings {
@@ -179,7 +227,7 @@ impl Findings {
             tallies: vec![Tally::default(); publishers],
             ..Self::default()
         };
-        let mut group: Option<Vec<Bitmap>> = None;
+        let mut shares: Vec<Shared> = Vec::new();
         for findings in all {
             whole.stray += findings.stray;
             let tallies = whole.tallies.iter_mut();
@@ -189,20 +237,25 @@ impl Findings {
             {
                 tally.add(other);
             }
-            for (publisher, bitmap) in findings.group.iter().flatten().enumerate() {
-                let union = group.get_or_insert_with(|| vec![Bitmap::default(); sent.len()]);
-                // Those of another worker's member too are duplicates that neither could see.
-                let twice = union[publisher].unite(bitmap);
-                whole.tallies[publisher].duplicated += twice;
+            for (number, of_worker) in findings.shares.iter().enumerate() {
+                let Some(union) = shares.get_mut(number) else {
+                    shares.push(of_worker.clone());
+                    continue;
+                };
+                let pairs = union.arrived.iter_mut().zip(&of_worker.arrived);
+                for (publisher, (union, bitmap)) in of_worker.publishers.iter().zip(pairs) {
+                    // Those of another worker's member too are duplicates that neither could see.
+                    let twice = union.unite(bitmap);
+                    whole.tallies[publisher as usize].duplicated += twice;
+                }
             }
         }
-        for ((tally, union), &sent) in whole
-            .tallies
-            .iter_mut()
-            .zip(group.iter().flatten())
-            .zip(sent)
-        {
-            tally.lost += u64::from(sent).saturating_sub(union.count());
+        for share in &shares {
+            for (publisher, arrived) in share.publishers.iter().zip(&share.arrived) {
+                let sent = sent.get(publisher as usize).copied().unwrap_or(0);
+                let tally = &mut whole.tallies[publisher as usize];
+                tally.lost += u64::from(sent).saturating_sub(arrived.count());
+            }
         }
         whole
     }
@@ -257,15 +310,17 @@ impl Bitmap {
     }
 }
 
-/// The streams of one receiver, one for each publisher whose messages it should get.
+/// A subscriber.
 #[derive(Debug)]
-struct Receiver {
-    publishers: Publishers,
-    streams: Vec<Stream>,
+enum Receiver {
+    /// Should get each message: a stream for each publisher.
+    Alone(Publishers, Vec<Stream>),
+    /// One of the members of a shared subscription, by its number.
+    Member(usize),
 }
 
 /// Numbers of publishers; mostly in one piece.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Publishers {
     One(Range<u32>),
     Several(Vec<Range<u32>>),
@@ -309,24 +364,20 @@ impl Publishers {
 /// The members of a shared subscription, or those of them that belong to a worker.
 #[derive(Debug)]
 struct Group {
-    /// By publisher.
-    arrived: Vec<Bitmap>,
+    shared: Shared,
     /// Members overtake each other rightly, so order is judged by what each saw itself: by member and
     /// publisher, one more than the highest number.
     seen: HashMap<(u32, u32), u32>,
-}
-
-#[derive(Debug)]
-enum Receivers {
-    Each(Vec<Receiver>),
-    Group(Group),
 }
 
 /// Follows every stream of a slice of a topology.
 #[derive(Debug)]
 pub struct Verifier {
     first_subscriber: usize,
-    receivers: Receivers,
+    /// By subscriber of the slice.
+    receivers: Vec<Receiver>,
+    /// By shared subscription of the whole topology.
+    groups: Vec<Group>,
     /// The publishers whose messages may rightly arrive; `tallies` are theirs.
     publishers: Range<u32>,
     tallies: Vec<Tally>,
@@ -338,31 +389,30 @@ impl Verifier {
     /// Nothing has arrived yet.
     pub(crate) fn new(topology: &Topology, slice: &Slice) -> Self {
         let all = 0..topology.publishers() as u32;
-        let (receivers, publishers) = match topology {
-            Topology::Shared { .. } => {
-                let group = Group {
-                    arrived: vec![Bitmap::default(); all.len()],
-                    seen: HashMap::new(),
-                };
-                (Receivers::Group(group), all)
-            }
-            _ => {
-                let each = slice.subscribers.clone().map(|subscriber| {
-                    let publishers = Publishers::new(topology.publishers_of(subscriber));
-                    let streams = vec![Stream::default(); publishers.iter().count()];
-                    Receiver {
-                        publishers,
-                        streams,
-                    }
-                });
-                let own = slice.publishers.start as u32..slice.publishers.end as u32;
-                let publishers = if topology.keeps_together() { own } else { all };
-                (Receivers::Each(each.collect()), publishers)
+        let own = slice.publishers.start as u32..slice.publishers.end as u32;
+        let publishers = if topology.keeps_together() { own } else { all };
+        let group = |publishers| Group {
+            shared: Shared::new(publishers),
+            seen: HashMap::new(),
+        };
+        let shares = topology.shares_of(slice.subscribers.clone());
+        let receiver = |(subscriber, share)| match share {
+            Some(share) => Receiver::Member(share),
+            None => {
+                let publishers = Publishers::new(topology.publishers_of(subscriber));
+                let streams = vec![Stream::default(); publishers.iter().count()];
+                Receiver::Alone(publishers, streams)
             }
         };
+        let receivers = slice.subscribers.clone().zip(shares).map(receiver);
+        let (receivers, groups) = (
+            receivers.collect(),
+            topology.shares().into_iter().map(group).collect(),
+        );
         Self {
             first_subscriber: slice.subscribers.start,
             receivers,
+            groups,
             tallies: vec![Tally::default(); publishers.len()],
             publishers,
             distinct: 0,
@@ -372,16 +422,16 @@ impl Verifier {
 
     /// Counts a message that a subscriber received; `None` if it should not have received it.
     pub fn arrive(&mut self, subscriber: usize, stamp: Stamp) -> Option<Arrival> {
-        let arrival = match &mut self.receivers {
-            Receivers::Each(receivers) => subscriber
-                .checked_sub(self.first_subscriber)
-                .and_then(|index| receivers.get_mut(index))
-                .and_then(|receiver| {
-                    let place = receiver.publishers.position(stamp.publisher)?;
-                    receiver.streams.get_mut(place)
-                })
-                .map(|stream| stream.arrive(stamp.sequence)),
-            Receivers::Group(group) => group.arrive(subscriber as u32, stamp),
+        let place = subscriber.checked_sub(self.first_subscriber);
+        let receiver = place.and_then(|place| self.receivers.get_mut(place));
+        let arrival = match receiver {
+            Some(Receiver::Alone(publishers, streams)) => {
+                let place = publishers.position(stamp.publisher);
+                let stream = place.and_then(|place| streams.get_mut(place));
+                stream.map(|stream| stream.arrive(stamp.sequence))
+            }
+            Some(Receiver::Member(group)) => self.groups[*group].arrive(subscriber as u32, stamp),
+            None => None,
         };
         let (Some(arrival), true) = (arrival, self.publishers.contains(&stamp.publisher)) else {
             self.stray();
@@ -418,18 +468,17 @@ impl Verifier {
             tallies: self.tallies.clone(),
             first_publisher: self.publishers.start,
             stray: self.stray,
-            group: None,
+            shares: self.groups.iter().map(|g| g.shared.clone()).collect(),
         };
-        match &self.receivers {
-            Receivers::Group(group) => findings.group = Some(group.arrived.clone()),
-            Receivers::Each(receivers) => {
-                for receiver in receivers {
-                    for (publisher, stream) in receiver.publishers.iter().zip(&receiver.streams) {
-                        let sent = sent.get(publisher as usize).copied().unwrap_or(0);
-                        let offset = publisher - self.publishers.start;
-                        findings.tallies[offset as usize].lost += stream.lost(sent);
-                    }
-                }
+        let alone = self.receivers.iter().filter_map(|receiver| match receiver {
+            Receiver::Alone(publishers, streams) => Some((publishers, streams)),
+            Receiver::Member(_) => None,
+        });
+        for (publishers, streams) in alone {
+            for (publisher, stream) in publishers.iter().zip(streams) {
+                let sent = sent.get(publisher as usize).copied().unwrap_or(0);
+                let offset = publisher - self.publishers.start;
+                findings.tallies[offset as usize].lost += stream.lost(sent);
             }
         }
         findings
@@ -438,7 +487,8 @@ impl Verifier {
 
 impl Group {
     fn arrive(&mut self, member: u32, stamp: Stamp) -> Option<Arrival> {
-        let arrived = self.arrived.get_mut(stamp.publisher as usize)?;
+        let place = self.shared.publishers.position(stamp.publisher)?;
+        let arrived = &mut self.shared.arrived[place];
         if !arrived.insert(stamp.sequence) {
             return Some(Arrival::Duplicate);
         }
@@ -459,6 +509,7 @@ mod tests {
         Stamp {
             publisher,
             sequence,
+            run: Run::default(),
             due_ns: 0,
         }
     }
@@ -615,28 +666,33 @@ mod tests {
         assert_eq!(whole.tallies[1], expected);
     }
 
-    #[test]
-    fn listed_groups_expect_what_their_filters_match() {
-        use crate::topology::{Listed, PublisherGroup, SubscriberGroup};
-        let publishers = |count, topic_prefix: &str| PublisherGroup {
+    fn listed(publishers: &[(usize, &str)], subscribers: &[(usize, &str)]) -> Topology {
+        use crate::listed::{Listed, PublisherGroup, SubscriberGroup};
+        let publishers = publishers.iter().map(|&(count, prefix)| PublisherGroup {
             count,
-            topic_prefix: topic_prefix.to_owned(),
-        };
-        let subscribers = |count, filter: &str, expected: &[usize]| SubscriberGroup {
+            topic_prefix: prefix.to_owned(),
+            client_id_prefix: "p".to_owned(),
+        });
+        let subscribers = subscribers.iter().map(|&(count, filter)| SubscriberGroup {
             count,
             filter: filter.to_owned(),
-            expected: expected.to_vec(),
-        };
-        let topology = Topology::Listed(Listed {
-            publishers: vec![
-                publishers(2, "a/x/"),
-                publishers(1, "b/"),
-                publishers(3, "a/"),
-            ],
-            subscribers: vec![subscribers(1, "a/#", &[0, 2]), subscribers(2, "b/+", &[1])],
+            client_id_prefix: "s".to_owned(),
+            clean_session: true,
+            qos: mqtt_proto::QoS::AtLeastOnce,
         });
-        assert_eq!(topology.topic("p", 4), "p/a/1");
-        assert_eq!(topology.filter("p", 2), "p/b/+");
+        Topology::Listed(Listed {
+            publishers: publishers.collect(),
+            subscribers: subscribers.collect(),
+            telemetry_keys: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn listed_groups_expect_what_their_filters_match() {
+        let groups = [(2, "a/x/"), (1, "b/"), (3, "a/")];
+        let topology = listed(&groups, &[(1, "a/#"), (2, "b/+")]);
+        assert_eq!(topology.topic("p", 4), "a/p1");
+        assert_eq!(topology.filter("p", 2), "b/+");
         assert_eq!(topology.receivers_per_message(), 7.0 / 6.0);
         let mut verifier = verifier(topology);
         for (subscriber, publisher) in [(0, 0), (0, 5), (1, 2), (2, 2)] {
@@ -646,6 +702,36 @@ mod tests {
         assert!(verifier.arrive(1, stamp(0, 0)).is_none());
         let found = faults(&verifier, &[1; 6]);
         assert_eq!((found.lost, found.stray), (3, 2));
+    }
+
+    #[test]
+    fn members_of_a_listed_share_get_each_message_once_together() {
+        let filters = [(2, "$share/g/a/+"), (1, "a/#"), (1, "$share/g/a/+")];
+        let topology = listed(&[(1, "b/"), (2, "a/")], &filters);
+        assert_eq!(topology.receivers_of(0..3), [0, 2, 2]);
+        let mut workers: Vec<Verifier> = (0..2)
+            .map(|index| Verifier::new(&topology, &topology.slice(index, 2)))
+            .collect();
+        // Subscribers 0 and 1 belong to the first worker; 2 is not a member.
+        for (worker, subscriber, publisher, sequence) in
+            [(0, 0, 1, 0), (0, 1, 1, 1), (1, 2, 1, 0), (1, 3, 2, 0)]
+        {
+            let stamp = stamp(publisher, sequence);
+            let arrived = workers[worker].arrive(subscriber, stamp);
+            assert_eq!(arrived, Some(Arrival::InOrder));
+        }
+        assert_eq!(workers[1].arrive(3, stamp(1, 1)), Some(Arrival::InOrder));
+        assert_eq!(workers[0].arrive(0, stamp(0, 0)), None);
+        let sent = [9, 2, 1];
+        let findings: Vec<Findings> = workers.iter().map(|w| w.findings(&sent)).collect();
+        let expected = Faults {
+            // To the subscriber that is not a member.
+            lost: 2,
+            duplicated: 1,
+            reordered: 0,
+            stray: 1,
+        };
+        assert_eq!(Findings::merge(&findings, &sent).faults(), expected);
     }
 
     #[test]
@@ -667,11 +753,13 @@ mod tests {
         let stamp = Stamp {
             publisher: 7,
             sequence: u32::MAX,
-            due_ns: u64::MAX - 1,
+            run: Run::named("bench-1"),
+            due_ns: (1 << DUE_BITS) - 2,
         };
         let mut payload = stamp.to_bytes().to_vec();
         payload.push(9);
         assert_eq!(Stamp::from_payload(&payload), Some(stamp));
         assert_eq!(Stamp::from_payload(&payload[..15]), None);
+        assert_ne!(Run::named("bench-1"), Run::named("bench-2"));
     }
 }

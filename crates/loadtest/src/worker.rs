@@ -12,7 +12,7 @@ use std::thread;
 use mio::Waker;
 
 use crate::clock::monotonic_ns;
-use crate::engine::{Engine, EngineError, PartOutcome, Share};
+use crate::engine::{Engine, EngineError, OnTurn, PartOutcome, Share, warm_up};
 use crate::meter::buckets;
 use crate::protocol::{
     Command, Finish, Order, PartFinish, Report, Tick, Timeline, VERSION, next_mark, read, write,
@@ -146,12 +146,18 @@ impl<'a, W: Write> Worker<'a, W> {
 
     fn play(&mut self) -> Result<(), Stop> {
         match self.next_command()? {
-            Command::Connect => self.connect()?,
+            Command::Connect => {
+                self.go(|engine, on_turn| engine.connect(usize::MAX, on_turn))?;
+            }
             _ => return Err(out_of_turn().into()),
         }
         write(self.output, &Report::Connected)?;
         loop {
             match self.next_command()? {
+                Command::WarmUp => {
+                    self.go(|engine, on_turn| warm_up(engine, on_turn))?;
+                    write(self.output, &Report::WarmedUp)?;
+                }
                 Command::Load(timeline) => self.load(timeline)?,
                 Command::Ping(sent_ns) => pong(self.output, sent_ns)?,
                 Command::Settle => break,
@@ -186,7 +192,11 @@ impl<'a, W: Write> Worker<'a, W> {
         }
     }
 
-    fn connect(&mut self) -> Result<(), Stop> {
+    /// Does what takes many turns of the engine, with the ticks that are due after each.
+    fn go(
+        &mut self,
+        step: impl FnOnce(&mut Engine, &mut OnTurn<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), Stop> {
         let Self {
             engine,
             commands,
@@ -196,7 +206,7 @@ impl<'a, W: Write> Worker<'a, W> {
             ..
         } = self;
         let mut stop = None;
-        let connected = engine.connect(usize::MAX, |engine| {
+        let done = step(engine, &mut |engine| {
             // The connection to the coordinator matters more than the broker: its end ends the wait.
             let mut ticked = || -> Result<(), Stop> {
                 if poll_command(commands)?.is_some() {
@@ -214,7 +224,7 @@ impl<'a, W: Write> Worker<'a, W> {
         });
         match stop {
             Some(reason) => Err(reason),
-            None => Ok(connected?),
+            None => Ok(done?),
         }
     }
 

@@ -10,6 +10,8 @@ use std::fmt;
 use mqtt_proto::{ProtocolVersion, QoS};
 use serde::{Deserialize, Serialize};
 
+use crate::payload::Template;
+use crate::qos_number;
 use crate::topology::{Topology, few};
 use crate::verify::Stamp;
 
@@ -63,6 +65,13 @@ pub struct Part {
     pub from_s: f64,
     /// How long it lasts; to the end of the measurement if `None`.
     pub for_s: Option<f64>,
+    /// Messages that each publisher sends when all are connected; the load begins once they are acknowledged.
+    pub warm_up_messages: usize,
+    /// Clients that connect or subscribe at a time, and messages of the warm-up that wait for their
+    /// acknowledgement; as many as the tool and the broker take if `None`.
+    pub most_concurrent: Option<usize>,
+    /// Seconds after the end of the measurement in which messages are waited for, although all have come.
+    pub drain_s: f64,
 }
 
 impl Part {
@@ -75,6 +84,9 @@ impl Part {
             connect_rate: None,
             from_s: 0.0,
             for_s: None,
+            warm_up_messages: 0,
+            most_concurrent: None,
+            drain_s: 0.0,
         }
     }
 }
@@ -115,13 +127,13 @@ pub struct Messages {
     pub topology: Topology,
     /// Bytes of each payload, at least [`Stamp::LEN`].
     pub payload_len: usize,
-    /// Of publishing and of subscriptions.
+    /// Of publishing, and of subscriptions unless they are listed.
     #[serde(with = "qos_number")]
     pub qos: QoS,
     /// How fast.
     pub pace: Pace,
-    /// Whether the sessions of the subscribers end with their connections; at QoS 2 those of the publishers
-    /// too. Below, publishers have nothing to keep, and their sessions always do.
+    /// Whether the sessions of the subscribers, unless they are listed, end with their connections; at QoS 2
+    /// those of the publishers too. Below, publishers have nothing to keep, and their sessions always do.
     pub clean_session: bool,
     /// Whether messages are retained; the last of each topic is removed at the end.
     pub retain: bool,
@@ -197,7 +209,7 @@ pub enum WorkloadError {
     Nothing,
     /// A part's payload has no room for a stamp.
     PayloadTooShort(String),
-    /// A part has no rate, or a window of 0.
+    /// A part has no rate, a window of 0, or nothing that may go on at a time.
     NoPace(String),
     /// A closed loop without subscribers, whose windows nothing would ever empty.
     NoReceivers(String),
@@ -218,9 +230,15 @@ impl fmt::Display for WorkloadError {
             Self::TooManyConnections => return f.write_str("too many connections"),
             Self::PayloadTooShort(part) => {
                 let least = Stamp::LEN;
-                return write!(f, "{part}: a payload needs at least {least} bytes");
+                return write!(
+                    f,
+                    "{part}: a payload needs at least {least} bytes, and room for all its keys"
+                );
             }
-            Self::NoPace(part) => (part, "the rate, or the window, must be above 0"),
+            Self::NoPace(part) => (
+                part,
+                "the rate, the window and what may go on at a time must be above 0",
+            ),
             Self::NoReceivers(part) => (part, "a closed loop needs subscribers"),
             Self::NoClients(part) => (part, "each kind of client must be at least 1"),
             Self::Name(part) => (
@@ -313,10 +331,13 @@ impl Workload {
                 return Err(WorkloadError::Name(name()));
             }
             let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
-            if !is_time(part.from_s) || !part.for_s.is_none_or(|s| is_time(s) && s > 0.0) {
+            if !is_time(part.drain_s)
+                || !is_time(part.from_s)
+                || !part.for_s.is_none_or(|s| is_time(s) && s > 0.0)
+            {
                 return Err(WorkloadError::Time(name()));
             }
-            if !part.connect_rate.is_none_or(is_rate) {
+            if !part.connect_rate.is_none_or(is_rate) || part.most_concurrent == Some(0) {
                 return Err(WorkloadError::NoPace(name()));
             }
             part.activity.check(name)?;
@@ -410,21 +431,54 @@ impl Activity {
 }
 
 impl Messages {
+    /// What payloads are, if not a binary stamp and zeros.
+    pub(crate) fn template(&self) -> Option<Template> {
+        match &self.topology {
+            Topology::Listed(listed) if !listed.telemetry_keys.is_empty() => {
+                Some(Template::new(&listed.telemetry_keys, self.payload_len))
+            }
+            _ => None,
+        }
+    }
+
+    /// The least QoS with which a message is delivered to a subscriber.
+    pub(crate) fn delivery_qos(&self) -> QoS {
+        let groups = match &self.topology {
+            Topology::Listed(listed) => listed.subscribers.as_slice(),
+            _ => &[],
+        };
+        let least = groups.iter().map(|group| group.qos).min();
+        least.map_or(self.qos, |least| least.min(self.qos))
+    }
+
+    /// Ends all sessions with their connections; whether all did so before.
+    pub(crate) fn make_sessions_clean(&mut self) -> bool {
+        let mut were_clean = std::mem::replace(&mut self.clean_session, true);
+        if let Topology::Listed(listed) = &mut self.topology {
+            for group in &mut listed.subscribers {
+                were_clean &= std::mem::replace(&mut group.clean_session, true);
+            }
+        }
+        were_clean
+    }
+
     fn check(&self, name: impl Fn() -> String) -> Result<(), WorkloadError> {
         let topology = &self.topology;
         if topology.connections() == 0 {
             return Err(WorkloadError::NoClients(name()));
         }
-        let is_idle = matches!(topology, Topology::Idle { .. });
-        if is_idle {
+        let is_listed = matches!(topology, Topology::Listed(_));
+        let may_idle = is_listed || matches!(topology, Topology::Idle { .. });
+        if topology.publishers() == 0 && may_idle {
             return Ok(());
         }
-        let lacks_receivers =
-            topology.subscribers() == 0 && !matches!(topology, Topology::FanIn { .. });
+        let may_lack_receivers = is_listed || matches!(topology, Topology::FanIn { .. });
+        let lacks_receivers = topology.subscribers() == 0 && !may_lack_receivers;
         if topology.publishers() == 0 || lacks_receivers {
             return Err(WorkloadError::NoClients(name()));
         }
-        if self.payload_len < Stamp::LEN {
+        let least_len = self.template().map_or(Stamp::LEN, |t| t.len());
+        if self.payload_len < least_len {
             return Err(WorkloadError::PayloadTooShort(name()));
         }
         match self.pace {
@@ -435,21 +489,6 @@ impl Messages {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// QoS as its number.
-mod qos_number {
-    use mqtt_proto::QoS;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(qos: &QoS, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u8(qos.as_u8())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<QoS, D::Error> {
-        let number = u8::deserialize(from)?;
-        QoS::from_u8(number).ok_or_else(|| D::Error::custom("QoS is 0, 1 or 2"))
     }
 }
 

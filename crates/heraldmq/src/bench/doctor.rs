@@ -113,6 +113,7 @@ impl Doctor {
             (Some(name), _) => {
                 let chosen = Chosen {
                     name: name.clone(),
+                    second: None,
                     scale: self.scale.clone(),
                     rate_scale: Share::default(),
                 };

@@ -1,7 +1,7 @@
 //! The parts of a workload in words: as a table before a run, as a sentence in its record.
 
-use loadtest::Workload;
 use loadtest::workload::{Activity, Churn, Messages, Pace, Part, Retained, Wills};
+use loadtest::{Topology, Workload};
 use report::Table;
 
 /// A row per part, and one for all of them.
@@ -48,6 +48,62 @@ pub(super) fn table(workload: &Workload) -> Table {
         asked(workload, &workload.parts),
     ]);
     table
+}
+
+/// A row per group of a part with groups that are listed, with what it sends or should receive per second;
+/// `None` if there is no such part.
+pub(super) fn groups(workload: &Workload) -> Option<Table> {
+    let listed = workload.parts.iter().find_map(|part| match &part.activity {
+        Activity::Messages(messages) => match &messages.topology {
+            Topology::Listed(listed) => Some((messages, listed)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (messages, listed) = listed?;
+    let mut table = Table::new([
+        "group",
+        "clients",
+        "client identifiers",
+        "topic or filter",
+        "QoS",
+        "session",
+    ]);
+    for group in &listed.publishers {
+        table.row([
+            "publishers".to_owned(),
+            group.count.to_string(),
+            numbered(&group.client_id_prefix, group.count),
+            format!("{}{}…", group.topic_prefix, group.client_id_prefix),
+            messages.qos.as_u8().to_string(),
+            "clean".to_owned(),
+        ]);
+    }
+    for group in &listed.subscribers {
+        let session = if group.clean_session {
+            "clean"
+        } else {
+            "persistent"
+        };
+        table.row([
+            "subscribers".to_owned(),
+            group.count.to_string(),
+            numbered(&group.client_id_prefix, group.count),
+            group.filter.clone(),
+            group.qos.as_u8().to_string(),
+            session.to_owned(),
+        ]);
+    }
+    Some(table)
+}
+
+/// The first and the last of so many client identifiers.
+fn numbered(prefix: &str, count: usize) -> String {
+    match count {
+        0 => "-".to_owned(),
+        1 => format!("{prefix}0"),
+        _ => format!("{prefix}0 to {}", count - 1),
+    }
 }
 
 /// All parts in one line.
@@ -112,7 +168,13 @@ fn messages_in_words(messages: &Messages) -> String {
     if messages.retain {
         words += ", retained";
     }
-    if !messages.clean_session {
+    if let Topology::Listed(listed) = &messages.topology {
+        let persistent = listed.subscribers.iter().filter(|g| !g.clean_session);
+        let persistent: usize = persistent.map(|group| group.count).sum();
+        if persistent > 0 {
+            words += &format!(", {persistent} of the subscribers with persistent sessions");
+        }
+    } else if !messages.clean_session {
         words += ", persistent sessions of subscribers";
     }
     words
@@ -139,7 +201,6 @@ fn churn_in_words(churn: &Churn) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loadtest::Topology;
     use loadtest::workload::Login;
     use mqtt_proto::{ProtocolVersion, QoS};
 

@@ -55,6 +55,10 @@ pub(super) struct How {
     /// Load before the measurement.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     pub(super) warm_up: Duration,
+    /// Messages that each publisher sends before the load, and that must be acknowledged; 6 of a test of TBMQ,
+    /// else 0.
+    #[arg(long, value_name = "N")]
+    pub(super) warm_up_messages: Option<u16>,
     #[command(flatten)]
     pub(super) watched: Watched,
     /// Processes that make the load, each on one core; with --agent, on each agent. As many as the
@@ -155,10 +159,16 @@ impl<'a> Request<'a> {
         if let Some(scaling) = chosen.scaling() {
             reading += &format!("; scaled: {scaling}");
         }
+        let mut workload = scenario.workload(how.login());
+        if let Some(count) = how.warm_up_messages {
+            for part in &mut workload.parts {
+                part.warm_up_messages = usize::from(count);
+            }
+        }
         Self {
             scenario: scenario.name(),
             reading,
-            workload: scenario.workload(how.login()),
+            workload,
             plan: scenario.plan().cloned(),
             scale: chosen.scale.value,
             duration: how.duration.or(scenario.duration()).unwrap_or(DURATION),
@@ -271,6 +281,13 @@ impl<'a> Request<'a> {
             setting("duration", humantime::format_duration(self.duration)),
             setting("workers", workers),
         ];
+        let parts = &self.workload.parts;
+        if let Some(count @ 1..) = parts.iter().map(|part| part.warm_up_messages).max() {
+            settings.push(setting(
+                "warm-up messages",
+                format!("{count} per publisher"),
+            ));
+        }
         if !how.agent.is_empty() {
             settings.push(setting("agents", how.agent.join(", ")));
         }

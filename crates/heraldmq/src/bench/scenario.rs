@@ -25,6 +25,10 @@ pub(super) struct Chosen {
     /// or the publisher and subscriber groups of a test of TBMQ (.json).
     #[arg(value_name = "SCENARIO")]
     pub(super) name: String,
+    /// The subscriber groups of a test of TBMQ (.json), if SCENARIO has its publisher groups; or the other way
+    /// round.
+    #[arg(value_name = "FILE")]
+    pub(super) second: Option<String>,
     /// Connections, as a share of the report's or the file's.
     #[arg(long, value_name = "1/N", default_value = "1")]
     pub(super) scale: Share,
@@ -89,6 +93,8 @@ pub(super) enum Scenario {
         workload: Workload,
         /// How long to measure, if the file says so.
         duration: Option<Duration>,
+        /// Sentences about what is played otherwise than the file may mean it.
+        notes: Vec<String>,
     },
 }
 
@@ -141,17 +147,52 @@ impl Chosen {
     /// Reads the name, or the file.
     pub(super) fn scenario(&self) -> Result<Scenario, Failure> {
         let (connections, rates) = (self.scale.value, self.rate_scale.value);
+        if let Some(second) = &self.second {
+            let is_json = |name: &String| Path::new(name).extension().is_some_and(|e| e == "json");
+            if !is_json(&self.name) || !is_json(second) {
+                let message = "two files are the publisher and the subscriber groups of a test of TBMQ, .json";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+        }
         if is_file(&self.name) {
-            let (name, workload, duration) = read_file(Path::new(&self.name))?;
-            return Ok(Scenario::File {
-                name,
-                workload: workload.scaled(connections, rates),
-                duration,
-            });
+            let mut scenario = self.read_files()?;
+            if let Scenario::File { workload, .. } = &mut scenario {
+                *workload = workload.scaled(connections, rates);
+            }
+            return Ok(scenario);
         }
         let plan = self.name.parse::<Plan>();
         let plan = plan.map_err(|error| Failure::Usage(format!("{}: {error}", self.name)))?;
         Ok(Scenario::Named(Box::new(plan.scaled(connections, rates))))
+    }
+
+    /// The load of the file, or of both.
+    fn read_files(&self) -> Result<Scenario, Failure> {
+        let login = Login::new(ProtocolVersion::V5);
+        let path = Path::new(&self.name);
+        if path.extension().is_none_or(|extension| extension != "json") {
+            let WorkloadFile { name, parts } = WorkloadFile::read(path)?;
+            return Ok(Scenario::File {
+                name,
+                workload: Workload { parts, login },
+                duration: None,
+                notes: Vec::new(),
+            });
+        }
+        let paths: Vec<&String> = std::iter::once(&self.name).chain(&self.second).collect();
+        let tests: Result<Vec<tbmq::Test>, Failure> = paths.iter().map(|p| read_test(p)).collect();
+        let names: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
+        let wrong = |error: &dyn fmt::Display| wrong(&names.join(", "), error);
+        let combined = tbmq::combine(&tests?, login).map_err(|error| wrong(&error))?;
+        combined.workload.check().map_err(|error| wrong(&error))?;
+        let stems = paths.iter().filter_map(|path| Path::new(path).file_stem());
+        let stems: Vec<_> = stems.map(|stem| stem.to_string_lossy()).collect();
+        Ok(Scenario::File {
+            name: stems.join(" + "),
+            workload: combined.workload,
+            duration: combined.duration,
+            notes: combined.notes,
+        })
     }
 
     fn is_scaled(&self) -> bool {
@@ -180,19 +221,13 @@ pub(super) fn is_file(name: &str) -> bool {
     extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
-/// The load of a file, and how long it is to run if it says so.
-fn read_file(path: &Path) -> Result<(String, Workload, Option<Duration>), Failure> {
-    let login = Login::new(ProtocolVersion::V5);
-    if path.extension().is_none_or(|extension| extension != "json") {
-        let WorkloadFile { name, parts } = WorkloadFile::read(path)?;
-        return Ok((name, Workload { parts, login }, None));
-    }
-    let wrong = |error: &dyn fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
-    let json = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let (workload, duration) = tbmq::read(&json, login).map_err(|error| wrong(&error))?;
-    workload.check().map_err(|error| wrong(&error))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok((name.into_owned(), workload, Some(duration)))
+fn wrong(path: &str, error: &dyn fmt::Display) -> Failure {
+    Failure::Usage(format!("{path}: {error}"))
+}
+
+fn read_test(path: &str) -> Result<tbmq::Test, Failure> {
+    let json = fs::read_to_string(path).map_err(|error| wrong(path, &error))?;
+    tbmq::Test::read(&json).map_err(|error| wrong(path, &error))
 }
 
 pub(super) fn list() -> String {
@@ -257,14 +292,44 @@ fn figure(value: Option<f64>) -> String {
 pub(super) fn describe(chosen: &Chosen) -> Result<String, Failure> {
     Ok(match chosen.scenario()? {
         Scenario::Named(plan) => describe_plan(&plan, chosen),
-        Scenario::File { name, workload, .. } => {
-            let scale = chosen.scaling().map(|scaling| line("scale", &scaling));
-            let scale = scale.unwrap_or_default();
-            format!(
-                "{}{scale}\n{}",
-                line("workload", &name),
-                parts::table(&workload)
-            )
+        Scenario::File {
+            name,
+            workload,
+            duration,
+            notes,
+        } => {
+            let mut lines = line("workload", &name);
+            if let Some(duration) = duration {
+                let duration = humantime::format_duration(duration).to_string();
+                lines += &line("duration", &duration);
+            }
+            let warm_up = workload
+                .parts
+                .iter()
+                .map(|part| part.warm_up_messages)
+                .max();
+            if let Some(count @ 1..) = warm_up {
+                let warm_up =
+                    format!("{count} messages of each publisher, which must be acknowledged");
+                lines += &line("warm-up", &warm_up);
+            }
+            let at_a_time = workload.parts.iter().filter_map(|p| p.most_concurrent);
+            if let Some(most) = at_a_time.min() {
+                let most = format!("{most} connects, subscribes or warm-up messages");
+                lines += &line("at a time", &most);
+            }
+            let drain_s = workload.parts.iter().map(|part| part.drain_s);
+            let drain_s = drain_s.fold(0.0, f64::max);
+            if drain_s > 0.0 {
+                lines += &line("drain", &format!("{drain_s} s at least"));
+            }
+            if let Some(scaling) = chosen.scaling() {
+                lines += &line("scale", &scaling);
+            }
+            let groups = parts::groups(&workload);
+            let groups = groups.map_or_else(String::new, |groups| format!("\n{groups}"));
+            let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
+            format!("{lines}\n{}{groups}{notes}", parts::table(&workload))
         }
     })
 }
@@ -366,6 +431,7 @@ mod tests {
     fn a_plan_says_that_the_data_folder_is_new() {
         let chosen = |name: &str| Chosen {
             name: name.to_owned(),
+            second: None,
             scale: Share::default(),
             rate_scale: Share::default(),
         };

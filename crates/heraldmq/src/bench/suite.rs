@@ -180,6 +180,7 @@ fn measure(broker: &Broker, turn: &Turn, observers: &Observers) -> Result<Record
 fn how(broker: &Broker, turn: &Turn, watched: Watched) -> How {
     How {
         duration: Some(turn.duration),
+        warm_up_messages: None,
         warm_up: turn.warm_up,
         watched,
         workers: turn.workers,

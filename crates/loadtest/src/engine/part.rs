@@ -8,11 +8,13 @@ use std::ops::Range;
 
 use mqtt_proto::QoS;
 
+use crate::listed::{Listed, SubscriberGroup};
 use crate::meter::Times;
 use crate::readings::Readings;
 use crate::schedule::Schedule;
 use crate::topology::{Topology, share};
 use crate::traffic::{Totals, Traffic};
+use crate::verify::Run;
 use crate::workload::{Activity, Messages, Pace, Part, Wills};
 
 /// What a client is in its part. Numbers are those of the whole part.
@@ -85,6 +87,7 @@ impl Playing {
         prefix: &str,
         epoch_ns: u64,
     ) -> (Self, Vec<Role>) {
+        let run = Run::named(prefix);
         let prefix = format!("{prefix}/{}", part.name);
         let mut publishers = Vec::new();
         let mut books = Books::None;
@@ -96,7 +99,8 @@ impl Playing {
                 let topic = |n| messages.topology.topic(&prefix, n);
                 publishers.extend(slice.publishers.clone().map(topic).map(Publisher::new));
                 let actors = slice.publishers.clone();
-                let traffic = Traffic::new(&messages.topology, slice, epoch_ns);
+                let traffic = Traffic::new(&messages.topology, slice, run, epoch_ns)
+                    .with_template(messages.template());
                 books = Books::Traffic(Box::new(traffic));
                 actors
             }
@@ -105,7 +109,7 @@ impl Playing {
                 let slice = topology.slice(index, of);
                 roles.extend(slice.subscribers.clone().map(Role::Subscriber));
                 let actors = slice.publishers.clone();
-                let traffic = Traffic::new(&topology, slice, epoch_ns);
+                let traffic = Traffic::new(&topology, slice, run, epoch_ns);
                 books = Books::Traffic(Box::new(traffic));
                 actors
             }
@@ -220,7 +224,39 @@ impl Playing {
         }
     }
 
-    /// QoS of its subscriptions and messages.
+    /// What a client of this role subscribes with.
+    pub(super) fn subscription_qos(&self, role: Role) -> QoS {
+        match self.subscriber_group(role) {
+            Some(group) => group.qos,
+            None => self.qos(),
+        }
+    }
+
+    /// The listed group of a subscriber.
+    fn subscriber_group(&self, role: Role) -> Option<&SubscriberGroup> {
+        match (self.listed(), role) {
+            (Some(listed), Role::Subscriber(number)) => listed.group_of(number),
+            _ => None,
+        }
+    }
+
+    fn listed(&self) -> Option<&Listed> {
+        match &self.messages()?.topology {
+            Topology::Listed(listed) => Some(listed),
+            _ => None,
+        }
+    }
+
+    /// A client identifier that is listed.
+    pub(super) fn listed_id(&self, role: Role) -> Option<String> {
+        match role {
+            Role::Subscriber(number) => self.listed()?.subscriber_id(number),
+            Role::Publisher(number) => self.listed()?.publisher_id(number),
+            _ => None,
+        }
+    }
+
+    /// QoS of its messages, and of its subscriptions unless they are listed.
     pub(super) fn qos(&self) -> QoS {
         match &self.part.activity {
             Activity::Messages(messages) => messages.qos,
@@ -270,7 +306,10 @@ impl Playing {
     /// Whether a client's session ends with its connection.
     pub(super) fn is_clean(&self, role: Role) -> bool {
         match (&self.part.activity, role) {
-            (Activity::Messages(messages), Role::Subscriber(_)) => messages.clean_session,
+            (Activity::Messages(messages), Role::Subscriber(_)) => {
+                let group = self.subscriber_group(role);
+                group.map_or(messages.clean_session, |group| group.clean_session)
+            }
             // Only within a session is a message that is sent again the same message.
             (Activity::Messages(messages), Role::Publisher(_)) => {
                 messages.clean_session || messages.qos < QoS::ExactlyOnce
@@ -293,6 +332,17 @@ impl Playing {
             Books::Traffic(traffic) => traffic.totals,
             Books::Readings(readings) => readings.totals,
             Books::None => Totals::default(),
+        }
+    }
+
+    /// Messages that wait to be sent or, above QoS 0, for their acknowledgement.
+    pub(super) fn unfinished(&self) -> usize {
+        let Totals {
+            sent, acknowledged, ..
+        } = self.totals();
+        match self.qos() {
+            QoS::AtMostOnce => self.waiting,
+            _ => self.waiting + sent.saturating_sub(acknowledged) as usize,
         }
     }
 

@@ -9,6 +9,7 @@ mod broker;
 mod crew;
 mod faults;
 mod latencies;
+mod listed;
 mod plans;
 mod reconnects;
 mod topologies;

@@ -196,6 +196,7 @@ impl RunKeys {
         };
         let chosen = Chosen {
             name,
+            second: None,
             scale: or(&self.scale, &defaults.scale),
             rate_scale: or(&self.rate_scale, &defaults.rate_scale),
         };
