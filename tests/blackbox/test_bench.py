@@ -444,3 +444,95 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
         until(lambda: connections(broker) == 0, what="the end of the connections")
         # The store ends them behind the connections.
         until(lambda: metric(broker, "heraldmq_sessions") == 0, what="the end of the sessions")
+
+
+# ---- tests of TBMQ -------------------------------------------------------------------------------
+
+PRINTED = pathlib.Path(__file__).parent / "printed"
+GROUPS = [PRINTED / "tbmq-publishers.json", PRINTED / "tbmq-subscribers.json"]
+
+
+def test_configuration_of_tbmq_is_played_as_it_stands(target, tmp_path):
+    """Shares, one publisher alone, QoS 1 to 2, durable sessions beside clean ones, two workers."""
+    record = measured(
+        tmp_path, PRINTED / "tbmq-configuration.json", "--target", address(target), "--workers", 2,
+        "--warm-up", "100ms", "--quiet",
+    )
+    counts = record["counts"]
+    faults = [counts[c] for c in ("lost", "duplicated", "reordered", "stray", "disconnects")]
+    assert faults == [0] * 5 and counts["sent"] == counts["acknowledged"] > 6 * 35 + 35 * 10 * 2, counts
+    asked = 20 * 10 * 3 + 10 * 10 + 10 + 5 * 10 * 2
+    assert record["connections"] == 55 and record["asked_per_second"] == pytest.approx(asked)
+    assert {"name": "warm-up messages", "value": "6 per publisher"} in record["settings"]
+    for latency in ("acknowledge", "deliver"):
+        assert record["latencies"][latency]["mean_ms"] > 0 and record["latencies"][latency]["p95_ms"] > 0
+    drained = sum(s["seconds"] for s in record["samples"] if s["phase"] == "drain")
+    assert drained >= 1, "additionalSecondsToWait"
+
+
+@pytest.mark.parametrize("protocol", ["3.1.1", "5.0"])
+def test_printed_groups_of_tbmq_in_two_files(target, tmp_path, protocol):
+    """The topics and payloads are those that the report prints, seen by a client of its own."""
+    with target.client("onlooker") as onlooker:
+        onlooker.subscribe("usa/ydwvv/1/+", qos=1)
+        record = measured(
+            tmp_path, *GROUPS, "--scale", "1/20000", "--target", address(target), "--protocol", protocol,
+            "--warm-up", "0s", "--duration", "1s", "--warm-up-messages", 2,
+        )
+        message = onlooker.message()
+    counts = record["counts"]
+    assert counts["sent"] == counts["acknowledged"] == counts["delivered"] >= 20 and counts["lost"] == 0
+    assert re.fullmatch(r"usa/ydwvv/1/test_pub_client_1_\d", message.topic)
+    values = json.loads(message.payload)
+    assert len(message.payload) == 114 and list(values) == ["lat", "long", "speed", "fuel", "batLvl"]
+
+
+def test_messages_that_a_killed_run_of_tbmq_left_are_nobodys(target, tmp_path):
+    lone = tmp_path / "groups.json"
+    lone.write_text(f"[{','.join(path.read_text() for path in GROUPS)}]")
+    load = [lone, "--scale", "1/20000", "--target", address(target), "--protocol", "3.1.1"]
+    before = metric(target, "heraldmq_sessions")
+    with Started("run", *load, *ENDLESS) as started:
+        until(lambda: connections(target) == 11, what="all connections")
+        # By itself a worker would end its sessions.
+        for pid in started.workers():
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: connections(target) == 0, what="the end of all connections")
+    with target.client("publisher") as publisher:
+        # As a publisher of the killed run would have.
+        for number in range(3):
+            publisher.published("usa/ydwvv/1/test_pub_client_1_0", stamped(number))
+    record = measured(tmp_path, *load, *QUICK)
+    counts = record["counts"]
+    assert counts["delivered"] == counts["sent"] > 0
+    assert [counts[c] for c in ("lost", "duplicated", "reordered", "stray")] == [0] * 4
+    until(lambda: metric(target, "heraldmq_sessions") == before, what="the end of the durable session")
+
+
+def stamped(sequence) -> bytes:
+    """A payload of the tool's: publisher 0 of another run."""
+    digits = f"{0:010}{sequence:010}{0x00010000:010}{1:010}".ljust(60, "0")
+    keys = ["lat", "long", "speed", "fuel", "batLvl"]
+    values = ",".join(f'"{key}":1.{digits[12 * i:12 * i + 12]}' for i, key in enumerate(keys))
+    return f"{{{values}".encode().ljust(113) + b"}"
+
+
+def test_plan_tells_what_it_read_of_tbmq(tmp_path):
+    def plan(*files):
+        return run("bench", "plan", *files)
+
+    text = plan(PRINTED / "tbmq-configuration.json").stdout
+    for words in ("warm-up       6 messages", "drain         1 s", "at a time     10 ", "watcher-0", "probe-0 to 9",
+                  "$share/g/flux/void/entropy/#", "persistent"):
+        assert words in text, text
+    assert "200000 publishers" in plan(*GROUPS).stdout and "6000" in plan(GROUPS[0]).stdout
+    wrong = tmp_path / "wrong.json"
+    for text, words in [
+        ('{"id": 1, "publishers": 5}', "publisher group 1: `topicPrefix` is missing"),
+        ('{"publisherGroups": [],\n "secondsToRum": 1}', "secondsToRum"),
+        ('[{"publishers": 1, "topicPrefix": "a/", "clientIdPrefix": "x"}, '
+         '{"subscribers": 1, "topicFilter": "a/+", "clientIdPrefix": "x"}]', "x0"),
+    ]:
+        wrong.write_text(text)
+        got = plan(wrong)
+        assert got.returncode == 2 and words in got.stderr and "wrong.json" in got.stderr, got
