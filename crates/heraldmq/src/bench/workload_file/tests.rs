@@ -235,3 +235,34 @@ fn what_is_wrong_is_said_with_line_and_key() {
         assert!(error.starts_with(expected), "{text}: {error}");
     }
 }
+
+/// Code blocks of a language on the page of the formats.
+fn examples(language: &str) -> Vec<String> {
+    let page = include_str!("../../../../../docs/reference/workloads.md");
+    let blocks = page.split("```").skip(1).step_by(2);
+    let of_language = blocks.filter_map(|block| block.strip_prefix(language));
+    of_language.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_of_the_page_are_read() {
+    let yaml = examples("yaml");
+    let mut kinds: Vec<String> = Vec::new();
+    for example in &yaml {
+        let document = parse(example).unwrap_or_else(|error| panic!("{example}: {error}"));
+        kinds.extend(document.parts.into_iter().map(|part| part.name));
+    }
+    for kind in ONE_KIND
+        .split([' ', ','])
+        .skip_while(|&word| word != "background")
+    {
+        let is_kind = !kind.is_empty() && kind != "and";
+        assert!(!is_kind || kinds.iter().any(|k| k == kind), "{kind}");
+    }
+    let json = examples("json");
+    assert_eq!(json.len(), 1);
+    let test = loadtest::tbmq::Test::read(&json[0]).unwrap();
+    let login = Login::new(ProtocolVersion::V5);
+    let combined = loadtest::tbmq::combine(&[test], login).unwrap();
+    assert_eq!(combined.workload.connections(), 201);
+}
