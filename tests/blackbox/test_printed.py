@@ -103,6 +103,39 @@ def test_printed(row):
         assert words in got.stderr, got.stderr
 
 
+BIFROMQ, EMQX, TBMQ = "BifroMQ's reports", "EMQX's benchmark", "TBMQ's 100M test"
+GROUPS = HERE / "printed" / "tbmq-configuration.json"
+
+# Names and files as printed, and what standard output has of them.
+READ = [
+    (REPORT, "bench plan 5k_5k_qos0_p32_100mps_3n", ("500000 msg/s", "nodes         3")),
+    (REPORT, "bench plan 30k_30k_qos1_p256_1mps_3n_3v", ("voters        3", "persistent")),
+    (REPORT, "bench plan 30k_30k_qos1_p256_1mps_3n_1v_cold", ("data folder   new",)),
+    (REPORT, "bench plan 300k_3000_qos0_p256_1mps_3n", ("shared",)),
+    (BIFROMQ, "bench plan conn-tcp-1M-5K_1n_true", ("1000000", "5000/s")),
+    (BIFROMQ, "bench plan 40k_400_qos1_p1024_1mps", ("40000 msg/s",)),
+    (EMQX, "bench plan qos1-p256-30K-0", ("30000 msg/s", "100000 connections")),
+    (EMQX, "bench plan qos0-p64-20K-20K", ("20000 msg/s",)),
+    (TBMQ, f"bench plan {GROUPS}", ("messages of each publisher, which must be acknowledged",)),
+    (REPORT, "size 15k_15k_qos1_p256_1mps_3n_3v", ("3 voters", "durable_us", "a month")),
+    (BIFROMQ, "size conn-tcp-1M-5K_1n_true", ("1,000,000 connections", "socket_bytes")),
+    (
+        BIFROMQ,
+        "bench doctor --connections 1000000 --side broker",
+        ("nf_conntrack_tcp_timeout_established", "221184", "optmem_max", "16777216", "netdev_max_backlog"),
+    ),
+    (BIFROMQ, "bench doctor --connections 9 --side broker --print", ("net.core.rmem_max = 16777216", "sysctl --system")),
+]
+
+
+@pytest.mark.parametrize("source, command, says", READ, ids=lambda of: of if isinstance(of, str) else "")
+def test_printed_names_are_read(source, command, says):
+    got = run(*command.split())
+    assert got.returncode == 0, got.stderr
+    for words in says:
+        assert words in got.stdout, got.stdout
+
+
 def free_port() -> int:
     """A port that is free for TCP and UDP at 127.0.0.1."""
     while True:

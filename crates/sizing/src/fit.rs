@@ -97,7 +97,7 @@ fn cheapest(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::slopes::OfQuality;
+    use crate::slopes::{Batched, OfQuality};
 
     pub(crate) fn slopes() -> Slopes {
         Slopes {
@@ -112,9 +112,10 @@ pub(crate) mod tests {
                 qos1: 21.0,
                 qos2: 22.0,
             },
-            durable_us: 50.0,
-            replica_us: 60.0,
-            crossing_us: 40.0,
+            rate: 1_000.0,
+            durable_us: flat(50.0),
+            replica_us: flat(60.0),
+            crossing_us: flat(40.0),
             ping_us: 1.0,
             connect_us: 100.0,
             connect_tls_us: 300.0,
@@ -128,6 +129,14 @@ pub(crate) mod tests {
             log_bytes: 50.0,
             node_bytes: 1_000.0,
             node_disk_bytes: 500.0,
+        }
+    }
+
+    /// Nothing is shared.
+    fn flat(us: f64) -> Batched {
+        Batched {
+            alone: us,
+            least: us,
         }
     }
 

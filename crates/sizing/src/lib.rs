@@ -3,7 +3,7 @@
 //! Call order: a [`Demand`], [`Slopes`] and [`Prices`]; [`fit`] finds the cheapest cluster that carries the demand, and
 //! [`Needs::of`] says term by term what it takes, with the formula and the slope of each.
 //!
-//! Invariants: everything is linear in the demand; each term names the slope that it rests on; what is not a measured slope is a
+//! Invariants: everything is linear in the demand, but for what messages of a batch share (`slopes.rs`); each term names the slope that it rests on; what is not a measured slope is a
 //! constant of this crate, and said to be one.
 //!
 //! Deliberately absent: measuring slopes (`heraldmq bench slopes`), and reading files.
@@ -22,7 +22,7 @@ pub use demand::{Demand, Quality};
 pub use fit::{Cluster, fit};
 pub use needs::{Needs, Resource, Term};
 pub use prices::{Machine, Prices};
-pub use slopes::{OfQuality, Slopes};
+pub use slopes::{Batched, OfQuality, Slopes};
 
 /// Slopes measured on the machine of the project's measurements: YAML of [`Slopes`].
 pub const SLOPES: &str = include_str!("../data/slopes.yml");

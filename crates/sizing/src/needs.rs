@@ -1,7 +1,7 @@
 //! What a demand takes of each resource, term by term.
 
 use crate::demand::{Demand, Quality};
-use crate::slopes::Slopes;
+use crate::slopes::{Batched, Slopes};
 
 /// Bytes of Ethernet, IP and TCP headers of a segment.
 const SEGMENT: f64 = 78.0;
@@ -88,6 +88,9 @@ fn cpu(demand: &Demand, slopes: &Slopes, nodes: f64) -> Vec<Term> {
         slope,
     };
     let clean = demand.deliveries_per_s - demand.durable_per_s;
+    let replicas = demand.durable_per_s * (demand.voters - 1.0);
+    let crossing = demand.crossing_per_s(nodes);
+    let batched = |cost: &Batched, per_s: f64| cost.at(per_s / nodes, slopes.rate);
     let (connect_us, connect) = if demand.tls {
         (slopes.connect_tls_us, "connect_tls_us")
     } else {
@@ -112,21 +115,21 @@ fn cpu(demand: &Demand, slopes: &Slopes, nodes: f64) -> Vec<Term> {
             "messages to persistent sessions",
             demand.durable_per_s,
             "durable/s",
-            slopes.durable_us,
+            batched(&slopes.durable_us, demand.durable_per_s),
             "durable_us",
         ),
         us(
             "further replicas of these",
-            demand.durable_per_s * (demand.voters - 1.0),
+            replicas,
             "durable/s x (voters - 1)",
-            slopes.replica_us,
+            batched(&slopes.replica_us, replicas),
             "replica_us",
         ),
         us(
             "messages between nodes",
-            demand.crossing_per_s(nodes),
+            crossing,
             "publishes/s x other nodes with receivers",
-            slopes.crossing_us,
+            batched(&slopes.crossing_us, crossing),
             "crossing_us",
         ),
         us(

@@ -16,6 +16,7 @@ mod node;
 mod observers;
 mod outputs;
 mod parts;
+mod premises;
 mod quantity;
 mod run;
 mod scenario;

@@ -15,6 +15,7 @@ use super::cold_start;
 use super::find_max::Found;
 use super::observers::{Announcement, Observers, Observing};
 use super::outputs::Outputs;
+use super::premises;
 use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
@@ -187,6 +188,7 @@ impl<'a> Request<'a> {
         let recruits = self.recruits()?;
         let settings = self.settings(listeners, recruits.len());
         let cold_start_warning = self.check_cold_start()?;
+        let premises = self.warn_of_premises();
         let is_loopback = addresses_are_loopback(&settings);
         let mut systems = self.how.watched.open(is_loopback)?;
         let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
@@ -201,7 +203,19 @@ impl<'a> Request<'a> {
         let title = self.title(started_at, recruits.len());
         let mut record = played.record(&self.workload, title);
         record.warnings.extend(cold_start_warning);
+        record.warnings.extend(premises);
         Ok(record)
+    }
+
+    /// What the broker is not, as the scenario takes it for granted.
+    fn warn_of_premises(&self) -> Vec<String> {
+        let metrics = &self.how.watched.metrics;
+        let of_plan = |plan| premises::of_plan(plan, self.targets, metrics);
+        let warnings = self.plan.as_ref().map(of_plan).unwrap_or_default();
+        for warning in &warnings {
+            complain(&format!("warning: {warning}"));
+        }
+        warnings
     }
 
     /// Whether the scenario is a cold start.

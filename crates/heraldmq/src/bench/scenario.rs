@@ -11,6 +11,7 @@ use mqtt_proto::ProtocolVersion;
 use report::Table;
 
 use super::parts;
+use super::premises;
 use super::quantity::read_from_text;
 use super::workload_file::WorkloadFile;
 use crate::failure::Failure;
@@ -290,7 +291,18 @@ fn figure(value: Option<f64>) -> String {
 }
 
 pub(super) fn describe(chosen: &Chosen) -> Result<String, Failure> {
-    Ok(match chosen.scenario()? {
+    let scenario = chosen.scenario()?;
+    let workload = scenario.workload(Login::new(ProtocolVersion::V5));
+    let warnings = premises::of_rates(&workload);
+    let mut text = describe_scenario(scenario, chosen);
+    for warning in warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    Ok(text)
+}
+
+fn describe_scenario(scenario: Scenario, chosen: &Chosen) -> String {
+    match scenario {
         Scenario::Named(plan) => describe_plan(&plan, chosen),
         Scenario::File {
             name,
@@ -331,7 +343,7 @@ pub(super) fn describe(chosen: &Chosen) -> Result<String, Failure> {
             let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
             format!("{lines}\n{}{groups}{notes}", parts::table(&workload))
         }
-    })
+    }
 }
 
 fn describe_plan(plan: &Plan, chosen: &Chosen) -> String {

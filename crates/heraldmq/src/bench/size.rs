@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use loadtest::Workload;
 use loadtest::workload::{Activity, Login, Messages, Pace};
+use loadtest::{Listed, Topology, Workload};
 use mqtt_proto::{ProtocolVersion, QoS};
 use serde::de::DeserializeOwned;
 use sizing::{Demand, Prices, Quality, Slopes, fit};
@@ -236,6 +236,7 @@ fn quality(qos: QoS) -> Quality {
 fn of_scenario(name: &str) -> Result<(Demand, String), Failure> {
     let chosen = Chosen {
         name: name.to_owned(),
+        second: None,
         scale: Share::default(),
         rate_scale: Share::default(),
     };
@@ -289,7 +290,9 @@ fn add_messages(demand: &mut Demand, messages: &Messages) -> f64 {
     let deliveries = rate * messages.topology.receivers_per_message();
     demand.publishes_per_s += rate;
     demand.deliveries_per_s += deliveries;
-    if !messages.clean_session {
+    if let Topology::Listed(listed) = &messages.topology {
+        add_listed(demand, listed, rate, messages.qos);
+    } else if !messages.clean_session {
         demand.sessions += messages.topology.subscribers() as f64;
         if messages.qos > QoS::AtMostOnce {
             demand.durable_per_s += deliveries;
@@ -299,6 +302,31 @@ fn add_messages(demand: &mut Demand, messages: &Messages) -> f64 {
         demand.quality = quality(messages.qos);
     }
     rate
+}
+
+/// Persistent sessions of listed groups, and the messages that these receive. `rate`: messages per second of all publishers.
+fn add_listed(demand: &mut Demand, listed: &Listed, rate: f64, qos: QoS) {
+    let publishers: usize = listed.publishers.iter().map(|group| group.count).sum();
+    let each = rate / publishers.max(1) as f64;
+    for group in listed
+        .subscribers
+        .iter()
+        .filter(|group| !group.clean_session)
+    {
+        demand.sessions += group.count as f64;
+        if qos.min(group.qos) == QoS::AtMostOnce {
+            continue;
+        }
+        let filter = group.matching_filter();
+        let matched = listed
+            .publishers
+            .iter()
+            .map(|from| from.matched_by(filter).len());
+        let matched: usize = matched.sum();
+        // Members of a shared subscription receive each message once together.
+        let receivers = if group.is_shared() { 1 } else { group.count };
+        demand.durable_per_s += each * (matched * receivers) as f64;
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use loadtest::workload::{Activity, Login, Messages, Pace, Part};
 use loadtest::{Plan, Topology, Workload};
 use mqtt_proto::{ProtocolVersion, QoS};
 use report::Record;
-use sizing::{OfQuality, Slopes};
+use sizing::{Batched, OfQuality, Slopes};
 
 use super::observers::{Observers, Observing};
 use super::run::{How, Request};
@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Pairs, or publishers, of each run with messages: many clients that each say little.
 const CLIENTS: usize = 500;
+
+/// Pairs of each run that brings as many messages as it can, and messages of each that are under way.
+const FEW: usize = 60;
+const WINDOW: u16 = 64;
 
 /// Connections of the run with few, and of the one with many.
 const CONNECTIONS: [usize; 2] = [2_000, 8_000];
@@ -84,6 +88,7 @@ impl MeasureSlopes {
         let run = |nodes, what: &str, topology: &Topology, qos, is_clean| {
             self.per_message(&observers, nodes, what, topology, (qos, is_clean))
         };
+        let flood = |nodes, what: &str, is_clean| self.at_most(&observers, nodes, what, is_clean);
         let fan_in = Topology::FanIn {
             publishers: CLIENTS,
         };
@@ -122,6 +127,17 @@ impl MeasureSlopes {
         // Two thirds of the pairs are on two nodes.
         let crossing_us = less(clean_three, pair1) * 1.5;
         let replica_us = less(durable_three, durable + crossing_us / 1.5) / 2.0;
+        let clean_least = flood(Nodes::One, "pairs, all they can", true)?;
+        let durable_least = flood(Nodes::One, "durable pairs, all they can", false)?;
+        let three_least = flood(Nodes::Three, "pairs on three nodes, all they can", true)?;
+        let kept_least = flood(
+            Nodes::Three,
+            "durable pairs on three nodes, all they can",
+            false,
+        )?;
+        let crossing_least = less(three_least, clean_least) * 1.5;
+        let replica_least = less(kept_least, durable_least + crossing_least / 1.5) / 2.0;
+        let batched = |alone: f64, least: f64| Batched { alone, least };
         let [clean_few, clean_many] =
             CONNECTIONS.map(|count| self.connections(&observers, count, true));
         let (clean_few, clean_many) = (clean_few?, clean_many?);
@@ -141,9 +157,10 @@ impl MeasureSlopes {
             measured,
             publish_us,
             deliver_us,
-            durable_us: less(durable, publish_us.qos1),
-            replica_us,
-            crossing_us,
+            rate: self.rate.into(),
+            durable_us: batched(less(durable, publish_us.qos1), durable_least),
+            replica_us: batched(replica_us, replica_least),
+            crossing_us: batched(crossing_us, crossing_least),
             connect_us: less(clean_many.connecting_cpu_s, clean_few.connecting_cpu_s) * 1e6 / more,
             connection_bytes,
             session_bytes: less(bytes(&kept_few, &kept_many), connection_bytes),
@@ -183,6 +200,32 @@ impl MeasureSlopes {
             return Err(Failure::Runtime(message));
         }
         Ok(figures.cpu_s * 1e6 / figures.messages)
+    }
+
+    /// CPU µs of all nodes for a message of QoS 1, where as many come as can.
+    fn at_most(
+        &self,
+        observers: &Observers,
+        nodes: Nodes,
+        what: &str,
+        clean_session: bool,
+    ) -> Result<f64, Failure> {
+        let messages = Messages {
+            topology: Topology::Pairs { pairs: FEW },
+            payload_len: PAYLOAD,
+            qos: QoS::AtLeastOnce,
+            pace: Pace::Closed { window: WINDOW },
+            clean_session,
+            retain: false,
+            read_rate: None,
+        };
+        let workload = Workload {
+            parts: vec![Part::new("load", Activity::Messages(messages))],
+            login: Login::new(ProtocolVersion::V5),
+        };
+        complain(what);
+        let figures = self.play(observers, nodes, workload)?;
+        Ok(figures.cpu_s * 1e6 / figures.messages.max(1.0))
     }
 
     /// With so many connections, a subscription each.
@@ -301,6 +344,7 @@ impl MeasureSlopes {
                 pid: pids.into_iter().map(|pid| Pids(vec![pid])).collect(),
                 metrics: Vec::new(),
             },
+            warm_up_messages: None,
             workers: Some(1),
             agent: Vec::new(),
             token: String::new(),
@@ -358,15 +402,21 @@ fn text(slopes: &Slopes) -> String {
     };
     let mut text = format!(
         "# Slopes for `heraldmq size --slopes FILE`, by `heraldmq bench slopes`. CPU in us, sizes in bytes.\n\
-         measured: {:?}\npublish_us: {}\ndeliver_us: {}\n",
+         measured: {:?}\npublish_us: {}\ndeliver_us: {}\nrate: {}\n",
         slopes.measured,
         of_quality(&slopes.publish_us),
-        of_quality(&slopes.deliver_us)
+        of_quality(&slopes.deliver_us),
+        slopes.rate
     );
+    for (name, cost) in [
+        ("durable_us", &slopes.durable_us),
+        ("replica_us", &slopes.replica_us),
+        ("crossing_us", &slopes.crossing_us),
+    ] {
+        let Batched { alone, least } = cost;
+        let _ = writeln!(text, "{name}: {{ alone: {alone:.1}, least: {least:.1} }}");
+    }
     for (name, value) in [
-        ("durable_us", slopes.durable_us),
-        ("replica_us", slopes.replica_us),
-        ("crossing_us", slopes.crossing_us),
         ("ping_us", slopes.ping_us),
         ("connect_us", slopes.connect_us),
         ("connect_tls_us", slopes.connect_tls_us),
