@@ -480,6 +480,8 @@ def test_printed_groups_of_tbmq_in_two_files(target, tmp_path, protocol):
             "--warm-up", "0s", "--duration", "1s", "--warm-up-messages", 2,
         )
         message = onlooker.message()
+        table = bench(*GROUPS, "--scale", "1/20000", "--target", address(target), *QUICK).stdout
+    assert "p95 ms  ack mean ms  ack p95 ms" in table, table
     counts = record["counts"]
     assert counts["sent"] == counts["acknowledged"] == counts["delivered"] >= 20 and counts["lost"] == 0
     assert re.fullmatch(r"usa/ydwvv/1/test_pub_client_1_\d", message.topic)

@@ -5,16 +5,17 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use mqtt_proto::QoS;
 use report::{
-    Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
+    Columns, Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
     PublisherCounts, Record, Setting, SystemUsage,
 };
 
 use crate::coordinator::{Moment, Played, tool_cpu};
 use crate::engine::Progress;
 use crate::meter::{Headline, add_buckets, buckets, histogram};
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::protocol::PartFinish;
 use crate::published::Published;
+use crate::topology::Topology;
 use crate::traffic::Totals;
 use crate::verify::{Findings, Tally};
 use crate::workload::{Activity, Part, Workload};
@@ -77,6 +78,7 @@ impl Played {
             settings: title.settings,
             machine: title.machine,
             published: title.plan.as_ref().and_then(published_figures),
+            columns: columns(workload, title.plan.as_ref()),
             connections: self.connections as u64,
             connect_seconds: self.connect_seconds,
             seconds,
@@ -448,6 +450,20 @@ fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
     })
 }
 
+/// Those of TBMQ's report for its own scenario and for groups that are listed as in its files.
+fn columns(workload: &Workload, plan: Option<&Plan>) -> Columns {
+    let is_listed = |part: &Part| match &part.activity {
+        Activity::Messages(messages) => matches!(messages.topology, Topology::Listed(_)),
+        _ => false,
+    };
+    let is_of_report = plan.is_some_and(|plan| plan.source == Source::Tbmq);
+    if is_of_report || workload.parts.iter().any(is_listed) {
+        Columns::DeliveryAndAcknowledgement
+    } else {
+        Columns::Headline
+    }
+}
+
 fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
     let row: &Published = plan.published?;
     let as_published = Plan::of_row(plan.published?);
@@ -464,6 +480,9 @@ fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
         cpu_percent: row.cpu_percent,
         memory_gb: row.memory_gb.to_owned(),
         note: row.note.to_owned(),
+        p95_ms: row.p95_ms,
+        acknowledge_mean_ms: row.acknowledge_mean_ms,
+        acknowledge_p95_ms: row.acknowledge_p95_ms,
     })
 }
 

@@ -42,6 +42,12 @@ pub struct Published {
     pub memory_gb: &'static str,
     /// What does not fit the columns.
     pub note: &'static str,
+    /// Latency in ms; of TBMQ's report only.
+    pub p95_ms: Option<f64>,
+    /// From sending to acknowledgement in ms; of TBMQ's report only.
+    pub acknowledge_mean_ms: Option<f64>,
+    /// As `acknowledge_mean_ms`.
+    pub acknowledge_p95_ms: Option<f64>,
 }
 
 /// All rows, in the order of the reports.
@@ -70,10 +76,13 @@ fn row(line: &'static str) -> Option<Published> {
         cpu_percent,
         memory_gb,
         note,
+        ref others @ ..,
     ] = fields.as_slice()
     else {
         return None;
     };
+    // Lines without figures for the last columns end before them.
+    let other = |place: usize| others.get(place).and_then(|figure| figure.parse().ok());
     Some(Published {
         source,
         product,
@@ -90,6 +99,9 @@ fn row(line: &'static str) -> Option<Published> {
         cpu_percent: cpu_percent.parse().ok(),
         memory_gb,
         note,
+        p95_ms: other(0),
+        acknowledge_mean_ms: other(1),
+        acknowledge_p95_ms: other(2),
     })
 }
 

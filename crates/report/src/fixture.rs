@@ -1,8 +1,8 @@
 //! Records made up for tests and for `examples/page.rs`: plausible, and the same each time.
 
 use report::{
-    Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts, Record,
-    Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
+    Columns, Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts,
+    Record, Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
 };
 
 /// Seconds of each phase.
@@ -35,6 +35,7 @@ pub(crate) fn empty() -> Record {
         settings: Vec::new(),
         machine: Machine::default(),
         published: None,
+        columns: Columns::default(),
         connections: 0,
         connect_seconds: 0.0,
         seconds: 0.0,
@@ -177,6 +178,9 @@ fn published() -> PublishedFigures {
         cpu_percent: Some(80.0),
         memory_gb: "5-10".to_owned(),
         note: String::new(),
+        p95_ms: None,
+        acknowledge_mean_ms: None,
+        acknowledge_p95_ms: None,
     }
 }
 

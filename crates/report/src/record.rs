@@ -28,6 +28,9 @@ pub struct Record {
     pub machine: Machine,
     /// The figures of the scenario's report, if the scenario is one of a report.
     pub published: Option<PublishedFigures>,
+    /// Which columns the report has that describes such loads.
+    #[serde(default)]
+    pub columns: Columns,
     /// Connections that were held.
     pub connections: u64,
     /// How long it took to connect and subscribe all of them.
@@ -63,6 +66,17 @@ pub struct Record {
     pub parts: Vec<PartFigures>,
     /// What keeps the figures from meaning what they seem to, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// The latencies that a report has beside the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Columns {
+    /// Mean and p99 of the headline latency, as of BifroMQ and EMQX.
+    #[default]
+    Headline,
+    /// Mean and p95 of delivery and of acknowledgement, as of TBMQ.
+    DeliveryAndAcknowledgement,
 }
 
 /// One of several loads that went on at the same time.
@@ -132,6 +146,15 @@ pub struct PublishedFigures {
     pub memory_gb: String,
     /// What does not fit the columns.
     pub note: String,
+    /// Latency.
+    #[serde(default)]
+    pub p95_ms: Option<f64>,
+    /// From sending to acknowledgement.
+    #[serde(default)]
+    pub acknowledge_mean_ms: Option<f64>,
+    /// From sending to acknowledgement.
+    #[serde(default)]
+    pub acknowledge_p95_ms: Option<f64>,
 }
 
 /// Messages counted one by one.

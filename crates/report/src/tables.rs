@@ -3,7 +3,7 @@
 //! Invariant: a row says whose run it is, as soon as there are several.
 
 use crate::figures::{CpuTime, KINDS, Kind};
-use crate::record::{Latency, PublishedFigures, Record, Setting, ShardCount, Shards};
+use crate::record::{Columns, Latency, PublishedFigures, Record, Setting, ShardCount, Shards};
 use crate::table::Table;
 use crate::units::{self, NONE};
 
@@ -61,6 +61,21 @@ const MEAN: Column = column(
     |record| headline(record, |latency| latency.mean_ms),
     |row| units::or_none(row.mean_ms, units::ms),
 );
+const P95: Column = column(
+    "p95 ms",
+    |record| headline(record, |latency| latency.p95_ms),
+    |row| units::or_none(row.p95_ms, units::ms),
+);
+const ACK_MEAN: Column = column(
+    "ack mean ms",
+    |record| acknowledge(record, |latency| latency.mean_ms),
+    |row| units::or_none(row.acknowledge_mean_ms, units::ms),
+);
+const ACK_P95: Column = column(
+    "ack p95 ms",
+    |record| acknowledge(record, |latency| latency.p95_ms),
+    |row| units::or_none(row.acknowledge_p95_ms, units::ms),
+);
 const P99: Column = column(
     "p99 ms",
     |record| headline(record, |latency| latency.p99_ms),
@@ -101,6 +116,8 @@ const CPU_PER_MESSAGE: Column = own_column("CPU µs/msg", |record| {
 });
 
 const OF_MESSAGES: [Column; 6] = [TOTAL, MEAN, P99, MAX, CPU, MEMORY];
+const OF_DELIVERY_AND_ACKNOWLEDGEMENT: [Column; 9] =
+    [TOTAL, MEAN, P95, ACK_MEAN, ACK_P95, P99, MAX, CPU, MEMORY];
 const OF_FAULTS: [Column; 4] = [LOST, DUPLICATED, REORDERED, CPU_PER_MESSAGE];
 const OF_CONNECTIONS: [Column; 8] = [
     CONNECTIONS,
@@ -131,7 +148,7 @@ pub(crate) fn results(records: &[&Record]) -> Table {
     if is_connections_only(records) {
         results_in(records, OF_CONNECTIONS.iter())
     } else {
-        results_in(records, OF_MESSAGES.iter())
+        results_in(records, of_messages(records).iter())
     }
 }
 
@@ -140,7 +157,17 @@ pub(crate) fn wide_results(records: &[&Record]) -> Table {
     if is_connections_only(records) {
         results(records)
     } else {
-        results_in(records, OF_MESSAGES.iter().chain(&OF_FAULTS))
+        results_in(records, of_messages(records).iter().chain(&OF_FAULTS))
+    }
+}
+
+/// The columns of the report that describes such loads.
+fn of_messages(records: &[&Record]) -> &'static [Column] {
+    let has_both = |record: &&Record| record.columns == Columns::DeliveryAndAcknowledgement;
+    if records.iter().any(has_both) {
+        &OF_DELIVERY_AND_ACKNOWLEDGEMENT
+    } else {
+        &OF_MESSAGES
     }
 }
 
@@ -427,6 +454,11 @@ fn headline(record: &Record, figure: fn(&Latency) -> f64) -> String {
     units::or_none(record.headline_latency().map(figure), units::ms)
 }
 
+fn acknowledge(record: &Record, figure: fn(&Latency) -> f64) -> String {
+    let latency = record.latencies.acknowledge.as_ref();
+    units::or_none(latency.map(figure), units::ms)
+}
+
 fn us_per_message(record: &Record, cpu: CpuTime) -> String {
     units::or_none(record.us_per_message(cpu), units::two_decimals)
 }
@@ -453,6 +485,34 @@ mod tests {
                 "measured, b",
                 "published, BifroMQ 2.1"
             ]
+        );
+    }
+
+    #[test]
+    fn delivery_and_acknowledgement_stand_beside_those_of_their_report() {
+        let mut record = fixture::pairs("a", 1.0);
+        record.columns = Columns::DeliveryAndAcknowledgement;
+        record.latencies.acknowledge = record.latencies.deliver.clone();
+        if let Some(published) = &mut record.published {
+            published.p95_ms = Some(295.0);
+            published.acknowledge_mean_ms = Some(23.0);
+            published.acknowledge_p95_ms = Some(55.0);
+        }
+        let table = results(&[&record]).to_string();
+        let cells = |name: &str| -> Vec<String> {
+            let line = table.lines().find_map(|line| line.strip_prefix(name));
+            let cells = line.unwrap_or_default().split_whitespace();
+            cells.map(str::to_owned).skip(1).take(4).collect()
+        };
+        assert_eq!(
+            cells("measured, a"),
+            ["0.620", "0.930", "0.620", "0.930"],
+            "{table}"
+        );
+        assert_eq!(
+            cells("published, BifroMQ 2.1"),
+            ["3.22", "295.0", "23.00", "55.00"],
+            "{table}"
         );
     }
 

@@ -413,7 +413,10 @@ fn figures(row: &'static Published) -> String {
     let figures = [
         number("", row.total_per_second, " msg/s"),
         number("mean ", row.mean_ms, " ms"),
+        number("p95 ", row.p95_ms, " ms"),
         number("p99 ", row.p99_ms, " ms"),
+        number("ack mean ", row.acknowledge_mean_ms, " ms"),
+        number("ack p95 ", row.acknowledge_p95_ms, " ms"),
         number("CPU ", row.cpu_percent, " %"),
         memory,
     ];

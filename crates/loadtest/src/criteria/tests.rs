@@ -35,6 +35,7 @@ fn record() -> Record {
             ..Machine::default()
         },
         published: None,
+        columns: report::Columns::default(),
         connections: 200,
         connect_seconds: 1.0,
         seconds: 10.0,

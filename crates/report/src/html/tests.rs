@@ -15,7 +15,7 @@ fn hostile(record: &Record) -> Record {
             serde_json::Value::Array(items) => items.iter_mut().for_each(replace),
             serde_json::Value::Object(fields) => fields
                 .iter_mut()
-                .filter(|(name, _)| *name != "phase" && *name != "headline")
+                .filter(|(name, _)| !["phase", "headline", "columns"].contains(&name.as_str()))
                 .for_each(|(_, value)| replace(value)),
             _ => {}
         }

@@ -14,6 +14,7 @@ pub(super) fn record(label: &str) -> Record {
         settings: Vec::new(),
         machine: Machine::default(),
         published: None,
+        columns: report::Columns::default(),
         connections: 40,
         connect_seconds: 1.0,
         seconds: 2.0,

@@ -151,6 +151,9 @@ mod tests {
             cpu_percent: None,
             memory_gb: "5".to_owned(),
             note: String::new(),
+            p95_ms: None,
+            acknowledge_mean_ms: None,
+            acknowledge_p95_ms: None,
         });
         watched.latencies.deliver = Some(Latency {
             count: 1,
