@@ -12,7 +12,7 @@ pub(crate) struct TransportOptions {
     #[arg(long)]
     tls: bool,
     /// Use TLS; only these authorities are trusted (PEM).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "cacertfile", value_name = "FILE")]
     cafile: Option<PathBuf>,
     /// Use TLS; only the authorities in the files of this folder are trusted (PEM).
     #[arg(long, value_name = "DIR", conflicts_with = "cafile")]
@@ -21,10 +21,10 @@ pub(crate) struct TransportOptions {
     #[arg(long, value_name = "VERSION")]
     tls_version: Option<TlsVersion>,
     /// Use TLS; the client's certificate chain (PEM).
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, alias = "certfile", value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// The private key of the client's certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, alias = "keyfile", value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Use TLS with whoever answers: the broker's certificate is not verified. For tests.
     #[arg(long)]

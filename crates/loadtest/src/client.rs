@@ -38,9 +38,6 @@ use crate::workload::Login;
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// How long a persistent session is kept: longer than any run.
-const SESSION_EXPIRY_S: u32 = 24 * 60 * 60;
-
 /// How to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
@@ -51,9 +48,11 @@ pub struct Options<'a> {
     /// Whether the session ends with the connection; if not, [`Client::close`] ends it where the
     /// version allows.
     pub clean_session: bool,
+    /// Seconds for which 5.0 keeps the session after the connection; `None`: not at all.
+    pub session_expiry_s: Option<u32>,
     /// What to subscribe to as soon as the server has accepted the connection; after [`Client::reopen`] only
     /// if there is no session.
-    pub subscription: Option<(&'a str, QoS)>,
+    pub subscriptions: &'a [(&'a str, QoS)],
     /// Topic, QoS and payload of the will.
     pub will: Option<(&'a str, QoS, &'a [u8])>,
     /// Bytes that the kernel may keep of what was not read; its own choice if `None`.
@@ -216,8 +215,8 @@ pub struct Client {
     layered: Option<Box<Layered>>,
     mqtt: mqtt_client::Client<Sent>,
     /// What to subscribe to after CONNACK.
-    subscription: Option<(Box<str>, QoS)>,
-    /// Whether a session that the server has may be one with this subscription.
+    subscriptions: Vec<(Box<str>, QoS)>,
+    /// Whether a session that the server has may be one with these subscriptions.
     is_reopened: bool,
     is_ready: bool,
     server_keep_alive_s: Option<u16>,
@@ -250,7 +249,7 @@ impl Client {
             stream: connect_socket(path, options.receive_buffer, registry, token)?,
             layered: Layered::connect(path.layers),
             mqtt,
-            subscription: options.subscription.map(owned),
+            subscriptions: owned(options.subscriptions),
             is_reopened: false,
             is_ready: false,
             server_keep_alive_s: None,
@@ -270,7 +269,7 @@ impl Client {
         options: Options<'_>,
     ) -> Result<(), ClientError> {
         connect(&mut self.mqtt, options)?;
-        self.subscription = options.subscription.map(owned);
+        self.subscriptions = owned(options.subscriptions);
         self.is_reopened = true;
         self.is_ready = false;
         self.stream = connect_socket(path, options.receive_buffer, registry, token)?;
@@ -395,6 +394,17 @@ impl Client {
         })
     }
 
+    /// Puts DISCONNECT into what [`Client::flush`] writes, and leaves the session as it is.
+    ///
+    /// # Errors
+    /// The client is not connected.
+    pub fn leave(&mut self) -> Result<(), CommandError> {
+        self.mqtt.disconnect(&Disconnect {
+            reason: ReasonCode::Success,
+            properties: DisconnectProperties::default(),
+        })
+    }
+
     /// Reads what has arrived, up to about `limit` bytes, and tells what it was. Returns the bytes read; as
     /// many as `limit` or more mean that there may be more.
     ///
@@ -499,18 +509,22 @@ impl Client {
     /// Subscribes, if the session does not know of it. A session that has outlasted an earlier run may have
     /// another subscription.
     fn subscribe(&mut self, session_present: bool) -> Result<(), CommandError> {
-        match self.subscription.take() {
-            Some((filter, qos)) if !session_present || !self.is_reopened => {
-                let qos_only = SubscriptionOptions {
-                    qos,
-                    ..SubscriptionOptions::default()
-                };
-                let properties = SubscribeProperties::default();
-                self.mqtt.subscribe(&[(&filter, qos_only)], properties)?;
-            }
-            _ => self.is_ready = true,
+        let subscriptions = mem::take(&mut self.subscriptions);
+        let are_known = session_present && self.is_reopened;
+        if are_known || subscriptions.is_empty() {
+            self.is_ready = true;
+            return Ok(());
         }
-        Ok(())
+        let qos_only = |qos: QoS| SubscriptionOptions {
+            qos,
+            ..SubscriptionOptions::default()
+        };
+        let filters: Vec<_> = subscriptions
+            .iter()
+            .map(|(filter, qos)| (&**filter, qos_only(*qos)))
+            .collect();
+        let properties = SubscribeProperties::default();
+        self.mqtt.subscribe(&filters, properties).map(drop)
     }
 }
 
@@ -536,8 +550,11 @@ fn packet<'a>(message: &Outgoing<'a>) -> Publish<'a> {
     }
 }
 
-fn owned((filter, qos): (&str, QoS)) -> (Box<str>, QoS) {
-    (filter.into(), qos)
+fn owned(subscriptions: &[(&str, QoS)]) -> Vec<(Box<str>, QoS)> {
+    let subscriptions = subscriptions.iter();
+    subscriptions
+        .map(|&(filter, qos)| (filter.into(), qos))
+        .collect()
 }
 
 fn connect(mqtt: &mut mqtt_client::Client<Sent>, options: Options<'_>) -> Result<(), EncodeError> {
@@ -558,8 +575,7 @@ fn connect(mqtt: &mut mqtt_client::Client<Sent>, options: Options<'_>) -> Result
         username: login.username.as_deref(),
         password: login.password.as_deref().map(str::as_bytes),
         properties: ConnectProperties {
-            session_expiry_interval: (login.version.is_v5() && !options.clean_session)
-                .then_some(SESSION_EXPIRY_S),
+            session_expiry_interval: options.session_expiry_s.filter(|_| login.version.is_v5()),
             ..ConnectProperties::default()
         },
     })

@@ -46,14 +46,14 @@ const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 
 /// Events taken from the kernel in a turn.
-const EVENTS: usize = 1024;
+pub(crate) const EVENTS: usize = 1024;
 
 /// Connections that may be on their way to ready at a time; more would overflow a small backlog.
-const CONNECTING: usize = 128;
+pub(crate) const CONNECTING: usize = 128;
 
 /// Where the local ports of [`Target::sources`] begin. They are counted up here because the kernel, asked
 /// to find a free port for a bound address, takes hundreds of µs for each once thousands are in use.
-const FIRST_LOCAL_PORT: u16 = 32_768;
+pub(crate) const FIRST_LOCAL_PORT: u16 = 32_768;
 
 /// How long nothing may happen before a wait is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ pub(crate) const DUPLICATES_WAIT: Duration = Duration::from_millis(100);
 const MOST_WAITING: usize = 10_000_000;
 
 /// From a connection's end to the attempt to connect again.
-const RECONNECT_WAIT_NS: u64 = 500_000_000;
+pub(crate) const RECONNECT_WAIT_NS: u64 = 500_000_000;
 
 /// Bytes that the kernel keeps for one who reads slowly: its least, so that the broker notices.
 const SLOW_RECEIVE_BUFFER: usize = 4 * 1024;
@@ -76,8 +76,11 @@ const SLOW_RECEIVE_BUFFER: usize = 4 * 1024;
 /// A slow reader reads this many times a second.
 const SLOW_READS_PER_SECOND: u32 = 10;
 
+/// How long a persistent session is kept: longer than any run.
+const SESSION_EXPIRY_S: u32 = 24 * 60 * 60;
+
 /// Part of the keep alive after which a ping is sent.
-const PING_PART: f64 = 0.75;
+pub(crate) const PING_PART: f64 = 0.75;
 
 /// A listener of the broker under load.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -122,7 +125,7 @@ impl Target {
     }
 
     /// By listener, what connections begin with.
-    fn layers(&self) -> Result<Vec<ClientOptions>, TlsFileError> {
+    pub(crate) fn layers(&self) -> Result<Vec<ClientOptions>, TlsFileError> {
         let listeners = self.listeners.iter();
         let load = |listener: &Listener| {
             let port = listener.address.port();
@@ -648,13 +651,16 @@ impl Engine {
             will = part.will_topic(number);
         }
         let path = path(&self.target, &self.layers, index, slot);
+        let subscription = filter
+            .as_deref()
+            .map(|filter| (filter, part.subscription_qos(slot.role)));
+        let clean_session = part.is_clean(slot.role);
         let options = Options {
             login: &self.workload.login,
             client_id: &client_id,
-            clean_session: part.is_clean(slot.role),
-            subscription: filter
-                .as_deref()
-                .map(|filter| (filter, part.subscription_qos(slot.role))),
+            clean_session,
+            session_expiry_s: (!clean_session).then_some(SESSION_EXPIRY_S),
+            subscriptions: subscription.as_slice(),
             will: will
                 .as_deref()
                 .map(|topic| (topic, part.qos(), &self.payload[..part.payload_len()])),

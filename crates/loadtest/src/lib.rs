@@ -21,6 +21,7 @@ mod coordinator;
 mod crew;
 mod criteria;
 mod descriptors;
+pub mod endless;
 mod engine;
 mod listed;
 mod meter;

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use loadtest::agent::Agent;
-use loadtest::{prepare_descriptors, worker};
+use loadtest::{endless, prepare_descriptors, worker};
 use signal_hook::consts::SIGINT;
 
 use crate::failure::{Failure, complain};
 
 /// What makes a process a worker.
 pub(super) const WORKER: [&str; 2] = ["bench", "worker"];
+
+/// What makes a process a worker of clients without end.
+pub(super) const CLIENTS: [&str; 2] = ["bench", "clients"];
 
 /// Start workers on this machine for coordinators on others.
 ///
@@ -62,10 +65,24 @@ impl Serve {
 
 /// Is a worker on standard input and output.
 pub(super) fn work() -> Result<(), Failure> {
+    prepare()?;
+    worker::run(io::stdin(), io::stdout().lock()).map_err(failed)
+}
+
+/// The same, for clients without end.
+pub(super) fn work_without_end() -> Result<(), Failure> {
+    prepare()?;
+    endless::serve(io::stdin(), io::stdout().lock()).map_err(failed)
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Runtime(format!("worker: {error}"))
+}
+
+fn prepare() -> Result<(), Failure> {
     // Ctrl-C goes to all processes of a terminal; workers end in order when their coordinator is gone.
     let ignored = Arc::new(AtomicBool::new(false));
-    let failed = |error: io::Error| Failure::Runtime(format!("worker: {error}"));
     signal_hook::flag::register(SIGINT, ignored).map_err(failed)?;
     prepare_descriptors();
-    worker::run(io::stdin(), io::stdout().lock()).map_err(failed)
+    Ok(())
 }

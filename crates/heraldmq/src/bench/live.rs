@@ -59,7 +59,7 @@ struct LastLine {
 impl Live {
     pub(super) fn open() -> Self {
         Self {
-            redraws: can_redraw(io::stderr().is_terminal(), |name| std::env::var_os(name)),
+            redraws: redraws(),
             cores: systems::machine().cores,
         }
     }
@@ -80,6 +80,22 @@ impl Live {
             load: None,
         }
     }
+}
+
+/// Whether lines on standard error are rewritten.
+pub(super) fn redraws() -> bool {
+    can_redraw(io::stderr().is_terminal(), |name| std::env::var_os(name))
+}
+
+/// Lines below a title that change in place.
+pub(super) fn lines(title: &str, message: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix}\n  {msg}").expect("the template is valid");
+    let lines = ProgressBar::with_draw_target(Some(FULL), ProgressDrawTarget::stderr())
+        .with_style(style)
+        .with_prefix(title.to_owned())
+        .with_message(message);
+    lines.tick();
+    lines
 }
 
 /// Whether standard error is a terminal that lines can be rewritten on, and somebody looks at it.

@@ -8,6 +8,7 @@
 mod agent;
 mod cold_start;
 mod doctor;
+mod endless;
 mod exposition;
 mod find_max;
 mod interrupt;
@@ -35,6 +36,7 @@ use clap::Subcommand;
 
 use self::agent::Serve;
 use self::doctor::Doctor;
+use self::endless::{Conn, Pub, Sub};
 use self::run::Run;
 use self::scenario::{Chosen, describe, list};
 use self::slopes::MeasureSlopes;
@@ -59,6 +61,9 @@ Examples:
   heraldmq bench run bench/workloads/mixed.yml --target 127.0.0.1:1883
   heraldmq bench suite bench/suites/quick.yml --html quick.html
   heraldmq bench compare before.json after.json
+  heraldmq bench conn -c 5000 -R 500 -h 127.0.0.1
+  heraldmq bench sub -c 100 -t bench/%i -q 1 -h 127.0.0.1
+  heraldmq bench pub -c 100 -t bench/%i -q 1 -I 10 -h 127.0.0.1
   heraldmq bench doctor conn-tcp-1M-5K_1n_true
 
 Exit codes: 0 the run, or each of a suite, went to its end, whatever it measured; 1 it did not; 2 wrong
@@ -79,12 +84,18 @@ enum Command {
     Suite(Suite),
     /// Show two runs side by side.
     Compare(Compare),
+    Conn(Box<Conn>),
+    Sub(Box<Sub>),
+    Pub(Box<Pub>),
     Doctor(Doctor),
     Slopes(MeasureSlopes),
     Agent(Serve),
     /// Play a share of a run; `run` and `agent` start it.
     #[command(hide = true)]
     Worker,
+    /// Play a share of the clients of `conn`, `sub` and `pub`, which start it.
+    #[command(hide = true)]
+    Clients,
 }
 
 /// Two records.
@@ -106,10 +117,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Run(run) => run.run()?,
         Command::Suite(suite) => return suite.run(),
         Command::Compare(compare) => compare.run()?,
+        Command::Conn(conn) => conn.run()?,
+        Command::Sub(sub) => sub.run()?,
+        Command::Pub(publish) => publish.run()?,
         Command::Doctor(doctor) => doctor.run()?,
         Command::Slopes(slopes) => slopes.run()?,
         Command::Agent(agent) => return agent.run(),
         Command::Worker => return agent::work(),
+        Command::Clients => return agent::work_without_end(),
     };
     print(&text);
     Ok(())

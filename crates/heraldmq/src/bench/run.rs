@@ -328,7 +328,7 @@ impl<'a> Request<'a> {
 
 /// Runs at the same time or one after another must not see each other's messages. Short, because client
 /// identifiers of MQTT 3.1 begin with it.
-fn prefix() -> String {
+pub(super) fn prefix() -> String {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let number = (now.as_millis() as u32) << 12 ^ std::process::id();
     format!("bench-{number:08x}")

@@ -42,7 +42,7 @@ pub(super) fn listeners(targets: &[String]) -> Result<Vec<Listener>, Failure> {
 }
 
 /// The host of a HOST:PORT, as certificates have it.
-fn host(target: &str) -> &str {
+pub(super) fn host(target: &str) -> &str {
     let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
     let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     inner.unwrap_or(host)

@@ -1,0 +1,202 @@
+"""`heraldmq bench conn`, `sub` and `pub`: clients without end, and command lines of emqtt_bench."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness.bench import Started
+from harness.broker import BASE, BINARY, Broker, run
+from harness.listeners import Listeners
+from harness.wait import until
+
+# Load is no attack here.
+SETS = {"limits.connection.bytesPerSecondIn": 0, "limits.connection.bytesPerSecondOut": 0}
+
+
+@pytest.fixture
+def own():
+    with Broker(SETS) as broker:
+        yield broker
+
+
+def at(broker) -> list:
+    return ["-h", "127.0.0.1", "-p", broker.port]
+
+
+def bench(*args, **fields) -> subprocess.CompletedProcess:
+    return run("bench", *args, **fields)
+
+
+def figures(got) -> dict:
+    """Name and value of each row of the table, of a run that ended well."""
+    assert got.returncode == 0, got.stderr
+    rows = (re.match(r"(\S.*?)\s{2,}(.+)", line) for line in got.stdout.splitlines())
+    return {row[1]: row[2] for row in rows if row}
+
+
+def count(got, name) -> int:
+    return int(figures(got).get(name, "0").split()[0].replace(",", ""))
+
+
+def connected(broker, clients):
+    until(lambda: broker.metric("heraldmq_clients_connected") == clients, what=f"{clients} connections")
+
+
+def subscribed(broker, filters):
+    until(lambda: broker.metric("heraldmq_subscriptions") == filters, what=f"{filters} subscriptions")
+
+
+def test_connections_stay_for_the_duration(own):
+    got = bench("conn", "-c", 50, "-R", 500, *at(own), "--duration", "3s")
+    assert figures(got)["connected at end"] == "50 of 50"
+    assert count(got, "connects") == 50 and count(got, "connect failures") == 0
+    assert "connecting" in got.stderr and "\x1b" not in got.stderr
+    connected(own, 0)
+
+
+def test_the_command_line_of_emqtt_bench_conn_runs_until_ctrl_c(own):
+    with Started("conn", "-c", 20, "-R", 100, *at(own)) as conn:
+        connected(own, 20)
+        conn.process.send_signal(signal.SIGINT)
+        got = conn.end()
+    assert count(got, "connects") == 20
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_subscribers_count_what_publishers_sent(own, qos, workers):
+    with Started("sub", "-c", 5, "-t", "bench/%i", "-q", qos, *at(own), "--workers", workers) as sub:
+        subscribed(own, 5)
+        line = ["-c", 5, "-t", "bench/%i", "-q", qos, "-I", 100, "-L", 20]
+        pub = bench("pub", *line, *at(own), "--workers", workers)
+        until(lambda: own.metric("heraldmq_clients_connected") == 5, what="the publishers' end")
+        sub.process.send_signal(signal.SIGTERM)
+        received = sub.end()
+    assert count(pub, "sent") == 100
+    assert count(pub, "acknowledged") == (100 if qos else 0)
+    assert count(received, "received") == 100
+    assert "publish → receive" in figures(received)
+    assert ("publish → ack" in figures(pub)) == (qos > 0)
+
+
+def test_messages_of_others_are_counted_without_latency(own):
+    with Started("sub", "-c", 2, "-t", "a/#", "-t", "b", *at(own)) as sub:
+        subscribed(own, 4)
+        with own.client() as other:
+            for topic in ["a/x", "b", "c"]:
+                other.published(topic, b"x" * 300)
+        until(lambda: own.metric("heraldmq_clients_connected") == 2, what="the publisher's end")
+        sub.process.send_signal(signal.SIGINT)
+        received = sub.end()
+    assert count(received, "received") == 4
+    assert "publish → receive" not in figures(received)
+
+
+def test_templates_files_and_retain(own, tmp_path):
+    template = tmp_path / "payload.json"
+    template.write_text('{"at": %TIMESTAMPMS%, "id": %UNIQUE%, "name": "%c", "noise": "%RANDOM%"}')
+    with own.client() as reader:
+        reader.subscribe("t/#", "f", qos=1)
+        line = ["-c", 1, "-t", "t/%c/%i", "-n", 8, "--prefix", "dev-", "-s", 5]
+        bench("pub", *line, "-m", f"template://{template}", "-I", 10, "-L", 2, "-q", 1, *at(own))
+        first, second = (reader.take(1)[0] for _ in range(2))
+        assert first.topic == "t/dev-9/9"
+        values = [json.loads(message.payload) for message in (first, second)]
+        assert values[0]["name"] == "dev-9" and len(values[0]["noise"]) == 5
+        assert values[1]["at"] >= values[0]["at"] > 1_600_000_000_000
+        assert values[1]["id"] > values[0]["id"]
+        file = tmp_path / "payload.bin"
+        file.write_bytes(b"\x00\xff")
+        bench("pub", "-c", 1, "-t", "f", "--file", file, "-L", 1, "-r", *at(own))
+        assert reader.take(1)[0].payload == b"\x00\xff"
+    with own.client() as late:
+        late.subscribe("f")
+        assert late.take(1)[0].payload == b"\x00\xff"
+
+
+def test_publishers_wait_for_all(own):
+    """With one connection per 100 ms, the first one alone would have published its messages before the last comes."""
+    with own.client() as reader:
+        reader.subscribe("w")
+        line = ["-c", 10, "-i", 100, "-t", "w", "-m", "x", "-I", 10, "-L", 1, "-w"]
+        with Started("pub", *line, *at(own)) as pub:
+            reader.take(1)
+            # The reader, and all publishers.
+            assert own.metric("heraldmq_connects_total") == 11
+            got = pub.end()
+    assert count(got, "sent") == 10
+
+
+def test_a_user_name_for_each_client(tmp_path):
+    users = tmp_path / "users"
+    for user in ["dev1", "dev2"]:
+        command = [BINARY, "passwd", str(users), user, "--stdin"]
+        subprocess.run(command, input="secret\n", text=True, check=True, capture_output=True, timeout=60)
+    config = {**BASE, "authentication": {"chain": [{"kind": "passwordFile", "file": str(users)}]}}
+    with Broker({"abuse.failedLogins": 0}, config=config) as broker:
+        line = ["-u", "dev%i", "-P", "secret", "--duration", "2s", "-R", 100, *at(broker)]
+        got = bench("conn", "-c", 2, *line)
+        assert figures(got)["connected at end"] == "2 of 2"
+        got = bench("conn", "-c", 3, *line)
+        assert figures(got)["connected at end"] == "2 of 3" and count(got, "connect failures") > 0
+        assert "BadUserNameOrPassword" in got.stdout
+        got = bench("conn", "-c", 3, *line, "-P", "wrong")
+        assert got.returncode == 2, "two passwords"
+        got = bench("conn", "-c", 3, *["-u", "dev%i", "-P", "wrong", *at(broker)])
+        assert got.returncode == 1 and not got.stdout
+        assert "no client got connected" in got.stderr and "BadUserNameOrPassword" in got.stderr
+
+
+@pytest.mark.parametrize("command", [["conn"], ["sub", "-t", "a"], ["pub", "-t", "a"]])
+def test_a_port_that_nobody_listens_on(command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    got = bench(*command, "-h", "127.0.0.1", "-p", port)
+    assert got.returncode == 1 and not got.stdout
+    assert f"127.0.0.1:{port}" in got.stderr and "refused" in got.stderr
+
+
+def test_what_breaks_is_opened_again(own):
+    with Started("conn", "-c", 5, "-R", 100, "--prefix", "c-", *at(own)) as conn:
+        connected(own, 5)
+        with own.client("c-3"):
+            # It comes back, and takes its client identifier over.
+            until(lambda: own.metric("heraldmq_clients_connected") == 5, what="the return")
+        connected(own, 5)
+        conn.process.send_signal(signal.SIGINT)
+        got = conn.end()
+    assert count(got, "disconnects") >= 1 and count(got, "connects") >= 6
+    assert "SessionTakenOver" in got.stdout
+
+
+def test_tls_and_websocket(tmp_path):
+    with Listeners(tmp_path, SETS) as broker:
+        port = broker.port_of("mqtt-wss")
+        layers = ["--ssl", "--cacertfile", broker.ca.path, "--ws"]
+        got = bench("conn", "-c", 5, "-h", "localhost", "-p", port, *layers, "--duration", "2s")
+        assert figures(got)["connected at end"] == "5 of 5"
+        got = bench("conn", "-c", 5, "-h", "localhost", "-p", port, "--ssl", "--cacertfile", "no-such.pem")
+        assert got.returncode == 1 and "no-such.pem" in got.stderr
+
+
+def test_addresses_to_connect_from(own):
+    line = ["-c", 4, "--ifaddr", "127.0.0.7,127.0.0.8", "--duration", "2s"]
+    got = bench("conn", *line, *at(own))
+    assert figures(got)["connected at end"] == "4 of 4"
+    got = bench("conn", "-c", 4, "--ifaddr", "192.0.2.1", *at(own))
+    assert got.returncode == 1 and "no client got connected" in got.stderr
+
+
+def test_wrong_flags():
+    for line, mention in [
+        (["pub", "-t", "a/#"], "a/#"),
+        (["sub"], "--topic"),
+        (["conn", "-c", "0"], "--count"),
+        (["conn", "--quic"], "--quic"),
+    ]:
+        got = bench(*line)
+        assert got.returncode == 2 and mention in got.stderr, (line, got.stderr)
