@@ -56,7 +56,7 @@ pub(crate) fn assertions(file: &SourceFile) -> Vec<usize> {
 }
 
 /// Lines of fields of structs whose type is `u64`, `u32` or `u16` and nothing else. Fields without names are what a type
-/// of its own is made of, and do not count.
+/// of its own is made of, and do not count; neither do options of a command line, of which name, help and limits say what they are.
 pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
     source::definitions(file)
         .into_iter()
@@ -69,7 +69,17 @@ pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
             matches!(field.kind.as_slice(), [kind] if matches!(kind.as_str(), "u64" | "u32" | "u16"))
         })
         .map(|field| field.line)
+        .filter(|line| !is_option(file, *line))
         .collect()
+}
+
+/// Whether an attribute of clap ends on the line above.
+fn is_option(file: &SourceFile, line: usize) -> bool {
+    let above = line
+        .checked_sub(2)
+        .and_then(|above| file.text.lines().nth(above));
+    let above = above.unwrap_or_default().trim();
+    above.starts_with("#[arg(") || above == ")]"
 }
 
 /// Lines of `[…; 3]`.
@@ -125,6 +135,12 @@ mod tests {
     fn only_named_fields_are_bare() {
         let text = "struct A {\n    b: u64,\n    c: Option<u64>,\n    d: u32,\n    e: usize,\n}\nstruct F(u64);\nenum G { H { i: u16 } }\n";
         assert_eq!(bare_integers(&file(text)), [2, 4]);
+    }
+
+    #[test]
+    fn options_of_a_command_line_are_not_bare() {
+        let text = "struct A {\n    #[arg(long)]\n    b: u64,\n    #[arg(\n        long\n    )]\n    c: u16,\n    d: u16,\n}\n";
+        assert_eq!(bare_integers(&file(text)), [8]);
     }
 
     #[test]

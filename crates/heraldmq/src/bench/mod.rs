@@ -12,6 +12,7 @@ mod endless;
 mod exposition;
 mod find_max;
 mod interrupt;
+mod launch;
 mod live;
 mod node;
 mod observers;

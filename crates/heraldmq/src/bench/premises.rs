@@ -66,8 +66,10 @@ pub(super) fn of_rates(workload: &Workload) -> Vec<String> {
 }
 
 fn slowed(part: &str, messages: &Messages) -> Vec<String> {
-    let Pace::Open { per_second } = messages.pace else {
-        return Vec::new();
+    let per_second = match messages.pace {
+        Pace::Open { per_second } => per_second,
+        // As fast as the broker takes them: a limit is as fast as it goes.
+        Pace::Closed { .. } => 0.0,
     };
     let bytes = messages.payload_len as f64 + BESIDE;
     let topology = &messages.topology;

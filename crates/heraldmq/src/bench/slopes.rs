@@ -15,9 +15,9 @@ use mqtt_proto::{ProtocolVersion, QoS};
 use report::Record;
 use sizing::{Batched, OfQuality, Slopes};
 
+use super::launch::{Launch, Started};
 use super::observers::{Observers, Observing};
 use super::run::{How, Request};
-use super::suite::launch::{Launch, Started};
 use super::systems::{self, Pids, Watched};
 use super::yaml;
 use crate::failure::{Failure, complain};

@@ -2,12 +2,11 @@
 //!
 //! Invariant: what was measured is on disk before the next run begins; a run that fails costs no other.
 //!
-//! Where to read next: `suite/file.rs` for the keys of the file, `suite/launch.rs` for the brokers.
+//! Where to read next: `suite/file.rs` for the keys of the file, `launch.rs` for the brokers.
 
 mod file;
 #[cfg(test)]
 mod fixture;
-pub(super) mod launch;
 mod table;
 
 use std::path::PathBuf;

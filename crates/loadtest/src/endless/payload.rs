@@ -27,12 +27,15 @@ pub enum Payload {
     Template(Template),
 }
 
+/// The place of a message among its publisher's, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sequence(pub(crate) u32);
+
 /// A message that is being made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) identity: Identity<'a>,
-    /// Its place among the publisher's messages, from 0.
-    pub(crate) sequence: u32,
+    pub(crate) sequence: Sequence,
     pub(crate) due: UnixTime,
 }
 
@@ -144,7 +147,7 @@ impl Template {
 
 /// Below 2^53 up to the two millionth client, so that JSON's readers keep all its digits.
 fn unique(message: Message<'_>) -> u64 {
-    (message.identity.number as u64) << 32 | u64::from(message.sequence)
+    (message.identity.number as u64) << 32 | u64::from(message.sequence.0)
 }
 
 /// The next letter of a sequence that `state` determines: SplitMix64.
@@ -166,7 +169,7 @@ mod tests {
                 client_id: "c3",
                 username: "ann",
             },
-            sequence,
+            sequence: Sequence(sequence),
             due: UnixTime(1_700_000_000_123_456_789),
         }
     }

@@ -126,18 +126,24 @@ pub(super) struct Worker {
 /// How to tell wall-clock time from [`Moment`]s.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    offset_ns: u64,
+    offset: OffsetNs,
 }
+
+/// Nanoseconds from a [`Moment`] to the time since 1970.
+#[derive(Clone, Copy, Debug)]
+struct OffsetNs(u64);
 
 impl Clock {
     fn read() -> Self {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let offset_ns = (now.as_nanos() as u64).saturating_sub(monotonic_ns());
-        Self { offset_ns }
+        Self {
+            offset: OffsetNs(offset_ns),
+        }
     }
 
     fn time(self, moment: Moment) -> UnixTime {
-        UnixTime(moment.0.saturating_add(self.offset_ns))
+        UnixTime(moment.0.saturating_add(self.offset.0))
     }
 }
 
@@ -424,9 +430,10 @@ impl Worker {
     fn read(&mut self, index: usize, now: Moment) {
         let slot = &mut self.slots[index];
         let is_open = matches!(slot.state, State::Connecting | State::Ready);
-        let Some(client) = slot.client.as_mut().filter(|_| is_open) else {
+        let client = match slot.client.as_mut() {
+            Some(client) if is_open => client,
             // The event is of a connection that failed a moment ago.
-            return;
+            _ => return,
         };
         let (counts, times, clock) = (&mut self.counts, &mut self.times, self.clock);
         let reasons = &mut self.reasons;

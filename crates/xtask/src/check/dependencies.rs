@@ -104,6 +104,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-proto",
             "net-api",
             "report",
+            "sizing",
             "store",
             "store-state",
             "transport",
@@ -111,6 +112,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Tools: no part of the broker, and without knowledge of what is inside.
     ("report", &[]),
+    ("sizing", &[]),
     (
         "loadtest",
         &["host", "mqtt-client", "mqtt-proto", "report", "transport"],

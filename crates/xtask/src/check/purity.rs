@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "peer-protocol",
     "report",
     "route-exchange",
+    "sizing",
     "store-state",
     "topic-router",
 ];

@@ -23,6 +23,23 @@ const TEMPLATE: &str = "template://";
 /// Bytes of the longest payload that MQTT has room for, and a little less.
 const LONGEST_PAYLOAD: usize = 268_000_000;
 
+/// How fast clients connect.
+#[derive(Args)]
+struct ConnectPace {
+    /// Connections that are opened per second; 0: by --interval.
+    #[arg(
+        short = 'R',
+        long,
+        visible_alias = "connrate",
+        value_name = "RATE",
+        default_value = "0"
+    )]
+    connect_rate: RateOrNone,
+    /// From the opening of one connection to the next, in ms.
+    #[arg(short = 'i', long, value_name = "MS", default_value = "10")]
+    interval: Milliseconds,
+}
+
 /// Who connects, how fast, and where to.
 #[derive(Args)]
 pub(super) struct Common {
@@ -62,18 +79,8 @@ pub(super) struct Common {
     /// How client identifiers begin; the number of the client follows. A prefix of its own for each run, if not given.
     #[arg(long)]
     prefix: Option<String>,
-    /// Connections that are opened per second; 0: by --interval.
-    #[arg(
-        short = 'R',
-        long,
-        visible_alias = "connrate",
-        value_name = "RATE",
-        default_value = "0"
-    )]
-    connect_rate: RateOrNone,
-    /// From the opening of one connection to the next, in ms.
-    #[arg(short = 'i', long, value_name = "MS", default_value = "10")]
-    interval: Milliseconds,
+    #[command(flatten)]
+    pace: ConnectPace,
     /// User name; %i is the number of the client, %c its client identifier.
     #[arg(short, long)]
     username: Option<String>,
@@ -276,7 +283,7 @@ impl Common {
         login.keep_alive_s = self.keep_alive;
         login.password.clone_from(&self.password);
         let prefix = self.prefix.clone();
-        let per_second = self.connect_rate.0;
+        let per_second = self.pace.connect_rate.0;
         Ok(Clients {
             count: self.count.0,
             first: self.start_number.0 + 1,
@@ -285,7 +292,7 @@ impl Common {
             login,
             clean: self.clean,
             session_expiry_s: Some(self.session_expiry).filter(|&seconds| seconds > 0),
-            per_second: per_second.unwrap_or_else(|| 1.0 / self.interval.0.as_secs_f64()),
+            per_second: per_second.unwrap_or_else(|| 1.0 / self.pace.interval.0.as_secs_f64()),
         })
     }
 

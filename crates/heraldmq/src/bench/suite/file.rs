@@ -21,7 +21,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::launch::Launch;
+use super::super::launch::Launch;
 use crate::bench::quantity::{Time, read_from_text};
 use crate::bench::run::{parse_duration, parse_version};
 use crate::bench::scenario::{Chosen, Scenario, Share, is_file};

@@ -12,7 +12,7 @@ use super::{Moment, State, Worker};
 use crate::client::{Client, ClientError, Outgoing};
 use crate::endless::counts::Count;
 use crate::endless::order::{Activity, Names, Order, Publishing};
-use crate::endless::payload::{Message, Payload, UnixTime};
+use crate::endless::payload::{Message, Payload, Sequence, UnixTime};
 
 /// How many messages a publisher has sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -316,7 +316,7 @@ fn write_payload(
     };
     let message = Message {
         identity: names.identity(),
-        sequence,
+        sequence: Sequence(sequence),
         due,
     };
     content.write(payload, message);

@@ -1,4 +1,4 @@
-//! Brokers that a suite starts: each time afresh, in a folder of its own, and ended afterwards.
+//! Brokers that a suite, or the measuring of slopes, starts: each time afresh, in a folder of its own, and ended afterwards.
 //!
 //! Invariant: neither process nor folder outlives its [`Started`].
 //!
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::bench::interrupt::Interrupt;
-use crate::bench::target;
+use super::interrupt::Interrupt;
+use super::target;
 use crate::failure::Failure;
 
 /// How long a broker may take to accept connections.
@@ -45,16 +45,16 @@ const FOLDER: &str = "{dir}";
 
 /// What starts a broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::bench) struct Launch {
+pub(super) struct Launch {
     /// Program and arguments; `{dir}` is the folder of the start, `heraldmq` this program.
-    pub(in crate::bench) command: Vec<String>,
+    pub(super) command: Vec<String>,
     /// What lies in the folder: name and content, in which `{dir}` is the folder, too.
-    pub(in crate::bench) files: BTreeMap<String, String>,
+    pub(super) files: BTreeMap<String, String>,
 }
 
 /// A broker that runs.
 #[derive(Debug)]
-pub(in crate::bench) struct Started {
+pub(super) struct Started {
     child: Child,
     command: String,
     folder: Folder,
@@ -65,7 +65,7 @@ impl Launch {
     ///
     /// # Errors
     /// A sentence that says which part of it failed, followed by the end of what the broker said.
-    pub(in crate::bench) fn start(
+    pub(super) fn start(
         &self,
         addresses: &[String],
         interrupt: &Interrupt,
@@ -121,17 +121,17 @@ fn accepts(address: &SocketAddr) -> bool {
 
 impl Started {
     /// Of its first process.
-    pub(in crate::bench) fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// As the suite has it.
-    pub(in crate::bench) fn command(&self) -> &str {
+    pub(super) fn command(&self) -> &str {
         &self.command
     }
 
     /// If it is not alive any more: that, and the end of what it said.
-    pub(in crate::bench) fn death(&mut self) -> Option<String> {
+    pub(super) fn death(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         Some(format!(
             "the broker is dead ({status}){}",
