@@ -493,6 +493,7 @@ def test_messages_that_a_killed_run_of_tbmq_left_are_nobodys(target, tmp_path):
     lone = tmp_path / "groups.json"
     lone.write_text(f"[{','.join(path.read_text() for path in GROUPS)}]")
     load = [lone, "--scale", "1/20000", "--target", address(target), "--protocol", "3.1.1"]
+    # Those of earlier runs may still be ending.
     before = metric(target, "heraldmq_sessions")
     with Started("run", *load, *ENDLESS) as started:
         until(lambda: connections(target) == 11, what="all connections")
@@ -508,7 +509,7 @@ def test_messages_that_a_killed_run_of_tbmq_left_are_nobodys(target, tmp_path):
     counts = record["counts"]
     assert counts["delivered"] == counts["sent"] > 0
     assert [counts[c] for c in ("lost", "duplicated", "reordered", "stray")] == [0] * 4
-    until(lambda: metric(target, "heraldmq_sessions") == before, what="the end of the durable session")
+    until(lambda: metric(target, "heraldmq_sessions") <= before, what="the end of the durable session")
 
 
 def stamped(sequence) -> bytes:
