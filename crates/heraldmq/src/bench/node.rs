@@ -68,6 +68,26 @@ impl Node {
         Page::new(&self.fetch()?).holdings()
     }
 
+    /// Voters of each shard of its cluster, by the name of the store; `url` is that of `/api/v1/cluster`. A node that runs alone lists
+    /// none beside itself.
+    ///
+    /// # Errors
+    /// It does not answer, or with something else.
+    pub(super) fn voters(&self) -> io::Result<Vec<(String, usize)>> {
+        #[derive(serde::Deserialize)]
+        struct Status {
+            shards: Vec<Shard>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Shard {
+            store: String,
+            voters: Vec<serde::de::IgnoredAny>,
+        }
+        let status: Status = serde_json::from_str(&self.fetch()?)?;
+        let of_shard = |shard: Shard| (shard.store, shard.voters.len().max(1));
+        Ok(status.shards.into_iter().map(of_shard).collect())
+    }
+
     fn fetch(&self) -> io::Result<String> {
         let answer = self.agent.get(&self.url).call();
         let body = answer.and_then(|mut answer| {

@@ -6,6 +6,8 @@
 use loadtest::workload::{Activity, Messages, Pace};
 use loadtest::{Plan, Workload};
 
+use super::node::Node;
+
 /// The default of `limits.connection.bytesPerSecondIn` and `…Out`.
 const LIMIT: f64 = 512.0 * 1024.0;
 
@@ -36,23 +38,10 @@ pub(super) fn of_plan(plan: &Plan, targets: &[String], metrics: &[String]) -> Ve
 
 /// Voters of the inbox shard that has fewest; `None`: the node does not tell.
 fn voters(metrics: &str) -> Option<usize> {
-    #[derive(serde::Deserialize)]
-    struct Status {
-        shards: Vec<Shard>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Shard {
-        store: String,
-        voters: Vec<serde_json::Value>,
-    }
     let url = format!("{}/api/v1/cluster", metrics.strip_suffix("/metrics")?);
-    let text = ureq::get(url)
-        .call()
-        .and_then(|mut answer| answer.body_mut().read_to_string());
-    let status: Status = serde_json::from_str(&text.ok()?).ok()?;
-    let of_inboxes = status.shards.iter().filter(|shard| shard.store == "inbox");
-    // A node that runs alone lists none beside itself.
-    of_inboxes.map(|shard| shard.voters.len().max(1)).min()
+    let shards = Node::new(&url).voters().ok()?.into_iter();
+    let of_inboxes = shards.filter(|(store, _)| store == "inbox");
+    of_inboxes.map(|(_, voters)| voters).min()
 }
 
 /// Of a load: who would be slowed by the default limits.

@@ -16,6 +16,7 @@ use report::Record;
 use sizing::{Batched, OfQuality, Slopes};
 
 use super::launch::{Launch, Started};
+use super::node::Node;
 use super::observers::{Observers, Observing};
 use super::run::{How, Request};
 use super::systems::{self, Pids, Watched};
@@ -188,10 +189,7 @@ impl MeasureSlopes {
             retain: false,
             read_rate: None,
         };
-        let workload = Workload {
-            parts: vec![Part::new("load", Activity::Messages(messages))],
-            login: Login::new(ProtocolVersion::V5),
-        };
+        let workload = workload(messages);
         complain(&format!("{what}, QoS {}", qos as u8));
         let figures = self.play(observers, nodes, workload)?;
         if figures.messages < per_second * self.duration.as_secs_f64() * CARRIED {
@@ -219,10 +217,7 @@ impl MeasureSlopes {
             retain: false,
             read_rate: None,
         };
-        let workload = Workload {
-            parts: vec![Part::new("load", Activity::Messages(messages))],
-            login: Login::new(ProtocolVersion::V5),
-        };
+        let workload = workload(messages);
         complain(what);
         let figures = self.play(observers, nodes, workload)?;
         Ok(figures.cpu_s * 1e6 / figures.messages.max(1.0))
@@ -358,25 +353,17 @@ impl MeasureSlopes {
     }
 }
 
+fn workload(messages: Messages) -> Workload {
+    Workload {
+        parts: vec![Part::new("load", Activity::Messages(messages))],
+        login: Login::new(ProtocolVersion::V5),
+    }
+}
+
 /// Whether a node says so of all shards. While it cannot be asked, no.
 fn has_three_voters(url: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Status {
-        shards: Vec<Shard>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Shard {
-        voters: Vec<serde_json::Value>,
-    }
-    let text = ureq::get(url)
-        .call()
-        .and_then(|mut answer| answer.body_mut().read_to_string());
-    let status = text
-        .ok()
-        .and_then(|text| serde_json::from_str::<Status>(&text).ok());
-    status.is_some_and(|status| {
-        !status.shards.is_empty() && status.shards.iter().all(|shard| shard.voters.len() == 3)
-    })
+    let shards = Node::new(url).voters().unwrap_or_default();
+    !shards.is_empty() && shards.iter().all(|(_, voters)| *voters == 3)
 }
 
 impl Figures {

@@ -311,7 +311,11 @@ impl Folder {
             };
             write_format(&path, &what(name), label)?;
         }
-        let place = elsewhere.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        // Whoever looks later may do so from another working directory.
+        let place = elsewhere.map(std::path::absolute).transpose();
+        let place = place.map_err(|reason| FolderError::io(&path, reason))?;
+        let place = place.unwrap_or_default();
+        let place = place.as_os_str().as_bytes();
         if fs::read(&made).is_ok_and(|known| known == place) {
             return Ok(path);
         }
