@@ -440,7 +440,7 @@ def ban(broker, **fields) -> dict:
 
 
 def bans(broker) -> list[dict]:
-    return json.loads(broker.http("/api/v1/bans")[1])
+    return broker.api("/api/v1/bans")["items"]
 
 
 def test_a_ban_disconnects_and_keeps_out(name, token_file):

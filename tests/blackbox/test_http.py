@@ -84,9 +84,9 @@ def test_health(broker, path):
 
 
 def test_drops_are_json(broker):
-    for path, kind in (("/api/v1/drops", list), ("/api/v1/drops?limit=1", list), ("/api/v1/drops/totals", dict)):
-        status, body = broker.http(path)
-        assert status == 200 and isinstance(json.loads(body), kind)
+    for path in ("/api/v1/drops", "/api/v1/drops?limit=1"):
+        assert isinstance(broker.api(path)["items"], list)
+    assert isinstance(broker.api("/api/v1/drops/totals"), dict)
     assert broker.http("/api/v1/drops?limit=many")[0] == 400
 
 

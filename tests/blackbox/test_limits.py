@@ -238,7 +238,7 @@ def test_a_slow_durable_session_costs_publishers_to_others_a_tenth(name):
         held = broker.metric("heraldmq_publisher_backpressure_durable_seconds_total")
         assert 0 < held <= 0.08 + clock.seconds() / 10 + 0.02
         assert broker.metric("heraldmq_publisher_backpressure_skipped_total") > 0
-        (row,) = broker.api("/api/v1/backpressure")
+        (row,) = broker.api("/api/v1/backpressure")["items"]
         assert (row["subscriber"], row["publisher"], row["durable"]) == (name, name + "p", True)
 
 
@@ -382,7 +382,7 @@ def test_a_full_queue_refuses_nobody_by_default(name):
             for number in range(10, 15):
                 publisher.published(name, str(number))
                 assert other.message().payload == str(number).encode()
-        (row,) = broker.api("/api/v1/drops/sessions")
+        (row,) = broker.api("/api/v1/drops/sessions")["items"]
         assert (row["client_id"], row["dropped"], row["reasons"]) == (name, 5, {"queue_full_messages": 5})
         assert row["first"] <= row["last"]
         assert len(drops_of(broker, name)) == 5

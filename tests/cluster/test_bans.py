@@ -37,7 +37,7 @@ def lift(node, made):
 
 
 def bans(node) -> list[dict]:
-    return request(node, "GET", "/api/v1/bans")[1]
+    return request(node, "GET", "/api/v1/bans")[1]["items"]
 
 
 def code(node, client_id) -> int:

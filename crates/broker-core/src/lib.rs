@@ -15,6 +15,7 @@ mod connect;
 mod drain;
 mod drops;
 mod excerpt;
+pub mod inspect;
 mod key;
 mod node;
 mod peers;

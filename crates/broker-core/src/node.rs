@@ -238,6 +238,17 @@ impl<R: Rim> Node<R> {
         self.registry.find(client_id)
     }
 
+    /// The first `limit` client identifiers of sessions in this node, in the order of their bytes, behind `after` that begin
+    /// with `prefix`.
+    pub fn homes(
+        &self,
+        after: Option<&str>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<(Box<str>, SessionKey)> {
+        self.registry.page(after, prefix, limit)
+    }
+
     /// Sessions, connected and not.
     pub fn sessions(&self) -> u64 {
         let here = sum(&self.stats, |s| &s.sessions);

@@ -222,6 +222,17 @@ impl Clustered {
         }
     }
 
+    /// Whether there is a connection to a node, of a version of the protocol or a later one.
+    pub(crate) fn speaks(&self, node: u64, version: u16) -> bool {
+        let spoken = self.cluster().protocol_version(node, Channel::Data);
+        spoken.is_some_and(|spoken| spoken >= version)
+    }
+
+    /// Whether there is a connection to a node.
+    pub(crate) fn is_linked(&self, node: u64) -> bool {
+        self.speaks(node, 0)
+    }
+
     /// Asks another node. The request is on its way when this returns; the answer may be awaited anywhere.
     ///
     /// # Errors
@@ -561,13 +572,11 @@ impl store::Peers for StorePeers {
     }
 
     fn knows_loads(&self, node: u64) -> bool {
-        let version = self.0.cluster().protocol_version(node, Channel::Data);
-        version.is_some_and(|version| version >= LOADS_SINCE)
+        self.0.speaks(node, LOADS_SINCE)
     }
 
     fn knows_splits(&self, node: u64) -> bool {
-        let version = self.0.cluster().protocol_version(node, Channel::Data);
-        version.is_some_and(|version| version >= SPLITS_SINCE)
+        self.0.speaks(node, SPLITS_SINCE)
     }
 
     fn admitted(&self) -> watch::Receiver<bool> {

@@ -3,7 +3,7 @@
 //!
 //! Nodes ask each other by [`NodeRequest`]s.
 //!
-//! Deliberately absent: HTTP (`http/cluster.rs`), and how clients and replicas are sent elsewhere
+//! Deliberately absent: HTTP (`admin`), and how clients and replicas are sent elsewhere
 //! (`parting.rs`).
 
 use std::fmt;
@@ -13,23 +13,36 @@ use std::time::Duration;
 
 use cluster::{EvictError, Member, Members, Reply, State};
 use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
-use store::{Lead, ShardInfo, SplitDecision, SplitError};
+use store::{Lead, ShardInfo, ShardLoad, SplitDecision, SplitError, Verdict};
 use store_state::api::{Slot, StoreId};
 
-use crate::cluster_control::{
-    Change, ClusterControl, ClusterStatus, LoadStatus, NodeId, NodeState, NodeStatus, Reach,
-    Refusal, ShardStatus, SplitStatus, StoreName, Version,
-};
 use crate::clustered::{CONNECTIONS, Clustered, name_of};
 use crate::eviction;
 use crate::node::Node;
 use crate::parting::Parting;
+use admin::cluster::{
+    Change, ClusterStatus, HalfStatus, LoadStatus, Micros, NodeId, NodeState, NodeStatus, Percent,
+    Rate, Reach, Refusal, Seconds, ShardStatus, SplitStatus, StoreName, Version,
+};
 
 /// How long another node is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a shard has no leader until people are told: longer than any election that succeeds.
 const LEADERLESS: Duration = Duration::from_secs(10);
+
+/// The cluster as this node sees and changes it.
+pub(crate) trait ClusterControl: fmt::Debug + Send + Sync + 'static {
+    /// The state now. Does not wait.
+    fn status(&self) -> ClusterStatus;
+
+    /// Begins a change, on a thread that may wait, and returns within 5 s. What takes longer, such as
+    /// draining, has then begun; [`ClusterControl::status`] shows how far it is.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    fn change(&self, change: Change) -> Result<(), Refusal>;
+}
 
 /// A node's cluster, for those who ask and command.
 pub(crate) struct Control {
@@ -240,11 +253,41 @@ fn shards(node: &Node) -> Vec<ShardStatus> {
             voters: ids(|lead| &lead.voters),
             learners: ids(|lead| &lead.learners),
             term: lead.map_or(0, |lead| lead.term()),
-            load: info.load.map(LoadStatus::from),
-            split: decision.cloned().map(SplitStatus::from),
+            load: info.load.map(load_status),
+            split: decision.cloned().map(split_status),
         }
     };
     store.shards().into_iter().map(shard_status).collect()
+}
+
+/// What a shard costs, for people.
+fn load_status(load: ShardLoad) -> LoadStatus {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    LoadStatus {
+        propose_us: Micros(us(load.propose)),
+        apply_us: Micros(us(load.apply)),
+        read_us: Micros(us(load.read)),
+        requests: Rate(load.requests.0),
+        wait_us: Micros(us(load.wait).checked_div(load.requests.0).unwrap_or(0)),
+        log_bytes: Rate(load.log_bytes.0),
+        half: load.half.map(|half| HalfStatus {
+            slot: Slot(half.at.0),
+            below: Percent(half.below.0),
+        }),
+    }
+}
+
+/// What was decided about a split, for people.
+pub(crate) fn split_status(decision: SplitDecision) -> SplitStatus {
+    SplitStatus {
+        decision: match decision.verdict {
+            Verdict::Split { .. } => "split".to_owned(),
+            Verdict::Hold(hold) => hold.name().to_owned(),
+        },
+        reason: decision.verdict.to_string(),
+        names: decision.names,
+        seconds: Seconds(decision.since.as_secs()),
+    }
 }
 
 /// What is known of a shard that people name.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::cluster_control::{ClusterStatus, NodeId, Reach, ShardStatus, StoreName};
+use admin::cluster::{ClusterStatus, NodeId, Reach, ShardStatus, StoreName};
 
 /// Shards that a sentence names at most.
 const NAMED: usize = 16;
@@ -110,7 +110,7 @@ impl fmt::Display for Names<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster_control::{NodeState, NodeStatus};
+    use admin::cluster::{NodeState, NodeStatus};
 
     const ALL_UP: [Reach; 3] = [Reach::Up; 3];
 

@@ -11,12 +11,11 @@
 
 mod ban_file;
 mod cluster_bans;
-pub mod cluster_control;
 mod cluster_time;
 mod clustered;
 mod control;
 mod eviction;
-mod http;
+mod inspect;
 mod listeners;
 mod memory;
 mod metrics;
@@ -42,10 +41,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use admin::{Anonymous, KeyFile, Rights, Token};
 use authentication::Authentication;
 use axum::Router;
 use broker_core::{Done, Mail, NodeOptions, Place, SessionKey, Settings};
-use config::{Config, HttpConfig, SplitPolicy};
+use config::{Config, HttpAnonymous, HttpConfig, SplitPolicy};
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops, Remote};
 
@@ -54,19 +54,22 @@ pub use rule_file::{RuleFile, RuleFileError};
 
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
-use cluster_control::ClusterControl;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
-use control::{AloneControl, Control};
-use http::Token;
+use control::{AloneControl, ClusterControl, Control};
+use inspect::{About, Answering, Asking, Inspect};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use parting::Parting;
 use peers::PeerLinks;
+use peers::answerer::Answerer;
 use route_exchange::Times;
 use settings::settings;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
+
+/// What the file of the HTTP port's token is called in messages.
+const TOKEN: &str = "HTTP token";
 
 /// Where the HTTP port is looked for if the configuration does not say.
 const HTTP_PORT: u16 = 8091;
@@ -92,6 +95,9 @@ const SHUTDOWN_READ: Duration = Duration::from_millis(100);
 /// How often other nodes are told how many clients are connected.
 const TELL_CONNECTIONS: Duration = Duration::from_secs(1);
 
+/// Threads of a thread beside the loops for what waits: files, locks of loops.
+const BLOCKING_THREADS: usize = 16;
+
 /// How often the memory is looked at.
 const MEMORY_CHECK: Duration = Duration::from_millis(500);
 
@@ -100,6 +106,9 @@ pub struct Broker {
     node: Arc<Node>,
     loops: EventLoops<ClientLoop>,
     side: Side,
+    http: Option<Side>,
+    /// Answers other nodes as long as it is kept.
+    _answerer: Arc<dyn Answerer>,
     listeners: Listeners,
     http_address: Option<SocketAddr>,
 }
@@ -137,7 +146,7 @@ impl fmt::Debug for Ends {
     }
 }
 
-/// A thread that serves HTTP, and when the loops run watches over memory and tells other nodes of this one.
+/// A thread beside the loops: one serves HTTP, the other watches over memory and tells other nodes of this one.
 struct Side {
     stop: tokio::sync::oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -389,7 +398,7 @@ impl Broker {
             Some(place) => node.among(place),
             None => node,
         };
-        *node.rim.http_token.write() = http_token(&config.http)?;
+        configure_rights(&node.rim.rights, &config.http)?;
         let node = Arc::new(node);
         connect(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
@@ -435,9 +444,19 @@ impl Broker {
                 Arc::new(AloneControl::new(Arc::clone(&node), env))
             }
         };
-        let router = http::router(Arc::clone(&node), ban_file, control);
-        let beside = beside_loops(Arc::clone(&node), http, router);
-        let side = Side::start(beside).map_err(StartError::System)?;
+        let about = About {
+            name: clustered::node_name(config),
+            data_dir: config.data_dir.clone(),
+            listeners: listeners.opened(),
+        };
+        let inspect = Inspect::new(&node, control, ban_file, about);
+        let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
+        node.rim.set_answerer(&answerer);
+        let side = Side::start("beside", beside_loops(Arc::clone(&node)));
+        let side = side.map_err(StartError::System)?;
+        let router = admin::router(Arc::new(Asking(inspect)), &node.rim.rights);
+        let http = http.map(|listener| Side::start("http", serve_http(listener, router)));
+        let http = http.transpose().map_err(StartError::System)?;
         listeners.announce();
         if let Some(address) = http_address {
             tracing::info!(kind = "http", %address, "listening");
@@ -452,6 +471,8 @@ impl Broker {
             node,
             loops,
             side,
+            http,
+            _answerer: answerer,
             listeners,
             http_address,
         })
@@ -482,11 +503,15 @@ impl Broker {
         self.listeners.reload(&mut reread);
         *self.node.settings.write() = Arc::clone(&settings);
         self.node.guard.reload(&config.abuse);
-        let token = http_token(&config.http);
-        reread.tell("HTTP token", reread::http_token(config), token.is_ok());
-        match token {
-            Ok(token) => *self.node.rim.http_token.write() = token,
-            Err(error) => tracing::error!(%error, "the HTTP token stays as it was"),
+        let keys = configure_rights(&self.node.rim.rights, &config.http);
+        reread.tell("HTTP keys", reread::http_keys(config), keys.is_ok());
+        if let Err(error) = keys {
+            match &error {
+                StartError::File { kind: TOKEN, .. } => {
+                    tracing::error!(%error, "the HTTP token stays as it was");
+                }
+                _ => tracing::error!(%error, "the HTTP keys stay as they were"),
+            }
         }
         reload_loops(&self.loops.remote(), &settings);
         Ok(reread)
@@ -535,6 +560,9 @@ impl Broker {
             clustered.stop();
         }
         self.loops.stop();
+        if let Some(http) = self.http {
+            http.end();
+        }
         self.side.end();
         tracing::info!("stopped");
     }
@@ -570,7 +598,7 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     let chain = Authentication::check(&config.authentication);
     problems.extend(chain.into_iter().map(StartError::Authentication));
     problems.extend(read_settings(config).err().map(StartError::Rules));
-    problems.extend(http_token(&config.http).err());
+    problems.extend(configure_rights(&Rights::default(), &config.http).err());
     problems.extend(ban_file(config, None).err());
     if config.cluster_config.is_enabled() {
         problems.extend(clustered::check(config).err());
@@ -745,15 +773,30 @@ fn bans_of(
     }
 }
 
-fn http_token(config: &HttpConfig) -> Result<Option<Token>, StartError> {
-    let read = |path: &PathBuf| {
-        Token::read(path).map_err(|source| StartError::File {
-            kind: "HTTP token",
-            path: path.clone(),
-            source,
-        })
+/// Who may use the HTTP port from now on.
+///
+/// # Errors
+/// A file cannot be used; then everything stays as it was.
+fn configure_rights(rights: &Rights, config: &HttpConfig) -> Result<(), StartError> {
+    let failed = |kind, path: &Path, source| StartError::File {
+        kind,
+        path: path.to_owned(),
+        source,
     };
-    config.token_file.as_ref().map(read).transpose()
+    let token = config.token_file.as_deref();
+    let token = token.map(|path| Token::read(path).map_err(|e| failed(TOKEN, path, e)));
+    let keys = config.key_file.as_deref().map(|path| {
+        let read = KeyFile::new(path).read();
+        read.map_err(|error| failed("HTTP keys", path, io::Error::other(error)))
+    });
+    let (token, keys) = (token.transpose()?, keys.transpose()?);
+    let anonymous = match config.anonymous {
+        HttpAnonymous::Viewer => Anonymous::Viewer,
+        HttpAnonymous::None => Anonymous::None,
+    };
+    let hosts = config.hosts.iter().map(ToString::to_string).collect();
+    rights.configure(token, keys.unwrap_or_default(), anonymous, hosts);
+    Ok(())
 }
 
 fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, StartError> {
@@ -793,8 +836,8 @@ impl HttpPort {
             return Ok(Self(None));
         };
         let meanwhile = listener.try_clone().map_err(StartError::System)?;
-        let serves = serve_http(Some(meanwhile), http::not_ready());
-        let side = Side::start(serves).map_err(StartError::System)?;
+        let serves = serve_http(meanwhile, admin::not_ready());
+        let side = Side::start("http", serves).map_err(StartError::System)?;
         Ok(Self(Some((listener, side))))
     }
 
@@ -807,13 +850,17 @@ impl HttpPort {
 }
 
 impl Side {
-    fn start(work: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
+    fn start(
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<Self> {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
             .build()?;
         let thread = std::thread::Builder::new()
-            .name("http".into())
+            .name(name.into())
             .spawn(move || {
                 runtime.block_on(async move {
                     tokio::select! {
@@ -829,19 +876,18 @@ impl Side {
         let Self { stop, thread } = self;
         let _ = stop.send(());
         if thread.join().is_err() {
-            tracing::error!("the HTTP thread ended by a panic");
+            tracing::error!("a thread beside the loops ended by a panic");
         }
     }
 }
 
-async fn beside_loops(node: Arc<Node>, http: Option<std::net::TcpListener>, router: Router) {
+async fn beside_loops(node: Arc<Node>) {
     tokio::select! {
         () = watch_memory(&node) => {}
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}
         () = keep_cluster_time(&node) => {}
         () = share_bans(&node) => {}
-        () = serve_http(http, router) => {}
     }
 }
 
@@ -900,11 +946,10 @@ async fn keep_cluster_time(node: &Arc<Node>) {
     }
 }
 
-async fn serve_http(listener: Option<std::net::TcpListener>, router: Router) {
-    match listener.map(tokio::net::TcpListener::from_std) {
-        Some(Ok(listener)) => http::serve(listener, router).await,
-        Some(Err(error)) => tracing::error!(%error, "the HTTP port is closed"),
-        None => {}
+async fn serve_http(listener: std::net::TcpListener, router: Router) {
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => admin::serve(listener, router).await,
+        Err(error) => tracing::error!(%error, "the HTTP port is closed"),
     }
     std::future::pending().await
 }

@@ -115,6 +115,14 @@ impl Listeners {
         }
     }
 
+    /// The kind of each, and where it listens.
+    pub(crate) fn opened(&self) -> Vec<(Kind, String)> {
+        let opened = self.opened.iter();
+        opened
+            .map(|opened| (opened.profile.kind, opened.address.clone()))
+            .collect()
+    }
+
     /// Where clients without TLS and WebSocket can connect that are sent here. `host`: by what other nodes
     /// reach this one.
     pub(crate) fn reference(&self, host: &str) -> Option<String> {

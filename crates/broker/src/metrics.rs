@@ -21,10 +21,10 @@ use prometheus_client::registry::{Registry, Unit};
 use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
 use store_state::api::{PerStore, StoreId};
 
-use crate::cluster_control::Reach;
 use crate::clustered::name_of;
 use crate::control::{reach, without_leader};
 use crate::node::Node;
+use admin::cluster::Reach;
 use broker_core::Reason;
 use broker_core::{BrokerStats, sum};
 

@@ -2,22 +2,23 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
+use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use broker_core::{Mail, Rim};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use store::Store;
 
 use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
-use crate::http::Token;
 use crate::peers::PeerLinks;
+use crate::peers::answerer::Answerer;
 use crate::sys::SysTopics;
 
 /// A node of this process.
@@ -37,14 +38,16 @@ pub(crate) struct Process {
     trusted_peers: Box<[Option<Networks>]>,
     /// Who is let in.
     pub(crate) authentication: Authentication,
-    /// What requests that change something must show; without it there are none.
-    pub(crate) http_token: RwLock<Option<Token>>,
+    /// Who may use the HTTP port.
+    pub(crate) rights: Arc<Rights>,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
     /// The node's membership; only in a cluster.
     clustered: OnceLock<Arc<Clustered>>,
     /// The bans that it has in common with others; only in a cluster.
     bans: OnceLock<ClusterBans>,
+    /// Answers what people ask of all nodes, when the node serves.
+    answerer: OnceLock<Weak<dyn Answerer>>,
     /// They start after the store.
     loops: OnceLock<Remote<ClientLoop>>,
     /// All listeners are bound and all loops run, and no shutdown has begun.
@@ -66,10 +69,11 @@ impl Process {
             cluster_time: ClusterTime::default(),
             trusted_peers,
             authentication,
-            http_token: RwLock::new(None),
+            rights: Arc::default(),
             store: OnceLock::new(),
             clustered: OnceLock::new(),
             bans: OnceLock::new(),
+            answerer: OnceLock::new(),
             loops: OnceLock::new(),
             ready: AtomicBool::new(false),
             net: (0..loops).map(|_| Arc::default()).collect(),
@@ -113,6 +117,17 @@ impl Process {
     /// The bans that the node has in common with others.
     pub(crate) fn bans(&self) -> Option<&ClusterBans> {
         self.bans.get()
+    }
+
+    /// What people ask of all nodes is answered from now on, as long as others keep what answers it.
+    pub(crate) fn set_answerer(&self, answerer: &Arc<dyn Answerer>) {
+        // A second time changes nothing.
+        let _ = self.answerer.set(Arc::downgrade(answerer));
+    }
+
+    /// What answers it; `None`: the node does not serve yet, or no more.
+    pub(crate) fn answerer(&self) -> Option<Arc<dyn Answerer>> {
+        self.answerer.get()?.upgrade()
     }
 
     /// The loops have started.

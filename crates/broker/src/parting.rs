@@ -13,10 +13,10 @@ use cluster::{Member, Reach, State};
 use parking_lot::Mutex;
 
 use crate::all_loops;
-use crate::cluster_control::Refusal;
 use crate::clustered::{Clustered, MQTT};
 use crate::control;
 use crate::node::Node;
+use admin::cluster::Refusal;
 use broker_core::Mail;
 
 /// How often clients are sent away, and is looked whether what is waited for is so.

@@ -33,9 +33,10 @@ pub(crate) fn rules(config: &Config) -> Vec<PathBuf> {
     config.authorization.file.iter().cloned().collect()
 }
 
-/// The file of the token of the HTTP port.
-pub(crate) fn http_token(config: &Config) -> Vec<PathBuf> {
-    config.http.token_file.iter().cloned().collect()
+/// The files of the token and of the keys of the HTTP port.
+pub(crate) fn http_keys(config: &Config) -> Vec<PathBuf> {
+    let files = [&config.http.token_file, &config.http.key_file];
+    files.into_iter().flatten().cloned().collect()
 }
 
 /// The files of a listener's TLS.

@@ -140,6 +140,18 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Hosts separated by commas, or a YAML list of them.
+pub type Hosts = Listed<Host>;
+
+impl Item for Host {
+    const EXPECTED: &str =
+        "an IP address or a host name, or several separated by commas or as a list";
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::new(text)
+    }
+}
+
 /// Endpoints separated by commas, or a YAML list of them.
 pub type Endpoints = Listed<Endpoint>;
 

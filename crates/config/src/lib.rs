@@ -31,7 +31,7 @@ mod problem;
 mod reload;
 mod setting;
 
-pub use address::{Endpoint, Endpoints, Host};
+pub use address::{Endpoint, Endpoints, Host, Hosts};
 pub use cpu_share::CpuShare;
 pub use generated::{example, reference};
 pub use listed::Listed;
@@ -42,7 +42,7 @@ pub use node_name::NodeName;
 pub use options::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
     ClientAuth, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, DenyPublishV3,
-    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
+    HttpAnonymous, HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig,
     SessionLimits, SessionOfAnotherUser, SplitPolicy, SslConfig, StoreConfig, SysConfig,

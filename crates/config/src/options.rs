@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    address::{Endpoints, Host},
+    address::{Endpoints, Host, Hosts},
     cpu_share::CpuShare,
     declare::options,
     node_name::NodeName,
@@ -187,14 +187,20 @@ options! {
     pub struct HttpConfig {
         /// Whether the HTTP listener is opened.
         fixed "enable" => enable: bool = true;
-        /// Address to listen on. Reading needs no authentication: think twice before opening it.
+        /// Address to listen on. `/metrics`, `/healthz` and `/readyz` need no key; everything else needs one from
+        /// other machines.
         fixed "host" => host: Host = Host::loopback();
         /// Port to listen on. Unset: 8091, or if that is taken another one, with a warning.
         /// A port given here that is taken is an error. 0: the operating system chooses.
         fixed "port" => port: Option<u16>;
-        /// Bearer token for requests that change something: the content of this file. Unset: these
-        /// requests are refused.
+        /// Bearer token of an administrator: the content of this file.
         live "tokenFile" => token_file: Option<PathBuf>;
+        /// Keys with roles, as `heraldmq api-key` writes them. Without it and `tokenFile`, nothing can be changed.
+        live "keyFile" => key_file: Option<PathBuf>;
+        /// What requests without a key may do that come from this machine, and that no proxy has passed on.
+        live "anonymous" => anonymous: HttpAnonymous = HttpAnonymous::Viewer;
+        /// Names of the node in the header `Host` of requests without a key, beside addresses and `localhost`.
+        live "hosts" => hosts: Hosts;
     }
 
     /// Logs, which go to standard error.
@@ -411,6 +417,14 @@ choice! {
         Always = "always",
         /// None.
         Never = "never",
+    }
+
+    /// What requests without a key may do.
+    pub enum HttpAnonymous {
+        /// Read.
+        Viewer = "viewer",
+        /// Nothing.
+        None = "none",
     }
 
     /// When a shard is split by itself.

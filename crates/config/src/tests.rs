@@ -1112,6 +1112,9 @@ fn exactly_these_options_reload() {
         "inbox.qos0",
         "sys.intervalSeconds",
         "http.tokenFile",
+        "http.keyFile",
+        "http.anonymous",
+        "http.hosts",
     ];
     let fixed = [
         "limits.node.recentDrops",

@@ -35,9 +35,8 @@ fn run(bytes: &[u8]) {
         assert_eq!(message.encode(VERSION), Ok(again.clone()));
     }
     if let Ok(request) = PeerRequest::decode(bytes, VERSION) {
-        let again = request
-            .encode(VERSION)
-            .expect("what was read can be written");
+        let again = request.clone().encode(VERSION);
+        let again = again.expect("what was read can be written");
         assert_eq!(PeerRequest::decode(&again, VERSION), Ok(request));
     }
     if let Ok(answer) = NodeRequest::decode_answer(bytes) {
@@ -62,7 +61,8 @@ fn seeds() -> Vec<Vec<u8>> {
         shard: 2,
         to: 3,
     };
-    for request in [PeerRequest::Clock, PeerRequest::Node(transfer)] {
+    let question = PeerRequest::Inspection((&b"{}"[..]).into());
+    for request in [PeerRequest::Clock, PeerRequest::Node(transfer), question] {
         seeds.push(request.encode(VERSION).expect("a request").to_vec());
     }
     seeds.push(NodeRequest::encode_answer(&Ok(())).to_vec());

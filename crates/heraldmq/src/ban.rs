@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
+use admin::page::Page;
 use clap::Subcommand;
 use guard::{Ban, Subject};
 use report::Table;
@@ -97,7 +98,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let ban = node.post(BANS, &wanted)?;
             print(&table(&[parse(&ban)?]))
         }
-        Command::Remove { node, id } => node.delete(&format!("{BANS}/{id}")),
+        Command::Remove { node, id } => {
+            let removed = node.delete(&format!("{BANS}/{id}"));
+            removed.map(drop).map_err(Failure::refused)
+        }
     }
 }
 
@@ -106,8 +110,8 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
     if json {
         return print(&(text + "\n"));
     }
-    let bans: Vec<Ban> = parse(&text)?;
-    print(&table(&bans))
+    let page: Page<Ban> = parse(&text)?;
+    print(&table(&page.items))
 }
 
 fn table(bans: &[Ban]) -> String {

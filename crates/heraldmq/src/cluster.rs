@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use broker::cluster_control::{ClusterStatus, LoadStatus, NodeId, ShardStatus, StoreName};
+use admin::cluster::{ClusterStatus, LoadStatus, NodeId, ShardStatus, StoreName};
 use clap::Subcommand;
 use config::Endpoint;
 use report::Table;
@@ -145,8 +145,8 @@ fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
 }
 
 fn change(node: &HttpPort, what: &str, body: &Value) -> Result<(), Failure> {
-    node.post(&format!("/api/v1/cluster/{what}"), body)
-        .map(drop)
+    let answer = node.post(&format!("/api/v1/cluster/{what}"), body);
+    answer.map(drop).map_err(Failure::refused)
 }
 
 fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {

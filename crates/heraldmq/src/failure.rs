@@ -24,17 +24,28 @@ pub(crate) enum Failure {
     Usage(String),
     /// The data folder is an old copy. Exit code 3: it is of no use to start again.
     OldFolder(String),
+    /// There is no such client, node or shard. Exit code 3.
+    NotFound(String),
     /// The time given by `-W` is over. Exit code 27, as mosquitto_sub has it.
     TimedOut,
 }
 
 impl Failure {
+    /// The same for commands that have no exit code of their own for what is not there.
+    pub(crate) fn refused(self) -> Self {
+        match self {
+            Self::NotFound(message) => Self::Runtime(message),
+            other => other,
+        }
+    }
+
     /// Prints the message and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Runtime(message) => (message, 1),
             Self::Usage(message) => (message, 2),
             Self::OldFolder(message) => (message, broker::OLD_FOLDER),
+            Self::NotFound(message) => (message, 3),
             Self::TimedOut => ("timed out".to_owned(), 27),
         };
         complain(&message);

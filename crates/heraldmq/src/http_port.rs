@@ -6,9 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use admin::problem::Document;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::Response;
+use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::Failure;
@@ -22,16 +23,28 @@ pub(crate) struct HttpPort {
     /// The broker's HTTP port.
     #[arg(long, default_value = "http://127.0.0.1:8091")]
     url: String,
-    /// File with the token that the broker has in `http.tokenFile`.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`.
+    #[arg(
+        long,
+        visible_alias = "token-file",
+        env = "HERALDMQ_KEY_FILE",
+        value_name = "FILE"
+    )]
+    key_file: Option<PathBuf>,
 }
 
 impl HttpPort {
     /// The body at a path, such as `/api/v1/bans`.
     pub(crate) fn get(&self, path: &str) -> Result<String, Failure> {
+        self.get_with(path, &[])
+    }
+
+    /// The same with a query.
+    pub(crate) fn get_with(&self, path: &str, query: &[(&str, String)]) -> Result<String, Failure> {
         let url = self.url(path);
-        self.read(&url, agent().get(&url).call())
+        let request = self.authorized(agent().get(&url))?;
+        let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
+        self.read(&url, request.call())
     }
 
     /// The answer to a JSON body.
@@ -43,10 +56,10 @@ impl HttpPort {
     }
 
     /// Deletes what is at a path.
-    pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
+    pub(crate) fn delete(&self, path: &str) -> Result<String, Failure> {
         let url = self.url(path);
         let request = self.authorized(agent().delete(&url))?;
-        self.read(&url, request.call()).map(drop)
+        self.read(&url, request.call())
     }
 
     fn url(&self, path: &str) -> String {
@@ -55,7 +68,7 @@ impl HttpPort {
 
     /// With the token, if there is one.
     fn authorized<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, Failure> {
-        let Some(path) = &self.token_file else {
+        let Some(path) = &self.key_file else {
             return Ok(request);
         };
         let token = fs::read_to_string(path)
@@ -74,16 +87,27 @@ impl HttpPort {
         let status = answer.status();
         let body = answer.body_mut().read_to_string().map_err(unanswered)?;
         if !status.is_success() {
-            let words = body.trim();
-            return Err(Failure::Runtime(format!("{}: {status}: {words}", self.url)));
+            let words = words(&body);
+            let message = format!("{}: {status}: {words}", self.url);
+            return Err(match status {
+                StatusCode::NOT_FOUND => Failure::NotFound(message),
+                _ => Failure::Runtime(message),
+            });
         }
         Ok(body)
     }
 }
 
+/// The sentence of a problem document, or else the body as it is.
+fn words(body: &str) -> String {
+    let document: Result<Document, _> = serde_json::from_str(body);
+    document.map_or_else(|_| body.trim().to_owned(), |document| document.detail)
+}
+
 fn agent() -> Agent {
     Agent::config_builder()
         .timeout_global(Some(PATIENCE))
+        .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
         .http_status_as_error(false)
         .build()
         .new_agent()

@@ -12,6 +12,7 @@
 
 mod acl;
 mod allocator;
+mod api_key;
 mod ban;
 mod bench;
 mod check_config;
@@ -20,6 +21,7 @@ mod cluster;
 mod failure;
 mod http_port;
 mod layers;
+mod look;
 mod manual;
 mod passwd;
 mod publish;
@@ -63,6 +65,15 @@ enum Command {
     Store(store::Arguments),
     /// Add a user to a file of passwords, or change his password.
     Passwd(passwd::Arguments),
+    ApiKey(api_key::Arguments),
+    Clients(look::ClientsArguments),
+    Client(look::ClientArguments),
+    Disconnect(look::DisconnectArguments),
+    Subscriptions(look::SubscriptionsArguments),
+    Match(look::MatchArguments),
+    Drops(look::DropsArguments),
+    Nodes(look::NodesArguments),
+    Shards(look::ShardsArguments),
     /// Say, or change, who a running broker does not let in.
     Ban(ban::Arguments),
     /// Say how a cluster is, and change it.
@@ -86,10 +97,19 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Acl(arguments) => {
-            return acl::run(&arguments).unwrap_or_else(Failure::report);
+            return ended(acl::run(&arguments));
         }
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
+        Command::ApiKey(arguments) => api_key::run(&arguments),
+        Command::Clients(arguments) => return ended(look::clients(&arguments)),
+        Command::Client(arguments) => return ended(look::one(&arguments)),
+        Command::Disconnect(arguments) => return ended(look::disconnect(&arguments)),
+        Command::Subscriptions(arguments) => return ended(look::subscriptions(&arguments)),
+        Command::Match(arguments) => return ended(look::matching(&arguments)),
+        Command::Drops(arguments) => return ended(look::drops(&arguments)),
+        Command::Nodes(arguments) => return ended(look::nodes(&arguments)),
+        Command::Shards(arguments) => return ended(look::shards(&arguments)),
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
@@ -103,6 +123,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    outcome.unwrap_or_else(Failure::report)
 }
 
 /// A broken invariant must not go on: a panic of any thread ends the process, in each profile as in the release build, which

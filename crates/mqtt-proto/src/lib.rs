@@ -49,6 +49,6 @@ pub use properties::{
 };
 pub use reason::{ConnectReturnCode, ReasonCode};
 pub use topic::{
-    FilterError, SharedKind, SubscriptionFilter, TopicError, validate_topic_filter,
+    FilterError, SharedKind, SubscriptionFilter, TopicError, filter_matches, validate_topic_filter,
     validate_topic_name,
 };

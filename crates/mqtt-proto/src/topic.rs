@@ -202,9 +202,47 @@ fn split_group(text: &str) -> Result<(&str, &str), FilterError> {
     Ok((group, filter))
 }
 
+/// Whether a topic name matches a filter, both of them valid (5.0 §4.7). [MQTT-4.7.2-1] A wildcard in the first level
+/// does not match `$`.
+#[must_use]
+pub fn filter_matches(filter: &str, topic: &str) -> bool {
+    if topic.starts_with('$') && filter.starts_with(['+', '#']) {
+        return false;
+    }
+    let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
+    loop {
+        match (filter.next(), topic.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(_)) => {}
+            (Some(wanted), Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_match_as_the_standard_says() {
+        for (filter, topic, expected) in [
+            ("a/b", "a/b", true),
+            ("a/b", "a/b/c", false),
+            ("a/b/c", "a/b", false),
+            ("a/+", "a/b", true),
+            ("a/+", "a", false),
+            ("a/+", "a/", true),
+            ("a/#", "a", true),
+            ("a/#", "a/b/c", true),
+            ("#", "a/b", true),
+            ("#", "$SYS/a", false),
+            ("+/a", "$SYS/a", false),
+            ("$SYS/#", "$SYS/a", true),
+        ] {
+            assert_eq!(filter_matches(filter, topic), expected, "{filter} {topic}");
+        }
+    }
 
     #[test]
     fn topic_names() {

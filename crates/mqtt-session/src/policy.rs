@@ -27,6 +27,16 @@ pub enum QueueFull {
 }
 
 impl QueueFull {
+    /// A word for people and programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DropOldest => "drop_oldest",
+            Self::DropNewest => "drop_newest",
+            Self::Refuse { .. } => "refuse",
+        }
+    }
+
     /// However long the client has been away.
     pub const REFUSE: Self = Self::Refuse {
         away_secs: NEVER_EXPIRES,

@@ -16,7 +16,7 @@ use crate::durable::Durable;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
 use crate::patterns::Patterns;
-use crate::will::Will;
+use crate::will::{Will, WillTarget};
 use crate::{ApplicationMessage, Dropped, Policy, Subscription, Timestamp, Violation};
 
 /// One client's session, and its network connection while there is one.
@@ -300,6 +300,24 @@ impl Session {
                 .as_ref()
                 .map_or(0, |durable| durable.heap_bytes())
     }
+}
+
+/// The will message that is owed, without its payload.
+#[must_use]
+pub fn will_target(session: &Session) -> Option<WillTarget> {
+    session.will.as_ref().map(|will| will.described())
+}
+
+/// The client's Maximum Packet Size in bytes; `None`: it takes any.
+#[must_use]
+pub fn maximum_packet_size(session: &Session) -> Option<u32> {
+    let size = session.client_maximum_packet_size;
+    (size != u32::MAX).then_some(size)
+}
+
+/// The session ends with its network connection, whatever expiry the client has asked for.
+pub fn end_with_connection(session: &mut Session) {
+    session.session_expiry = 0;
 }
 
 #[cfg(test)]

@@ -19,6 +19,19 @@ pub(crate) struct Will {
     pub(crate) delay: u32,
 }
 
+/// A will message without its payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WillTarget {
+    /// Where it is published.
+    pub topic: String,
+    /// Its QoS.
+    pub qos: QoS,
+    /// Whether it is to be retained.
+    pub retain: bool,
+    /// Seconds from the closing of the network connection.
+    pub delay_s: u32,
+}
+
 impl Will {
     pub(crate) fn new(will: &LastWill<'_>) -> Box<Self> {
         Box::new(Self {
@@ -33,6 +46,15 @@ impl Will {
     /// The topic, and whether the message is to be retained.
     pub(crate) fn target(&self) -> (&str, bool) {
         (self.body.topic(), self.retain)
+    }
+
+    pub(crate) fn described(&self) -> WillTarget {
+        WillTarget {
+            topic: self.body.topic().to_owned(),
+            qos: self.qos,
+            retain: self.retain,
+            delay_s: self.delay,
+        }
     }
 
     /// The message to publish. The life of the message begins now. Its publisher is left open: the

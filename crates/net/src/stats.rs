@@ -47,6 +47,12 @@ pub struct KindStats {
 }
 
 impl KindStats {
+    /// Handshakes that failed, for whatever reason.
+    #[must_use]
+    pub fn all_failed(&self) -> u64 {
+        self.failed.iter().map(Counter::get).sum()
+    }
+
     /// Handshakes that failed for this reason.
     #[must_use]
     pub fn failed(&self, failure: HandshakeFailure) -> &Counter {

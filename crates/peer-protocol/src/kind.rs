@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::{FULL_BYTES, LARGEST, Violation};
 
 /// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=5;
+pub const VERSIONS: RangeInclusive<u16> = 1..=6;
 
 /// The version since which requests to inbox shards may name a session by the number of its inbox, and a client by a
 /// hash of its identifier.
@@ -17,6 +17,9 @@ pub const LOADS_SINCE: u16 = 4;
 
 /// The version since which shards can be split: nodes tell each other since which change a shard has fewer slots.
 pub const SPLITS_SINCE: u16 = 5;
+
+/// The version since which nodes answer what people ask of all nodes.
+pub const INSPECTION_SINCE: u16 = 6;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -40,6 +43,8 @@ pub enum Kind {
     Clock,
     /// Bans.
     Bans,
+    /// What people ask of all nodes.
+    Inspection,
 }
 
 /// How a message travels.
@@ -71,7 +76,7 @@ pub struct Format {
 }
 
 /// All kinds, in the order of [`Kind`].
-pub const FORMATS: [Format; 8] = [
+pub const FORMATS: [Format; 9] = [
     // A batch is sent at 64 KiB, with one route more, whose filter has up to 64 KiB.
     message(Kind::Routes, 1, "routes", MIB),
     message(Kind::Control, 3, "control", MIB),
@@ -87,6 +92,11 @@ pub const FORMATS: [Format; 8] = [
     message(Kind::Takeover, 34, "takeover", MIB),
     request(Kind::Clock, 35, "clock", 1, 25),
     since(2, message(Kind::Bans, 36, "bans", MIB)),
+    // A question names a client identifier and a topic at most; an answer is one page.
+    since(
+        INSPECTION_SINCE,
+        request(Kind::Inspection, 37, "inspection", 512 * KIB, 2 * MIB),
+    ),
 ];
 
 /// Tags that messages of earlier programs had; no message ever gets one of them.

@@ -60,7 +60,7 @@ impl<'a> PeerMessage<'a> {
             Kind::Takeover => read(kind, rest).map(Self::Takeover),
             Kind::Bans => read(kind, rest).map(Self::Bans),
             Kind::Store => Ok(Self::Store(rest)),
-            Kind::Node | Kind::Clock => Err(Violation::Misplaced(kind)),
+            Kind::Node | Kind::Clock | Kind::Inspection => Err(Violation::Misplaced(kind)),
         }
     }
 }

@@ -8,12 +8,14 @@ use crate::message::{Encode, read, write};
 use crate::{Carriage, Kind, Violation};
 
 /// A request of one node to another on their common channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerRequest {
     /// What your clocks say; the answer is a [`ClockReading`].
     Clock,
     /// What somebody has asked of this node and only you can do; the answer is a [`NodeAnswer`].
     Node(NodeRequest),
+    /// What people ask of all nodes, in a form that only those know who ask and answer it.
+    Inspection(Bytes),
 }
 
 /// What one node has another do.
@@ -73,6 +75,7 @@ impl PeerRequest {
         match self {
             Self::Clock => Kind::Clock,
             Self::Node(_) => Kind::Node,
+            Self::Inspection(_) => Kind::Inspection,
         }
     }
 
@@ -84,6 +87,7 @@ impl PeerRequest {
         match Kind::read(bytes, Carriage::Request, version)? {
             // Its limit leaves nothing behind the tag.
             (Kind::Clock, _) => Ok(Self::Clock),
+            (Kind::Inspection, question) => Ok(Self::Inspection(Bytes::copy_from_slice(question))),
             (kind, rest) => read(kind, rest).map(Self::Node),
         }
     }
@@ -95,6 +99,7 @@ impl Encode for PeerRequest {
         let bytes = match self {
             Self::Clock => kind.begin(),
             Self::Node(request) => write(&request, kind.begin()),
+            Self::Inspection(question) => [&kind.begin()[..], &question].concat(),
         };
         kind.check(bytes.len(), version)?;
         Ok(bytes.into())
@@ -115,6 +120,16 @@ impl NodeRequest {
     pub fn decode_answer(bytes: &[u8]) -> Result<NodeAnswer, Violation> {
         Kind::Node.check_answer(bytes.len())?;
         read(Kind::Node, bytes)
+    }
+}
+
+impl PeerRequest {
+    /// Whether an answer to [`PeerRequest::Inspection`] is not longer than it may be.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_inspected(answer: &[u8]) -> Result<(), Violation> {
+        Kind::Inspection.check_answer(answer.len())
     }
 }
 
@@ -154,6 +169,23 @@ impl ClockReading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::INSPECTION_SINCE;
+
+    #[test]
+    fn inspections_are_read_as_they_were_written_since_a_version() {
+        let request = PeerRequest::Inspection(Bytes::from_static(b"{}"));
+        let bytes = request.clone().encode(INSPECTION_SINCE).unwrap();
+        assert_eq!(
+            PeerRequest::decode(&bytes, INSPECTION_SINCE),
+            Ok(request.clone())
+        );
+        assert!(request.encode(INSPECTION_SINCE - 1).is_err());
+        assert!(PeerRequest::decode(&bytes, INSPECTION_SINCE - 1).is_err());
+        let long = PeerRequest::Inspection(vec![0; 512 * 1024].into());
+        assert!(long.encode(INSPECTION_SINCE).is_err());
+        assert!(PeerRequest::check_inspected(&[0; 2 * 1024 * 1024]).is_ok());
+        assert!(PeerRequest::check_inspected(&[0; 2 * 1024 * 1024 + 1]).is_err());
+    }
 
     #[test]
     fn requests_are_read_as_they_were_written() {
@@ -167,7 +199,7 @@ mod tests {
             PeerRequest::Node(transfer),
             PeerRequest::Node(NodeRequest::Forget),
         ] {
-            let bytes = request.encode(1).unwrap();
+            let bytes = request.clone().encode(1).unwrap();
             assert_eq!(PeerRequest::decode(&bytes, 1), Ok(request));
             let longer = [&bytes[..], &[0]].concat();
             assert!(PeerRequest::decode(&longer, 1).is_err());

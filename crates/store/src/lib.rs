@@ -38,6 +38,7 @@ mod storage;
 
 pub use api::cluster::ShardInfo;
 pub use api::error::OpenError;
+pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::split::SplitError;

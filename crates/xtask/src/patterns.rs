@@ -69,8 +69,13 @@ pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
             matches!(field.kind.as_slice(), [kind] if matches!(kind.as_str(), "u64" | "u32" | "u16"))
         })
         .map(|field| field.line)
-        .filter(|line| !is_option(file, *line))
+        .filter(|line| !is_option(file, *line) && !is_described(file))
         .collect()
+}
+
+/// Whether a file has types of the HTTP API: their document says of each field what it counts, and its name the unit.
+fn is_described(file: &SourceFile) -> bool {
+    file.text.contains("ToSchema")
 }
 
 /// Whether an attribute of clap ends on the line above.

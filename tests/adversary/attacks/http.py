@@ -138,18 +138,18 @@ class HttpDrops(_Http):
             line.send(raw.publish(f"{stage.tag}/{number}/".ljust(60_000, "x"), b"x" * 100))
             if number % 50 == 49:
                 line.settle()
-        drops = stage.broker.http("/api/v1/drops?limit=1000000")[1]
+        drops = stage.broker.http("/api/v1/drops?limit=500")[1]
         self.answer = len(drops)
-        assert len(json.loads(drops)) > 100
+        assert len(json.loads(drops)["items"]) > 100
 
     def run(self, stage):
         # The list is what was asked for: it is made and written once for each.
         stage.cause.connections += stage.n
-        stage.cause.deliveries += stage.n * 1024
+        stage.cause.deliveries += stage.n * 500
         for _ in range(stage.n):
             line = stage.dial(stage.broker.port_of(KIND))
             line.parses = False
-            line.send(b"GET /api/v1/drops?limit=1000000 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            line.send(b"GET /api/v1/drops?limit=500 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         stage.until(lambda: not stage_lines(stage), what="all answers")
 
 

@@ -56,6 +56,9 @@ class Broker:
 
     started: list["Broker"] = []
 
+    key: str | None = None
+    """What requests to its HTTP port show."""
+
     def __init__(
         self,
         sets=None,
@@ -158,9 +161,11 @@ class Broker:
         return client
 
     def http(self, path) -> tuple[int, str]:
-        """Status and body of a GET."""
+        """Status and body of a GET, with the key if there is one."""
+        headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        request = urllib.request.Request(f"http://{self.host}:{self.http_port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=DEADLINE_S) as answer:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -179,7 +184,15 @@ class Broker:
         return json.loads(text)
 
     def drops(self, limit=1000) -> list[dict]:
-        return json.loads(self.http(f"/api/v1/drops?limit={limit}")[1])
+        """The latest drops, newest first."""
+        found, after = [], ""
+        while len(found) < limit:
+            page = self.api(f"/api/v1/drops?limit={min(limit - len(found), 500)}{after}")
+            found += page["items"]
+            if page["next"] is None:
+                break
+            after = f"&after={page['next']}"
+        return found
 
     def drop_totals(self) -> dict:
         return json.loads(self.http("/api/v1/drops/totals")[1])

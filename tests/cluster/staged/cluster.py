@@ -87,6 +87,8 @@ class Node:
             args=args,
             binary=self.binary,
         )
+        # From another machine, as these are, nobody reads without a key.
+        self.broker.key = self.cluster.token.read_text()
         self.cluster.processes.append(self.broker)
 
     def slow_disk(self):

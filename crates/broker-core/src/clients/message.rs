@@ -11,6 +11,7 @@ use net_api::ConnectionId;
 
 use crate::backpressure::held::Holder;
 use crate::connect::login_stage::Login;
+use crate::inspect::{End, Inspection};
 use crate::key::SessionKey;
 use crate::peers::PeerEvent;
 use crate::retained::grace::UnderWay;
@@ -29,6 +30,10 @@ pub enum Mail {
     Verdict(ConnectionId, Verdict),
     /// Events of the store.
     Store(Vec<store_state::api::Event>),
+    /// People ask something about its clients.
+    Inspect(Inspection),
+    /// An operator ends a client.
+    End(End),
     /// There are new bans: clients that they concern are to be disconnected.
     Bans,
     /// The configuration has been read again.

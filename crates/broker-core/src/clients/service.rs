@@ -10,6 +10,8 @@ use super::frames::CONTROL_LIMIT;
 use super::{
     BetweenLoops, ClientLoop, LoopIo, LoopMail, Mail, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
 };
+use crate::inspect::answer as inspect;
+use crate::inspect::view::View;
 use crate::node::Pressure;
 use crate::peers::PeerEvent;
 use crate::pending::Answer;
@@ -218,6 +220,16 @@ impl<R: Rim> Service for ClientLoop<R> {
             Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),
             Mail::Store(events) => self.store_events(io, events),
             Mail::Peer(event) => self.peer_event(io, event),
+            Mail::Inspect(inspection) => {
+                let view = View {
+                    index: self.index,
+                    clients: &self.clients,
+                    settings: &self.settings,
+                    listener_kinds: &self.node.listener_kinds,
+                };
+                inspect::answer(&view, io, inspection);
+            }
+            Mail::End(end) => inspect::end(self, io, end),
             Mail::Bans => self.check_bans(io),
             Mail::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);

@@ -172,7 +172,7 @@ impl<R: Rim> ClientLoop<R> {
 }
 
 /// As people write it.
-fn version_name(version: ProtocolVersion) -> &'static str {
+pub(crate) fn version_name(version: ProtocolVersion) -> &'static str {
     match version {
         ProtocolVersion::V3_1 => "3.1",
         ProtocolVersion::V3_1_1 => "3.1.1",

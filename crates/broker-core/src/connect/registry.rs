@@ -4,10 +4,12 @@
 //! loop that is the home; any other loop hands the connection over. So taking over a session is an
 //! affair of one loop and needs no agreement between several.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::BuildHasher;
+use std::ops::Bound;
 
-use hashbrown::hash_map::Entry;
-use hashing::{HashBuilder, HashMap};
+use hashing::HashBuilder;
 use parking_lot::Mutex;
 
 use crate::key::SessionKey;
@@ -18,7 +20,8 @@ const PARTS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Registry {
     hasher: HashBuilder,
-    parts: [Mutex<HashMap<Box<str>, SessionKey>>; PARTS],
+    /// In order, so that people can look through the identifiers page by page.
+    parts: [Mutex<BTreeMap<Box<str>, SessionKey>>; PARTS],
 }
 
 /// What a claim found.
@@ -32,10 +35,9 @@ pub(crate) enum Claim {
 
 impl Registry {
     pub(crate) fn new() -> Self {
-        let hasher = HashBuilder::default();
         Self {
-            parts: std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))),
-            hasher,
+            parts: std::array::from_fn(|_| Mutex::default()),
+            hasher: HashBuilder::default(),
         }
     }
 
@@ -68,13 +70,44 @@ impl Registry {
         let mut part = self.part(client_id).lock();
         if part.get(client_id) == Some(&key) {
             part.remove(client_id);
-            if part.len() < part.capacity() / 4 {
-                part.shrink_to_fit();
-            }
         }
     }
 
-    fn part(&self, client_id: &str) -> &Mutex<HashMap<Box<str>, SessionKey>> {
+    /// The first `limit` identifiers, in the order of their bytes, behind `after` that begin with `prefix`. Holds the lock of
+    /// one part at a time, for at most `limit` entries.
+    pub(crate) fn page(
+        &self,
+        after: Option<&str>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<(Box<str>, SessionKey)> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let mut page: BTreeMap<Box<str>, SessionKey> = BTreeMap::new();
+        for part in &self.parts {
+            let part = part.lock();
+            let range = part.range::<str, _>((start, Bound::Unbounded));
+            for (client_id, key) in range.take(limit) {
+                let is_full = page.len() == limit;
+                let is_behind = || {
+                    page.last_key_value()
+                        .is_some_and(|(last, _)| client_id > last)
+                };
+                if !client_id.starts_with(prefix) || is_full && is_behind() {
+                    break;
+                }
+                page.insert(client_id.clone(), *key);
+                if is_full {
+                    page.pop_last();
+                }
+            }
+        }
+        page.into_iter().collect()
+    }
+
+    fn part(&self, client_id: &str) -> &Mutex<BTreeMap<Box<str>, SessionKey>> {
         // The upper bits: the tables inside use the lower ones.
         &self.parts[(self.hasher.hash_one(client_id) >> 58) as usize % PARTS]
     }
@@ -85,6 +118,50 @@ mod tests {
     use net_api::Key;
 
     use super::*;
+
+    #[test]
+    fn identifiers_are_listed_in_order_page_by_page() {
+        let registry = Registry::new();
+        let key = |slot| {
+            let generation = 0;
+            SessionKey::new(0, Key { slot, generation })
+        };
+        let mut all: Vec<Box<str>> = (0..1_000).map(|n| format!("c{n}").into()).collect();
+        all.extend(["", "b", "d", "c", "c/1", "ü"].map(Box::from));
+        for (slot, id) in (0..).zip(&all) {
+            assert_eq!(registry.claim(id, key(slot)), Claim::New);
+        }
+        let slots: BTreeMap<Box<str>, u32> = all.iter().cloned().zip(0..).collect();
+        all.sort();
+        for (prefix, limit) in [
+            ("", 1),
+            ("", 7),
+            ("", 100),
+            ("", 5_000),
+            ("c", 9),
+            ("c99", 3),
+            ("x", 4),
+        ] {
+            let mut seen: Vec<Box<str>> = Vec::new();
+            loop {
+                let page = registry.page(seen.last().map(|id| &**id), prefix, limit);
+                assert!(page.len() <= limit);
+                for (id, home) in &page {
+                    assert_eq!(Some(*home), slots.get(id).map(|slot| key(*slot)));
+                }
+                let is_last = page.len() < limit;
+                seen.extend(page.into_iter().map(|(id, _)| id));
+                if is_last {
+                    break;
+                }
+            }
+            let with_prefix = all.iter().filter(|id| id.starts_with(prefix)).cloned();
+            assert_eq!(seen, with_prefix.collect::<Vec<_>>(), "{prefix} {limit}");
+        }
+        assert!(registry.page(Some("d"), "c", 9).is_empty());
+        let first = registry.page(Some("a"), "c", 1);
+        assert_eq!(first.first().map(|(id, _)| &**id), Some("c"));
+    }
 
     #[test]
     fn an_identifier_has_one_home_until_that_home_releases_it() {

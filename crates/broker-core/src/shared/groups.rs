@@ -291,6 +291,13 @@ impl Group {
         count.checked_ilog2().map_or(0, |log| 1 << log)
     }
 
+    /// How many members are known, and how many of them are connected.
+    pub fn counts(&self) -> (usize, usize) {
+        let members = self.members();
+        let online = members.iter().filter(|member| member.gauge.is_online());
+        (members.len(), online.count())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.members.lock().list().is_empty()
     }

@@ -37,6 +37,14 @@ pub(crate) fn request(node: &Arc<Node>, from: Source, bytes: Bytes, reply: Reply
             let node = Arc::clone(node);
             tokio::spawn(async move { control::answer(&node, from.node, request, reply).await });
         }
+        Ok(PeerRequest::Inspection(question)) => {
+            // Before the node serves it has nobody who answers.
+            if let Some(answerer) = node.rim.answerer() {
+                tokio::spawn(async move {
+                    reply.send(answerer.answer(question).await);
+                });
+            }
+        }
         Err(violation) => complain(from.node, &violation),
     }
 }

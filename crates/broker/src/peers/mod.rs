@@ -3,6 +3,7 @@
 //! Deliberately absent: what nodes say to each other, and what they do about it (`broker-core/src/peers`); types and
 //! bytes of messages (`peer-protocol`); connections and membership (`cluster`, `clustered.rs`).
 
+pub(crate) mod answerer;
 pub(crate) mod dispatch;
 #[cfg(test)]
 mod tests;

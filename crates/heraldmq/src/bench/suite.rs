@@ -131,7 +131,10 @@ impl Results {
                 return Some(record);
             }
             Err(
-                Failure::Runtime(message) | Failure::Usage(message) | Failure::OldFolder(message),
+                Failure::Runtime(message)
+                | Failure::Usage(message)
+                | Failure::OldFolder(message)
+                | Failure::NotFound(message),
             ) => {
                 complain(&format!("  {name}: failed: {message}"));
             }

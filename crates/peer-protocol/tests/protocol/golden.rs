@@ -71,7 +71,7 @@ fn messages_have_the_bytes_that_they_had() {
             entry(&mut out, name, &value, &message.encode(version).unwrap());
         }
         for (name, request) in requests() {
-            let bytes = request.encode(version).unwrap();
+            let bytes = request.clone().encode(version).unwrap();
             entry(&mut out, name, &format!("{request:?}"), &bytes);
         }
         for (name, value, bytes) in others() {

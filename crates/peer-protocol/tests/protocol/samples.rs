@@ -97,6 +97,10 @@ pub(crate) fn requests() -> Vec<(&'static str, PeerRequest)> {
         ("node/transfer-leader", PeerRequest::Node(transfer)),
         ("node/forget", PeerRequest::Node(NodeRequest::Forget)),
         ("node/split", PeerRequest::Node(split)),
+        (
+            "inspection/question",
+            PeerRequest::Inspection((&b"{}"[..]).into()),
+        ),
     ]
 }
 

@@ -157,21 +157,34 @@ impl Matching {
             return fresh;
         }
         let name = std::str::from_utf8(topic).unwrap_or_default();
+        let targets = Target::merge(self.matches(name, inboxes)).into();
+        let buckets = buckets_of_topic(name);
+        self.cache.put(topic, &targets, buckets, &self.changes);
+        targets
+    }
+
+    /// The inboxes whose subscriptions match, each once, in the order of their numbers; nothing is remembered.
+    pub(super) fn look(&self, topic: &str, inboxes: &Inboxes) -> Vec<u64> {
+        let found = self.matches(topic, inboxes).into_iter();
+        let mut numbers: Vec<u64> = found.map(|(number, _)| number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    fn matches(&self, topic: &str, inboxes: &Inboxes) -> Vec<(u64, Wanted)> {
         let mut found = Vec::new();
         self.router
-            .for_each_match(name, |inbox, wanted| found.push((*inbox, *wanted)));
+            .for_each_match(topic, |inbox, wanted| found.push((*inbox, *wanted)));
         for Base { router, generation } in &self.bases {
-            router.for_each_match(name, |number, wanted| {
+            router.for_each_match(topic, |number, wanted| {
                 let inbox = inboxes.get(*number);
                 if inbox.is_some_and(|inbox| inbox.generation == *generation) {
                     found.push((*number, *wanted));
                 }
             });
         }
-        let targets = Target::merge(found).into();
-        let buckets = buckets_of_topic(name);
-        self.cache.put(topic, &targets, buckets, &self.changes);
-        targets
+        found
     }
 
     fn changed(&mut self, filter: &str) {

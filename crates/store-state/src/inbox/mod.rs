@@ -27,6 +27,7 @@ mod filters;
 )]
 mod inbox;
 mod inboxes;
+pub mod inspect;
 mod legacy;
 mod machine;
 mod matching;

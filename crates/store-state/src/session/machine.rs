@@ -9,7 +9,7 @@ use super::by_epoch::ByEpoch;
 use super::held::HeldWills;
 use super::record::Owner;
 use super::records::Records;
-use super::rules::Claim;
+use super::rules::{Claim, end_absent};
 use super::tables::Unsaved;
 use super::{
     ClaimByUser, ClaimRequest, OfAnotherUser, SessionOp, SessionOutlet, SessionReply, StoredWill,
@@ -87,7 +87,8 @@ impl Machine for SessionMachine {
             | SessionOp::Gone { client, .. }
             | SessionOp::WillDue { client, .. }
             | SessionOp::DiscardWill { client, .. }
-            | SessionOp::FireAgain { client, .. } => Some(hash.slot_of(client)),
+            | SessionOp::FireAgain { client, .. }
+            | SessionOp::End { client, .. } => Some(hash.slot_of(client)),
         }
     }
 
@@ -266,6 +267,9 @@ impl SessionMachine {
                 }
                 SessionReply::Done
             }
+            SessionOp::End { client, epoch } => self.telling(client, outlet, |machine, outlet| {
+                end_absent(machine, client, *epoch, outlet)
+            }),
             SessionOp::Due => return self.due(now, outlet),
         })
     }

@@ -15,6 +15,7 @@
 
 mod by_epoch;
 mod held;
+pub mod inspect;
 mod machine;
 mod op;
 mod record;

@@ -87,6 +87,13 @@ pub enum SessionOp {
         /// Of the connection that the will came with.
         epoch: u64,
     },
+    /// An operator ends the session of a client that has no connection, as if its time were over.
+    End {
+        /// The client.
+        client: Box<str>,
+        /// Of its last connection.
+        epoch: u64,
+    },
 }
 
 impl SessionOp {

@@ -1,9 +1,10 @@
 //! The records of all clients, in the order of their deadlines as well.
 //!
-//! Invariant: deadlines and counts are those of the records. A record is changed by taking it out and
-//! putting it back.
+//! Invariant: deadlines, counts and names are those of the records. A record is changed by taking it out and
+//! putting it back; its name stays among the names meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hashing::HashMap;
@@ -18,6 +19,10 @@ type Deadline = (u64, u64, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Records {
     by_client: HashMap<Arc<str>, Record>,
+    /// The clients in order, for those who look through them page by page; with [`Self::taken`].
+    names: BTreeSet<Arc<str>>,
+    /// The client whose record was taken out last, and not put back so far: a change costs no search in the names.
+    taken: Option<Arc<str>>,
     /// Soonest first; at the same time in the order of epochs, which is the same on all replicas, and
     /// quicker to compare than names: after the end of a node very many are due at the same time.
     deadlines: BTreeSet<Deadline>,
@@ -40,7 +45,16 @@ impl Records {
             self.deadlines
                 .remove(&(at, record.epoch, Arc::clone(&client)));
         }
+        self.forget_taken();
+        self.taken = Some(Arc::clone(&client));
         Some((client, record))
+    }
+
+    /// The record that was taken out last is gone for good.
+    fn forget_taken(&mut self) {
+        if let Some(gone) = self.taken.take() {
+            self.names.remove(&gone);
+        }
     }
 
     /// Adds the record of a client that has none.
@@ -52,7 +66,29 @@ impl Records {
             self.deadlines
                 .insert((at, record.epoch, Arc::clone(&client)));
         }
+        match &self.taken {
+            Some(taken) if *taken == client => self.taken = None,
+            _ => {
+                self.names.insert(Arc::clone(&client));
+            }
+        }
         self.by_client.insert(client, record);
+    }
+
+    /// The records behind `after` whose clients' identifiers begin with `prefix`, in the order of their bytes.
+    pub(super) fn page(
+        &self,
+        after: Option<&str>,
+        prefix: &str,
+    ) -> impl Iterator<Item = (&Arc<str>, &Record)> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let names = self.names.range::<str, _>((start, Bound::Unbounded));
+        let names = names.take_while(move |client| client.starts_with(prefix));
+        // That of a record that was taken out has none.
+        names.filter_map(|client| Some((client, self.by_client.get(client)?)))
     }
 
     /// The soonest deadline, and whose it is.
@@ -102,9 +138,11 @@ impl Records {
 
     /// Takes out those that belong to the child of a split. In proportion to all of them.
     pub(super) fn split_off(&mut self, is_childs: impl Fn(&str) -> bool) -> Self {
+        self.forget_taken();
         let mut child = Self {
             by_client: partition::hash_map(&mut self.by_client, |client| is_childs(client)),
             deadlines: partition::set(&mut self.deadlines, |(.., client)| is_childs(client)),
+            names: partition::set(&mut self.names, |client| is_childs(client)),
             ..Self::default()
         };
         for record in child.by_client.values() {
@@ -177,6 +215,8 @@ impl From<HashMap<Arc<str>, Record>> for Records {
                     Some((record.deadline()?, record.epoch, Arc::clone(client)))
                 })
                 .collect(),
+            names: by_client.keys().cloned().collect(),
+            taken: None,
             by_client,
         }
     }
@@ -185,6 +225,45 @@ impl From<HashMap<Arc<str>, Record>> for Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_are_listed_in_order_whatever_becomes_of_them() {
+        let mut records = Records::default();
+        let owner = Some(Owner {
+            node: 1,
+            incarnation: 1,
+        });
+        let listed = |records: &Records, after, prefix: &str| {
+            let page = records.page(after, prefix);
+            page.map(|(client, _)| client.to_string())
+                .collect::<Vec<_>>()
+        };
+        for client in ["c", "a", "b/1", "b", "ü", ""] {
+            records.put(client.into(), record(1, owner));
+        }
+        assert_eq!(listed(&records, None, ""), ["", "a", "b", "b/1", "c", "ü"]);
+        assert_eq!(listed(&records, Some("b"), ""), ["b/1", "c", "ü"]);
+        assert_eq!(listed(&records, Some("aa"), "b"), ["b", "b/1"]);
+        assert_eq!(listed(&records, Some("c"), "b"), [""; 0]);
+        // Changed, gone, and gone while others change.
+        let (client, changed) = records.take("b").unwrap();
+        assert_eq!(listed(&records, None, "b"), ["b/1"]);
+        records.put(client, changed);
+        assert_eq!(listed(&records, None, "b"), ["b", "b/1"]);
+        let _ = records.take("a").unwrap();
+        let (one, first) = records.take("b").unwrap();
+        let (other, second) = records.take("c").unwrap();
+        records.put(one, first);
+        records.put(other, second);
+        assert_eq!(listed(&records, None, ""), ["", "b", "b/1", "c", "ü"]);
+        let _ = records.take("").unwrap();
+        let child = records.split_off(|client| client > "b");
+        assert_eq!(listed(&records, None, ""), ["b"]);
+        assert_eq!(listed(&child, None, ""), ["b/1", "c", "ü"]);
+        assert_eq!(records.names.len(), 1);
+        let again = Records::from(child.by_client);
+        assert_eq!(listed(&again, None, ""), ["b/1", "c", "ü"]);
+    }
 
     fn record(since: u64, owner: Option<Owner>) -> Record {
         Record {

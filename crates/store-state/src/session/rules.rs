@@ -36,6 +36,26 @@ pub(super) struct Claim<'a> {
     pub(super) again: bool,
 }
 
+/// The session of a client without a connection ends before its time, unless the client has connected since.
+pub(super) fn end_absent(
+    machine: &mut SessionMachine,
+    client: &str,
+    epoch: u64,
+    outlet: &mut dyn SessionOutlet,
+) -> SessionReply {
+    let is_it = |record: &Record| record.epoch == epoch && record.owner.is_none();
+    if !machine.records.get(client).is_some_and(is_it) {
+        return SessionReply::Stale;
+    }
+    match machine.take(client) {
+        Some((client, record)) => {
+            machine.end(&client, record, outlet);
+            SessionReply::Done
+        }
+        None => SessionReply::Stale,
+    }
+}
+
 impl SessionMachine {
     pub(super) fn claim(
         &mut self,

@@ -11,6 +11,7 @@
 pub(crate) mod cluster;
 pub(crate) mod error;
 mod inbox;
+pub(crate) mod inspect;
 pub(crate) mod listener;
 mod open;
 pub(crate) mod options;

@@ -55,7 +55,8 @@ impl api::Store for Store {
     }
 
     fn knows(&self, client: &str) -> bool {
-        Self::knows(self, client)
+        let shard = self.session.get(self.session.of(client));
+        shard.is_some_and(|shard| shard.look(|machine| machine.known(client)) == Some(true))
     }
 
     fn is_of_another_user(&self, client: &str, user: Option<&str>) -> bool {

@@ -33,13 +33,6 @@ impl Store {
         self.session.ask_all(shard, correlation_id, op);
     }
 
-    /// Whether the session store has a record of this client.
-    #[must_use]
-    pub fn knows(&self, client: &str) -> bool {
-        let shard = self.session.get(self.session.of(client));
-        shard.is_some_and(|shard| shard.look(|machine| machine.known(client)) == Some(true))
-    }
-
     /// Clients that the session store has a record of.
     #[must_use]
     pub fn sessions(&self) -> u64 {

@@ -36,7 +36,8 @@ impl Kind for SessionMachine {
             | SessionOp::Gone { .. }
             | SessionOp::WillDue { .. }
             | SessionOp::DiscardWill { .. }
-            | SessionOp::FireAgain { .. } => true,
+            | SessionOp::FireAgain { .. }
+            | SessionOp::End { .. } => true,
             SessionOp::NodeUp { .. }
             | SessionOp::Claim(_)
             | SessionOp::ClaimAgain(_)

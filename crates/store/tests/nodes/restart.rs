@@ -1,6 +1,7 @@
 //! What a node keeps when it ends and starts again.
 
 use crate::node::{Node, survey, to_replay};
+use store_state::api::Store as _;
 
 #[test]
 fn a_restart_keeps_sessions_inboxes_and_retained_messages() {

@@ -67,9 +67,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("cluster", &["transport"]),
+    ("admin", &["config", "peer-protocol", "store-state"]),
     (
         "broker",
         &[
+            "admin",
             "authentication",
             "authentication-api",
             "authorization",
@@ -93,6 +95,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "heraldmq",
         &[
+            "admin",
             "authentication",
             "authorization",
             "broker",

@@ -244,6 +244,15 @@ impl Model {
                 }
                 SessionReply::Done
             }
+            SessionOp::End { client, epoch } => {
+                let away = |s: &&Session| s.epoch == epoch && s.owner.is_none();
+                if self.sessions.get(&*client).filter(away).is_none() {
+                    return SessionReply::Stale;
+                }
+                self.fire(&client);
+                self.end(&client);
+                SessionReply::Done
+            }
             SessionOp::Due => {
                 while let Some((until, epoch)) = self.first_held()
                     && until <= now

@@ -54,6 +54,11 @@ enum Step {
         /// Of an earlier connection.
         stale: bool,
     },
+    End {
+        client: &'static str,
+        /// Of an earlier connection.
+        stale: bool,
+    },
     Due,
     /// ms.
     Pass(u64),
@@ -100,6 +105,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..9usize).prop_map(Step::Gone),
         2 => (client(), 0..9u8).prop_map(|(client, n)| Step::WillDue { client, stale: n == 0 }),
         1 => (client(), 0..9u8).prop_map(|(client, n)| Step::DiscardWill { client, stale: n == 0 }),
+        1 => (client(), 0..9u8).prop_map(|(client, n)| Step::End { client, stale: n == 0 }),
         2 => Just(Step::Due),
         3 => (1..6u64).prop_map(|n| Step::Pass(n * 2_500)),
         1 => (1..2_000u64).prop_map(Step::Back),
@@ -186,6 +192,10 @@ fn op(step: &Step, model: &Model, now: u64) -> Option<SessionOp> {
             will_due(client, epoch)
         }
         Step::DiscardWill { client, stale } => SessionOp::DiscardWill {
+            client: client.into(),
+            epoch: model.sessions.get(client)?.epoch - u64::from(stale),
+        },
+        Step::End { client, stale } => SessionOp::End {
             client: client.into(),
             epoch: model.sessions.get(client)?.epoch - u64::from(stale),
         },

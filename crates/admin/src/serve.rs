@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +24,7 @@ const CONNECTIONS: usize = 128;
 const HEADER_TIME: Duration = Duration::from_secs(5);
 
 /// Time for a request, from its header to the answer.
-pub(super) const REQUEST_TIME: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// How long a connection lives. A request that is under way then has [`REQUEST_TIME`] to end.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
@@ -33,8 +36,12 @@ const HEADER_FIELDS: usize = 64;
 /// Pause after a connection could not be accepted, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub SocketAddr);
+
 /// Serves until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+pub async fn serve(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     // A semaphore that nobody closes always has a place in the end.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -56,12 +63,17 @@ async fn serve_connection(
     router: Router,
     _place: OwnedSemaphorePermit,
 ) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_headers(HEADER_FIELDS)
         .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

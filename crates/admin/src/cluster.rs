@@ -1,31 +1,16 @@
-//! What people and programs ask of a cluster, and what they are told: the JSON of `/api/v1/cluster`, and
-//! the trait by which the HTTP port reaches whoever knows.
+//! What people and programs ask of a cluster, and what they are told: the JSON of `/api/v1/cluster`.
 //!
 //! Deliberately absent: how members and shards are managed.
 
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
-use std::time::Duration;
 
 use config::Endpoint;
 pub use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
-use store::{HalfSlot, Percent, Rate, ShardLoad, SplitDecision, Verdict};
 use store_state::api::{Slot, StoreId};
-
-/// The cluster as this node sees and changes it.
-pub trait ClusterControl: fmt::Debug + Send + Sync + 'static {
-    /// The state now. Must not wait: it is called on the thread that serves HTTP.
-    fn status(&self) -> ClusterStatus;
-
-    /// Begins a change, on a thread that may wait, and returns within 5 s. What takes longer, such as
-    /// draining, has then begun; [`ClusterControl::status`] shows how far it is.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
-    fn change(&self, change: Change) -> Result<(), Refusal>;
-}
+use utoipa::ToSchema;
 
 /// What can be asked of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,12 +54,13 @@ pub enum Change {
 
 /// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have
 /// only 53 bits for numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(value_type = String, example = "5f3a90c2d1e4b867", pattern = "^[0-9a-f]{1,16}$")]
 pub struct NodeId(pub u64);
 
 /// One of the three stores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreName {
     /// Who owns each client identifier.
@@ -86,7 +72,7 @@ pub enum StoreName {
 }
 
 /// `GET /api/v1/cluster`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClusterStatus {
     /// The cluster's identifier. `None`: this node has not joined yet.
     pub cluster: Option<NodeId>,
@@ -101,7 +87,7 @@ pub struct ClusterStatus {
 }
 
 /// A member of the cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
     /// Its identifier.
     pub node: NodeId,
@@ -127,7 +113,7 @@ pub struct NodeStatus {
 }
 
 /// What a node does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It learns what the cluster knows.
@@ -143,7 +129,7 @@ pub enum NodeState {
 }
 
 /// Whether a node can be reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
     /// It was heard of just now.
@@ -155,7 +141,7 @@ pub enum Reach {
 }
 
 /// A shard of a store.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ShardStatus {
     /// The store.
     pub store: StoreName,
@@ -163,9 +149,11 @@ pub struct ShardStatus {
     pub shard: u64,
     /// The first of its slots. `None`: the node runs a version that does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u16>)]
     pub first: Option<Slot>,
     /// The last of its slots, as far as the node that answers knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u16>)]
     pub last: Option<Slot>,
     /// Grows with each split, from 1. `None`: the node that answers has no replica of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,7 +175,7 @@ pub struct ShardStatus {
 }
 
 /// What a node has decided last about a split of a shard that it leads.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SplitStatus {
     /// A word: `split`, or why the shard is not split.
     pub decision: String,
@@ -201,29 +189,15 @@ pub struct SplitStatus {
 }
 
 /// Whole seconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Seconds(pub u64);
 
-impl From<SplitDecision> for SplitStatus {
-    fn from(decision: SplitDecision) -> Self {
-        Self {
-            decision: match decision.verdict {
-                Verdict::Split { .. } => "split".to_owned(),
-                Verdict::Hold(hold) => hold.name().to_owned(),
-            },
-            reason: decision.verdict.to_string(),
-            names: decision.names,
-            seconds: Seconds(decision.since.as_secs()),
-        }
-    }
-}
-
 /// The version of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Version(pub u64);
 
 /// The load of a shard, per second: the mean of the last ten seconds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LoadStatus {
     /// CPU time of its leader in µs: for making batches of requests and proposing them.
     pub propose_us: Micros,
@@ -243,35 +217,26 @@ pub struct LoadStatus {
 }
 
 /// Where a load halves.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HalfStatus {
     /// The first slot of the upper part.
-    pub slot: HalfSlot,
+    #[schema(value_type = u16)]
+    pub slot: Slot,
     /// The share of the lower part, in percent.
     pub below: Percent,
 }
 
-/// A time in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Micros(pub u64);
+/// How often something happens in a second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Rate(pub u64);
 
-impl From<ShardLoad> for LoadStatus {
-    fn from(load: ShardLoad) -> Self {
-        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        Self {
-            propose_us: Micros(us(load.propose)),
-            apply_us: Micros(us(load.apply)),
-            read_us: Micros(us(load.read)),
-            requests: load.requests,
-            wait_us: Micros(us(load.wait).checked_div(load.requests.0).unwrap_or(0)),
-            log_bytes: load.log_bytes,
-            half: load.half.map(|half| HalfStatus {
-                slot: half.at,
-                below: half.below,
-            }),
-        }
-    }
-}
+/// Hundredths of the whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Percent(pub u8);
+
+/// A time in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Micros(pub u64);
 
 /// Text that names none of the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

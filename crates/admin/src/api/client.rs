@@ -1,0 +1,224 @@
+//! Clients: a row of a list, and one in full.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{At, BigNumber, SubscriptionRow};
+use crate::cluster::NodeId;
+use crate::page::Missing;
+
+/// A client in a list.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClientRow {
+    /// The client identifier.
+    pub client_id: String,
+    /// The user that it has authenticated as; `null`: it is anonymous.
+    pub user: Option<String>,
+    /// Whether it is connected.
+    pub state: ClientState,
+    /// The node that it is connected to.
+    pub node: Option<NodeId>,
+    /// What people call that node.
+    pub node_name: Option<String>,
+    /// Since when it is connected, or away.
+    pub since: Option<At>,
+    /// Where its connection comes from.
+    pub address: Option<String>,
+    /// Whether its session outlives the connection.
+    pub durable: bool,
+    /// Messages that wait for it.
+    pub queue_messages: Option<u64>,
+}
+
+/// Where a client is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientState {
+    /// Its CONNECT is not answered.
+    Connecting,
+    /// It is connected.
+    Connected,
+    /// Its connection ends.
+    Closing,
+    /// It has a session, and no connection.
+    Away,
+}
+
+impl ClientState {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Connecting, Self::Connected, Self::Closing, Self::Away];
+
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Closing => "closing",
+            Self::Away => "away",
+        }
+    }
+}
+
+/// A client in full.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Client {
+    /// The client identifier.
+    pub client_id: String,
+    /// The user that it has authenticated as; `null`: it is anonymous.
+    pub user: Option<String>,
+    /// Whether it is connected.
+    pub state: ClientState,
+    /// The node that it is connected to.
+    pub node: Option<NodeId>,
+    /// What people call that node.
+    pub node_name: Option<String>,
+    /// Its connection; `null`: it has none.
+    pub connection: Option<Connection>,
+    /// Its session; `null`: it is not known, see `partial`.
+    pub session: Option<Session>,
+    /// Messages that were sent to it and are not acknowledged.
+    pub in_flight: Option<u64>,
+    /// What waits for it.
+    pub queue: Option<Queue>,
+    /// What it has subscribed to.
+    pub subscriptions: Option<SubscriptionsOf>,
+    /// What is published if it goes without DISCONNECT.
+    pub will: Option<WillOf>,
+    /// Why and when a client of this identifier last left, as far as the nodes remember.
+    pub last_departure: Option<Departure>,
+    /// Publishers that are not read because its queue is full, the latest first.
+    pub holds_back: Vec<String>,
+    /// Subscribers because of whose full queues it is not read.
+    pub held_by: Vec<String>,
+    /// The latest messages that it did not get or that were not taken from it, newest first, ten at most.
+    pub recent_drops: Vec<RecentDrop>,
+    /// The moment that this is of.
+    pub as_of: At,
+    /// What is not in this answer.
+    pub partial: Vec<Missing>,
+}
+
+/// A network connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Connection {
+    /// Where it comes from; what the PROXY protocol says, where a listener has it.
+    pub address: String,
+    /// The kind of listener: `tcp`, `tls`, `ws` or `wss`.
+    pub listener: Option<String>,
+    /// `3.1`, `3.1.1` or `5.0`.
+    pub version: String,
+    /// Keep Alive, in seconds; 0: none.
+    #[schema(value_type = u16)]
+    pub keep_alive_s: u16,
+    /// When its CONNECT came.
+    pub connected_at: At,
+    /// The most messages in flight that it takes.
+    #[schema(value_type = u16)]
+    pub receive_maximum: u16,
+    /// The longest packet that it takes, in bytes; `null`: any.
+    #[schema(value_type = Option<u32>)]
+    pub maximum_packet_bytes: Option<u32>,
+    /// It does not read what is sent to it.
+    pub write_blocked: bool,
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Session {
+    /// Whether it is in the stores, and so outlives its connection and its node.
+    pub durable: bool,
+    /// How long it outlives its connection, in seconds; `null`: without end.
+    #[schema(value_type = Option<u32>)]
+    pub expiry_s: Option<u32>,
+    /// When it ends; `null`: its client is connected, or it does not end.
+    pub ends_at: Option<At>,
+    /// Since when its client is connected, or away.
+    pub since: Option<At>,
+    /// The shard of the inbox store that has it.
+    #[schema(value_type = Option<u16>)]
+    pub shard: Option<u16>,
+    /// Counts the connections of the session, among those of all clients of its shard.
+    pub epoch: Option<BigNumber>,
+}
+
+/// What waits for a client.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Queue {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The most that may wait.
+    pub limit_messages: Option<u64>,
+    /// The most bytes of them.
+    pub limit_bytes: Option<u64>,
+    /// What happens if it is full: `drop_oldest`, `drop_new`, …
+    pub full: Option<String>,
+}
+
+/// The subscriptions of a client.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionsOf {
+    /// How many there are.
+    pub count: u64,
+    /// Some of them; `/clients/{client_id}/subscriptions` has all.
+    pub first: Vec<SubscriptionRow>,
+}
+
+/// A will.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WillOf {
+    /// Where it is published.
+    pub topic: String,
+    /// Its QoS.
+    #[schema(value_type = u8)]
+    pub qos: u8,
+    /// Whether it is retained.
+    pub retain: bool,
+    /// How long after the connection's end, in seconds.
+    #[schema(value_type = u32)]
+    pub delay_s: u32,
+}
+
+/// How a client left.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Departure {
+    /// When.
+    pub at: At,
+    /// The node that it left.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// The reason code of MQTT 5.0 for it, if there is one.
+    #[schema(value_type = Option<u8>)]
+    pub reason_code: Option<u8>,
+    /// Why, in the words of the log.
+    pub cause: String,
+}
+
+/// A message that did not get where it was to go.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RecentDrop {
+    /// When.
+    pub at: At,
+    /// Its topic, or the beginning of it.
+    pub topic: String,
+    /// Why; docs/operate/drops.md explains each.
+    pub reason: String,
+}
+
+/// What was ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Gone {
+    /// Whose.
+    pub client_id: String,
+    /// The node that had the connection; `null`: there was none.
+    pub node: Option<NodeId>,
+    /// Where the connection came from.
+    pub address: Option<String>,
+    /// Whether a connection was ended.
+    pub disconnected: bool,
+    /// Whether the session was ended, with what waited for it.
+    pub session_ended: bool,
+}

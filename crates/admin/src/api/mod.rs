@@ -1,0 +1,66 @@
+//! What the API's answers are made of. Times are RFC 3339 in UTC with milliseconds; `null` means that something is not known,
+//! or does not apply.
+
+mod ban;
+mod client;
+mod drops;
+mod matching;
+mod node;
+mod shard;
+mod subscription;
+
+pub use ban::{Ban, NewBan};
+pub use client::{
+    Client, ClientRow, ClientState, Connection, Departure, Gone, Queue, RecentDrop, Session,
+    SubscriptionsOf, WillOf,
+};
+pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
+pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
+pub use node::{Alarm, DrainProgress, ListenerRow, NodeHealth, NodeRow};
+pub use shard::{ShardHolds, ShardRow, Voter};
+pub use subscription::{SharedGroupRow, SubscriptionRow};
+
+use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A moment: RFC 3339 in UTC with milliseconds.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(value_type = String, format = DateTime, example = "2026-11-24T10:12:03.120Z")]
+pub struct At(String);
+
+impl At {
+    /// Of ms of Unix time.
+    #[must_use]
+    pub fn unix_ms(ms: u64) -> Self {
+        // The last moment that RFC 3339 can say.
+        const LAST_MS: u64 = 253_402_300_799_999;
+        let time = UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS));
+        Self(humantime::format_rfc3339_millis(time).to_string())
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A number that can exceed 2^53, as text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(value_type = String, pattern = "^[0-9]+$")]
+pub struct BigNumber(String);
+
+impl From<u64> for BigNumber {
+    fn from(number: u64) -> Self {
+        Self(number.to_string())
+    }
+}
+
+impl fmt::Display for BigNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,67 @@
+//! What handlers share, and how many questions are under way at once.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::backend::Broker;
+use crate::problem::{Kind, Problem};
+
+/// Questions to other loops, shards and nodes that are under way at once.
+pub(crate) const QUERIES: usize = 16;
+
+/// Questions that wait for their turn.
+pub(crate) const WAITING: usize = 64;
+
+/// What handlers share.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    broker: Arc<dyn Broker>,
+    /// Of [`QUERIES`].
+    queries: Arc<Semaphore>,
+    /// Of [`QUERIES`] and [`WAITING`] together.
+    places: Arc<Semaphore>,
+}
+
+impl Api {
+    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+        Self {
+            broker,
+            queries: Arc::new(Semaphore::new(QUERIES)),
+            places: Arc::new(Semaphore::new(QUERIES + WAITING)),
+        }
+    }
+}
+
+impl FromRef<Api> for Arc<dyn Broker> {
+    fn from_ref(api: &Api) -> Self {
+        Arc::clone(&api.broker)
+    }
+}
+
+/// The right to ask loops, shards and nodes something. It ends with the answer.
+pub(crate) struct Turn {
+    _place: OwnedSemaphorePermit,
+    _query: OwnedSemaphorePermit,
+}
+
+impl FromRequestParts<Api> for Turn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let full = |_| {
+            let why = "as many questions are under way and wait as this node takes";
+            Problem::new(Kind::TooManyRequests, why).with("limit", "queries")
+        };
+        let place = Arc::clone(&api.places).try_acquire_owned();
+        let place = place.map_err(full)?;
+        let query = Arc::clone(&api.queries).acquire_owned().await;
+        let query = query.expect("nobody closes this semaphore");
+        Ok(Self {
+            _place: place,
+            _query: query,
+        })
+    }
+}

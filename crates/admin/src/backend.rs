@@ -1,0 +1,154 @@
+//! What the API asks of a broker.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use peer_protocol::Refusal;
+
+use crate::api::{
+    Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
+    MatchRequest, NewBan, NodeRow, SessionDrops, ShardRow, SharedGroupRow, SubscriptionRow,
+};
+use crate::cluster::{Change, ClusterStatus, NodeId};
+use crate::page::{Found, Missing, Page};
+use crate::problem::Problem;
+
+/// An answer that is waited for.
+pub type Asked<T> = BoxFuture<'static, Result<T, Problem>>;
+
+/// Answers of several nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gathered<T> {
+    /// What the nodes have answered.
+    pub all: T,
+    /// Which have not.
+    pub partial: Vec<Missing>,
+}
+
+impl<T> Gathered<Vec<T>> {
+    /// All of it as one page.
+    #[must_use]
+    pub fn page(self) -> Page<T> {
+        Page::whole(self.all, self.partial)
+    }
+}
+
+/// Which part of a list is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The key behind which it begins; `None`: from the first on.
+    pub after: Option<String>,
+    /// The most items.
+    pub limit: u16,
+    /// How long the answer may take.
+    pub budget: Duration,
+}
+
+/// Which clients are asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClientFilter {
+    /// What their identifiers begin with.
+    pub prefix: Option<String>,
+    /// Their user; looks at each.
+    pub user: Option<String>,
+    /// The address of their connection, without the port; looks at each.
+    pub address: Option<String>,
+    /// The node that they are connected to.
+    pub node: Option<NodeId>,
+    /// Where in their life they are.
+    pub state: Option<ClientState>,
+}
+
+/// Which drops are asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DropFilter {
+    /// Why they were dropped.
+    pub reason: Option<String>,
+    /// Of which client.
+    pub client: Option<String>,
+    /// The topic filter that their topics match.
+    pub topic: Option<String>,
+    /// Not before, in ms of Unix time.
+    pub since_ms: Option<u64>,
+    /// On which node.
+    pub node: Option<NodeId>,
+}
+
+/// A broker, as the API sees it. Methods without a future do not wait for anything but short locks.
+pub trait Broker: fmt::Debug + Send + Sync + 'static {
+    /// Whether clients are served; what is wrong meanwhile, a line each.
+    fn readiness(&self) -> (bool, Vec<String>);
+
+    /// The metrics in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    fn metrics(&self) -> Result<String, fmt::Error>;
+
+    /// The cluster as this node sees it.
+    fn cluster(&self) -> ClusterStatus;
+
+    /// Begins a change of the cluster, on a thread that may wait, and returns within 5 s. What takes longer, such as
+    /// draining, has then begun; [`Broker::cluster`] shows how far it is.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    fn change(&self, change: Change) -> Result<(), Refusal>;
+
+    /// The nodes, each with what it says of itself.
+    fn nodes(&self, budget: Duration) -> Asked<Gathered<Vec<NodeRow>>>;
+
+    /// The cluster with what the leaders of all shards say of them.
+    fn shards(&self, budget: Duration) -> Asked<Gathered<Vec<ShardRow>>>;
+
+    /// The listeners of all nodes.
+    fn listeners(&self, budget: Duration) -> Asked<Gathered<Vec<ListenerRow>>>;
+
+    /// Clients in the order of their identifiers.
+    fn clients(&self, filter: ClientFilter, range: Range) -> Asked<Found<ClientRow>>;
+
+    /// One client.
+    fn client(&self, client_id: String, budget: Duration) -> Asked<Client>;
+
+    /// Ends the connection of a client, and its session too if `session`.
+    fn end(&self, client_id: String, session: bool, budget: Duration) -> Asked<Gone>;
+
+    /// Subscriptions in the order of clients and then filters; the key of a row is both.
+    fn subscriptions(&self, prefix: Option<String>, range: Range) -> Asked<Found<SubscriptionRow>>;
+
+    /// The subscriptions of one client in the order of their filters as they were given at SUBSCRIBE.
+    fn subscriptions_of(
+        &self,
+        client_id: String,
+        prefix: Option<String>,
+        range: Range,
+    ) -> Asked<Found<SubscriptionRow>>;
+
+    /// Shared groups in the order of their filters and then names; the key of a row is both.
+    fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>>;
+
+    /// Who would get a message.
+    fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match>;
+
+    /// Dropped messages, the latest first. The key of a row is its place.
+    fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>>;
+
+    /// How many messages were dropped, by reason, on all nodes.
+    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>>;
+
+    /// What sessions of this node have lost, those first that have lost something last.
+    fn session_drops(&self, limit: usize) -> Vec<SessionDrops>;
+
+    /// Who has held whom back on this node, the latest first.
+    fn holders(&self, limit: usize) -> Vec<HolderRow>;
+
+    /// The bans as this node has them.
+    fn bans(&self) -> Vec<Ban>;
+
+    /// Adds a ban.
+    fn ban(&self, ban: NewBan) -> Asked<Ban>;
+
+    /// Takes a ban back.
+    fn unban(&self, id: u64) -> Asked<()>;
+}

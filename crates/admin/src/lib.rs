@@ -1,0 +1,30 @@
+//! The HTTP API of a node: `/api/v1`, `/metrics`, `/healthz`, `/readyz`.
+//!
+//! Purpose: [`router`] answers requests with what a [`Broker`] says; [`serve`] is the port. Types of [`api`] are the JSON of
+//! answers, which the command line reads as well; [`document`] describes all of it.
+//!
+//! Invariant: each route stands in a group of `routes`, and the group says which role it needs.
+//!
+//! Where to read next: `routes/mod.rs` for the paths, `rights` for who may use them, `page.rs` for lists, `problem.rs` for
+//! refusals.
+//!
+//! Deliberately absent: where answers come from (`broker/src/inspect`).
+
+pub mod api;
+mod api_state;
+mod backend;
+pub mod cluster;
+pub mod page;
+pub mod problem;
+mod requests;
+mod rights;
+mod routes;
+mod serve;
+
+pub use backend::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+pub use rights::{
+    Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, NoSuchRole, Rights, Role,
+    Token, Who,
+};
+pub use routes::{document, not_ready, router};
+pub use serve::serve;

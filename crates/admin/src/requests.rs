@@ -1,0 +1,79 @@
+//! What all requests have: an identifier, a time, and one form of refusal.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::problem::{Kind, Problem};
+use crate::serve::REQUEST_TIME;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The identifier of a request, for its answer and for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub(crate) String);
+
+impl RequestId {
+    /// The next one: no two of a process are equal, and strangers cannot tell how many there were.
+    fn next() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self(format!("{:016x}", SEED.hash_one(number)))
+    }
+}
+
+/// Ends a request that takes too long, for example because its body does not come, and gives each refusal its document.
+pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
+    let id = RequestId::next();
+    request.extensions_mut().insert(id.clone());
+    let is_api = request.uri().path().starts_with("/api/");
+    let answer = tokio::time::timeout(REQUEST_TIME, next.run(request)).await;
+    let mut response = answer.unwrap_or_else(|_| {
+        axum::response::IntoResponse::into_response(Problem::new(
+            Kind::RequestTimeout,
+            "the request took too long to come",
+        ))
+    });
+    if let Some(problem) = refusal(&mut response, is_api) {
+        let document = serde_json::to_vec(&problem.document(&id.0))
+            .expect("a document of strings and numbers is JSON");
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_LENGTH);
+        let kind = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, kind);
+        *response.body_mut() = Body::from(document);
+    }
+    let id = HeaderValue::from_str(&id.0).expect("hexadecimal digits are a header");
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// Why a request was refused; `None`: it was not, or its answer is a text for people and monitors.
+fn refusal(response: &mut Response, is_api: bool) -> Option<Problem> {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return Some(problem);
+    }
+    let status = response.status();
+    if !is_api || !(status.is_client_error() || status.is_server_error()) {
+        return None;
+    }
+    // The frame of routes has refused it.
+    let (kind, detail) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => (Kind::MethodNotAllowed, "the header Allow names them"),
+        StatusCode::NOT_FOUND => (
+            Kind::UnknownPath,
+            "GET /api/v1/openapi.json lists the paths",
+        ),
+        StatusCode::PAYLOAD_TOO_LARGE => (Kind::TooLarge, "a body has at most 64 KiB"),
+        StatusCode::BAD_REQUEST => (Kind::InvalidParameter, "the path is not UTF-8"),
+        _ => (Kind::Internal, "the request was not understood"),
+    };
+    Some(Problem::new(kind, detail))
+}

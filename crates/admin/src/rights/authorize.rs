@@ -1,0 +1,354 @@
+//! Whether a request may do what it asks for.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use parking_lot::RwLock;
+
+use super::{KeyId, Keys, Role, Token};
+use crate::problem::{Kind, Problem};
+use crate::requests::RequestId;
+use crate::serve::Peer;
+
+/// Who may do what, as configured now.
+#[derive(Debug, Default)]
+pub struct Rights(RwLock<Configured>);
+
+#[derive(Debug, Default)]
+struct Configured {
+    token: Option<Token>,
+    keys: Keys,
+    anonymous: Anonymous,
+    hosts: Vec<String>,
+}
+
+/// What requests without a key may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Anonymous {
+    /// Read, from this machine.
+    #[default]
+    Viewer,
+    /// Nothing.
+    None,
+}
+
+/// Whose a request is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// By what it was told.
+    pub who: Who,
+    /// What it may do.
+    pub role: Role,
+    /// Where it came from.
+    pub peer: Option<SocketAddr>,
+}
+
+/// By what the owner of a request is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// Nothing was shown.
+    Anonymous,
+    /// A key of the file.
+    Key {
+        /// Which.
+        id: KeyId,
+        /// What people call it.
+        name: String,
+    },
+    /// The token of `http.tokenFile`.
+    Token,
+}
+
+impl Rights {
+    /// Obeys another configuration from now on. `hosts`: names under which browsers may reach the node without a key,
+    /// beside addresses and `localhost`.
+    pub fn configure(
+        &self,
+        token: Option<Token>,
+        keys: Keys,
+        anonymous: Anonymous,
+        hosts: Vec<String>,
+    ) {
+        *self.0.write() = Configured {
+            token,
+            keys,
+            anonymous,
+            hosts,
+        };
+    }
+
+    /// Whose a request is.
+    ///
+    /// # Errors
+    /// What was shown is no key, or nothing was shown where a key is needed.
+    pub fn caller(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Caller, Problem> {
+        let configured = self.0.read();
+        if let Some(shown) = headers.get(header::AUTHORIZATION) {
+            let (who, role) = configured.known(shown.as_bytes())?;
+            return Ok(Caller { who, role, peer });
+        }
+        let needs_key = |why: &str| Problem::new(Kind::NotAuthenticated, why);
+        if configured.anonymous == Anonymous::None {
+            return Err(needs_key(
+                "this needs the header `Authorization: Bearer` with a key",
+            ));
+        }
+        if !peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
+            return Err(needs_key(
+                "from other machines this needs the header `Authorization: Bearer` with a key; \
+                 `heraldmq api-key add` makes one",
+            ));
+        }
+        if headers.keys().any(|name| is_of_proxy(name.as_str())) {
+            return Err(needs_key(
+                "a request that a proxy passes on needs the header `Authorization: Bearer` with a key",
+            ));
+        }
+        if let Some(host) = headers.get(header::HOST)
+            && !host.to_str().is_ok_and(|host| configured.is_own(host))
+        {
+            let why = "without a key, the header Host is to be an address, localhost, or a name in http.hosts";
+            return Err(Problem::new(Kind::HostNotAllowed, why));
+        }
+        Ok(Caller {
+            who: Who::Anonymous,
+            role: Role::Viewer,
+            peer,
+        })
+    }
+
+    /// Whether anybody can have the right to change something.
+    fn has_keys(&self) -> bool {
+        let configured = self.0.read();
+        configured.token.is_some() || !configured.keys.is_empty()
+    }
+}
+
+impl Configured {
+    fn known(&self, header: &[u8]) -> Result<(Who, Role), Problem> {
+        let wrong = || {
+            let why = "the header Authorization is to be `Bearer` and a key that this node knows and that has not ended";
+            Problem::new(Kind::NotAuthenticated, why)
+        };
+        let (scheme, shown) = header.split_at_checked("Bearer ".len()).ok_or_else(wrong)?;
+        if !scheme.eq_ignore_ascii_case(b"Bearer ") {
+            return Err(wrong());
+        }
+        let shown = shown.trim_ascii();
+        if self.token.as_ref().is_some_and(|token| token.is(shown)) {
+            return Ok((Who::Token, Role::Administrator));
+        }
+        let text = std::str::from_utf8(shown).map_err(|_| wrong())?;
+        let key = self.keys.find(text, SystemTime::now()).ok_or_else(wrong)?;
+        let who = Who::Key {
+            id: key.id.clone(),
+            name: key.name.clone(),
+        };
+        Ok((who, key.role))
+    }
+
+    /// Whether a browser that was sent here by another site would not name this host (DNS rebinding).
+    fn is_own(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => match rest.split_once(']') {
+                Some((address, _)) => address,
+                None => return false,
+            },
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let is_listed = |listed: &String| listed.eq_ignore_ascii_case(name);
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(is_listed)
+    }
+}
+
+/// Headers that say that somebody else has sent the request on.
+fn is_of_proxy(name: &str) -> bool {
+    matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+/// Lets a request through whose caller has the role, and logs each that changes something.
+pub(crate) async fn authorize(
+    State((rights, needed)): State<(Arc<Rights>, Role)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let caller = match rights.caller(request.headers(), peer) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    if caller.role < needed {
+        return refuse(&rights, &caller, needed).into_response();
+    }
+    let changes = needed > Role::Viewer && request.method() != Method::GET;
+    if !changes {
+        request.extensions_mut().insert(caller);
+        return next.run(request).await;
+    }
+    let id = request.extensions().get::<RequestId>().cloned();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(caller.clone());
+    let response = next.run(request).await;
+    let target = response.extensions().get::<Target>();
+    log(&caller, &method, &path, target, &response, id.as_ref());
+    response
+}
+
+/// What a request acts on, for the log, if its path does not say.
+#[derive(Clone, Debug)]
+pub(crate) struct Target(pub(crate) String);
+
+fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
+    if caller.who != Who::Anonymous {
+        let why = format!(
+            "this needs the role {needed}, and the key has {}",
+            caller.role
+        );
+        return Problem::new(Kind::NoRight, why).with("needs", needed.name());
+    }
+    if rights.has_keys() {
+        let why = format!(
+            "this needs the header `Authorization: Bearer` with a key of the role {needed}"
+        );
+        return Problem::new(Kind::NotAuthenticated, why).with("needs", needed.name());
+    }
+    let why = "nothing can be changed by HTTP: neither http.tokenFile nor http.keyFile has a key";
+    Problem::new(Kind::NoRight, why).with("needs", needed.name())
+}
+
+fn log(
+    caller: &Caller,
+    method: &Method,
+    path: &str,
+    target: Option<&Target>,
+    response: &Response,
+    id: Option<&RequestId>,
+) {
+    let (key, name) = match &caller.who {
+        Who::Anonymous => ("none".to_owned(), ""),
+        Who::Key { id, name } => (id.to_string(), name.as_str()),
+        Who::Token => ("token-file".to_owned(), ""),
+    };
+    tracing::info!(
+        key,
+        name,
+        role = caller.role.name(),
+        peer = caller.peer.map(tracing::field::display),
+        method = method.as_str(),
+        path,
+        target = target.map(|target| target.0.as_str()),
+        result = response.status().as_u16(),
+        request = id.map(|id| id.0.as_str()),
+        "api.change"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn rights(anonymous: Anonymous) -> Rights {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "secret").unwrap();
+        let rights = Rights::default();
+        let token = Token::read(file.path()).unwrap();
+        let hosts = vec!["mq.example.com".to_owned()];
+        rights.configure(Some(token), Keys::default(), anonymous, hosts);
+        rights
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).unwrap(),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn who_may_read_without_a_key() {
+        use Kind::{HostNotAllowed, NotAuthenticated};
+        let here = "127.0.0.1:5000";
+        type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], Option<Kind>);
+        let cases: [Case<'_>; 22] = [
+            (here, &[], None),
+            (here, &[("host", "localhost:8091")], None),
+            (here, &[("host", "LOCALHOST")], None),
+            (here, &[("host", "127.0.0.1:8091")], None),
+            (here, &[("host", "[::1]:8091")], None),
+            (here, &[("host", "10.0.0.1")], None),
+            (here, &[("host", "mq.example.com:8091")], None),
+            ("[::1]:1", &[], None),
+            ("[::ffff:127.0.0.1]:1", &[], None),
+            ("10.0.0.1:5000", &[], Some(NotAuthenticated)),
+            ("[2001:db8::1]:1", &[], Some(NotAuthenticated)),
+            (here, &[("host", "evil.example.com")], Some(HostNotAllowed)),
+            (
+                here,
+                &[("host", "localhost.evil.com")],
+                Some(HostNotAllowed),
+            ),
+            (here, &[("host", "[::1")], Some(HostNotAllowed)),
+            (here, &[("host", "")], Some(HostNotAllowed)),
+            (
+                here,
+                &[("x-forwarded-for", "1.2.3.4")],
+                Some(NotAuthenticated),
+            ),
+            (
+                here,
+                &[("x-forwarded-anything", "1")],
+                Some(NotAuthenticated),
+            ),
+            (here, &[("forwarded", "for=1")], Some(NotAuthenticated)),
+            (here, &[("x-real-ip", "1.2.3.4")], Some(NotAuthenticated)),
+            (
+                here,
+                &[("authorization", "Bearer wrong")],
+                Some(NotAuthenticated),
+            ),
+            (
+                here,
+                &[("authorization", "Basic c2VjcmV0")],
+                Some(NotAuthenticated),
+            ),
+            (here, &[("authorization", "")], Some(NotAuthenticated)),
+        ];
+        let rights = rights(Anonymous::Viewer);
+        for (peer, sent, expected) in cases {
+            let caller = rights.caller(&headers(sent), peer.parse().ok());
+            let found = caller.as_ref().map(|caller| caller.role);
+            match expected {
+                None => assert_eq!(found, Ok(Role::Viewer), "{peer} {sent:?}"),
+                Some(kind) => assert_eq!(caller.unwrap_err().kind, kind, "{peer} {sent:?}"),
+            }
+        }
+        assert!(rights.caller(&HeaderMap::new(), None).is_err());
+    }
+
+    #[test]
+    fn a_key_counts_from_everywhere_and_nothing_else_does_if_so_configured() {
+        let rights = rights(Anonymous::None);
+        let here: Option<SocketAddr> = "127.0.0.1:1".parse().ok();
+        let shown = [
+            ("authorization", "bearer secret"),
+            ("host", "evil.example.com"),
+            ("x-forwarded-for", "1.2.3.4"),
+        ];
+        let caller = rights.caller(&headers(&shown), here).unwrap();
+        assert_eq!((caller.who, caller.role), (Who::Token, Role::Administrator));
+        let nobody = rights.caller(&HeaderMap::new(), here).unwrap_err();
+        assert_eq!(nobody.kind, Kind::NotAuthenticated);
+    }
+}

@@ -1,0 +1,202 @@
+//! `/clients`: who is there, and its end.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
+use crate::api::{Client, ClientRow, ClientState, Gone};
+use crate::api_state::Turn;
+use crate::backend::{Broker, ClientFilter};
+use crate::cluster::NodeId;
+use crate::page::{List, Page};
+use crate::problem::{Document, Kind, Problem};
+use crate::rights::Target;
+
+/// Clients of one action at most.
+const MOST_OF_AN_ACTION: usize = 100;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// What identifiers begin with.
+    prefix: Option<String>,
+    /// The user; looks at each client, a bounded number of them for a page.
+    user: Option<String>,
+    /// The address of the connection, without the port; looks at each client.
+    address: Option<String>,
+    /// The node that clients are connected to.
+    node: Option<String>,
+    /// `connecting`, `connected`, `closing` or `away`.
+    state: Option<String>,
+    /// The most items, 1 to 500; 100 if it is not given.
+    limit: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    budget_ms: Option<String>,
+}
+
+/// Clients in the order of their identifiers.
+#[utoipa::path(get, path = "/api/v1/clients", tag = "clients", params(ListQuery), responses((status = 200, body = Page<ClientRow>)))]
+pub(super) async fn list(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<ClientRow>>, Problem> {
+    let filters = [
+        query.prefix.as_deref(),
+        query.user.as_deref(),
+        query.address.as_deref(),
+        query.node.as_deref(),
+        query.state.as_deref(),
+    ];
+    let list = List::new("clients", &filters);
+    let params = ListParams {
+        limit: query.limit,
+        after: query.after,
+        budget_ms: query.budget_ms,
+    };
+    let range = params.range(&list)?;
+    let node = query.node.as_deref();
+    let state = query.state.as_deref();
+    let states = "connecting, connected, closing or away";
+    let filter = ClientFilter {
+        node: word("node", node, "16 hexadecimal digits", |text| {
+            text.parse::<NodeId>().ok()
+        })?,
+        state: word("state", state, states, |text| {
+            ClientState::ALL
+                .into_iter()
+                .find(|state| state.name() == text)
+        })?,
+        prefix: query.prefix,
+        user: query.user,
+        address: query.address,
+    };
+    let found = broker.clients(filter, range).await?;
+    Ok(Json(found.page(&list)))
+}
+
+/// One client in full.
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Client)))]
+pub(super) async fn one(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Client>, Problem> {
+    let client = broker.client(client_id, budget.budget()?).await?;
+    Ok(Json(client))
+}
+
+/// An identifier that does not fit into a path.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lookup {
+    /// The client identifier.
+    client_id: String,
+}
+
+/// The same as `GET` on the client, for identifiers that do not fit into a path.
+#[utoipa::path(post, path = "/api/v1/lookup", tag = "clients", params(BudgetParams), request_body = Lookup, responses((status = 200, body = Client)))]
+pub(super) async fn lookup(
+    turn: Turn,
+    broker: State<Arc<dyn Broker>>,
+    budget: Params<BudgetParams>,
+    Body(lookup): Body<Lookup>,
+) -> Result<Json<Client>, Problem> {
+    one(turn, broker, Segment(lookup.client_id), budget).await
+}
+
+/// Ends the connection of a client with DISCONNECT 0x98 (administrative action). Its session stays; the client may come back.
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Gone)))]
+pub(super) async fn disconnect(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Gone>, Problem> {
+    let gone = broker.end(client_id, false, budget.budget()?).await?;
+    Ok(Json(gone))
+}
+
+/// Ends the session of a client, and its connection if there is one: its subscriptions and what waits for it are gone.
+#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Gone)))]
+pub(super) async fn end_session(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Gone>, Problem> {
+    let gone = broker.end(client_id, true, budget.budget()?).await?;
+    Ok(Json(gone))
+}
+
+/// The same for several clients, or for identifiers that do not fit into a path.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Action {
+    /// What is done to each.
+    action: ActionName,
+    /// Whose, at most 100.
+    client_ids: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ActionName {
+    Disconnect,
+    EndSession,
+}
+
+/// What an action did to one client: one of the two.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ActionResult {
+    /// Whose.
+    client_id: String,
+    /// What was ended.
+    done: Option<Gone>,
+    /// Why nothing was.
+    problem: Option<Document>,
+}
+
+/// Disconnects clients, or ends their sessions.
+#[utoipa::path(post, path = "/api/v1/actions", tag = "clients", params(BudgetParams), request_body = Action, responses((status = 200, body = Vec<ActionResult>)))]
+pub(super) async fn act(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+    Body(action): Body<Action>,
+) -> Result<Response, Problem> {
+    let budget = budget.budget()?;
+    if action.client_ids.len() > MOST_OF_AN_ACTION {
+        let why = format!("an action has at most {MOST_OF_AN_ACTION} clients");
+        return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/client_ids"));
+    }
+    let ends_session = action.action == ActionName::EndSession;
+    let target = action.client_ids.join(", ");
+    let all = action.client_ids.into_iter().map(|client_id| {
+        let ended = broker.end(client_id.clone(), ends_session, budget);
+        async move {
+            let (done, problem) = match ended.await {
+                Ok(done) => (Some(done), None),
+                Err(problem) => (None, Some(problem.document(""))),
+            };
+            ActionResult {
+                client_id,
+                done,
+                problem,
+            }
+        }
+    });
+    let results = futures_util::future::join_all(all).await;
+    let mut response = Json(results).into_response();
+    response.extensions_mut().insert(Target(target));
+    Ok(response)
+}

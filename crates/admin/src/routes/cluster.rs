@@ -1,0 +1,259 @@
+//! `/cluster`, `/nodes`, `/shards` and what nodes are made of, and the change of the cluster.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use config::Endpoint;
+use peer_protocol::Refusal;
+use serde::Deserialize;
+use store_state::api::Slot;
+use utoipa::{IntoParams, ToSchema};
+
+use super::input::{Body, BudgetParams, Params, Segment, word};
+use crate::api::{Alarm, ListenerRow, NodeRow, ShardRow};
+use crate::api_state::Turn;
+use crate::backend::{Broker, Gathered};
+use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
+use crate::page::Page;
+use crate::problem::{Kind, Problem};
+
+/// The cluster as the node that answers sees it, without asking others.
+#[utoipa::path(get, path = "/api/v1/cluster", tag = "cluster", responses((status = 200, body = ClusterStatus)))]
+pub(super) async fn status(State(broker): State<Arc<dyn Broker>>) -> Json<ClusterStatus> {
+    Json(broker.cluster())
+}
+
+/// The nodes, each with what it says of itself.
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<NodeRow>)))]
+pub(super) async fn nodes(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Page<NodeRow>>, Problem> {
+    Ok(Json(broker.nodes(budget.budget()?).await?.page()))
+}
+
+/// One node.
+#[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 200, body = NodeRow)))]
+pub(super) async fn node(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<NodeRow>, Problem> {
+    let nodes = broker.nodes(budget.budget()?).await?.all;
+    let is_it = |row: &NodeRow| row.node_name == node || node.parse() == Ok(row.node);
+    let found = nodes.into_iter().find(is_it);
+    found.map(Json).ok_or_else(|| {
+        Problem::new(Kind::NotFound, "no node has this identifier or name").with("kind", "node")
+    })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShardQuery {
+    /// `session`, `inbox` or `retain`.
+    store: Option<String>,
+    /// The node that leads.
+    node: Option<String>,
+    /// Only those that nobody leads.
+    #[serde(default)]
+    leaderless: bool,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
+    budget_ms: Option<String>,
+}
+
+/// The shards of the stores, each with what its leader says of it.
+#[utoipa::path(get, path = "/api/v1/shards", tag = "cluster", params(ShardQuery), responses((status = 200, body = Page<ShardRow>)))]
+pub(super) async fn shards(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<ShardQuery>,
+) -> Result<Json<Page<ShardRow>>, Problem> {
+    let (store, node) = (query.store.as_deref(), query.node.as_deref());
+    let store = word("store", store, "session, inbox or retain", |text| {
+        text.parse::<StoreName>().ok()
+    })?;
+    let node = word("node", node, "16 hexadecimal digits", |text| {
+        text.parse::<NodeId>().ok()
+    })?;
+    let budget = super::input::budget(query.budget_ms.as_deref())?;
+    let mut shards = broker.shards(budget).await?;
+    shards.all.retain(|row| {
+        store.is_none_or(|store| row.store == store)
+            && node.is_none_or(|node| row.leader == Some(node))
+            && (!query.leaderless || row.leader.is_none())
+    });
+    Ok(Json(shards.page()))
+}
+
+/// One shard.
+#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}", tag = "cluster", params(("store" = String, Path), ("shard" = u64, Path), BudgetParams), responses((status = 200, body = ShardRow)))]
+pub(super) async fn shard(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment((store, shard)): Segment<(String, u64)>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<ShardRow>, Problem> {
+    let store = store.parse::<StoreName>();
+    let store = store.map_err(|error| Problem::parameter("store", error))?;
+    let shards = broker.shards(budget.budget()?).await?.all;
+    let mut found = shards.into_iter();
+    let found = found.find(|row| row.store == store && row.shard == shard);
+    found.map(Json).ok_or_else(|| {
+        let why = format!("there is no shard {shard} of the {store} store");
+        Problem::new(Kind::NotFound, why).with("kind", "shard")
+    })
+}
+
+/// The listeners of all nodes.
+#[utoipa::path(get, path = "/api/v1/listeners", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<ListenerRow>)))]
+pub(super) async fn listeners(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Page<ListenerRow>>, Problem> {
+    Ok(Json(broker.listeners(budget.budget()?).await?.page()))
+}
+
+/// What a person should see to, on all nodes.
+#[utoipa::path(get, path = "/api/v1/alarms", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<Alarm>)))]
+pub(super) async fn alarms(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Page<Alarm>>, Problem> {
+    let Gathered { all, partial } = broker.nodes(budget.budget()?).await?;
+    let health = all.into_iter().filter_map(|node| node.health);
+    let all = health.flat_map(|health| health.alarms).collect();
+    Ok(Json(Page::whole(all, partial)))
+}
+
+/// The body of `join`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Join {
+    /// Host and port of a member.
+    seed: String,
+}
+
+/// The body of `evict`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Evict {
+    node: NodeId,
+    /// Also if shards lose their majority by it.
+    #[serde(default)]
+    force: bool,
+}
+
+/// The number of a shard in its store.
+#[derive(Deserialize, ToSchema)]
+struct Shard(u64);
+
+/// The body of `transfer-leader`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransferLeader {
+    store: StoreName,
+    shard: Shard,
+    to: NodeId,
+}
+
+/// The body of `split`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Split {
+    store: StoreName,
+    shard: Shard,
+    /// The first slot of the new shard.
+    #[serde(default)]
+    #[schema(value_type = Option<u16>)]
+    at: Option<Slot>,
+}
+
+/// Has the node look for members at another address, too.
+#[utoipa::path(post, path = "/api/v1/cluster/join", tag = "cluster", request_body = Join, responses((status = 204)))]
+pub(super) async fn join(
+    State(broker): State<Arc<dyn Broker>>,
+    Body(Join { seed }): Body<Join>,
+) -> Result<StatusCode, Problem> {
+    match Endpoint::new(&seed) {
+        Some(seed) => carry_out(broker, Change::Join { seed }).await,
+        None => {
+            let why = "`seed` is to be host:port";
+            Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/seed"))
+        }
+    }
+}
+
+/// Has the node leave the cluster for ever: its clients and its replicas go elsewhere, then it ends.
+#[utoipa::path(post, path = "/api/v1/cluster/leave", tag = "cluster", responses((status = 204)))]
+pub(super) async fn leave(State(broker): State<Arc<dyn Broker>>) -> Result<StatusCode, Problem> {
+    carry_out(broker, Change::Leave).await
+}
+
+/// Has the node send its clients elsewhere and give up leading shards.
+#[utoipa::path(post, path = "/api/v1/cluster/drain", tag = "cluster", responses((status = 204)))]
+pub(super) async fn drain(State(broker): State<Arc<dyn Broker>>) -> Result<StatusCode, Problem> {
+    carry_out(broker, Change::Drain).await
+}
+
+/// Takes a node out that will not come back.
+#[utoipa::path(post, path = "/api/v1/cluster/evict", tag = "cluster", request_body = Evict, responses((status = 204)))]
+pub(super) async fn evict(
+    State(broker): State<Arc<dyn Broker>>,
+    Body(Evict { node, force }): Body<Evict>,
+) -> Result<StatusCode, Problem> {
+    carry_out(broker, Change::Evict { node, force }).await
+}
+
+/// Lets another voter lead a shard.
+#[utoipa::path(post, path = "/api/v1/cluster/transfer-leader", tag = "cluster", request_body = TransferLeader, responses((status = 204)))]
+pub(super) async fn transfer_leader(
+    State(broker): State<Arc<dyn Broker>>,
+    Body(body): Body<TransferLeader>,
+) -> Result<StatusCode, Problem> {
+    let TransferLeader {
+        store,
+        shard: Shard(shard),
+        to,
+    } = body;
+    carry_out(broker, Change::TransferLeader { store, shard, to }).await
+}
+
+/// Splits a shard: a new one gets its upper slots.
+#[utoipa::path(post, path = "/api/v1/cluster/split", tag = "cluster", request_body = Split, responses((status = 204)))]
+pub(super) async fn split(
+    State(broker): State<Arc<dyn Broker>>,
+    Body(body): Body<Split>,
+) -> Result<StatusCode, Problem> {
+    let Split {
+        store,
+        shard: Shard(shard),
+        at,
+    } = body;
+    carry_out(broker, Change::Split { store, shard, at }).await
+}
+
+/// What people are told of a change that was not made.
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Unknown(why) => Problem::new(Kind::NotFound, why),
+        Refusal::Conflict(why) => Problem::new(Kind::Conflict, why),
+        Refusal::Unavailable(why) => Problem::new(Kind::NotReady, why),
+    }
+}
+
+/// Begins a change on a thread that may wait.
+async fn carry_out(broker: Arc<dyn Broker>, change: Change) -> Result<StatusCode, Problem> {
+    tracing::info!(?change, "a change of the cluster is asked for");
+    match tokio::task::spawn_blocking(move || broker.change(change)).await {
+        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Err(refusal)) => Err(refused(refusal)),
+        Err(error) => Err(Problem::new(Kind::Internal, error)),
+    }
+}

@@ -1,0 +1,134 @@
+//! `/drops` and `/backpressure`: what did not get through, and who has held whom back.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::input::{BudgetParams, ListParams, Params, limit, word};
+use crate::api::{DropRow, DropTotals, HolderRow, SessionDrops};
+use crate::api_state::Turn;
+use crate::backend::{Broker, DropFilter};
+use crate::cluster::NodeId;
+use crate::page::{List, Missing, Page};
+use crate::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Why messages were dropped, as in metrics.
+    reason: Option<String>,
+    /// The client that a message was for, or that published it.
+    client: Option<String>,
+    /// A topic filter that topics match.
+    topic: Option<String>,
+    /// Not before this time, RFC 3339.
+    since: Option<String>,
+    /// On this node.
+    node: Option<String>,
+    /// The most items, 1 to 500; 100 if it is not given.
+    limit: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    budget_ms: Option<String>,
+}
+
+/// Messages that were dropped, the latest first, as far as the nodes remember.
+#[utoipa::path(get, path = "/api/v1/drops", tag = "drops", params(ListQuery), responses((status = 200, body = Page<DropRow>)))]
+pub(super) async fn list(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<DropRow>>, Problem> {
+    let filters = [
+        query.reason.as_deref(),
+        query.client.as_deref(),
+        query.topic.as_deref(),
+        query.since.as_deref(),
+        query.node.as_deref(),
+    ];
+    let list = List::new("drops", &filters);
+    let params = ListParams {
+        limit: query.limit,
+        after: query.after,
+        budget_ms: query.budget_ms,
+    };
+    let range = params.range(&list)?;
+    let (since, node) = (query.since.as_deref(), query.node.as_deref());
+    let time = "a time such as 2026-11-24T10:12:03Z";
+    let filter = DropFilter {
+        since_ms: word("since", since, time, |text| {
+            let time = humantime::parse_rfc3339(text).ok()?;
+            let since_1970 = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+            u64::try_from(since_1970.as_millis()).ok()
+        })?,
+        node: word("node", node, "16 hexadecimal digits", |text| {
+            text.parse::<NodeId>().ok()
+        })?,
+        reason: query.reason,
+        client: query.client,
+        topic: query.topic,
+    };
+    let found = broker.drops(filter, range).await?;
+    Ok(Json(found.page(&list)))
+}
+
+/// How many messages were dropped, by reason, on all nodes that answer, since each has started.
+#[utoipa::path(get, path = "/api/v1/drops/totals", tag = "drops", params(BudgetParams), responses((status = 200, body = DropSums)))]
+pub(super) async fn totals(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<DropSums>, Problem> {
+    let totals = broker.drop_totals(budget.budget()?).await?;
+    Ok(Json(DropSums {
+        reasons: totals.all,
+        partial: totals.partial,
+    }))
+}
+
+/// Sums of dropped messages.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+pub(super) struct DropSums {
+    /// By reason, all reasons.
+    #[serde(flatten)]
+    #[schema(value_type = Object, additional_properties)]
+    reasons: DropTotals,
+    /// Nodes that are not in the sums.
+    partial: Vec<Missing>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LimitQuery {
+    /// The most items, 1 to 500; 100 if it is not given.
+    limit: Option<String>,
+}
+
+/// What sessions have lost on this node, those first that have lost something last.
+#[utoipa::path(get, path = "/api/v1/drops/sessions", tag = "drops", params(LimitQuery), responses((status = 200, body = Page<SessionDrops>)))]
+pub(super) async fn sessions(
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<LimitQuery>,
+) -> Result<Json<Page<SessionDrops>>, Problem> {
+    let limit = limit(query.limit.as_deref())?;
+    Ok(Json(Page::whole(
+        broker.session_drops(limit.into()),
+        Vec::new(),
+    )))
+}
+
+/// Whose full queue has held whom back on this node, the latest first.
+#[utoipa::path(get, path = "/api/v1/backpressure", tag = "drops", params(LimitQuery), responses((status = 200, body = Page<HolderRow>)))]
+pub(super) async fn holders(
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<LimitQuery>,
+) -> Result<Json<Page<HolderRow>>, Problem> {
+    let limit = limit(query.limit.as_deref())?;
+    Ok(Json(Page::whole(broker.holders(limit.into()), Vec::new())))
+}

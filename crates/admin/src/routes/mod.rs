@@ -1,0 +1,132 @@
+//! The paths, in groups by the role that they need.
+
+#![expect(
+    unused_qualifications,
+    reason = "utoipa qualifies the parameters that it describes"
+)]
+
+mod bans;
+mod clients;
+mod cluster;
+mod documented;
+mod drops;
+mod health;
+mod input;
+mod matching;
+mod subscriptions;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::routing::get;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api_state::Api;
+use crate::backend::Broker;
+use crate::problem::{Kind, Problem};
+use crate::requests;
+use crate::rights::{Rights, Role, authorize};
+
+/// The largest body of a request, in bytes.
+const LARGEST_BODY: usize = 64 * 1024;
+
+/// All paths of a node that serves.
+pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
+    let api = Api::new(broker);
+    let may = |role| middleware::from_fn_with_state((Arc::clone(rights), role), authorize);
+    let [viewers, operators, administrators] = Role::ALL.map(|role| {
+        let (routes, _) = group(role).split_for_parts();
+        routes.route_layer(may(role))
+    });
+    public()
+        .merge(viewers)
+        .merge(operators)
+        .merge(administrators)
+        .fallback(unknown)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn(requests::wrap))
+        .with_state(api)
+}
+
+/// What is answered before the node serves.
+pub fn not_ready() -> Router {
+    let says_no = || async { (StatusCode::SERVICE_UNAVAILABLE, health::NOT_READY) };
+    Router::new()
+        .route("/healthz", get(health::healthy))
+        .fallback(says_no)
+}
+
+/// The description of `/api/v1`, OpenAPI 3.1.
+#[must_use]
+pub fn document() -> OpenApi {
+    let groups = Role::ALL.map(|role| (role, group(role).split_for_parts().1));
+    documented::document(groups)
+}
+
+fn public() -> Router<Api> {
+    Router::new()
+        .route("/metrics", get(health::metrics))
+        .route("/healthz", get(health::healthy))
+        .route("/readyz", get(health::ready))
+}
+
+fn group(role: Role) -> OpenApiRouter<Api> {
+    match role {
+        Role::Viewer => OpenApiRouter::new()
+            .routes(routes!(openapi))
+            .routes(routes!(cluster::status))
+            .routes(routes!(cluster::nodes))
+            .routes(routes!(cluster::node))
+            .routes(routes!(cluster::shards))
+            .routes(routes!(cluster::shard))
+            .routes(routes!(cluster::listeners))
+            .routes(routes!(cluster::alarms))
+            .routes(routes!(clients::list))
+            .routes(routes!(clients::one))
+            .routes(routes!(clients::lookup))
+            .routes(routes!(subscriptions::list))
+            .routes(routes!(subscriptions::of_client))
+            .routes(routes!(subscriptions::groups))
+            .routes(routes!(matching::matching))
+            .routes(routes!(drops::list))
+            .routes(routes!(drops::totals))
+            .routes(routes!(drops::sessions))
+            .routes(routes!(drops::holders))
+            .routes(routes!(bans::list)),
+        Role::Operator => OpenApiRouter::new()
+            .routes(routes!(clients::disconnect))
+            .routes(routes!(clients::end_session))
+            .routes(routes!(clients::act))
+            .routes(routes!(bans::add))
+            .routes(routes!(bans::remove))
+            .routes(routes!(cluster::drain))
+            .routes(routes!(cluster::transfer_leader)),
+        Role::Administrator => OpenApiRouter::new()
+            .routes(routes!(cluster::join))
+            .routes(routes!(cluster::leave))
+            .routes(routes!(cluster::evict))
+            .routes(routes!(cluster::split)),
+    }
+}
+
+/// This document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "document", responses((status = 200, description = "This document")))]
+async fn openapi() -> Json<OpenApi> {
+    Json(document())
+}
+
+async fn unknown() -> Problem {
+    Problem::new(
+        Kind::UnknownPath,
+        "GET /api/v1/openapi.json lists the paths",
+    )
+}
+
+#[cfg(test)]
+mod tests;

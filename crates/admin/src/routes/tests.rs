@@ -1,0 +1,525 @@
+//! Requests to a broker that is made up, without a socket.
+
+mod fake;
+
+use std::sync::Arc;
+
+use axum::body::{self, Body};
+use axum::http::{Request, StatusCode, header};
+use config::Endpoint;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::{Value, json};
+use store_state::api::Slot;
+
+use super::*;
+use crate::api_state::{QUERIES, WAITING};
+use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
+use crate::rights::{Anonymous, KeyFile};
+use crate::serve::Peer;
+use fake::Fake;
+
+/// A broker with its router, and a key of each role.
+struct Stage {
+    fake: Arc<Fake>,
+    router: Router,
+    keys: Vec<(Role, String)>,
+}
+
+impl Stage {
+    fn new(fake: Fake) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::new(&folder.path().join("keys"));
+        let keys = Role::ALL.map(|role| {
+            let added = file.add(role.name(), role, None).unwrap();
+            (role, added.text.to_string())
+        });
+        let rights = Arc::new(Rights::default());
+        rights.configure(None, file.read().unwrap(), Anonymous::Viewer, Vec::new());
+        let fake = Arc::new(fake);
+        let broker: Arc<dyn Broker> = Arc::clone(&fake) as _;
+        Self {
+            fake,
+            router: router(broker, &rights),
+            keys: keys.into(),
+        }
+    }
+
+    fn key(&self, role: Role) -> Option<&str> {
+        let mut keys = self.keys.iter();
+        keys.find(|(of, _)| *of == role)
+            .map(|(_, key)| key.as_str())
+    }
+
+    async fn ask(&self, request: Request<Body>) -> Answer {
+        let service = TowerToHyperService::new(self.router.clone());
+        let answer = service.call(request).await.unwrap();
+        let (head, body) = answer.into_parts();
+        let text = body::to_bytes(body, usize::MAX).await.unwrap();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            text: String::from_utf8(text.into()).unwrap(),
+        }
+    }
+
+    /// As an administrator.
+    async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let key = self.key(Role::Administrator);
+        self.ask(request(method, path, body, key)).await
+    }
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: axum::http::HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+    }
+
+    /// The problem of the document, which belongs to the status.
+    fn problem(&self) -> String {
+        let document = self.json();
+        let kind = self.headers.get(header::CONTENT_TYPE).unwrap();
+        assert_eq!(kind, "application/problem+json");
+        assert_eq!(document["status"], self.status.as_u16());
+        let id = self.headers.get("x-request-id").unwrap().to_str().unwrap();
+        assert_eq!(document["instance"], format!("urn:heraldmq:request:{id}"));
+        assert!(!document["detail"].as_str().unwrap().is_empty());
+        let kind = document["type"].as_str().unwrap();
+        kind.strip_prefix("urn:heraldmq:problem:")
+            .unwrap()
+            .to_owned()
+    }
+}
+
+/// From this machine.
+fn request(method: &str, path: &str, body: &Value, key: Option<&str>) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json");
+    if let Some(key) = key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let mut request = request.body(Body::from(body.to_string())).unwrap();
+    let peer = "127.0.0.1:40000".parse().unwrap();
+    request.extensions_mut().insert(Peer(peer));
+    request
+}
+
+/// What a path of the document is asked with.
+fn body_of(path: &str) -> Value {
+    match path {
+        "/api/v1/lookup" => json!({"client_id": "a"}),
+        "/api/v1/actions" => json!({"action": "disconnect", "client_ids": ["a"]}),
+        "/api/v1/match" => json!({"topic": "a"}),
+        "/api/v1/bans" => json!({"client": "a"}),
+        "/api/v1/cluster/join" => json!({"seed": "10.0.0.1:8899"}),
+        "/api/v1/cluster/evict" => json!({"node": "2a"}),
+        "/api/v1/cluster/transfer-leader" => json!({"store": "retain", "shard": 3, "to": "2a"}),
+        "/api/v1/cluster/split" => json!({"store": "retain", "shard": 3}),
+        _ => Value::Null,
+    }
+}
+
+/// All operations of the document with the role that it says, and a path that can be asked for.
+fn operations() -> Vec<(String, String, Role)> {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let role = operation["security"][0]["key"][0].as_str().unwrap();
+            let role = role.parse().unwrap();
+            let path = path
+                .replace("{client_id}", "a")
+                .replace("{node}", "1")
+                .replace("{store}", "inbox")
+                .replace("{shard}", "0")
+                .replace("{id}", "1");
+            operations.push((method.to_uppercase(), path, role));
+        }
+    }
+    assert!(operations.len() > 20, "{operations:?}");
+    operations
+}
+
+#[tokio::test]
+async fn each_operation_needs_the_role_that_the_document_says() {
+    let stage = Stage::new(Fake::default());
+    for (method, path, needed) in operations() {
+        let body = body_of(&path);
+        for role in Role::ALL {
+            let key = stage.key(role);
+            let answer = stage.ask(request(&method, &path, &body, key)).await;
+            let status = answer.status;
+            match role >= needed {
+                true => assert!(
+                    status.is_success(),
+                    "{role} {method} {path}: {}",
+                    answer.text
+                ),
+                false => {
+                    assert_eq!(answer.problem(), "no-right", "{role} {method} {path}");
+                    assert_eq!(status, StatusCode::FORBIDDEN);
+                }
+            }
+        }
+        // Without a key, from here and from elsewhere.
+        let answer = stage.ask(request(&method, &path, &body, None)).await;
+        match needed {
+            Role::Viewer => assert!(answer.status.is_success(), "{method} {path}"),
+            _ => assert_eq!(answer.problem(), "not-authenticated", "{method} {path}"),
+        }
+        let mut from_elsewhere = request(&method, &path, &body, None);
+        let peer = "10.0.0.1:40000".parse().unwrap();
+        from_elsewhere.extensions_mut().insert(Peer(peer));
+        let answer = stage.ask(from_elsewhere).await;
+        assert_eq!(answer.problem(), "not-authenticated", "{method} {path}");
+        assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Bearer");
+        let wrong = Some("hmq_00000000_wrong");
+        let answer = stage.ask(request(&method, &path, &body, wrong)).await;
+        assert_eq!(answer.problem(), "not-authenticated", "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn monitors_need_no_key_from_wherever_they_ask() {
+    let stage = Stage::new(Fake::default());
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let mut request = request("GET", path, &Value::Null, None);
+        let peer = "10.0.0.1:40000".parse().unwrap();
+        request.extensions_mut().insert(Peer(peer));
+        assert_eq!(stage.ask(request).await.status, StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_problem() {
+    let stage = Stage::new(Fake::default());
+    for (method, path, expected) in [
+        ("GET", "/api/v1/nothing", "unknown-path"),
+        ("GET", "/api/v1", "unknown-path"),
+        ("GET", "/api/v1/clients/", "unknown-path"),
+        ("GET", "/api/v1/clients/../clients", "unknown-path"),
+        ("GET", "/api/v1/%2e%2e/v1/clients", "unknown-path"),
+        ("GET", "/nothing", "unknown-path"),
+        ("PUT", "/api/v1/clients", "method-not-allowed"),
+        ("POST", "/api/v1/nodes", "method-not-allowed"),
+        ("GET", "/api/v1/lookup", "method-not-allowed"),
+        ("GET", "/api/v1/clients/%ff", "invalid-parameter"),
+        ("GET", "/api/v1/shards/other/0", "invalid-parameter"),
+        ("GET", "/api/v1/shards/inbox/x", "invalid-parameter"),
+        ("GET", "/api/v1/shards/inbox/70", "not-found"),
+        ("GET", "/api/v1/nodes/nobody", "not-found"),
+        ("DELETE", "/api/v1/bans/x", "invalid-parameter"),
+    ] {
+        let answer = stage.send(method, path, &Value::Null).await;
+        assert_eq!(answer.problem(), expected, "{method} {path}");
+    }
+    let answer = stage.send("PUT", "/api/v1/clients", &Value::Null).await;
+    assert_eq!(answer.headers[header::ALLOW], "GET,HEAD");
+}
+
+#[tokio::test]
+async fn parameters_that_cannot_be_used_are_named() {
+    let stage = Stage::new(Fake::default());
+    for (path, parameter) in [
+        ("/api/v1/clients?limit=0", "limit"),
+        ("/api/v1/clients?limit=501", "limit"),
+        ("/api/v1/clients?limit=x", "limit"),
+        ("/api/v1/clients?budget_ms=49", "budget_ms"),
+        ("/api/v1/clients?budget_ms=5001", "budget_ms"),
+        ("/api/v1/clients?state=there", "state"),
+        ("/api/v1/clients?node=mq-1", "node"),
+        ("/api/v1/shards?store=other", "store"),
+        ("/api/v1/drops?since=yesterday", "since"),
+        ("/api/v1/nodes?budget_ms=x", "budget_ms"),
+    ] {
+        let answer = stage.send("GET", path, &Value::Null).await;
+        assert_eq!(answer.problem(), "invalid-parameter", "{path}");
+        assert_eq!(answer.json()["parameter"], parameter, "{path}");
+    }
+    for path in [
+        "/api/v1/clients?limt=5",
+        "/api/v1/drops?client_id=a",
+        "/api/v1/nodes?all=1",
+    ] {
+        let answer = stage.send("GET", path, &Value::Null).await;
+        assert_eq!(answer.problem(), "invalid-parameter", "{path}");
+    }
+    let answer = stage
+        .send("GET", "/api/v1/clients?after=x", &Value::Null)
+        .await;
+    assert_eq!(answer.problem(), "invalid-cursor");
+}
+
+#[tokio::test]
+async fn a_walk_goes_on_behind_the_last_item_and_ends() {
+    let all: Vec<String> = (0..25).map(|n| format!("c{n:02}/ü?")).collect();
+    let stage = Stage::new(Fake::with_clients(all.clone()));
+    let mut seen: Vec<String> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/api/v1/clients?prefix=c&limit=10{after}");
+        let page = stage.send("GET", &path, &Value::Null).await.json();
+        let items = page["items"].as_array().unwrap();
+        seen.extend(
+            items
+                .iter()
+                .map(|row| row["client_id"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, all);
+    // The cursor is of this list and these filters.
+    let page = stage
+        .send("GET", "/api/v1/clients?limit=10", &Value::Null)
+        .await
+        .json();
+    let next = page["next"].as_str().unwrap();
+    for other in ["clients?prefix=c&", "clients?state=away&", "subscriptions?"] {
+        let path = format!("/api/v1/{other}after={next}");
+        let answer = stage.send("GET", &path, &Value::Null).await;
+        assert_eq!(answer.problem(), "invalid-cursor", "{other}");
+    }
+}
+
+#[tokio::test]
+async fn identifiers_of_all_kinds_reach_the_broker_unchanged() {
+    let stage = Stage::new(Fake::default());
+    for (path, expected) in [
+        ("a", "a"),
+        ("a%2Fb", "a/b"),
+        ("%2e%2e", ".."),
+        ("a%20b%25", "a b%"),
+        ("%C3%BC", "ü"),
+        ("a=b|c;d", "a=b|c;d"),
+    ] {
+        let path = format!("/api/v1/clients/{path}");
+        let answer = stage.send("GET", &path, &Value::Null).await;
+        assert_eq!(answer.json()["client_id"], expected, "{path}");
+        let body = json!({"client_id": expected});
+        let answer = stage.send("POST", "/api/v1/lookup", &body).await;
+        assert_eq!(answer.json()["client_id"], expected);
+    }
+}
+
+#[tokio::test]
+async fn an_action_says_of_each_client_what_became_of_it() {
+    let stage = Stage::new(Fake::default());
+    let body = json!({"action": "end_session", "client_ids": ["a", "nobody"]});
+    let results = stage.send("POST", "/api/v1/actions", &body).await.json();
+    assert_eq!(results[0]["client_id"], "a");
+    assert_eq!(results[0]["done"]["session_ended"], true);
+    assert_eq!(results[1]["done"], Value::Null);
+    assert_eq!(results[1]["problem"]["status"], 404);
+    let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
+    let body = json!({"action": "disconnect", "client_ids": many});
+    let answer = stage.send("POST", "/api/v1/actions", &body).await;
+    assert_eq!(answer.problem(), "invalid-body");
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_used_change_nothing() {
+    let stage = Stage::new(Fake::default());
+    for (path, body) in [
+        ("/cluster/join", json!({})),
+        ("/cluster/join", json!({"seed": "10.0.0.1"})),
+        ("/cluster/evict", json!({"node": 42})),
+        ("/cluster/evict", json!({"node": "nobody"})),
+        ("/cluster/evict", json!({"node": "2a", "force": "yes"})),
+        ("/cluster/evict", json!({"node": "2a", "now": true})),
+        (
+            "/cluster/transfer-leader",
+            json!({"store": "other", "shard": 0, "to": "1"}),
+        ),
+        ("/cluster/split", json!({"store": "inbox"})),
+        (
+            "/cluster/split",
+            json!({"store": "inbox", "shard": 0, "at": 65_536}),
+        ),
+        (
+            "/cluster/split",
+            json!({"store": "inbox", "shard": 0, "at": "half"}),
+        ),
+        ("/match", json!({"topic": "a", "qos": 3})),
+        ("/match", json!({"topic": "a", "limit": 0})),
+        ("/match", json!({"topic": 1})),
+        ("/actions", json!({"action": "other", "client_ids": ["a"]})),
+        ("/bans", json!({"client": "a", "for": 1})),
+        ("/lookup", json!("a")),
+    ] {
+        let answer = stage.send("POST", &format!("/api/v1{path}"), &body).await;
+        assert_eq!(answer.problem(), "invalid-body", "{path} {body}");
+    }
+    let mut request = request("POST", "/api/v1/lookup", &json!({"client_id": "a"}), None);
+    request.headers_mut().remove("content-type");
+    let answer = stage.ask(request).await;
+    assert_eq!(answer.problem(), "unsupported-media-type");
+    let long = json!({"client_id": "x".repeat(70_000)});
+    let answer = stage.send("POST", "/api/v1/lookup", &long).await;
+    assert_eq!(answer.problem(), "too-large");
+    assert!(stage.fake.asked.lock().is_empty());
+}
+
+#[tokio::test]
+async fn the_state_of_the_cluster_is_told_as_json() {
+    let stage = Stage::new(Fake::default());
+    let answer = stage.send("GET", "/api/v1/cluster", &Value::Null).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let node = |node, reach| {
+        json!({"node": node, "name": "a", "address": "10.0.0.1:8899", "state": "up", "reach": reach,
+               "version": "0.1.0", "incarnation": 3})
+    };
+    let mut first = node("0000000000000001", "up");
+    first["connections"] = 7.into();
+    first["clock_offset_ms"] = (-3).into();
+    let expected = json!({
+        "cluster": "0000000000000abc",
+        "env": "Test",
+        "node": "0000000000000001",
+        "nodes": [first, node("ffffffffffffffff", "down")],
+        "shards": [{"store": "inbox", "shard": 0, "first": 0, "last": 299, "version": 2, "leader": "0000000000000001",
+                    "voters": ["0000000000000001", "ffffffffffffffff"], "learners": [], "term": 4}],
+    });
+    assert_eq!(answer.json(), expected);
+    let read: ClusterStatus = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(read, fake::status());
+}
+
+#[tokio::test]
+async fn each_change_reaches_the_cluster() {
+    let node = NodeId(0x2a);
+    let seed = Endpoint::new("10.0.0.1:8899").unwrap();
+    let store = StoreName::Retain;
+    let transfer = json!({"store": "retain", "shard": 3, "to": "000000000000002a"});
+    let at = Some(Slot(65_534));
+    let shard = 3;
+    let to = node;
+    let asked = [
+        (
+            "/join",
+            json!({"seed": "10.0.0.1:8899"}),
+            Change::Join { seed },
+        ),
+        ("/leave", Value::Null, Change::Leave),
+        ("/drain", Value::Null, Change::Drain),
+        (
+            "/evict",
+            json!({"node": "2a"}),
+            Change::Evict { node, force: false },
+        ),
+        (
+            "/evict",
+            json!({"node": "2a", "force": true}),
+            Change::Evict { node, force: true },
+        ),
+        (
+            "/transfer-leader",
+            transfer,
+            Change::TransferLeader { store, shard, to },
+        ),
+        (
+            "/split",
+            json!({"store": "retain", "shard": 3}),
+            Change::Split {
+                store,
+                shard,
+                at: None,
+            },
+        ),
+        (
+            "/split",
+            json!({"store": "retain", "shard": 3, "at": 65_534}),
+            Change::Split { store, shard, at },
+        ),
+    ];
+    for (path, body, expected) in asked {
+        let stage = Stage::new(Fake::default());
+        let path = format!("/api/v1/cluster{path}");
+        let answer = stage.send("POST", &path, &body).await;
+        assert_eq!(
+            (answer.status, &*answer.text),
+            (StatusCode::NO_CONTENT, ""),
+            "{path}"
+        );
+        assert_eq!(*stage.fake.asked.lock(), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_clusters_words() {
+    use peer_protocol::Refusal;
+    let why = || "three voters are down".to_owned();
+    for (refusal, expected) in [
+        (Refusal::Unknown(why()), "not-found"),
+        (Refusal::Conflict(why()), "conflict"),
+        (Refusal::Unavailable(why()), "not-ready"),
+    ] {
+        let stage = Stage::new(Fake::refusing(refusal));
+        let answer = stage
+            .send("POST", "/api/v1/cluster/drain", &Value::Null)
+            .await;
+        assert_eq!(answer.problem(), expected);
+        assert_eq!(answer.json()["detail"], "three voters are down");
+    }
+}
+
+#[tokio::test]
+async fn more_questions_than_are_answered_are_refused_at_once() {
+    let stage = Stage::new(Fake::silent());
+    let all = (0..QUERIES + WAITING).map(|_| {
+        let router = stage.router.clone();
+        tokio::spawn(async move {
+            let service = TowerToHyperService::new(router);
+            service
+                .call(request("GET", "/api/v1/nodes", &Value::Null, None))
+                .await
+        })
+    });
+    let under_way: Vec<_> = all.collect();
+    while stage.fake.nodes_asked() < QUERIES {
+        tokio::task::yield_now().await;
+    }
+    // Each turn of this runtime has each task run that can.
+    for _ in 0..QUERIES + WAITING {
+        tokio::task::yield_now().await;
+    }
+    let answer = stage.send("GET", "/api/v1/clients", &Value::Null).await;
+    assert_eq!(answer.problem(), "too-many-requests");
+    assert_eq!(answer.headers[header::RETRY_AFTER], "1");
+    assert_eq!(stage.fake.nodes_asked(), QUERIES);
+    // What asks nobody is answered.
+    let answer = stage.send("GET", "/api/v1/cluster", &Value::Null).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    for task in under_way {
+        task.abort();
+    }
+}
+
+/// Generated: `UPDATE_GENERATED=1 cargo test -p herald-admin` writes it.
+#[test]
+fn the_document_is_checked_in() {
+    let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/openapi.json"
+    );
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        checked_in == text,
+        "docs/reference/openapi.json is not what the code says: \
+         UPDATE_GENERATED=1 cargo test -p herald-admin writes it"
+    );
+}

@@ -1,0 +1,315 @@
+//! A broker that notes what it is asked for, and answers with what it was told to.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::pending;
+use parking_lot::Mutex;
+use peer_protocol::Refusal;
+use store_state::api::Slot;
+
+use crate::api::{
+    At, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow, ListenerRow,
+    Match, MatchCounts, MatchRequest, NewBan, NodeRow, SessionDrops, ShardRow, SharedGroupRow,
+    SubscriptionRow,
+};
+use crate::cluster::{
+    Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
+};
+use crate::page::Found;
+use crate::problem::{Kind, Problem};
+use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+
+#[derive(Debug, Default)]
+pub(super) struct Fake {
+    pub(super) asked: Mutex<Vec<Change>>,
+    refusal: Option<Refusal>,
+    clients: Vec<String>,
+    is_silent: bool,
+    nodes_asked: AtomicUsize,
+}
+
+impl Fake {
+    pub(super) fn refusing(refusal: Refusal) -> Self {
+        Self {
+            refusal: Some(refusal),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn with_clients(clients: Vec<String>) -> Self {
+        Self {
+            clients,
+            ..Self::default()
+        }
+    }
+
+    /// One whose nodes never answer.
+    pub(super) fn silent() -> Self {
+        Self {
+            is_silent: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn nodes_asked(&self) -> usize {
+        self.nodes_asked.load(Ordering::Relaxed)
+    }
+}
+
+fn nothing<T>() -> Found<T> {
+    Found {
+        items: Vec::new(),
+        last: None,
+        partial: Vec::new(),
+        scanned: 0,
+    }
+}
+
+fn gathered<T>(all: T) -> Asked<Gathered<T>>
+where
+    T: Send + 'static,
+{
+    let partial = Vec::new();
+    async move { Ok(Gathered { all, partial }) }.boxed()
+}
+
+fn row(client_id: &str) -> ClientRow {
+    ClientRow {
+        client_id: client_id.to_owned(),
+        user: None,
+        state: ClientState::Away,
+        node: None,
+        node_name: None,
+        since: None,
+        address: None,
+        durable: true,
+        queue_messages: Some(0),
+    }
+}
+
+fn client(client_id: String) -> Client {
+    Client {
+        client_id,
+        user: None,
+        state: ClientState::Away,
+        node: None,
+        node_name: None,
+        connection: None,
+        session: None,
+        in_flight: None,
+        queue: None,
+        subscriptions: None,
+        will: None,
+        last_departure: None,
+        holds_back: Vec::new(),
+        held_by: Vec::new(),
+        recent_drops: Vec::new(),
+        as_of: At::unix_ms(0),
+        partial: Vec::new(),
+    }
+}
+
+fn ban(client: Option<String>) -> Ban {
+    Ban {
+        id: 1,
+        client,
+        user: None,
+        address: None,
+        reason: String::new(),
+        created: At::unix_ms(0),
+        expires: None,
+    }
+}
+
+pub(super) fn status() -> ClusterStatus {
+    let [one, two] = [NodeId(1), NodeId(u64::MAX)];
+    let node = |node, reach, connections: Option<u64>| NodeStatus {
+        node,
+        name: "a".to_owned(),
+        address: "10.0.0.1:8899".to_owned(),
+        state: NodeState::Up,
+        reach,
+        version: "0.1.0".to_owned(),
+        incarnation: 3,
+        connections,
+        clock_offset_ms: connections.map(|_| -3),
+    };
+    ClusterStatus {
+        cluster: Some(NodeId(0xabc)),
+        env: "Test".to_owned(),
+        node: one,
+        nodes: vec![node(one, Reach::Up, Some(7)), node(two, Reach::Down, None)],
+        shards: vec![ShardStatus {
+            store: StoreName::Inbox,
+            shard: 0,
+            first: Some(Slot(0)),
+            last: Some(Slot(299)),
+            version: Some(Version(2)),
+            leader: Some(one),
+            voters: vec![one, two],
+            learners: vec![],
+            term: 4,
+            load: None,
+            split: None,
+        }],
+    }
+}
+
+impl Broker for Fake {
+    fn readiness(&self) -> (bool, Vec<String>) {
+        (true, Vec::new())
+    }
+
+    fn metrics(&self) -> Result<String, std::fmt::Error> {
+        Ok(String::new())
+    }
+
+    fn cluster(&self) -> ClusterStatus {
+        status()
+    }
+
+    fn change(&self, change: Change) -> Result<(), Refusal> {
+        self.asked.lock().push(change);
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn nodes(&self, _: Duration) -> Asked<Gathered<Vec<NodeRow>>> {
+        self.nodes_asked.fetch_add(1, Ordering::Relaxed);
+        if self.is_silent {
+            return pending().boxed();
+        }
+        let row = |member: &NodeStatus| NodeRow {
+            node: member.node,
+            node_name: member.name.clone(),
+            address: None,
+            state: member.state,
+            reach: member.reach,
+            version: member.version.clone(),
+            incarnation: member.incarnation,
+            connections: None,
+            clock_offset_ms: None,
+            health: None,
+        };
+        gathered(status().nodes.iter().map(row).collect())
+    }
+
+    fn shards(&self, _: Duration) -> Asked<Gathered<Vec<ShardRow>>> {
+        let row = |shard: &ShardStatus| ShardRow {
+            store: shard.store,
+            shard: shard.shard,
+            first_slot: None,
+            last_slot: None,
+            version: None,
+            serves: true,
+            term: 1.into(),
+            leader: None,
+            leader_name: None,
+            voters: Vec::new(),
+            learners: Vec::new(),
+            holds: None,
+            load: None,
+            last_decision: None,
+        };
+        gathered(status().shards.iter().map(row).collect())
+    }
+
+    fn listeners(&self, _: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {
+        gathered(Vec::new())
+    }
+
+    fn clients(&self, _: ClientFilter, range: Range) -> Asked<Found<ClientRow>> {
+        let is_behind = |id: &&String| range.after.as_ref().is_none_or(|after| *id > after);
+        let rest: Vec<&String> = self.clients.iter().filter(is_behind).collect();
+        let limit = usize::from(range.limit);
+        let items: Vec<ClientRow> = rest.iter().take(limit).map(|id| row(id)).collect();
+        let last = items.last().filter(|_| rest.len() > limit);
+        let found = Found {
+            last: last.map(|row| row.client_id.clone()),
+            scanned: items.len() as u64,
+            items,
+            partial: Vec::new(),
+        };
+        async move { Ok(found) }.boxed()
+    }
+
+    fn client(&self, client_id: String, _: Duration) -> Asked<Client> {
+        async move { Ok(client(client_id)) }.boxed()
+    }
+
+    fn end(&self, client_id: String, session: bool, _: Duration) -> Asked<Gone> {
+        let gone = match client_id.as_str() {
+            "nobody" => Err(Problem::new(Kind::NotFound, "there is no such client")),
+            _ => Ok(Gone {
+                client_id,
+                node: None,
+                address: None,
+                disconnected: true,
+                session_ended: session,
+            }),
+        };
+        async move { gone }.boxed()
+    }
+
+    fn subscriptions(&self, _: Option<String>, _: Range) -> Asked<Found<SubscriptionRow>> {
+        async { Ok(nothing()) }.boxed()
+    }
+
+    fn subscriptions_of(
+        &self,
+        _: String,
+        _: Option<String>,
+        _: Range,
+    ) -> Asked<Found<SubscriptionRow>> {
+        async { Ok(nothing()) }.boxed()
+    }
+
+    fn shared_groups(&self, _: Range) -> Asked<Found<SharedGroupRow>> {
+        async { Ok(nothing()) }.boxed()
+    }
+
+    fn matching(&self, request: MatchRequest, _: Duration) -> Asked<Match> {
+        async move {
+            Ok(Match {
+                topic: request.topic,
+                qos: request.qos,
+                publisher: None,
+                receivers: Vec::new(),
+                not: Vec::new(),
+                counts: MatchCounts::default(),
+                counted_all: true,
+                partial: Vec::new(),
+            })
+        }
+        .boxed()
+    }
+
+    fn drops(&self, _: DropFilter, _: Range) -> Asked<Found<DropRow>> {
+        async { Ok(nothing()) }.boxed()
+    }
+
+    fn drop_totals(&self, _: Duration) -> Asked<Gathered<DropTotals>> {
+        gathered(DropTotals::new())
+    }
+
+    fn session_drops(&self, _: usize) -> Vec<SessionDrops> {
+        Vec::new()
+    }
+
+    fn holders(&self, _: usize) -> Vec<HolderRow> {
+        Vec::new()
+    }
+
+    fn bans(&self) -> Vec<Ban> {
+        Vec::new()
+    }
+
+    fn ban(&self, wanted: NewBan) -> Asked<Ban> {
+        async move { Ok(ban(wanted.client)) }.boxed()
+    }
+
+    fn unban(&self, _: u64) -> Asked<()> {
+        async { Ok(()) }.boxed()
+    }
+}

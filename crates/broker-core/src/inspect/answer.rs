@@ -1,0 +1,86 @@
+//! A loop answers.
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::end_with_connection;
+use net_api::Connections;
+
+use super::question::{Answer, End, Ended, INSPECTED, Inspection, Question, SUBSCRIPTIONS};
+use super::view::{self, View};
+use crate::clients::{ClientLoop, LoopIo};
+use crate::key::SessionKey;
+use crate::rim::Rim;
+
+/// Units of a turn for one session that is looked at: about what a small packet costs.
+const UNITS: u32 = 1;
+
+/// Answers a question.
+pub(crate) fn answer(view: &View<'_>, io: &mut impl LoopIo, inspection: Inspection) {
+    let Inspection { question, answer } = inspection;
+    let found = |session: SessionKey| {
+        (session.loop_index() == view.index)
+            .then(|| view.clients.get(session.key()))
+            .flatten()
+    };
+    let answered = match question {
+        Question::Summaries(sessions) => {
+            let sessions = sessions.into_iter().take(INSPECTED);
+            let rows = sessions.filter_map(|session| {
+                let client = found(session)?;
+                Some((session, view::summary(view, io, client)))
+            });
+            Answer::Summaries(rows.collect())
+        }
+        Question::Detail(session) => {
+            let detail = found(session).map(|client| view::detail(view, io, client));
+            Answer::Detail(detail.map(Box::new))
+        }
+        Question::Subscriptions {
+            session,
+            after,
+            limit,
+        } => {
+            let limit = limit.min(SUBSCRIPTIONS);
+            let rows = found(session).map(|client| view::subscriptions(client, &after, limit));
+            Answer::Subscriptions(rows)
+        }
+        Question::Matching { sessions, topic } => {
+            let sessions = sessions.into_iter().take(INSPECTED);
+            let rows = sessions.filter_map(|session| {
+                let client = found(session)?;
+                let matching = view::matching(client, &topic);
+                Some((session, view::summary(view, io, client), matching))
+            });
+            Answer::Matching(rows.collect())
+        }
+    };
+    let looked_at = match &answered {
+        Answer::Summaries(rows) => rows.len(),
+        Answer::Matching(rows) => rows.len() * 4,
+        Answer::Detail(_) => 4,
+        Answer::Subscriptions(rows) => 1 + rows.as_ref().map_or(0, Vec::len) / 4,
+    };
+    Connections::charge(io, UNITS * u32::try_from(looked_at).unwrap_or(u32::MAX));
+    answer(answered);
+}
+
+/// Disconnects a client with 0x98, and has its session end with the connection if so asked.
+pub(crate) fn end<R: Rim>(clients: &mut ClientLoop<R>, io: &mut impl LoopIo, end: End) {
+    let key = end.session.key();
+    let client = clients.clients.get_mut(key).filter(|client| {
+        client.session.client_id() == &*end.client_id && client.connection.is_some()
+    });
+    let Some(client) = client else {
+        return (end.answer)(Ended::default());
+    };
+    if end.ends_session {
+        end_with_connection(&mut client.session);
+    }
+    let peer = client.connection.and_then(|id| io.peer(id));
+    let address = peer.map(|peer| peer.to_string());
+    clients.kick(io, key, ReasonCode::AdministrativeAction);
+    (end.answer)(Ended {
+        disconnected: true,
+        session_ended: end.ends_session,
+        address,
+    });
+}

@@ -1,0 +1,832 @@
+//! What the API asks, by asking all nodes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use admin::api::{
+    At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow,
+    ListenerRow, Match, MatchRequest, NewBan, NodeRow, NotReached, Publisher, SessionDrops,
+    ShardRow, SharedGroupRow, SubscriptionRow, Voter,
+};
+use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
+use admin::page::{self, Found, Missing, MissingReason};
+use admin::problem::{Kind, Problem};
+use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+use broker_core::Drops;
+use futures_util::FutureExt as _;
+use mqtt_proto::{filter_matches, validate_topic_filter};
+use peer_protocol::{INSPECTION_SINCE, Refusal};
+use tokio::time::Instant;
+
+use super::question::{Answer, ClientPart, ClientsQuestion, DropsQuestion, Question};
+use super::state::Inspect;
+use super::{gather, matching, merge, rows, stores};
+use crate::control;
+
+/// Clients whose subscriptions are looked up for one page of all subscriptions.
+const CLIENTS_OF_SUBSCRIPTIONS: u16 = 100;
+
+/// How soon is looked again whether a session has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The broker as the API sees it.
+#[derive(Debug)]
+pub(crate) struct Asking(pub(crate) Arc<Inspect>);
+
+impl Broker for Asking {
+    fn readiness(&self) -> (bool, Vec<String>) {
+        let node = &self.0.node;
+        let is_ready = node.rim.ready.load(Ordering::Relaxed);
+        let leaderless = control::without_leader(node).into_iter();
+        let lines = leaderless
+            .map(|(store, shard)| format!("no node leads shard {shard} of the {store} store"));
+        (is_ready, lines.collect())
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        crate::metrics::text(&self.0.registry)
+    }
+
+    fn cluster(&self) -> ClusterStatus {
+        self.0.control.status()
+    }
+
+    fn change(&self, change: Change) -> Result<(), Refusal> {
+        self.0.control.change(change)
+    }
+
+    fn nodes(&self, budget: Duration) -> Asked<Gathered<Vec<NodeRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let answers = gather::all(&inspect, Question::Health, budget).await;
+            let (parts, partial) = gather::sort(answers, "health", |answer| match answer {
+                Answer::Health(health) => Some(*health),
+                _ => None,
+            });
+            let mut healths: BTreeMap<NodeId, _> = parts
+                .into_iter()
+                .map(|(node, _, health)| (node, health))
+                .collect();
+            let status = inspect.control.status();
+            let members = match status.nodes.is_empty() {
+                true => vec![inspect.alone(&status)],
+                false => status.nodes.iter().map(node_row).collect(),
+            };
+            let all = members.into_iter().map(|row: NodeRow| NodeRow {
+                health: healths.remove(&row.node),
+                ..row
+            });
+            let all = all.collect();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn shards(&self, budget: Duration) -> Asked<Gathered<Vec<ShardRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let answers = gather::all(&inspect, Question::Shards, budget).await;
+            let (parts, partial) = gather::sort(answers, "shards", |answer| match answer {
+                Answer::Shards(shards) => Some(shards),
+                _ => None,
+            });
+            let status = inspect.control.status();
+            let mut rows: Vec<ShardRow> = shard_rows(&status, &inspect.name);
+            for (node, _, shards) in parts {
+                for led in shards {
+                    let row = rows.iter_mut().find(|row| {
+                        (row.store, row.shard, row.leader) == (led.store, led.shard, Some(node))
+                    });
+                    if let Some(row) = row {
+                        row.holds = Some(led.content);
+                        row.last_decision = led.decision.or(row.last_decision.take());
+                    }
+                }
+            }
+            Ok(Gathered { all: rows, partial })
+        }
+        .boxed()
+    }
+
+    fn listeners(&self, budget: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let answers = gather::all(&inspect, Question::Listeners, budget).await;
+            let (parts, partial) = gather::sort(answers, "listeners", |answer| match answer {
+                Answer::Listeners(rows) => Some(rows),
+                _ => None,
+            });
+            let all = parts.into_iter().flat_map(|(.., rows)| rows).collect();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn clients(&self, filter: ClientFilter, range: Range) -> Asked<Found<ClientRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.clients(filter, range).await }.boxed()
+    }
+
+    fn client(&self, client_id: String, budget: Duration) -> Asked<Client> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.client(client_id, budget).await }.boxed()
+    }
+
+    fn end(&self, client_id: String, session: bool, budget: Duration) -> Asked<Gone> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.end(client_id, session, budget).await }.boxed()
+    }
+
+    fn subscriptions(&self, prefix: Option<String>, range: Range) -> Asked<Found<SubscriptionRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.subscriptions(prefix, range).await }.boxed()
+    }
+
+    fn subscriptions_of(
+        &self,
+        client_id: String,
+        prefix: Option<String>,
+        range: Range,
+    ) -> Asked<Found<SubscriptionRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let after = range.after.clone().unwrap_or_default();
+            let limit = usize::from(range.limit);
+            let rows = inspect.subscriptions_of(&client_id, after, range.limit, range.budget);
+            let (rows, partial) = rows.await?;
+            let Some(mut rows) = rows else {
+                return Err(inspect.not_found(&client_id, partial));
+            };
+            let is_cut = rows.len() > limit;
+            rows.truncate(limit);
+            let last = rows
+                .last()
+                .filter(|_| is_cut)
+                .map(|row| row.given_filter.clone());
+            let scanned = rows.len() as u64;
+            let is_wanted = |row: &SubscriptionRow| {
+                let prefix = prefix.as_ref();
+                prefix.is_none_or(|prefix| row.filter.starts_with(prefix.as_str()))
+            };
+            rows.retain(is_wanted);
+            Ok(Found {
+                scanned,
+                items: rows,
+                last,
+                partial,
+            })
+        }
+        .boxed()
+    }
+
+    fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let question = Question::SharedGroups {
+                after: range.after.clone().unwrap_or_default(),
+                limit: range.limit + 1,
+            };
+            let answers = gather::all(&inspect, question, range.budget).await;
+            let (parts, partial) = gather::sort(answers, "shared_groups", |answer| match answer {
+                Answer::SharedGroups(rows) => Some(rows),
+                _ => None,
+            });
+            let mut rows: BTreeMap<String, SharedGroupRow> = BTreeMap::new();
+            for row in parts.into_iter().flat_map(|(.., rows)| rows) {
+                // Each node knows its own members, and those that shards tell of.
+                let known = rows.entry(page::join(&row.filter, &row.group));
+                let known = known.or_insert_with(|| row.clone());
+                known.members = known.members.max(row.members);
+                known.online = known.online.max(row.online);
+            }
+            Ok(cut(rows, range.limit.into(), partial))
+        }
+        .boxed()
+    }
+
+    fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.matching(request, budget).await }.boxed()
+    }
+
+    fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move { inspect.drops(filter, range).await }.boxed()
+    }
+
+    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let answers = gather::all(&inspect, Question::DropTotals, budget).await;
+            let (parts, partial) = gather::sort(answers, "drops", |answer| match answer {
+                Answer::DropTotals(totals) => Some(totals),
+                _ => None,
+            });
+            let mut all = DropTotals::new();
+            for (reason, count) in parts.into_iter().flat_map(|(.., totals)| totals) {
+                *all.entry(reason).or_default() += count;
+            }
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn session_drops(&self, limit: usize) -> Vec<SessionDrops> {
+        let drops = Drops::by_session(&self.0.node.drops, limit).into_iter();
+        let rows = drops.map(|drops| SessionDrops {
+            dropped: drops.total(),
+            reasons: drops
+                .counts
+                .iter()
+                .map(|(reason, count)| (reason.as_str().to_owned(), *count))
+                .collect(),
+            first: At::unix_ms(drops.first.0),
+            last: At::unix_ms(drops.last.0),
+            client_id: drops.client_id.into(),
+        });
+        rows.collect()
+    }
+
+    fn holders(&self, limit: usize) -> Vec<HolderRow> {
+        let pairs = self.0.node.slow.list(limit).into_iter();
+        let rows = pairs.map(|pair| HolderRow {
+            subscriber: pair.subscriber.map(String::from),
+            durable: pair.is_durable,
+            publisher: pair.publisher.into(),
+            times: pair.times as u64,
+            last: At::unix_ms(pair.last.0),
+        });
+        rows.collect()
+    }
+
+    fn bans(&self) -> Vec<Ban> {
+        self.0.bans_here()
+    }
+
+    fn ban(&self, ban: NewBan) -> Asked<Ban> {
+        Arc::clone(&self.0).add_ban(ban).boxed()
+    }
+
+    fn unban(&self, id: u64) -> Asked<()> {
+        Arc::clone(&self.0).remove_ban(id).boxed()
+    }
+}
+
+impl Inspect {
+    async fn clients(
+        self: &Arc<Self>,
+        filter: ClientFilter,
+        range: Range,
+    ) -> Result<Found<ClientRow>, Problem> {
+        let limit = usize::from(range.limit);
+        let question = ClientsQuestion {
+            prefix: filter.prefix.unwrap_or_default(),
+            after: range.after,
+            // One more: whether anything follows.
+            limit: range.limit + 1,
+            user: filter.user,
+            address: filter.address,
+            node: filter.node,
+            state: filter.state,
+        };
+        let answers = gather::all(self, Question::Clients(question), range.budget).await;
+        let (parts, mut partial) = gather::sort(answers, "clients", |answer| match answer {
+            Answer::Clients(part) => Some(part),
+            _ => None,
+        });
+        if parts.is_empty() {
+            return Err(nobody(&partial));
+        }
+        let covered = parts.iter().flat_map(|(.., part)| part.covered.clone());
+        partial.extend(uncovered("session_store", covered));
+        let parts = parts.into_iter().map(|(.., part)| part).collect();
+        let mut found = merge::clients(parts, limit);
+        found.partial = partial;
+        let names = self.names();
+        for row in &mut found.items {
+            row.node_name = row.node.and_then(|node| names.get(&node).cloned());
+        }
+        self.add_queues(&mut found.items, range.budget).await;
+        Ok(found)
+    }
+
+    /// How much waits for those that are away, as the leaders of their inbox shards say.
+    async fn add_queues(self: &Arc<Self>, items: &mut [ClientRow], budget: Duration) {
+        let is_asked = |row: &&ClientRow| row.durable && row.state == ClientState::Away;
+        let away = items.iter().filter(is_asked);
+        let client_ids: Vec<String> = away.map(|row| row.client_id.clone()).collect();
+        if client_ids.is_empty() {
+            return;
+        }
+        let answers = gather::all(self, Question::Queues { client_ids }, budget).await;
+        let (parts, _) = gather::sort(answers, "queues", |answer| match answer {
+            Answer::Queues(queues) => Some(queues),
+            _ => None,
+        });
+        let queues: BTreeMap<String, u64> =
+            parts.into_iter().flat_map(|(.., queues)| queues).collect();
+        for row in items {
+            if let Some(messages) = queues.get(&row.client_id) {
+                row.queue_messages = Some(*messages);
+            }
+        }
+    }
+
+    async fn client_parts(
+        self: &Arc<Self>,
+        client_id: &str,
+        budget: Duration,
+    ) -> (Vec<(NodeId, String, ClientPart)>, Vec<Missing>) {
+        let client_id = client_id.to_owned();
+        let answers = gather::all(self, Question::Client { client_id }, budget).await;
+        gather::sort(answers, "client", |answer| match answer {
+            Answer::Client(part) => Some(*part),
+            _ => None,
+        })
+    }
+
+    async fn client(
+        self: &Arc<Self>,
+        client_id: String,
+        budget: Duration,
+    ) -> Result<Client, Problem> {
+        let (parts, partial) = self.client_parts(&client_id, budget).await;
+        let departure = parts.iter().filter_map(|(.., part)| part.departure.clone());
+        let departure = departure.max_by(|one, other| one.at.cmp(&other.at));
+        let names = self.names();
+        let now = rows::now(&self.node);
+        let found = merge::client(&client_id, parts, &names, now);
+        let Some(client) = found else {
+            let problem = self.not_found(&client_id, partial);
+            let departure = serde_json::to_value(&departure).unwrap_or_default();
+            return Err(match problem.kind {
+                Kind::NotFound => problem.with("last_departure", departure),
+                _ => problem,
+            });
+        };
+        Ok(Client {
+            last_departure: departure,
+            partial,
+            ..client
+        })
+    }
+
+    async fn end(
+        self: &Arc<Self>,
+        client_id: String,
+        session: bool,
+        budget: Duration,
+    ) -> Result<Gone, Problem> {
+        let question = Question::End {
+            client_id: client_id.clone(),
+            session,
+        };
+        let answers = gather::all(self, question, budget).await;
+        let (parts, partial) = gather::sort(answers, "client", |answer| match answer {
+            Answer::End(ending) => Some(ending),
+            _ => None,
+        });
+        let has_record = parts.iter().any(|(.., ending)| ending.has_record);
+        let gone = parts.into_iter().find_map(|(.., ending)| ending.gone);
+        match gone {
+            Some(gone) => Ok(gone),
+            None if has_record && !session => Ok(Gone {
+                client_id,
+                node: None,
+                address: None,
+                disconnected: false,
+                session_ended: false,
+            }),
+            None if has_record => self.end_absent(client_id, budget).await,
+            None => Err(self.not_found(&client_id, partial)),
+        }
+    }
+
+    /// Ends the session of a client that is away, and waits until its record is gone.
+    async fn end_absent(
+        self: &Arc<Self>,
+        client_id: String,
+        budget: Duration,
+    ) -> Result<Gone, Problem> {
+        let clustered = self.node.rim.clustered();
+        if clustered.is_some_and(|cluster| !cluster.cluster().all_speak(INSPECTION_SINCE)) {
+            let why = "a node runs a version that cannot end sessions, or has not been reached yet";
+            return Err(Problem::new(Kind::Conflict, why));
+        }
+        let deadline = Instant::now() + budget;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (parts, _) = self.client_parts(&client_id, left).await;
+            let is_led = parts.iter().any(|(.., part)| part.leads_record);
+            let record = parts.into_iter().find_map(|(.., part)| part.record);
+            match record {
+                Some(record) if record.node.is_some() => {
+                    let why = "the client has connected meanwhile";
+                    return Err(Problem::new(Kind::Conflict, why));
+                }
+                // Repeated, it does nothing if it was done.
+                Some(record) => stores::end(&self.node, &client_id, record.epoch),
+                None if is_led => break,
+                None => {}
+            }
+            if Instant::now() + LOOK_AGAIN >= deadline {
+                let why =
+                    "no leader of its shard has ended the session in time; it may still do so";
+                return Err(Problem::new(Kind::NoLeader, why));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(Gone {
+            client_id,
+            node: None,
+            address: None,
+            disconnected: false,
+            session_ended: true,
+        })
+    }
+
+    async fn subscriptions_of(
+        self: &Arc<Self>,
+        client_id: &str,
+        after: String,
+        limit: u16,
+        budget: Duration,
+    ) -> Result<(Option<Vec<SubscriptionRow>>, Vec<Missing>), Problem> {
+        let question = Question::SubscriptionsOf {
+            client_id: client_id.to_owned(),
+            after,
+            limit: limit + 1,
+        };
+        let answers = gather::all(self, question, budget).await;
+        let (parts, partial) = gather::sort(answers, "subscriptions", |answer| match answer {
+            Answer::SubscriptionsOf(rows) => Some(rows),
+            _ => None,
+        });
+        // The node that has the connection knows best; the leader of the inbox shard knows of the same.
+        let rows = parts.into_iter().filter_map(|(.., rows)| rows);
+        let rows = rows.max_by_key(|rows| rows.iter().any(|row| row.node.is_some()));
+        Ok((rows, partial))
+    }
+
+    /// Subscriptions client by client.
+    async fn subscriptions(
+        self: &Arc<Self>,
+        prefix: Option<String>,
+        range: Range,
+    ) -> Result<Found<SubscriptionRow>, Problem> {
+        let limit = usize::from(range.limit);
+        let after = range.after.as_deref().map(page::split);
+        let (after_client, after_filter) = after.unwrap_or_default();
+        let mut items: Vec<SubscriptionRow> = Vec::new();
+        let mut scanned = 0;
+        let mut partial = Vec::new();
+        // The client that a page has ended in goes on with its next filter.
+        let mut clients: Vec<(String, String)> = Vec::new();
+        if !after_filter.is_empty() {
+            clients.push((after_client.to_owned(), after_filter.to_owned()));
+        }
+        let is_first = after_client.is_empty();
+        let list = Range {
+            after: (!is_first).then(|| after_client.to_owned()),
+            limit: CLIENTS_OF_SUBSCRIPTIONS,
+            budget: range.budget,
+        };
+        let found = self.clients(ClientFilter::default(), list).await?;
+        partial.extend(found.partial);
+        let ids = found.items.into_iter().map(|row| row.client_id);
+        clients.extend(ids.map(|id| (id, String::new())));
+        let mut last = None;
+        let mut is_cut = false;
+        'clients: for (client_id, after) in clients {
+            let asked = u16::try_from(limit).unwrap_or(u16::MAX);
+            let rows = self.subscriptions_of(&client_id, after, asked, range.budget);
+            let (rows, missing) = rows.await?;
+            for entry in missing {
+                if !partial.contains(&entry) {
+                    partial.push(entry);
+                }
+            }
+            for row in rows.unwrap_or_default() {
+                if items.len() == limit {
+                    is_cut = true;
+                    break 'clients;
+                }
+                scanned += 1;
+                last = Some(page::join(&client_id, &row.given_filter));
+                let is_wanted = |prefix: &String| row.filter.starts_with(prefix.as_str());
+                if prefix.as_ref().is_none_or(is_wanted) {
+                    items.push(row);
+                }
+            }
+            if !is_cut {
+                last = Some(page::join(&client_id, ""));
+            }
+        }
+        let more = is_cut || found.last.is_some();
+        Ok(Found {
+            items,
+            last: last.filter(|_| more),
+            partial,
+            scanned,
+        })
+    }
+
+    async fn drops(
+        self: &Arc<Self>,
+        filter: DropFilter,
+        range: Range,
+    ) -> Result<Found<DropRow>, Problem> {
+        if let Some(topic) = &filter.topic {
+            let valid = validate_topic_filter(topic);
+            valid.map_err(|error| Problem::parameter("topic", error))?;
+        }
+        let question = Question::Drops(DropsQuestion {
+            limit: range.limit + 1,
+            before: range.after,
+            reason: filter.reason,
+            client: filter.client,
+            topic: filter.topic,
+            since_ms: filter.since_ms,
+        });
+        let answers = match filter.node {
+            None => gather::all(self, question, range.budget).await,
+            Some(node) => {
+                let nodes = gather::nodes(&self.control.status(), &self.name);
+                gather::some(self, &nodes, &[node], |_| question.clone(), range.budget).await
+            }
+        };
+        let (parts, partial) = gather::sort(answers, "drops", |answer| match answer {
+            Answer::Drops(rows) => Some(rows),
+            _ => None,
+        });
+        let rows = parts.into_iter().flat_map(|(.., rows)| rows);
+        let rows = rows.map(|drop| (drop.place, drop.row)).collect();
+        Ok(cut(rows, range.limit.into(), partial))
+    }
+
+    async fn matching(
+        self: &Arc<Self>,
+        request: MatchRequest,
+        budget: Duration,
+    ) -> Result<Match, Problem> {
+        let MatchRequest {
+            topic,
+            qos,
+            publisher,
+            clients,
+            limit,
+        } = request;
+        if topic.is_empty() || topic.contains(['+', '#', '\0']) {
+            let why = "`topic` is a topic name: not empty, and without wildcards";
+            return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/topic"));
+        }
+        let question = Question::Match {
+            topic: topic.clone(),
+            qos,
+            publisher: publisher.clone(),
+            limit,
+        };
+        let answers = gather::all(self, question, budget).await;
+        let (parts, mut partial) = gather::sort(answers, "receivers", |answer| match answer {
+            Answer::Match(part) => Some(part),
+            _ => None,
+        });
+        let parts = parts.into_iter().map(|(.., part)| part).collect();
+        let part = matching::merge(parts, limit.into());
+        let mut not = Vec::new();
+        for client_id in clients {
+            let is_it = |of: &admin::api::Receiver| of.client_id.as_ref() == Some(&client_id);
+            if part.receivers.iter().any(is_it) {
+                continue;
+            }
+            let (reason, missing) = self
+                .why_not(&client_id, &topic, publisher.as_deref(), budget)
+                .await?;
+            not.extend(reason);
+            for entry in missing {
+                if !partial.contains(&entry) {
+                    partial.push(entry);
+                }
+            }
+        }
+        Ok(Match {
+            topic,
+            qos,
+            publisher: publisher.map(|client_id| Publisher {
+                client_id,
+                may: None,
+                rule: None,
+            }),
+            receivers: part.receivers,
+            not,
+            counts: part.counts,
+            counted_all: part.counted_all,
+            partial,
+        })
+    }
+
+    /// Why a client does not get a message; `None`: it does, and is not listed.
+    async fn why_not(
+        self: &Arc<Self>,
+        client_id: &str,
+        topic: &str,
+        publisher: Option<&str>,
+        budget: Duration,
+    ) -> Result<(Option<NotReached>, Vec<Missing>), Problem> {
+        let most = page::LARGEST_LIMIT;
+        let rows = self.subscriptions_of(client_id, String::new(), most, budget);
+        let (rows, partial) = rows.await?;
+        let because = |reason: &str, closest: Option<String>, detail: String| NotReached {
+            client_id: client_id.to_owned(),
+            reason: reason.to_owned(),
+            closest_filter: closest,
+            detail,
+        };
+        let Some(rows) = rows else {
+            let detail = "no node knows a session of this client".to_owned();
+            return Ok((Some(because("no_session", None, detail)), partial));
+        };
+        let matching: Vec<&SubscriptionRow> = rows
+            .iter()
+            .filter(|row| filter_matches(&row.filter, topic))
+            .collect();
+        let reason = if matching.is_empty() {
+            let (closest, detail) = closest(&rows, topic);
+            Some(because("no_filter", closest, detail))
+        } else if publisher == Some(client_id) && matching.iter().all(|row| row.no_local) {
+            let filter = matching.first().map(|row| row.filter.clone());
+            let detail = "it has asked for no messages of its own (No Local)".to_owned();
+            Some(because("no_local", filter, detail))
+        } else {
+            None
+        };
+        Ok((reason, partial))
+    }
+
+    fn alone(&self, status: &ClusterStatus) -> NodeRow {
+        NodeRow {
+            node: status.node,
+            node_name: self.name.clone(),
+            address: None,
+            state: NodeState::Up,
+            reach: Reach::Up,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            incarnation: self.node.store().incarnation(),
+            connections: Some(self.node.connected.load(Ordering::Relaxed) as u64),
+            clock_offset_ms: None,
+            health: None,
+        }
+    }
+
+    fn names(&self) -> BTreeMap<NodeId, String> {
+        let nodes = gather::nodes(&self.control.status(), &self.name);
+        nodes
+            .into_iter()
+            .map(|(node, name, _)| (node, name))
+            .collect()
+    }
+
+    /// What is said of a client that no node that has answered knows.
+    pub(super) fn not_found(&self, client_id: &str, partial: Vec<Missing>) -> Problem {
+        if partial.is_empty() {
+            let shown = broker_core::excerpt(client_id);
+            let why = format!("no node knows a connection or a session of {shown:?}");
+            return Problem::new(Kind::NotFound, why).with("kind", "client");
+        }
+        let silent = partial.iter().filter_map(|missing| missing.node);
+        let silent: Vec<String> = silent.map(|node| node.to_string()).collect();
+        let why =
+            "the nodes that have answered do not know the client, and others have not answered";
+        Problem::new(Kind::NodeSilent, why).with("nodes", silent)
+    }
+}
+
+/// No node has answered.
+fn nobody(partial: &[Missing]) -> Problem {
+    let partial = serde_json::to_value(partial).unwrap_or_default();
+    Problem::new(Kind::NotReady, "no node has answered in time").with("partial", partial)
+}
+
+/// The first of these rows, with the key that the next page begins behind.
+fn cut<T>(rows: BTreeMap<String, T>, limit: usize, partial: Vec<Missing>) -> Found<T> {
+    let is_cut = rows.len() > limit;
+    let scanned = rows.len().min(limit) as u64;
+    let mut last = None;
+    let kept = rows.into_iter().take(limit).map(|(key, row)| {
+        last = Some(key);
+        row
+    });
+    let items = kept.collect();
+    Found {
+        items,
+        last: last.filter(|_| is_cut),
+        partial,
+        scanned,
+    }
+}
+
+/// The ranges of slots that nobody has answered for.
+fn uncovered(store: &str, covered: impl Iterator<Item = (u16, u16)>) -> Option<Missing> {
+    let mut covered: Vec<(u16, u16)> = covered.collect();
+    covered.sort_unstable();
+    let mut next = 0_u32;
+    let mut missing = Vec::new();
+    for (first, last) in covered {
+        if u32::from(first) > next {
+            missing.push(format!("{store}:{next}-{}", first - 1));
+        }
+        next = next.max(u32::from(last) + 1);
+    }
+    if next <= u32::from(u16::MAX) {
+        missing.push(format!("{store}:{next}-{}", u16::MAX));
+    }
+    (!missing.is_empty()).then(|| Missing {
+        node: None,
+        node_name: String::new(),
+        reason: MissingReason::NoLeader,
+        missing,
+    })
+}
+
+/// The filter that has the most levels in common with a topic, and where the two part.
+fn closest(rows: &[SubscriptionRow], topic: &str) -> (Option<String>, String) {
+    let levels: Vec<&str> = topic.split('/').collect();
+    let common = |filter: &str| {
+        let pairs = filter.split('/').zip(&levels);
+        pairs
+            .take_while(|(wanted, level)| *wanted == "+" || wanted == *level)
+            .count()
+    };
+    let best = rows.iter().max_by_key(|row| common(&row.filter));
+    let Some(best) = best else {
+        return (None, "it has no subscriptions".to_owned());
+    };
+    let at = common(&best.filter);
+    let wanted = best.filter.split('/').nth(at);
+    let found = levels.get(at).copied();
+    let detail = match (wanted, found) {
+        (Some(wanted), Some(found)) if wanted.eq_ignore_ascii_case(found) => {
+            format!("differs in case at level {}", at + 1)
+        }
+        (Some(_), Some(_)) if at == 0 && topic.starts_with('$') => {
+            "a wildcard in the first level does not match a topic that begins with $".to_owned()
+        }
+        (Some(wanted), Some(found)) => {
+            format!("level {} is {found:?} and not {wanted:?}", at + 1)
+        }
+        (Some(_), None) => "the topic has fewer levels".to_owned(),
+        (None, _) => "the topic has more levels".to_owned(),
+    };
+    (Some(best.filter.clone()), detail)
+}
+
+fn node_row(member: &NodeStatus) -> NodeRow {
+    NodeRow {
+        node: member.node,
+        node_name: member.name.clone(),
+        address: Some(member.address.clone()),
+        state: member.state,
+        reach: member.reach,
+        version: member.version.clone(),
+        incarnation: member.incarnation,
+        connections: member.connections,
+        clock_offset_ms: member.clock_offset_ms,
+        health: None,
+    }
+}
+
+fn shard_rows(status: &ClusterStatus, own_name: &str) -> Vec<ShardRow> {
+    let nodes: BTreeMap<NodeId, (String, Reach)> = gather::nodes(status, own_name)
+        .into_iter()
+        .map(|(node, name, reach)| (node, (name, reach)))
+        .collect();
+    let replica = |node: &NodeId| Voter {
+        node: *node,
+        node_name: nodes
+            .get(node)
+            .map_or_else(String::new, |(name, _)| name.clone()),
+        reach: nodes.get(node).map(|(_, reach)| *reach),
+    };
+    let row = |shard: &admin::cluster::ShardStatus| ShardRow {
+        store: shard.store,
+        shard: shard.shard,
+        first_slot: shard.first.map(|slot| slot.0),
+        last_slot: shard.last.map(|slot| slot.0),
+        version: shard.version.map(|version| BigNumber::from(version.0)),
+        serves: shard.leader.is_some(),
+        term: shard.term.into(),
+        leader: shard.leader,
+        leader_name: shard
+            .leader
+            .and_then(|node| Some(nodes.get(&node)?.0.clone())),
+        voters: shard.voters.iter().map(replica).collect(),
+        learners: shard.learners.iter().map(replica).collect(),
+        holds: None,
+        load: shard.load.clone(),
+        last_decision: shard.split.clone(),
+    };
+    status.shards.iter().map(row).collect()
+}

@@ -1,0 +1,420 @@
+//! What this node answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use admin::api::{
+    Alarm, At, ClientRow, DrainProgress, Gone, ListenerRow, NodeHealth, RecentDrop, SubscriptionRow,
+};
+use admin::cluster::{NodeId, NodeState};
+use admin::page::MissingReason;
+use broker_core::{Drops, Pressure, Reason, SessionKey};
+use tokio::time::Instant;
+
+use super::question::{
+    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending,
+    PlacedDrop, Question,
+};
+use super::rows::{self, Own};
+use super::state::Inspect;
+use super::{loops, matching, stores};
+use crate::control;
+
+/// Identifiers that are taken from the registry and the session store at a time.
+const TAKEN: usize = 256;
+
+/// Rows that one question looks at.
+const LOOKED_AT: u64 = 20_000;
+
+/// Drops of one client that are part of what is known of it.
+const RECENT_DROPS: usize = 10;
+
+/// Names of those that hold a client back, and that it holds back.
+const HOLDERS: usize = 10;
+
+impl Inspect {
+    /// Answers a question about this node.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        question: Question,
+        deadline: Instant,
+    ) -> Result<Answer, MissingReason> {
+        let place = self.answers.try_acquire();
+        let _place = place.map_err(|_| MissingReason::Busy)?;
+        Ok(match question {
+            Question::Health => Answer::Health(Box::new(self.health())),
+            Question::Shards => Answer::Shards(stores::led(&self.node)),
+            Question::Listeners => Answer::Listeners(self.listeners_here()),
+            Question::Clients(question) => {
+                Answer::Clients(self.clients_here(question, deadline).await?)
+            }
+            Question::Client { client_id } => {
+                Answer::Client(Box::new(self.client_here(&client_id).await?))
+            }
+            Question::Queues { client_ids } => {
+                Answer::Queues(stores::queues(&self.node, &client_ids))
+            }
+            Question::End { client_id, session } => {
+                Answer::End(self.end_here(client_id, session).await?)
+            }
+            Question::SubscriptionsOf {
+                client_id,
+                after,
+                limit,
+            } => {
+                let limit = usize::from(limit);
+                Answer::SubscriptionsOf(self.subscriptions_here(&client_id, &after, limit).await?)
+            }
+            Question::SharedGroups { after, limit } => {
+                Answer::SharedGroups(matching::groups(&self.node, &after, limit.into()))
+            }
+            Question::Match {
+                topic,
+                qos,
+                publisher,
+                limit,
+            } => {
+                let own = self.own();
+                let publisher = publisher.as_deref();
+                let part =
+                    matching::here(&self.node, &own, &topic, qos, publisher, limit.into()).await?;
+                Answer::Match(part)
+            }
+            Question::Drops(question) => Answer::Drops(self.drops_here(&question)),
+            Question::DropTotals => Answer::DropTotals(self.totals_here()),
+            Question::Unknown => Answer::NotKnown,
+        })
+    }
+
+    pub(super) fn own(&self) -> Own {
+        Own {
+            node: NodeId(self.node.store().node()),
+            name: self.name.clone(),
+        }
+    }
+
+    async fn clients_here(
+        &self,
+        question: ClientsQuestion,
+        deadline: Instant,
+    ) -> Result<ClientsPart, MissingReason> {
+        let own = self.own();
+        let mut part = ClientsPart::default();
+        let mut after = question.after.clone();
+        let mut bytes = 0;
+        let limit = usize::from(question.limit);
+        loop {
+            let homes = self.node.homes(after.as_deref(), &question.prefix, TAKEN);
+            let records = stores::records(&self.node, after.as_deref(), &question.prefix, TAKEN);
+            part.covered = records.covered;
+            // Both are complete up to here.
+            let ends = [
+                (homes.len() == TAKEN).then(|| homes.last().map(|(id, _)| id.to_string())),
+                (records.rows.len() == TAKEN)
+                    .then(|| records.rows.last().map(|row| row.client_id.clone())),
+            ];
+            let end: Option<String> = ends.into_iter().flatten().flatten().min();
+            let is_in = |id: &str| end.as_deref().is_none_or(|end| id <= end);
+            let homes: Vec<(Box<str>, SessionKey)> =
+                homes.into_iter().filter(|(id, _)| is_in(id)).collect();
+            let mut rows: BTreeMap<String, ClientRow> = BTreeMap::new();
+            for row in records.rows.into_iter().filter(|row| is_in(&row.client_id)) {
+                rows.insert(row.client_id.clone(), row);
+            }
+            let keys = homes.iter().map(|(_, key)| *key);
+            let mut summaries = loops::summaries(&self.node, keys).await?;
+            for (id, key) in homes {
+                if let Some(summary) = summaries.remove(&key)
+                    && *summary.client_id == *id
+                {
+                    let mut row = rows::client_row(&own, summary);
+                    if let Some(record) = rows.get(&*id) {
+                        row.user = row.user.or_else(|| record.user.clone());
+                        row.durable |= record.durable;
+                    }
+                    rows.insert(id.into(), row);
+                }
+            }
+            for (id, row) in rows {
+                part.scanned += 1;
+                after = Some(id.clone());
+                if !is_wanted(&question, &row) {
+                    continue;
+                }
+                bytes += 256 + 2 * id.len();
+                part.rows.push(row);
+                if part.rows.len() >= limit || bytes >= ANSWER_BYTES {
+                    part.last = after;
+                    return Ok(part);
+                }
+            }
+            let Some(end) = end else {
+                return Ok(part);
+            };
+            let is_late = deadline.saturating_duration_since(Instant::now()) < LEFT;
+            if part.scanned >= LOOKED_AT || is_late {
+                part.last = Some(end);
+                return Ok(part);
+            }
+            after = Some(end);
+        }
+    }
+
+    async fn client_here(&self, client_id: &str) -> Result<ClientPart, MissingReason> {
+        let own = self.own();
+        let mut part = stores::client(&self.node, client_id);
+        if let Some(session) = self.node.home_of(client_id)
+            && let Some(detail) = loops::detail(&self.node, session).await?
+            && detail.summary.client_id == client_id
+        {
+            let client = rows::client(&own, *detail, rows::now(&self.node));
+            part.here = Some(Box::new(client));
+        }
+        let recent = Drops::recent(&self.node.drops, self.node.recent_drops);
+        let of_client = recent
+            .into_iter()
+            .filter(|drop| drop.client_id == client_id);
+        part.drops = of_client
+            .take(RECENT_DROPS)
+            .map(|drop| RecentDrop {
+                at: At::unix_ms(drop.at_ms),
+                topic: drop.topic,
+                reason: drop.reason.to_owned(),
+            })
+            .collect();
+        for pair in self.node.slow.list(usize::MAX) {
+            if pair.subscriber.as_deref() == Some(client_id) && part.pauses.len() < HOLDERS {
+                part.pauses.push(pair.publisher.into());
+            } else if *pair.publisher == *client_id && part.paused_by.len() < HOLDERS {
+                part.paused_by.extend(pair.subscriber.map(String::from));
+            }
+        }
+        Ok(part)
+    }
+
+    async fn subscriptions_here(
+        &self,
+        client_id: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Vec<SubscriptionRow>>, MissingReason> {
+        let own = self.own();
+        if let Some(session) = self.node.home_of(client_id)
+            && let Some(rows) =
+                loops::subscriptions(&self.node, session, after.into(), limit).await?
+        {
+            let rows = rows
+                .into_iter()
+                .map(|row| rows::subscription_row(&own, client_id, true, row));
+            return Ok(Some(rows.collect()));
+        }
+        Ok(stores::subscriptions(&self.node, client_id, after, limit))
+    }
+
+    async fn end_here(&self, client_id: String, session: bool) -> Result<Ending, MissingReason> {
+        let part = stores::client(&self.node, &client_id);
+        let mut ending = Ending {
+            gone: None,
+            has_record: part.record.is_some(),
+        };
+        let Some(home) = self.node.home_of(&client_id) else {
+            return Ok(ending);
+        };
+        let ended = loops::end(&self.node, home, client_id.as_str().into(), session).await?;
+        if ended.disconnected {
+            ending.gone = Some(Gone {
+                client_id,
+                node: Some(NodeId(self.node.store().node())),
+                address: ended.address,
+                disconnected: true,
+                session_ended: ended.session_ended,
+            });
+        }
+        Ok(ending)
+    }
+
+    fn totals_here(&self) -> BTreeMap<String, u64> {
+        let count = |reason| {
+            self.node
+                .drops
+                .iter()
+                .map(|drops| drops.count(reason))
+                .sum()
+        };
+        Reason::all()
+            .map(|reason| (reason.as_str().to_owned(), count(reason)))
+            .collect()
+    }
+
+    fn drops_here(&self, question: &DropsQuestion) -> Vec<PlacedDrop> {
+        let own = self.own();
+        let recent = Drops::recent(&self.node.drops, self.node.recent_drops);
+        let mut same_ms = (0, 0_u32);
+        let placed = recent.into_iter().map(|drop| {
+            same_ms = match same_ms {
+                (at_ms, count) if at_ms == drop.at_ms => (at_ms, count + 1),
+                _ => (drop.at_ms, 0),
+            };
+            let place = place(drop.at_ms, own.node, same_ms.1);
+            let row = admin::api::DropRow {
+                at: At::unix_ms(drop.at_ms),
+                node: own.node,
+                node_name: own.name.clone(),
+                client_id: drop.client_id,
+                topic: drop.topic,
+                reason: drop.reason.to_owned(),
+                qos: drop.qos,
+                bytes: drop.bytes,
+            };
+            (drop.at_ms, PlacedDrop { row, place })
+        });
+        let is_wanted = |(at_ms, drop): &(u64, PlacedDrop)| {
+            let row = &drop.row;
+            let is = |wanted: &Option<String>, found: &str| {
+                wanted.as_ref().is_none_or(|wanted| wanted == found)
+            };
+            let filter = question.topic.as_ref();
+            is(&question.reason, &row.reason)
+                && is(&question.client, &row.client_id)
+                && filter.is_none_or(|filter| mqtt_proto::filter_matches(filter, &row.topic))
+                && question.since_ms.is_none_or(|since| *at_ms >= since)
+                && question
+                    .before
+                    .as_ref()
+                    .is_none_or(|before| drop.place > *before)
+        };
+        placed
+            .filter(is_wanted)
+            .take(question.limit.into())
+            .map(|(_, drop)| drop)
+            .collect()
+    }
+
+    fn health(&self) -> NodeHealth {
+        let node = &self.node;
+        let store = node.store();
+        let own = store.node();
+        let led = store.shards().into_iter();
+        let led = led.filter(|shard| shard.leader == Some(own)).count() as u64;
+        let dropped = self.totals_here().values().sum();
+        let status = self.control.status();
+        let state = status.nodes.iter().find(|member| member.node.0 == own);
+        let drains = state
+            .is_some_and(|member| matches!(member.state, NodeState::Draining | NodeState::Leaving));
+        let connected = node.connected.load(Ordering::Relaxed) as u64;
+        NodeHealth {
+            ready: node.rim.ready.load(Ordering::Relaxed),
+            uptime_s: self.started.elapsed().as_secs(),
+            cpu_s: cpu_s(),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            memory_bytes: crate::memory::resident_bytes(),
+            disk_free_bytes: self.disk_free(),
+            sessions: node.sessions(),
+            shards_led: led,
+            dropped,
+            drain: drains.then_some(DrainProgress {
+                clients_left: connected,
+                shards_left: led,
+            }),
+            alarms: self.alarms(),
+        }
+    }
+
+    fn disk_free(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.data_dir).ok()?;
+        Some(stat.f_bavail * stat.f_frsize)
+    }
+
+    /// What a person should see to, as this node knows.
+    fn alarms(&self) -> Vec<Alarm> {
+        let own = self.own();
+        let alarm = |name: &str, detail: String| Alarm {
+            name: name.to_owned(),
+            node: own.node,
+            node_name: own.name.clone(),
+            detail,
+            since: None,
+        };
+        let mut alarms = Vec::new();
+        for (store, shard) in control::without_leader(&self.node) {
+            let detail = format!("no node leads shard {shard} of the {store} store");
+            alarms.push(alarm("no_leader", detail));
+        }
+        match self.node.pressure() {
+            Pressure::None => {}
+            Pressure::StopReading => alarms.push(alarm(
+                "memory",
+                "memory is scarce: publishers are not read".to_owned(),
+            )),
+            Pressure::Refuse => alarms.push(alarm(
+                "memory",
+                "memory is scarce: new connections are refused".to_owned(),
+            )),
+        }
+        if self.node.store().is_full() {
+            let detail = "the disk is full: what has to be stored is refused";
+            alarms.push(alarm("disk_full", detail.to_owned()));
+        }
+        if let Some(clustered) = self.node.rim.clustered()
+            && clustered.cluster().is_open()
+        {
+            let detail =
+                "the cluster has neither secret nor TLS: whoever reaches its port is a member";
+            alarms.push(alarm("open_cluster", detail.to_owned()));
+        }
+        alarms
+    }
+
+    fn listeners_here(&self) -> Vec<ListenerRow> {
+        let own = self.own();
+        let sum = |count: &dyn Fn(&net::LoopStats) -> u64| -> u64 {
+            self.node.rim.net.iter().map(|stats| count(stats)).sum()
+        };
+        let row = |(kind, address): &(net_api::Kind, String)| ListenerRow {
+            node: own.node,
+            node_name: own.name.clone(),
+            kind: kind.name().to_owned(),
+            address: address.clone(),
+            connections: Some(sum(&|stats| stats.of(*kind).open.get())),
+            accepted: Some(sum(&|stats| stats.of(*kind).accepted.get())),
+            failed_handshakes: Some(sum(&|stats| stats.of(*kind).all_failed())),
+        };
+        self.listeners.iter().map(row).collect()
+    }
+}
+
+/// What is left of a question's time when a node stops looking further.
+const LEFT: Duration = Duration::from_millis(100);
+
+/// Sorts the latest first, and says where a page goes on.
+fn place(at_ms: u64, node: NodeId, number: u32) -> String {
+    format!("{:016x}{node}{number:08x}", u64::MAX - at_ms)
+}
+
+fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {
+    let ip = |address: &str| match address.rsplit_once(':') {
+        Some((ip, _)) => ip.trim_matches(['[', ']']).to_owned(),
+        None => address.to_owned(),
+    };
+    let user = question.user.as_ref();
+    let address = question.address.as_ref();
+    user.is_none_or(|user| row.user.as_ref() == Some(user))
+        && address.is_none_or(|wanted| row.address.as_deref().map(ip).as_ref() == Some(wanted))
+        && question.node.is_none_or(|node| row.node == Some(node))
+        && question.state.is_none_or(|state| row.state == state)
+}
+
+/// CPU time of this process so far.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name of the command, which may have spaces: the 12th and 13th are ticks in user and kernel mode.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut ticks = fields.split_ascii_whitespace().skip(11).take(2);
+    let sum: f64 = ticks.by_ref().filter_map(|t| t.parse::<f64>().ok()).sum();
+    sum / rustix::param::clock_ticks_per_second() as f64
+}

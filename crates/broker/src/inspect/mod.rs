@@ -1,0 +1,24 @@
+//! What people ask of all nodes: asked of loops, shards and nodes, and put together.
+//!
+//! A question goes to each node (`gather.rs`), which answers for its own connections and the shards that it leads
+//! (`here.rs`); the node that was asked merges what comes back in time and names who is missing. Work is bounded where it is
+//! done: so many questions at once in a node, so many sessions in one look at a loop, so many rows in one look at a shard.
+//!
+//! Deliberately absent: HTTP, rights, cursors (`admin`); what a loop shows of its clients (`broker-core/src/inspect`); what
+//! people change of a cluster (`control.rs`).
+
+mod asked;
+mod bans;
+mod gather;
+mod here;
+mod loops;
+mod matching;
+mod merge;
+mod question;
+mod rows;
+mod state;
+mod stores;
+
+pub(crate) use asked::Asking;
+pub(crate) use gather::Answering;
+pub(crate) use state::{About, Inspect};

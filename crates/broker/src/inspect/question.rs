@@ -1,0 +1,206 @@
+//! What nodes ask each other for people, as JSON: a node of another version reads what it knows.
+
+use std::collections::BTreeMap;
+
+use admin::api::{
+    Client, ClientRow, ClientState, DropRow, Gone, ListenerRow, NodeHealth, Receiver, RecentDrop,
+    ShardHolds, SharedGroupRow, SubscriptionRow,
+};
+use admin::cluster::{NodeId, StoreName};
+use serde::{Deserialize, Serialize};
+
+/// The longest answer, in bytes, without what a last item adds.
+pub(super) const ANSWER_BYTES: usize = 512 * 1024;
+
+/// A question to a node. What it does not know it answers with [`Answer::NotKnown`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Question {
+    /// How it is.
+    Health,
+    /// What the shards hold that it leads.
+    Shards,
+    /// Its listeners.
+    Listeners,
+    /// A part of the list of clients.
+    Clients(ClientsQuestion),
+    /// What it knows of a client.
+    Client { client_id: String },
+    /// What waits for these clients, of those whose inbox shards it leads.
+    Queues { client_ids: Vec<String> },
+    /// End a client.
+    End { client_id: String, session: bool },
+    /// The subscriptions of a client behind a filter.
+    SubscriptionsOf {
+        client_id: String,
+        after: String,
+        limit: u16,
+    },
+    /// A part of the list of shared groups.
+    SharedGroups { after: String, limit: u16 },
+    /// Who here would get a message.
+    Match {
+        topic: String,
+        qos: u8,
+        publisher: Option<String>,
+        limit: u16,
+    },
+    /// Dropped messages, the latest first.
+    Drops(DropsQuestion),
+    /// How many messages it has dropped, by reason.
+    DropTotals,
+    /// A question of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Which clients.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ClientsQuestion {
+    pub(super) prefix: String,
+    pub(super) after: Option<String>,
+    pub(super) limit: u16,
+    #[serde(default)]
+    pub(super) user: Option<String>,
+    #[serde(default)]
+    pub(super) address: Option<String>,
+    #[serde(default)]
+    pub(super) node: Option<NodeId>,
+    #[serde(default)]
+    pub(super) state: Option<ClientState>,
+}
+
+/// Which drops.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct DropsQuestion {
+    pub(super) limit: u16,
+    /// Only those before this place.
+    #[serde(default)]
+    pub(super) before: Option<String>,
+    #[serde(default)]
+    pub(super) reason: Option<String>,
+    #[serde(default)]
+    pub(super) client: Option<String>,
+    #[serde(default)]
+    pub(super) topic: Option<String>,
+    #[serde(default)]
+    pub(super) since_ms: Option<u64>,
+}
+
+/// What a node answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Health(Box<NodeHealth>),
+    Shards(Vec<LedShard>),
+    Listeners(Vec<ListenerRow>),
+    Clients(ClientsPart),
+    Client(Box<ClientPart>),
+    Queues(BTreeMap<String, u64>),
+    End(Ending),
+    SubscriptionsOf(Option<Vec<SubscriptionRow>>),
+    SharedGroups(Vec<SharedGroupRow>),
+    Match(MatchPart),
+    Drops(Vec<PlacedDrop>),
+    DropTotals(BTreeMap<String, u64>),
+    /// It answers others.
+    Busy,
+    /// It could not answer.
+    Failed,
+    /// It does not know the question.
+    #[serde(other)]
+    NotKnown,
+}
+
+/// A part of the list of clients.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ClientsPart {
+    /// In the order of identifiers.
+    pub(super) rows: Vec<ClientRow>,
+    /// The last identifier that was looked at, if there may be more behind it.
+    pub(super) last: Option<String>,
+    pub(super) scanned: u64,
+    /// The first and the last slot of each range of the session store that the rows speak for.
+    pub(super) covered: Vec<(u16, u16)>,
+}
+
+/// What a node knows of a client.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ClientPart {
+    /// It has its connection, or a session in memory.
+    pub(super) here: Option<Box<Client>>,
+    /// It leads the session shard.
+    pub(super) leads_record: bool,
+    /// The record there.
+    pub(super) record: Option<RecordPart>,
+    /// It leads the inbox shard.
+    pub(super) leads_inbox: bool,
+    /// The inbox there.
+    pub(super) inbox: Option<InboxPart>,
+    pub(super) departure: Option<admin::api::Departure>,
+    pub(super) drops: Vec<RecentDrop>,
+    /// Publishers that are paused because its queue is full.
+    pub(super) pauses: Vec<String>,
+    /// Subscribers because of which it is paused.
+    pub(super) paused_by: Vec<String>,
+}
+
+/// A record of the session store.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct RecordPart {
+    /// The node that has the connection.
+    pub(super) node: Option<NodeId>,
+    pub(super) user: Option<String>,
+    /// When it connected, or left, in ms of Unix time.
+    pub(super) since_ms: u64,
+    /// Seconds; `u32::MAX`: without end.
+    pub(super) expiry_s: u32,
+    pub(super) epoch: u64,
+    pub(super) durable: bool,
+}
+
+/// An inbox.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct InboxPart {
+    pub(super) shard: u16,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) subscriptions: u64,
+    /// Some of them.
+    pub(super) first: Vec<SubscriptionRow>,
+}
+
+/// What became of a client that was to be ended.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Ending {
+    /// What was ended here.
+    pub(super) gone: Option<Gone>,
+    /// The client has a session in a shard that this node leads.
+    pub(super) has_record: bool,
+}
+
+/// What a shard holds that the node leads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct LedShard {
+    pub(super) store: StoreName,
+    pub(super) shard: u64,
+    pub(super) content: ShardHolds,
+    pub(super) decision: Option<admin::cluster::SplitStatus>,
+}
+
+/// Who of a node would get a message.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct MatchPart {
+    pub(super) receivers: Vec<Receiver>,
+    /// All of them, with those that are not listed.
+    pub(super) counts: admin::api::MatchCounts,
+    /// Whether all were looked at.
+    pub(super) counted_all: bool,
+}
+
+/// A drop and its place among all of its node, for the order of pages.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct PlacedDrop {
+    pub(super) row: DropRow,
+    pub(super) place: String,
+}

@@ -1,0 +1,146 @@
+//! What loops and stores say, as rows of the API.
+
+use std::sync::Arc;
+
+use admin::api::{
+    At, BigNumber, Client, ClientRow, ClientState, Connection, Queue, Session, SubscriptionRow,
+    SubscriptionsOf, WillOf,
+};
+use admin::cluster::NodeId;
+use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
+use mqtt_proto::SubscriptionFilter;
+use mqtt_session::NEVER_EXPIRES;
+
+use crate::node::Node;
+
+/// This node, as rows name it.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) node: NodeId,
+    pub(super) name: String,
+}
+
+pub(super) fn now(node: &Arc<Node>) -> At {
+    At::unix_ms(node.rim.clock.now_ms())
+}
+
+pub(super) fn state(life: Life) -> ClientState {
+    match life {
+        Life::Connecting => ClientState::Connecting,
+        Life::Connected => ClientState::Connected,
+        Life::Closing => ClientState::Closing,
+        Life::Away => ClientState::Away,
+    }
+}
+
+pub(super) fn client_row(own: &Own, summary: ClientSummary) -> ClientRow {
+    let is_here = summary.life != Life::Away;
+    ClientRow {
+        state: state(summary.life),
+        node: is_here.then_some(own.node),
+        node_name: is_here.then(|| own.name.clone()),
+        since: is_here.then(|| At::unix_ms(summary.connected_ms)),
+        client_id: summary.client_id,
+        user: summary.user,
+        address: summary.address,
+        durable: summary.durable,
+        queue_messages: Some(summary.queued),
+    }
+}
+
+/// A client that is here. What the stores know beside is added by those who ask.
+pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
+    let ClientDetail {
+        summary,
+        connection,
+        subscriptions,
+        ..
+    } = &detail;
+    let is_here = summary.life != Life::Away;
+    let connection = connection.as_ref().map(|connection| Connection {
+        address: connection.address.clone(),
+        listener: connection.listener.map(str::to_owned),
+        version: connection.version.to_owned(),
+        keep_alive_s: connection.keep_alive_s,
+        connected_at: At::unix_ms(summary.connected_ms),
+        receive_maximum: connection.window,
+        maximum_packet_bytes: connection.maximum_packet_bytes,
+        write_blocked: connection.write_blocked,
+    });
+    let rows = subscriptions.iter().cloned();
+    let first = rows.map(|row| subscription_row(own, &summary.client_id, is_here, row));
+    Client {
+        client_id: summary.client_id.clone(),
+        user: summary.user.clone(),
+        state: state(summary.life),
+        node: is_here.then_some(own.node),
+        node_name: is_here.then(|| own.name.clone()),
+        connection,
+        session: Some(Session {
+            durable: summary.durable,
+            expiry_s: expiry(detail.expiry_s),
+            ends_at: None,
+            since: is_here.then(|| At::unix_ms(summary.connected_ms)),
+            shard: detail.shard,
+            epoch: detail.epoch.map(BigNumber::from),
+        }),
+        in_flight: Some(detail.in_flight),
+        queue: Some(Queue {
+            messages: summary.queued,
+            bytes: detail.queue_bytes,
+            limit_messages: Some(summary.queue_limit),
+            limit_bytes: Some(detail.queue_bytes_limit),
+            full: Some(detail.queue_full.clone()),
+        }),
+        subscriptions: Some(SubscriptionsOf {
+            count: detail.subscription_count,
+            first: first.collect(),
+        }),
+        will: detail.will.as_ref().map(|will| WillOf {
+            topic: will.topic.clone(),
+            qos: will.qos as u8,
+            retain: will.retain,
+            delay_s: will.delay_s,
+        }),
+        last_departure: None,
+        holds_back: Vec::new(),
+        held_by: Vec::new(),
+        recent_drops: Vec::new(),
+        as_of: now,
+        partial: Vec::new(),
+    }
+}
+
+/// Seconds; `None`: without end.
+pub(super) fn expiry(seconds: u32) -> Option<u32> {
+    (seconds != NEVER_EXPIRES).then_some(seconds)
+}
+
+pub(super) fn subscription_row(
+    own: &Own,
+    client_id: &str,
+    is_here: bool,
+    subscription: SubscriptionDetail,
+) -> SubscriptionRow {
+    let (shared, filter) = shared_parts(&subscription.filter);
+    SubscriptionRow {
+        filter: filter.to_owned(),
+        given_filter: subscription.filter.clone(),
+        client_id: client_id.to_owned(),
+        shared: shared.map(str::to_owned),
+        qos: subscription.qos,
+        no_local: subscription.no_local,
+        retain_as_published: subscription.retain_as_published,
+        identifier: subscription.identifier,
+        node: is_here.then_some(own.node),
+        node_name: is_here.then(|| own.name.clone()),
+    }
+}
+
+/// The group's name of a shared subscription, which is empty for `$queue/`, and the topic filter.
+pub(super) fn shared_parts(filter: &str) -> (Option<&str>, &str) {
+    match SubscriptionFilter::parse(filter) {
+        Ok(parsed) => (parsed.shared.map(|(_, group)| group), parsed.filter),
+        Err(_) => (None, filter),
+    }
+}

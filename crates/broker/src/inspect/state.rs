@@ -1,0 +1,75 @@
+//! What is asked and answered with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use net_api::Kind;
+use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
+
+use crate::ban_file::BanFile;
+use crate::control::ClusterControl;
+use crate::node::Node;
+
+/// Questions that a node answers at once, its own and those of other nodes.
+const ANSWERS: usize = 64;
+
+/// Asks and answers.
+pub(crate) struct Inspect {
+    pub(super) node: Arc<Node>,
+    pub(super) control: Arc<dyn ClusterControl>,
+    pub(super) ban_file: Arc<BanFile>,
+    pub(super) registry: Registry,
+    /// What people call this node.
+    pub(super) name: String,
+    pub(super) data_dir: PathBuf,
+    pub(super) listeners: Vec<(Kind, String)>,
+    pub(super) started: Instant,
+    /// Of [`ANSWERS`].
+    pub(super) answers: Semaphore,
+}
+
+/// What is known of a node when it begins to serve.
+#[derive(Debug)]
+pub(crate) struct About {
+    /// What people call it.
+    pub(crate) name: String,
+    /// Where its data is.
+    pub(crate) data_dir: PathBuf,
+    /// The kinds of its listeners, and their addresses.
+    pub(crate) listeners: Vec<(Kind, String)>,
+}
+
+impl fmt::Debug for Inspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inspect")
+    }
+}
+
+impl Inspect {
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        control: Arc<dyn ClusterControl>,
+        ban_file: Arc<BanFile>,
+        about: About,
+    ) -> Arc<Self> {
+        let About {
+            name,
+            data_dir,
+            listeners,
+        } = about;
+        Arc::new(Self {
+            registry: crate::metrics::registry(Arc::clone(node)),
+            node: Arc::clone(node),
+            control,
+            ban_file,
+            name,
+            data_dir,
+            listeners,
+            started: Instant::now(),
+            answers: Semaphore::new(ANSWERS),
+        })
+    }
+}

@@ -1,0 +1,230 @@
+//! One client as a page, and its end.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use admin::api::{At, Client, ClientState, Gone};
+use serde_json::json;
+
+use super::cells::{ago, number, or_dash, shown};
+use super::{EXIT_CODES, exit_code, get_client, path_of, print};
+use crate::failure::Failure;
+use crate::http_port::{HttpPort, parse};
+
+/// Show one client: its connection, session, queue, subscriptions, and what it has lost.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct ClientArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// The client identifier.
+    #[arg(value_name = "CLIENT")]
+    client: String,
+    /// Print the answer as it came, JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn one(arguments: &ClientArguments) -> Result<ExitCode, Failure> {
+    let text = get_client(&arguments.node, &arguments.client)?;
+    let client: Client = parse(&text)?;
+    match arguments.json {
+        true => print(&(text + "\n"))?,
+        false => print(&page(&client, SystemTime::now()))?,
+    }
+    Ok(exit_code(&client.partial))
+}
+
+/// The page: first the sentence that matters.
+fn page(client: &Client, now: SystemTime) -> String {
+    let mut page = sentence(client) + "\n";
+    let mut section = |title: &str, facts: Vec<(&str, String)>| {
+        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        // Writing to a string does not fail.
+        let _ = writeln!(page, "\n{title}");
+        for (name, fact) in facts {
+            let _ = writeln!(page, "  {name:width$}  {fact}");
+        }
+    };
+    if let Some(connection) = &client.connection {
+        let mut facts = vec![
+            ("node", or_dash(client.node_name.as_deref())),
+            ("address", shown(&connection.address)),
+            ("listener", or_dash(connection.listener.as_deref())),
+            ("MQTT", connection.version.clone()),
+            (
+                "connected",
+                format!("{} ago", ago(Some(&connection.connected_at), now)),
+            ),
+            ("keep alive", format!("{} s", connection.keep_alive_s)),
+            ("receive maximum", connection.receive_maximum.to_string()),
+        ];
+        if connection.write_blocked {
+            facts.push((
+                "write blocked",
+                "it does not read what is sent to it".to_owned(),
+            ));
+        }
+        section("Connection", facts);
+    }
+    if let Some(session) = &client.session {
+        let expiry = session
+            .expiry_s
+            .map_or("never".to_owned(), |s| format!("{s} s"));
+        section(
+            "Session",
+            vec![
+                ("user", or_dash(client.user.as_deref())),
+                (
+                    "durable",
+                    if session.durable { "yes" } else { "no" }.to_owned(),
+                ),
+                ("expires after", expiry),
+                (
+                    "ends",
+                    or_dash(session.ends_at.as_ref().map(At::to_string).as_deref()),
+                ),
+                ("inbox shard", number(session.shard.map(u64::from))),
+            ],
+        );
+    }
+    if let Some(queue) = &client.queue {
+        section(
+            "Queue",
+            vec![
+                ("messages", number(Some(queue.messages))),
+                ("bytes", number(Some(queue.bytes))),
+                ("in flight", number(client.in_flight)),
+                ("limit", number(queue.limit_messages)),
+                ("when full", or_dash(queue.full.as_deref())),
+            ],
+        );
+    }
+    if let Some(subscriptions) = &client.subscriptions {
+        let title = format!("Subscriptions ({})", number(Some(subscriptions.count)));
+        let first = subscriptions.first.iter();
+        let facts = first.map(|row| (row.given_filter.as_str(), format!("QoS {}", row.qos)));
+        section(&title, facts.collect());
+    }
+    if let Some(will) = &client.will {
+        let fact = format!("QoS {}, delay {} s", will.qos, will.delay_s);
+        section("Will", vec![(will.topic.as_str(), fact)]);
+    }
+    if let Some(departure) = &client.last_departure {
+        section(
+            "Last departure",
+            vec![
+                ("at", departure.at.to_string()),
+                ("from", shown(&departure.node_name)),
+                ("because", shown(&departure.cause)),
+            ],
+        );
+    }
+    if !client.recent_drops.is_empty() {
+        let times: Vec<String> = client
+            .recent_drops
+            .iter()
+            .map(|of| of.at.to_string())
+            .collect();
+        let facts = client
+            .recent_drops
+            .iter()
+            .zip(&times)
+            .map(|(of, at)| (at.as_str(), format!("{}  {}", of.reason, shown(&of.topic))));
+        section("Last drops", facts.collect());
+    }
+    page
+}
+
+/// What a person asks first.
+fn sentence(client: &Client) -> String {
+    let id = shown(&client.client_id);
+    let node = or_dash(client.node_name.as_deref());
+    let mut sentence = match client.state {
+        ClientState::Connected => format!("{id} is connected to {node}"),
+        ClientState::Connecting => format!("{id} connects to {node}"),
+        ClientState::Closing => format!("{id} is being disconnected from {node}"),
+        ClientState::Away => format!("{id} is away"),
+    };
+    if let Some(queue) = &client.queue {
+        let limit = queue.limit_messages.unwrap_or(u64::MAX);
+        let waiting = number(Some(queue.messages));
+        match queue.messages {
+            0 => sentence += ", and nothing waits for it",
+            n if n >= limit => {
+                let limit = number(queue.limit_messages);
+                sentence += &format!(", and its queue is full ({waiting} of {limit})");
+            }
+            1 => sentence += ", and 1 message waits for it",
+            _ => sentence += &format!(", and {waiting} messages wait for it"),
+        }
+    }
+    sentence
+}
+
+/// Disconnect a client. Its session stays, and it may come back; `heraldmq ban` keeps it out.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct DisconnectArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// The client identifier.
+    #[arg(value_name = "CLIENT")]
+    client: String,
+    /// End its session too: its subscriptions and what waits for it are gone. Also of a client that is away.
+    #[arg(long)]
+    end_session: bool,
+}
+
+pub(crate) fn disconnect(arguments: &DisconnectArguments) -> Result<ExitCode, Failure> {
+    let DisconnectArguments {
+        node,
+        client,
+        end_session,
+    } = arguments;
+    let gone: Gone = match path_of(client) {
+        Some(path) => {
+            let path = match end_session {
+                true => path.replacen("/clients/", "/sessions/", 1),
+                false => path,
+            };
+            parse(&node.delete(&path)?)?
+        }
+        None => {
+            let action = if *end_session {
+                "end_session"
+            } else {
+                "disconnect"
+            };
+            let body = json!({ "action": action, "client_ids": [client] });
+            done(&node.post("/api/v1/actions", &body)?)?
+        }
+    };
+    let id = shown(&gone.client_id);
+    let what = match (gone.disconnected, gone.session_ended) {
+        (true, true) => "was disconnected, and its session has ended",
+        (true, false) => "was disconnected",
+        (false, true) => "was away, and its session has ended",
+        (false, false) => "is not connected",
+    };
+    print(&format!("{id} {what}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What an action did to its only client.
+fn done(answer: &str) -> Result<Gone, Failure> {
+    let results: serde_json::Value = parse(answer)?;
+    let result = &results[0];
+    if let Some(status) = result["problem"]["status"].as_u64() {
+        let detail = result["problem"]["detail"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        return Err(match status {
+            404 => Failure::NotFound(detail),
+            _ => Failure::Runtime(detail),
+        });
+    }
+    parse(&result["done"].to_string())
+}

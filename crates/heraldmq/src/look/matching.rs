@@ -1,0 +1,109 @@
+//! Who would get a message.
+
+use std::process::ExitCode;
+
+use admin::api::{Match, Outcome};
+use report::Table;
+use serde_json::json;
+
+use super::cells::{number, or_dash, shown};
+use super::{EXIT_CODES, exit_code, print};
+use crate::failure::Failure;
+use crate::http_port::{HttpPort, parse};
+
+/// Say who would get a message now, and why others would not. Nothing is published.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct MatchArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// The topic.
+    topic: String,
+    /// The QoS of the message.
+    #[arg(short, long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// The client that would publish it.
+    #[arg(long, value_name = "CLIENT")]
+    publisher: Option<String>,
+    /// A client of which the answer is to say why it does not get the message. Can be given several times.
+    #[arg(long = "why", value_name = "CLIENT")]
+    clients: Vec<String>,
+    /// The most receivers that are listed, 1 to 500.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=500))]
+    limit: u16,
+    /// Print the answer as it came, JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> {
+    let question = json!({
+        "topic": arguments.topic,
+        "qos": arguments.qos,
+        "publisher": arguments.publisher,
+        "clients": arguments.clients,
+        "limit": arguments.limit,
+    });
+    let text = arguments.node.post("/api/v1/match", &question)?;
+    let found: Match = parse(&text)?;
+    match arguments.json {
+        true => print(&(text + "\n"))?,
+        false => print(&page(&found))?,
+    }
+    Ok(exit_code(&found.partial))
+}
+
+fn page(found: &Match) -> String {
+    let counts = &found.counts;
+    let from = found.publisher.as_ref();
+    let from = from.map_or(String::new(), |of| {
+        format!(", from {}", shown(&of.client_id))
+    });
+    let at_least = if found.counted_all { "" } else { "at least " };
+    let mut page = format!(
+        "{}, QoS {}{from}: {at_least}{} delivered, {} queued, {} dropped, {} groups\n",
+        shown(&found.topic),
+        found.qos,
+        number(Some(counts.delivered)),
+        number(Some(counts.queued)),
+        number(Some(counts.dropped)),
+        number(Some(counts.groups)),
+    );
+    let header = ["OUTCOME", "RECEIVER", "NODE", "FILTER", "QOS", "WHY"];
+    let mut table = Table::new(header).with_text([1, 2, 3, 5]);
+    for receiver in &found.receivers {
+        let outcome = match receiver.outcome {
+            Outcome::Delivered => "delivered",
+            Outcome::Queued => "queued",
+            Outcome::Dropped => "dropped",
+            Outcome::OneOf => "one of",
+        };
+        let who = receiver.client_id.as_deref().or(receiver.group.as_deref());
+        let why = match (&receiver.reason, &receiver.detail, receiver.members) {
+            (Some(reason), Some(detail), _) => format!("{reason}: {detail}"),
+            (Some(reason), None, _) => reason.clone(),
+            (None, _, Some(members)) => format!("{members} members"),
+            (None, ..) => "-".to_owned(),
+        };
+        table.row([
+            outcome.to_owned(),
+            or_dash(who),
+            or_dash(receiver.node_name.as_deref()),
+            shown(&receiver.filter),
+            receiver.qos.to_string(),
+            why,
+        ]);
+    }
+    for not in &found.not {
+        table.row([
+            "not".to_owned(),
+            shown(&not.client_id),
+            "-".to_owned(),
+            or_dash(not.closest_filter.as_deref()),
+            "-".to_owned(),
+            format!("{}: {}", not.reason, not.detail),
+        ]);
+    }
+    page += &table.to_string();
+    page
+}

@@ -1,0 +1,107 @@
+//! What people can look up in an inbox shard. Nothing here reads the disk.
+
+use super::inbox::Inbox;
+use super::{InboxMachine, StoredSubscription};
+
+/// An inbox, without what is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InboxSummary {
+    /// Messages that are queued.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Subscriptions of the session.
+    pub subscriptions: u64,
+    /// Whether the client is connected, as far as the shard knows.
+    pub is_connected: bool,
+}
+
+/// A session that would get a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WouldGet {
+    /// The client identifier.
+    pub client: Box<str>,
+    /// The first of its subscriptions that match.
+    pub filter: Box<str>,
+    /// The QoS of that.
+    pub qos: u8,
+    /// Messages that are queued for it.
+    pub queued: u64,
+}
+
+/// Sessions without a connection that would get a message.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WouldQueue {
+    /// Some of them.
+    pub first: Vec<WouldGet>,
+    /// How many there are among those that were looked at.
+    pub count: u64,
+    /// Whether all were looked at.
+    pub counted_all: bool,
+}
+
+fn find<'a>(machine: &'a InboxMachine, client: &str) -> Option<&'a Inbox> {
+    machine.inboxes.get(machine.inboxes.number_of(client)?)
+}
+
+/// The inbox of a client.
+#[must_use]
+pub fn summary(machine: &InboxMachine, client: &str) -> Option<InboxSummary> {
+    let inbox = find(machine, client)?;
+    Some(InboxSummary {
+        messages: inbox.queue.len().into(),
+        bytes: inbox.queue.bytes(),
+        subscriptions: inbox.subscriptions.len() as u64,
+        is_connected: inbox.is_connected(),
+    })
+}
+
+/// The first `limit` subscriptions of a client, shared ones included, in the order of their filters as they were given,
+/// behind `after`; empty: from the first on.
+#[must_use]
+pub fn subscriptions(
+    machine: &InboxMachine,
+    client: &str,
+    after: &str,
+    limit: usize,
+) -> Option<Vec<StoredSubscription>> {
+    let all = &find(machine, client)?.subscriptions;
+    let first = all.partition_point(|subscription| &*subscription.filter <= after);
+    let rest = all.get(first..).unwrap_or_default();
+    Some(rest.iter().take(limit).cloned().collect())
+}
+
+/// Who without a connection would get a message of a topic: `limit` of them, of at most `looked_at` sessions that match.
+/// Shared groups are not in it.
+#[must_use]
+pub fn would_queue(
+    machine: &InboxMachine,
+    topic: &str,
+    limit: usize,
+    looked_at: usize,
+) -> WouldQueue {
+    let numbers = machine.matching.look(topic, &machine.inboxes);
+    let mut found = WouldQueue {
+        counted_all: numbers.len() <= looked_at,
+        ..WouldQueue::default()
+    };
+    let inboxes = numbers.into_iter().take(looked_at);
+    let inboxes = inboxes.filter_map(|number| machine.inboxes.get(number));
+    for inbox in inboxes.filter(|inbox| !inbox.is_connected()) {
+        found.count += 1;
+        if found.first.len() >= limit {
+            continue;
+        }
+        let mut subscriptions = inbox.own_subscriptions();
+        let matching = subscriptions.find(|of| mqtt_proto::filter_matches(&of.filter, topic));
+        if let Some(subscription) = matching {
+            found.first.push(WouldGet {
+                client: inbox.client.clone(),
+                filter: subscription.filter.clone(),
+                qos: subscription.options.qos as u8,
+                queued: inbox.queue.len().into(),
+            });
+        }
+    }
+    found
+}

@@ -1,0 +1,77 @@
+"""What any node answers for all of them, and what it says when one is silent."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from staged.cluster import HTTP, Cluster
+
+from harness.wait import until
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(3) as cluster:
+        cluster.spread()
+        yield cluster
+
+
+def ask(node, path, method="GET") -> tuple[int, dict]:
+    headers = {"authorization": f"Bearer {node.cluster.token.read_text()}"}
+    made = urllib.request.Request(f"http://{node.place.address}:{HTTP}{path}", headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(made, timeout=20) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_each_node_finds_the_clients_of_all(cluster, name):
+    clients = [
+        node.client(f"{name}{number}{kind}", props={"session_expiry": 600} if kind == "d" else None)
+        for number, node in enumerate(cluster.nodes)
+        for kind in "dt"
+    ]
+    ids = [f"{name}{number}{kind}" for number in range(3) for kind in "dt"]
+    for node in cluster.nodes:
+        status, page = ask(node, f"/api/v1/clients?prefix={name}")
+        assert status == 200 and page["partial"] == [] and page["next"] is None
+        assert [row["client_id"] for row in page["items"]] == ids
+        homes = [row["node"] for row in page["items"]]
+        assert homes == [n.id for n in cluster.nodes for _ in "dt"]
+        status, found = ask(node, f"/api/v1/clients/{name}1t")
+        assert status == 200 and found["node"] == cluster.nodes[1].id and found["connection"]["listener"] == "tcp"
+        assert {n["node"] for n in ask(node, "/api/v1/nodes")[1]["items"]} == {n.id for n in cluster.nodes}
+        shards = ask(node, "/api/v1/shards")[1]["items"]
+        assert all(shard["serves"] and len(shard["voters"]) == 3 for shard in shards)
+    # Of a client at another node.
+    status, gone = ask(cluster.nodes[0], f"/api/v1/sessions/{name}2d", "DELETE")
+    assert status == 200 and gone["disconnected"] and gone["session_ended"]
+    until(lambda: ask(cluster.nodes[1], f"/api/v1/clients/{name}2d")[0] == 404, what="the end of the session")
+    # Of one that is away.
+    clients[0].disconnect()
+    until(lambda: ask(cluster.nodes[2], f"/api/v1/clients/{name}0d")[1]["state"] == "away", what="the absence")
+    status, gone = ask(cluster.nodes[2], f"/api/v1/sessions/{name}0d", "DELETE")
+    assert status == 200 and gone["session_ended"] and not gone["disconnected"]
+    assert ask(cluster.nodes[0], f"/api/v1/clients/{name}0d")[0] == 404
+    for client in clients:
+        client.close()
+
+
+def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
+    silent, asked = cluster.nodes[2], cluster.nodes[0]
+    with silent.client(f"{name}s"), asked.client(f"{name}a"):
+        identifier = silent.id
+        silent.pause()
+        try:
+            status, page = ask(asked, f"/api/v1/clients?prefix={name}&budget_ms=500")
+            assert status == 200 and f"{name}a" in [row["client_id"] for row in page["items"]]
+            missing = {entry["node"]: entry["reason"] for entry in page["partial"] if entry["node"]}
+            assert missing.get(identifier) in ("timeout", "down"), page
+            # Whether it exists is not known.
+            status, problem = ask(asked, f"/api/v1/clients/{name}s?budget_ms=500")
+            assert status == 504 and problem["nodes"] == [identifier]
+        finally:
+            silent.resume()
+        until(lambda: ask(asked, f"/api/v1/clients/{name}s")[0] in (200, 404), what="an answer for certain")
