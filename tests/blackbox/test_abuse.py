@@ -551,7 +551,7 @@ def test_ban_command(name, token_file):
         assert connect_code(broker, BAD, client_id=name) == 0x8A
         listed = run("ban", "list", *node)
         assert listed.returncode == 0 and name in listed.stdout and "why" in listed.stdout
-        number = json.loads(run("ban", "list", "--json", *node).stdout)[0]["id"]
+        number = json.loads(run("ban", "list", "--json", *node).stdout)["items"][0]["id"]
         refused = run("ban", "remove", number, *node)
         assert refused.returncode == 1 and "401" in refused.stderr
         assert run("ban", "remove", number, *known).returncode == 0

@@ -6,6 +6,7 @@ speed of a quick reader: the broker of "the broker's terminal" is started, nodes
 "soon", and a broker that was told to end has ended before the next command.
 """
 
+import fcntl
 import os
 import pathlib
 import re
@@ -122,8 +123,22 @@ def type_in(terminal, command):
         assert out == expected[1] + "\n", (command, out)
     if command.startswith("pkill"):
         until(lambda: not terminal.runs("heraldmq serve"), SETTLE_S, "the end of the broker")
+        # A process that ends has no name any more a moment before its files are closed.
+        until(lambda: is_free(terminal.folder / "data" / "LOCK"), SETTLE_S, "the end of its lock")
     if "again: scripts/serve" in command:
         terminal.serve()
+
+
+def is_free(lock) -> bool:
+    """Whether no process holds a lock."""
+    if not lock.exists():
+        return True
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
 
 
 def formed(terminal, command):

@@ -88,7 +88,10 @@ impl Rights {
     /// What was shown is no key, or nothing was shown where a key is needed.
     pub fn caller(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Caller, Problem> {
         let configured = self.0.read();
-        if let Some(shown) = headers.get(header::AUTHORIZATION) {
+        // While there is no key, what is shown cannot be one: who shows something is as good as who shows nothing.
+        if let Some(shown) = headers.get(header::AUTHORIZATION)
+            && configured.has_keys()
+        {
             let (who, role) = configured.known(shown.as_bytes())?;
             return Ok(Caller { who, role, peer });
         }
@@ -124,12 +127,15 @@ impl Rights {
 
     /// Whether anybody can have the right to change something.
     fn has_keys(&self) -> bool {
-        let configured = self.0.read();
-        configured.token.is_some() || !configured.keys.is_empty()
+        self.0.read().has_keys()
     }
 }
 
 impl Configured {
+    fn has_keys(&self) -> bool {
+        self.token.is_some() || !self.keys.is_empty()
+    }
+
     fn known(&self, header: &[u8]) -> Result<(Who, Role), Problem> {
         let wrong = || {
             let why = "the header Authorization is to be `Bearer` and a key that this node knows and that has not ended";

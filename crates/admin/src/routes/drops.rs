@@ -98,7 +98,8 @@ pub(super) struct DropSums {
     #[serde(flatten)]
     #[schema(value_type = Object, additional_properties)]
     reasons: DropTotals,
-    /// Nodes that are not in the sums.
+    /// Nodes that are not in the sums; not there if all are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     partial: Vec<Missing>,
 }
 

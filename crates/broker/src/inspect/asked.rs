@@ -29,6 +29,9 @@ use crate::control;
 /// Clients whose subscriptions are looked up for one page of all subscriptions.
 const CLIENTS_OF_SUBSCRIPTIONS: u16 = 100;
 
+/// What a question to all nodes takes at least.
+const SHORTEST: Duration = Duration::from_millis(60);
+
 /// How soon is looked again whether a session has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -282,6 +285,7 @@ impl Inspect {
         range: Range,
     ) -> Result<Found<ClientRow>, Problem> {
         let limit = usize::from(range.limit);
+        let deadline = Instant::now() + range.budget;
         let question = ClientsQuestion {
             prefix: filter.prefix.unwrap_or_default(),
             after: range.after,
@@ -309,7 +313,10 @@ impl Inspect {
         for row in &mut found.items {
             row.node_name = row.node.and_then(|node| names.get(&node).cloned());
         }
-        self.add_queues(&mut found.items, range.budget).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left >= SHORTEST {
+            self.add_queues(&mut found.items, left).await;
+        }
         Ok(found)
     }
 
@@ -498,11 +505,18 @@ impl Inspect {
         partial.extend(found.partial);
         let ids = found.items.into_iter().map(|row| row.client_id);
         clients.extend(ids.map(|id| (id, String::new())));
-        let mut last = None;
+        // Where the page ends if there is no time for any client.
+        let mut last = Some(range.after.unwrap_or_else(|| page::join("", "")));
         let mut is_cut = false;
+        let deadline = Instant::now() + range.budget;
         'clients: for (client_id, after) in clients {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left < SHORTEST {
+                is_cut = true;
+                break;
+            }
             let asked = u16::try_from(limit).unwrap_or(u16::MAX);
-            let rows = self.subscriptions_of(&client_id, after, asked, range.budget);
+            let rows = self.subscriptions_of(&client_id, after, asked, left);
             let (rows, missing) = rows.await?;
             for entry in missing {
                 if !partial.contains(&entry) {
@@ -589,6 +603,7 @@ impl Inspect {
             publisher: publisher.clone(),
             limit,
         };
+        let deadline = Instant::now() + budget;
         let answers = gather::all(self, question, budget).await;
         let (parts, mut partial) = gather::sort(answers, "receivers", |answer| match answer {
             Answer::Match(part) => Some(part),
@@ -602,8 +617,18 @@ impl Inspect {
             if part.receivers.iter().any(is_it) {
                 continue;
             }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left < SHORTEST {
+                partial.push(Missing {
+                    node: None,
+                    node_name: String::new(),
+                    reason: MissingReason::Timeout,
+                    missing: vec![format!("why_not:{client_id}")],
+                });
+                continue;
+            }
             let (reason, missing) = self
-                .why_not(&client_id, &topic, publisher.as_deref(), budget)
+                .why_not(&client_id, &topic, publisher.as_deref(), left)
                 .await?;
             not.extend(reason);
             for entry in missing {

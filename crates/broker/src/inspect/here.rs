@@ -108,14 +108,19 @@ impl Inspect {
         let mut after = question.after.clone();
         let mut bytes = 0;
         let limit = usize::from(question.limit);
+        let is_filtered = question.user.is_some()
+            || question.address.is_some()
+            || question.node.is_some()
+            || question.state.is_some();
+        let taken = if is_filtered { TAKEN } else { limit.min(TAKEN) };
         loop {
-            let homes = self.node.homes(after.as_deref(), &question.prefix, TAKEN);
-            let records = stores::records(&self.node, after.as_deref(), &question.prefix, TAKEN);
+            let homes = self.node.homes(after.as_deref(), &question.prefix, taken);
+            let records = stores::records(&self.node, after.as_deref(), &question.prefix, taken);
             part.covered = records.covered;
             // Both are complete up to here.
             let ends = [
-                (homes.len() == TAKEN).then(|| homes.last().map(|(id, _)| id.to_string())),
-                (records.rows.len() == TAKEN)
+                (homes.len() == taken).then(|| homes.last().map(|(id, _)| id.to_string())),
+                (records.rows.len() == taken)
                     .then(|| records.rows.last().map(|row| row.client_id.clone())),
             ];
             let end: Option<String> = ends.into_iter().flatten().flatten().min();
