@@ -165,6 +165,39 @@ def test_clients_are_disconnected_and_sessions_ended_by_operators(stage, keys, n
     until(lambda: request(stage, "POST", "/api/v1/lookup", {"client_id": odd})[0] == 404, what="the end of the session")
 
 
+def test_subscriptions_are_found_however_many_a_client_has(stage, name):
+    with stage.client(f"{name}a") as many, stage.client(f"{name}b") as few:
+        for number in range(40):
+            many.subscribe(f"{name}/{number:02}")
+        many.subscribe(f"{name}z/1")
+        few.subscribe(f"{name}z/2")
+        for limit in (1, 3, 500):
+            rows = walk(stage, f"/api/v1/subscriptions?prefix={name}z", limit)
+            assert [(row["client_id"], row["filter"]) for row in rows] == [
+                (f"{name}a", f"{name}z/1"),
+                (f"{name}b", f"{name}z/2"),
+            ]
+            assert len(walk(stage, f"/api/v1/clients/{name}a/subscriptions", limit)) == 41
+
+
+def test_long_filters_make_no_long_answer(name):
+    with Broker({"limits.topic.length": 65_535}) as broker, broker.client(name) as client:
+        # With a character that takes six in JSON, each is a page of its own.
+        filters = [f"{name}/{number:02}/".ljust(60_000, "\x01") for number in range(12)]
+        granted = [f for f in filters if client.subscribe(f).reasons[0] < 0x80]
+        path, after, seen = f"/api/v1/clients/{name}/subscriptions", "", []
+        while True:
+            text = broker.http(f"{path}?limit=500{after}")[1]
+            assert len(text) < 2_000_000
+            page = json.loads(text)
+            seen += [row["filter"] for row in page["items"]]
+            if page["next"] is None:
+                break
+            after = f"&after={page['next']}"
+        assert len(granted) > 3 and seen == granted
+        assert len(broker.http(f"/api/v1/clients/{name}")[1]) < 2_000_000
+
+
 def test_keys_are_read_again_and_end(tmp_path, name):
     file = tmp_path / "keys.json"
     added = [run("api-key", "add", file, "--name", f"k{n}", "--role", "operator") for n in range(2)]

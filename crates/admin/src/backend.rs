@@ -125,7 +125,7 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         range: Range,
     ) -> Asked<Found<SubscriptionRow>>;
 
-    /// Shared groups in the order of their filters and then names; the key of a row is both.
+    /// Shared groups in the order of their filters as they are given at SUBSCRIBE.
     fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>>;
 
     /// Who would get a message.

@@ -135,6 +135,13 @@ struct Recent {
     sessions: Sessions,
 }
 
+impl Drop {
+    /// Whether it is of a client, of whose identifier only the beginning may be known.
+    pub fn is_of(&self, client_id: &str) -> bool {
+        self.client_id == kept(client_id)
+    }
+}
+
 impl Drops {
     /// Remembers at most `limit` drops in its list.
     pub fn new(limit: usize) -> Arc<Self> {
@@ -212,21 +219,14 @@ impl Drops {
         reason.counter(&self.counts).map_or(0, Counter::get)
     }
 
-    /// The recent drops of several, newest first.
-    pub fn recent(of: &[Arc<Self>], limit: usize) -> Vec<Drop> {
-        let mut all: Vec<Drop> = of
-            .iter()
-            .flat_map(|drops| {
-                drops
-                    .recent
-                    .lock()
-                    .list
-                    .iter()
-                    .rev()
-                    .cloned()
-                    .collect::<Vec<_>>()
-            })
-            .collect();
+    /// The recent drops of several that are wanted, newest first. Those that are not wanted are not copied.
+    pub fn recent(of: &[Arc<Self>], limit: usize, is_wanted: impl Fn(&Drop) -> bool) -> Vec<Drop> {
+        let wanted_of = |drops: &Arc<Self>| -> Vec<Drop> {
+            let recent = drops.recent.lock();
+            let wanted = recent.list.iter().rev().filter(|drop| is_wanted(drop));
+            wanted.cloned().collect()
+        };
+        let mut all: Vec<Drop> = of.iter().flat_map(wanted_of).collect();
         // Stable: of each the order is known even where the time is the same.
         all.sort_by_key(|drop| std::cmp::Reverse(drop.at_ms));
         all.truncate(limit);
@@ -268,7 +268,7 @@ mod tests {
         }
         assert_eq!(drops.count(reason), 5);
         assert_eq!(drops.count(Reason::RetainedLimit), 0);
-        let recent = Drops::recent(&[drops], 10);
+        let recent = Drops::recent(&[drops], 10, |_| true);
         assert_eq!(recent.iter().map(|d| d.at_ms).collect::<Vec<_>>(), [4, 3]);
         assert_eq!(recent[0].topic.len(), 256);
     }
@@ -308,6 +308,9 @@ mod tests {
         let reason = Reason::Denied(Action::Subscribe);
         drops.record(1, "client", "a/#", reason, QoS::AtLeastOnce, 0);
         assert_eq!(drops.total(), 0);
-        assert_eq!(Drops::recent(&[drops], 10)[0].reason, "subscribe_denied");
+        assert_eq!(
+            Drops::recent(&[drops], 10, |_| true)[0].reason,
+            "subscribe_denied"
+        );
     }
 }

@@ -85,8 +85,6 @@ pub struct Client {
     pub subscriptions: Option<SubscriptionsOf>,
     /// What is published if it goes without DISCONNECT.
     pub will: Option<WillOf>,
-    /// Why and when a client of this identifier last left, as far as the nodes remember.
-    pub last_departure: Option<Departure>,
     /// Publishers that are not read because its queue is full, the latest first.
     pub holds_back: Vec<String>,
     /// Subscribers because of whose full queues it is not read.
@@ -181,22 +179,6 @@ pub struct WillOf {
     pub delay_s: u32,
 }
 
-/// How a client left.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Departure {
-    /// When.
-    pub at: At,
-    /// The node that it left.
-    pub node: NodeId,
-    /// What people call that node.
-    pub node_name: String,
-    /// The reason code of MQTT 5.0 for it, if there is one.
-    #[schema(value_type = Option<u8>)]
-    pub reason_code: Option<u8>,
-    /// Why, in the words of the log.
-    pub cause: String,
-}
-
 /// A message that did not get where it was to go.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RecentDrop {
@@ -204,7 +186,7 @@ pub struct RecentDrop {
     pub at: At,
     /// Its topic, or the beginning of it.
     pub topic: String,
-    /// Why; docs/operate/drops.md explains each.
+    /// Why; docs/operate/running.md explains each.
     pub reason: String,
 }
 

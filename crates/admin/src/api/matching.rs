@@ -17,7 +17,7 @@ pub struct MatchRequest {
     #[serde(default)]
     #[schema(value_type = u8)]
     pub qos: u8,
-    /// Who would publish it; whether that is allowed is part of the answer.
+    /// Who would publish it: it does not get the message by subscriptions with No Local.
     #[serde(default)]
     pub publisher: Option<String>,
     /// Clients of which the answer is to say why they do not get it, at most 100.
@@ -42,7 +42,7 @@ pub struct Match {
     #[schema(value_type = u8)]
     pub qos: u8,
     /// Who would publish, if the question said.
-    pub publisher: Option<Publisher>,
+    pub publisher: Option<String>,
     /// Who would get it, or have it dropped; one for each group that is shared.
     pub receivers: Vec<Receiver>,
     /// Of the clients asked about, those that do not get it, and why.
@@ -53,17 +53,6 @@ pub struct Match {
     pub counted_all: bool,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
-}
-
-/// Who would publish a message.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Publisher {
-    /// Who.
-    pub client_id: String,
-    /// Whether the rules let it; `null`: it is not connected, and its user is not known.
-    pub may: Option<bool>,
-    /// The rule that decides.
-    pub rule: Option<String>,
 }
 
 /// Who would get a message.

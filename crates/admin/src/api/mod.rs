@@ -11,11 +11,11 @@ mod subscription;
 
 pub use ban::{Ban, NewBan};
 pub use client::{
-    Client, ClientRow, ClientState, Connection, Departure, Gone, Queue, RecentDrop, Session,
-    SubscriptionsOf, WillOf,
+    Client, ClientRow, ClientState, Connection, Gone, Queue, RecentDrop, Session, SubscriptionsOf,
+    WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
-pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
+pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Receiver};
 pub use node::{Alarm, DrainProgress, ListenerRow, NodeHealth, NodeRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use subscription::{SharedGroupRow, SubscriptionRow};

@@ -70,7 +70,7 @@ pub struct DrainProgress {
 /// Something that a person should see to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
-    /// A word that stays: `no_leader`, `memory`, `disk_full`, `clock`, `open_cluster`, `node_down`.
+    /// A word that stays: `no_leader`, `memory`, `disk_full`, `open_cluster`.
     pub name: String,
     /// Which node says so.
     pub node: NodeId,

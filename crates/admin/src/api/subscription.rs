@@ -35,6 +35,8 @@ pub struct SubscriptionRow {
 /// A shared group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SharedGroupRow {
+    /// The subscription that makes sessions members, as it is given at SUBSCRIBE.
+    pub given_filter: String,
     /// Its name.
     pub group: String,
     /// Its topic filter.

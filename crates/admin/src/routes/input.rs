@@ -70,7 +70,7 @@ fn problem(rejection: &JsonRejection) -> Problem {
 /// Which part of a list is asked for, as all lists have it.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[serde(default)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct ListParams {
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]

@@ -64,7 +64,7 @@ pub(super) async fn of_client(
     Ok(Json(found.page(&list)))
 }
 
-/// Shared groups, in the order of their topic filters and then names.
+/// Shared groups, in the order of the filters that make sessions members.
 #[utoipa::path(get, path = "/api/v1/shared-groups", tag = "subscriptions", params(ListParams), responses((status = 200, body = Page<SharedGroupRow>)))]
 pub(super) async fn groups(
     _turn: Turn,

@@ -836,7 +836,7 @@ impl World {
             .sum::<u64>();
         let new = (total - self.drops_seen) as usize;
         self.drops_seen = total;
-        let dropped = broker_core::Drops::recent(&self.node.drops, new);
+        let dropped = broker_core::Drops::recent(&self.node.drops, new, |_| true);
         let lines = dropped.iter().rev();
         effects.extend(lines.map(|drop| format!("dropped: {} {}", drop.topic, drop.reason)));
         counted(&effects)

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use admin::api::{
     At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow,
-    ListenerRow, Match, MatchRequest, NewBan, NodeRow, NotReached, Publisher, SessionDrops,
-    ShardRow, SharedGroupRow, SubscriptionRow, Voter,
+    ListenerRow, Match, MatchRequest, NewBan, NodeRow, NotReached, SessionDrops, ShardRow,
+    SharedGroupRow, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -21,7 +21,7 @@ use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
 use tokio::time::Instant;
 
-use super::question::{Answer, ClientPart, ClientsQuestion, DropsQuestion, Question};
+use super::question::{Answer, ClientPart, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
 use super::{gather, matching, merge, rows, stores};
 use crate::control;
@@ -157,18 +157,13 @@ impl Broker for Asking {
         let inspect = Arc::clone(&self.0);
         async move {
             let after = range.after.clone().unwrap_or_default();
-            let limit = usize::from(range.limit);
-            let rows = inspect.subscriptions_of(&client_id, after, range.limit, range.budget);
-            let (rows, partial) = rows.await?;
-            let Some(mut rows) = rows else {
+            let part = inspect.subscriptions_of(&client_id, after, range.limit, range.budget);
+            let (part, partial) = part.await?;
+            let Some(Part { mut rows, more }) = part else {
                 return Err(inspect.not_found(&client_id, partial));
             };
-            let is_cut = rows.len() > limit;
-            rows.truncate(limit);
-            let last = rows
-                .last()
-                .filter(|_| is_cut)
-                .map(|row| row.given_filter.clone());
+            let last = rows.last().filter(|_| more);
+            let last = last.map(|row| row.given_filter.clone());
             let scanned = rows.len() as u64;
             let is_wanted = |row: &SubscriptionRow| {
                 let prefix = prefix.as_ref();
@@ -190,22 +185,17 @@ impl Broker for Asking {
         async move {
             let question = Question::SharedGroups {
                 after: range.after.clone().unwrap_or_default(),
-                limit: range.limit + 1,
+                limit: range.limit,
             };
             let answers = gather::all(&inspect, question, range.budget).await;
             let (parts, partial) = gather::sort(answers, "shared_groups", |answer| match answer {
-                Answer::SharedGroups(rows) => Some(rows),
+                Answer::SharedGroups(part) => Some(part),
                 _ => None,
             });
-            let mut rows: BTreeMap<String, SharedGroupRow> = BTreeMap::new();
-            for row in parts.into_iter().flat_map(|(.., rows)| rows) {
-                // Each node knows its own members, and those that shards tell of.
-                let known = rows.entry(page::join(&row.filter, &row.group));
-                let known = known.or_insert_with(|| row.clone());
-                known.members = known.members.max(row.members);
-                known.online = known.online.max(row.online);
-            }
-            Ok(cut(rows, range.limit.into(), partial))
+            let parts = parts.into_iter().map(|(.., part)| part).collect();
+            let mut found = merge::shared_groups(parts, range.limit.into());
+            found.partial = partial;
+            Ok(found)
         }
         .boxed()
     }
@@ -324,7 +314,8 @@ impl Inspect {
     async fn add_queues(self: &Arc<Self>, items: &mut [ClientRow], budget: Duration) {
         let is_asked = |row: &&ClientRow| row.durable && row.state == ClientState::Away;
         let away = items.iter().filter(is_asked);
-        let client_ids: Vec<String> = away.map(|row| row.client_id.clone()).collect();
+        // As many as fit into a question; of the others it is not known.
+        let client_ids = short(away.map(|row| row.client_id.clone()));
         if client_ids.is_empty() {
             return;
         }
@@ -361,24 +352,13 @@ impl Inspect {
         budget: Duration,
     ) -> Result<Client, Problem> {
         let (parts, partial) = self.client_parts(&client_id, budget).await;
-        let departure = parts.iter().filter_map(|(.., part)| part.departure.clone());
-        let departure = departure.max_by(|one, other| one.at.cmp(&other.at));
         let names = self.names();
         let now = rows::now(&self.node);
         let found = merge::client(&client_id, parts, &names, now);
         let Some(client) = found else {
-            let problem = self.not_found(&client_id, partial);
-            let departure = serde_json::to_value(&departure).unwrap_or_default();
-            return Err(match problem.kind {
-                Kind::NotFound => problem.with("last_departure", departure),
-                _ => problem,
-            });
+            return Err(self.not_found(&client_id, partial));
         };
-        Ok(Client {
-            last_departure: departure,
-            partial,
-            ..client
-        })
+        Ok(Client { partial, ..client })
     }
 
     async fn end(
@@ -461,21 +441,21 @@ impl Inspect {
         after: String,
         limit: u16,
         budget: Duration,
-    ) -> Result<(Option<Vec<SubscriptionRow>>, Vec<Missing>), Problem> {
+    ) -> Result<(Option<Part<SubscriptionRow>>, Vec<Missing>), Problem> {
         let question = Question::SubscriptionsOf {
             client_id: client_id.to_owned(),
             after,
-            limit: limit + 1,
+            limit,
         };
         let answers = gather::all(self, question, budget).await;
         let (parts, partial) = gather::sort(answers, "subscriptions", |answer| match answer {
-            Answer::SubscriptionsOf(rows) => Some(rows),
+            Answer::SubscriptionsOf(part) => Some(part),
             _ => None,
         });
         // The node that has the connection knows best; the leader of the inbox shard knows of the same.
-        let rows = parts.into_iter().filter_map(|(.., rows)| rows);
-        let rows = rows.max_by_key(|rows| rows.iter().any(|row| row.node.is_some()));
-        Ok((rows, partial))
+        let parts = parts.into_iter().filter_map(|(.., part)| part);
+        let best = parts.max_by_key(|part| part.rows.iter().any(|row| row.node.is_some()));
+        Ok((best, partial))
     }
 
     /// Subscriptions client by client.
@@ -515,15 +495,15 @@ impl Inspect {
                 is_cut = true;
                 break;
             }
-            let asked = u16::try_from(limit).unwrap_or(u16::MAX);
-            let rows = self.subscriptions_of(&client_id, after, asked, left);
-            let (rows, missing) = rows.await?;
+            let part = self.subscriptions_of(&client_id, after, range.limit, left);
+            let (part, missing) = part.await?;
             for entry in missing {
                 if !partial.contains(&entry) {
                     partial.push(entry);
                 }
             }
-            for row in rows.unwrap_or_default() {
+            let (rows, has_more) = part.map_or((Vec::new(), false), |part| (part.rows, part.more));
+            for row in rows {
                 if items.len() == limit {
                     is_cut = true;
                     break 'clients;
@@ -535,9 +515,12 @@ impl Inspect {
                     items.push(row);
                 }
             }
-            if !is_cut {
-                last = Some(page::join(&client_id, ""));
+            if has_more {
+                // The next page goes on behind what was looked at of this client.
+                is_cut = true;
+                break;
             }
+            last = Some(page::join(&client_id, ""));
         }
         let more = is_cut || found.last.is_some();
         Ok(Found {
@@ -640,11 +623,7 @@ impl Inspect {
         Ok(Match {
             topic,
             qos,
-            publisher: publisher.map(|client_id| Publisher {
-                client_id,
-                may: None,
-                rule: None,
-            }),
+            publisher,
             receivers: part.receivers,
             not,
             counts: part.counts,
@@ -662,8 +641,9 @@ impl Inspect {
         budget: Duration,
     ) -> Result<(Option<NotReached>, Vec<Missing>), Problem> {
         let most = page::LARGEST_LIMIT;
-        let rows = self.subscriptions_of(client_id, String::new(), most, budget);
-        let (rows, partial) = rows.await?;
+        let part = self.subscriptions_of(client_id, String::new(), most, budget);
+        let (part, partial) = part.await?;
+        let rows = part.map(|part| part.rows);
         let because = |reason: &str, closest: Option<String>, detail: String| NotReached {
             client_id: client_id.to_owned(),
             reason: reason.to_owned(),

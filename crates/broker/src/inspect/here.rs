@@ -9,13 +9,13 @@ use admin::api::{
     Alarm, At, ClientRow, DrainProgress, Gone, ListenerRow, NodeHealth, RecentDrop, SubscriptionRow,
 };
 use admin::cluster::{NodeId, NodeState};
-use admin::page::MissingReason;
-use broker_core::{Drops, Pressure, Reason, SessionKey};
+use admin::page::{LARGEST_LIMIT, MissingReason};
+use broker_core::{Drop, Drops, Pressure, Reason, SessionKey};
 use tokio::time::Instant;
 
 use super::question::{
-    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending,
-    PlacedDrop, Question,
+    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, Part,
+    PlacedDrop, Question, size,
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
@@ -67,11 +67,12 @@ impl Inspect {
                 after,
                 limit,
             } => {
-                let limit = usize::from(limit);
+                let limit = usize::from(limit.min(LARGEST_LIMIT));
                 Answer::SubscriptionsOf(self.subscriptions_here(&client_id, &after, limit).await?)
             }
             Question::SharedGroups { after, limit } => {
-                Answer::SharedGroups(matching::groups(&self.node, &after, limit.into()))
+                let rows = matching::groups(&self.node, &after);
+                Answer::SharedGroups(Part::new(rows, usize::from(limit.min(LARGEST_LIMIT))))
             }
             Question::Match {
                 topic,
@@ -81,8 +82,8 @@ impl Inspect {
             } => {
                 let own = self.own();
                 let publisher = publisher.as_deref();
-                let part =
-                    matching::here(&self.node, &own, &topic, qos, publisher, limit.into()).await?;
+                let limit = usize::from(limit.min(LARGEST_LIMIT));
+                let part = matching::here(&self.node, &own, &topic, qos, publisher, limit).await?;
                 Answer::Match(part)
             }
             Question::Drops(question) => Answer::Drops(self.drops_here(&question)),
@@ -151,7 +152,7 @@ impl Inspect {
                 if !is_wanted(&question, &row) {
                     continue;
                 }
-                bytes += 256 + 2 * id.len();
+                bytes += size(&row);
                 part.rows.push(row);
                 if part.rows.len() >= limit || bytes >= ANSWER_BYTES {
                     part.last = after;
@@ -180,12 +181,10 @@ impl Inspect {
             let client = rows::client(&own, *detail, rows::now(&self.node));
             part.here = Some(Box::new(client));
         }
-        let recent = Drops::recent(&self.node.drops, self.node.recent_drops);
-        let of_client = recent
+        let of_client = |drop: &Drop| drop.is_of(client_id);
+        let recent = Drops::recent(&self.node.drops, RECENT_DROPS, of_client);
+        part.drops = recent
             .into_iter()
-            .filter(|drop| drop.client_id == client_id);
-        part.drops = of_client
-            .take(RECENT_DROPS)
             .map(|drop| RecentDrop {
                 at: At::unix_ms(drop.at_ms),
                 topic: drop.topic,
@@ -207,18 +206,21 @@ impl Inspect {
         client_id: &str,
         after: &str,
         limit: usize,
-    ) -> Result<Option<Vec<SubscriptionRow>>, MissingReason> {
+    ) -> Result<Option<Part<SubscriptionRow>>, MissingReason> {
         let own = self.own();
+        // One more: whether any follow.
+        let asked = limit + 1;
         if let Some(session) = self.node.home_of(client_id)
             && let Some(rows) =
-                loops::subscriptions(&self.node, session, after.into(), limit).await?
+                loops::subscriptions(&self.node, session, after.into(), asked).await?
         {
             let rows = rows
                 .into_iter()
                 .map(|row| rows::subscription_row(&own, client_id, true, row));
-            return Ok(Some(rows.collect()));
+            return Ok(Some(Part::new(rows, limit)));
         }
-        Ok(stores::subscriptions(&self.node, client_id, after, limit))
+        let rows = stores::subscriptions(&self.node, client_id, after, asked);
+        Ok(rows.map(|rows| Part::new(rows.into_iter(), limit)))
     }
 
     async fn end_here(&self, client_id: String, session: bool) -> Result<Ending, MissingReason> {
@@ -258,7 +260,16 @@ impl Inspect {
 
     fn drops_here(&self, question: &DropsQuestion) -> Vec<PlacedDrop> {
         let own = self.own();
-        let recent = Drops::recent(&self.node.drops, self.node.recent_drops);
+        let is_wanted = |drop: &Drop| {
+            let filter = question.topic.as_ref();
+            let reason = question.reason.as_ref();
+            let client = question.client.as_ref();
+            reason.is_none_or(|reason| drop.reason == reason)
+                && client.is_none_or(|client| drop.is_of(client))
+                && filter.is_none_or(|filter| mqtt_proto::filter_matches(filter, &drop.topic))
+                && question.since_ms.is_none_or(|since| drop.at_ms >= since)
+        };
+        let recent = Drops::recent(&self.node.drops, self.node.recent_drops, is_wanted);
         let mut same_ms = (0, 0_u32);
         let placed = recent.into_iter().map(|drop| {
             same_ms = match same_ms {
@@ -276,27 +287,13 @@ impl Inspect {
                 qos: drop.qos,
                 bytes: drop.bytes,
             };
-            (drop.at_ms, PlacedDrop { row, place })
+            PlacedDrop { row, place }
         });
-        let is_wanted = |(at_ms, drop): &(u64, PlacedDrop)| {
-            let row = &drop.row;
-            let is = |wanted: &Option<String>, found: &str| {
-                wanted.as_ref().is_none_or(|wanted| wanted == found)
-            };
-            let filter = question.topic.as_ref();
-            is(&question.reason, &row.reason)
-                && is(&question.client, &row.client_id)
-                && filter.is_none_or(|filter| mqtt_proto::filter_matches(filter, &row.topic))
-                && question.since_ms.is_none_or(|since| *at_ms >= since)
-                && question
-                    .before
-                    .as_ref()
-                    .is_none_or(|before| drop.place > *before)
-        };
+        let before = question.before.as_ref();
+        let is_behind = |drop: &PlacedDrop| before.is_none_or(|before| drop.place > *before);
         placed
-            .filter(is_wanted)
+            .filter(is_behind)
             .take(question.limit.into())
-            .map(|(_, drop)| drop)
             .collect()
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use admin::api::{MatchCounts, Outcome, Receiver, SharedGroupRow};
-use admin::page::{self, MissingReason};
+use admin::page::MissingReason;
 use broker_core::SessionKey;
 use mqtt_proto::QoS;
-use mqtt_session::Qos0Inbox;
+use mqtt_session::{DropReason, Qos0Inbox, QueueFull};
 
-use super::question::MatchPart;
+use super::question::{MatchPart, Part};
 use super::rows::{Own, shared_parts, state};
 use super::{loops, stores};
 use crate::node::Node;
@@ -49,21 +49,15 @@ pub(super) async fn here(
             part.counts.delivered -= 1;
             continue;
         };
-        let is_full = summary.queued >= summary.queue_limit;
-        let (outcome, reason) = match is_full {
-            true => (Outcome::Dropped, Some("queue_full_messages")),
-            false => (Outcome::Delivered, None),
+        let full = full(node, summary.queued, summary.queue_limit);
+        let outcome = match full.is_dropped {
+            true => Outcome::Dropped,
+            false => Outcome::Delivered,
         };
-        if is_full {
+        if full.is_dropped {
             part.counts.delivered -= 1;
             part.counts.dropped += 1;
         }
-        let detail = is_full.then(|| {
-            format!(
-                "{} of {} messages wait",
-                summary.queued, summary.queue_limit
-            )
-        });
         part.receivers.push(Receiver {
             client_id: Some(summary.client_id),
             group: None,
@@ -73,8 +67,8 @@ pub(super) async fn here(
             node_name: Some(own.name.clone()),
             state: Some(state(summary.life)),
             outcome,
-            reason: reason.map(str::to_owned),
-            detail,
+            reason: full.reason(),
+            detail: full.detail,
             members: None,
         });
     }
@@ -100,51 +94,83 @@ pub(super) async fn here(
     let absent = stores::absent(node, topic, left);
     let qos0_waits = node.settings.read().policy.qos0_inbox != Qos0Inbox::Never;
     let drops_qos0 = qos == QoS::AtMostOnce as u8 && !qos0_waits;
-    let mut full = 0;
-    for receiver in absent.receivers {
-        let receiver = match receiver.outcome {
-            Outcome::Queued if drops_qos0 => Receiver {
-                outcome: Outcome::Dropped,
-                reason: Some("qos0_offline".to_owned()),
-                ..receiver
-            },
-            _ => receiver,
-        };
-        full += u64::from(receiver.outcome == Outcome::Dropped);
-        part.receivers.push(Receiver {
-            qos: receiver.qos.min(qos),
-            ..receiver
-        });
+    let queue_limit = node.settings.read().policy.queue_messages.into();
+    let mut dropped = 0;
+    for (mut receiver, queued) in absent.receivers {
+        let full = full(node, queued, queue_limit);
+        if full.is_dropped {
+            receiver.outcome = Outcome::Dropped;
+            receiver.reason = full.reason();
+        } else if drops_qos0 {
+            receiver.outcome = Outcome::Dropped;
+            receiver.reason = Some("qos0_offline".to_owned());
+        }
+        dropped += u64::from(receiver.outcome == Outcome::Dropped);
+        receiver.detail = full.detail;
+        receiver.qos = receiver.qos.min(qos);
+        part.receivers.push(receiver);
     }
-    part.counts.dropped += full;
-    part.counts.queued += absent.count.saturating_sub(full);
+    part.counts.dropped += dropped;
+    part.counts.queued += absent.count.saturating_sub(dropped);
     part.counted_all &= absent.counted_all;
-    Ok(part)
+    let listed = Part::new(part.receivers.into_iter(), limit);
+    Ok(MatchPart {
+        counted_all: part.counted_all && !listed.more,
+        receivers: listed.rows,
+        ..part
+    })
 }
 
-/// Shared groups of which this node knows members, in the order of their filters and then names.
-pub(super) fn groups(node: &Arc<Node>, after: &str, limit: usize) -> Vec<SharedGroupRow> {
-    let key = |filter: &str| {
-        let (group, filter) = shared_parts(filter);
-        page::join(filter, group.unwrap_or_default())
+/// What the length of a queue means for a message that comes now.
+struct Full {
+    is_dropped: bool,
+    /// For people, if the queue is full.
+    detail: Option<String>,
+}
+
+impl Full {
+    fn reason(&self) -> Option<String> {
+        let is_full = self.is_dropped;
+        is_full.then(|| DropReason::QueueFullMessages.as_str().to_owned())
+    }
+}
+
+fn full(node: &Arc<Node>, waiting: u64, limit: u64) -> Full {
+    if waiting < limit {
+        return Full {
+            is_dropped: false,
+            detail: None,
+        };
+    }
+    // What makes room is another message than this one.
+    let makes_room = node.settings.read().policy.queue_full == QueueFull::DropOldest;
+    let what = if makes_room {
+        "; the oldest makes room"
+    } else {
+        ""
     };
-    let all = node.routes.groups().into_iter();
-    let mut rows: Vec<_> = all
-        .map(|group| (key(group.filter()), group))
-        .filter(|(key, _)| after.is_empty() || key.as_str() > after)
-        .collect();
-    rows.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let rows = rows.into_iter().take(limit).map(|(_, group)| {
+    Full {
+        is_dropped: !makes_room,
+        detail: Some(format!("{waiting} of {limit} messages wait{what}")),
+    }
+}
+
+/// Shared groups of which this node knows members, in the order of their filters as they are given at SUBSCRIBE.
+pub(super) fn groups(node: &Arc<Node>, after: &str) -> impl Iterator<Item = SharedGroupRow> {
+    let mut groups = node.routes.groups();
+    groups.retain(|group| group.filter() > after);
+    groups.sort_by(|one, other| one.filter().cmp(other.filter()));
+    groups.into_iter().map(|group| {
         let (members, online) = group.counts();
         let (name, filter) = shared_parts(group.filter());
         SharedGroupRow {
+            given_filter: group.filter().to_owned(),
             group: name.unwrap_or_default().to_owned(),
             filter: filter.to_owned(),
             members: members as u64,
             online: online as u64,
         }
-    });
-    rows.collect()
+    })
 }
 
 /// The parts of several nodes. A group is known to each that has members of it, or that is told of it: it counts once.

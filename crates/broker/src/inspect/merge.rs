@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use admin::api::{At, BigNumber, Client, ClientRow, ClientState, Queue, Session, SubscriptionsOf};
+use admin::api::{
+    At, BigNumber, Client, ClientRow, ClientState, Queue, Session, SharedGroupRow, SubscriptionsOf,
+};
 use admin::cluster::NodeId;
 use admin::page::Found;
 
-use super::question::{ClientPart, ClientsPart, InboxPart, RecordPart};
+use super::question::{ClientPart, ClientsPart, InboxPart, Part, RecordPart};
 use super::rows;
 
 /// One page of the clients of all nodes.
@@ -40,6 +42,43 @@ pub(super) fn clients(parts: Vec<ClientsPart>, limit: usize) -> Found<ClientRow>
         last,
         partial: Vec::new(),
         scanned,
+    }
+}
+
+/// One page of the shared groups of all nodes. Each node knows its own members, and those that shards tell of.
+pub(super) fn shared_groups(
+    parts: Vec<Part<SharedGroupRow>>,
+    limit: usize,
+) -> Found<SharedGroupRow> {
+    let ends = parts.iter().filter(|part| part.more);
+    let decided = ends
+        .filter_map(|part| Some(part.rows.last()?.given_filter.clone()))
+        .min();
+    let mut rows: BTreeMap<String, SharedGroupRow> = BTreeMap::new();
+    for row in parts.into_iter().flat_map(|part| part.rows) {
+        if decided
+            .as_ref()
+            .is_some_and(|last| row.given_filter > *last)
+        {
+            continue;
+        }
+        let known = rows
+            .entry(row.given_filter.clone())
+            .or_insert_with(|| row.clone());
+        known.members = known.members.max(row.members);
+        known.online = known.online.max(row.online);
+    }
+    let is_cut = rows.len() > limit;
+    let items: Vec<SharedGroupRow> = rows.into_values().take(limit).collect();
+    let last = match is_cut {
+        true => items.last().map(|row| row.given_filter.clone()),
+        false => decided,
+    };
+    Found {
+        scanned: items.len() as u64,
+        items,
+        last,
+        partial: Vec::new(),
     }
 }
 
@@ -113,7 +152,6 @@ fn absent(
         queue: None,
         subscriptions: None,
         will: None,
-        last_departure: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
         recent_drops: Vec::new(),
@@ -253,6 +291,48 @@ mod tests {
                 (ids, last),
                 "{parts:?}"
             );
+        }
+    }
+
+    #[test]
+    fn groups_of_several_nodes_are_one_list() {
+        let part = |filters: &[&str], more| Part {
+            rows: filters
+                .iter()
+                .map(|filter| SharedGroupRow {
+                    given_filter: (*filter).to_owned(),
+                    group: String::new(),
+                    filter: String::new(),
+                    members: 1,
+                    online: 1,
+                })
+                .collect(),
+            more,
+        };
+        for (parts, limit, expected, last) in [
+            (
+                vec![part(&["a", "c"], false), part(&["b", "c"], false)],
+                9,
+                vec!["a", "b", "c"],
+                None,
+            ),
+            (
+                vec![part(&["a", "c"], false), part(&["b", "c"], false)],
+                2,
+                vec!["a", "b"],
+                Some("b"),
+            ),
+            // One node has more behind b: what others have behind it is for the next page.
+            (
+                vec![part(&["a", "d"], false), part(&["b"], true)],
+                9,
+                vec!["a", "b"],
+                Some("b"),
+            ),
+        ] {
+            let found = shared_groups(parts, limit);
+            let filters: Vec<&str> = found.items.iter().map(|row| &*row.given_filter).collect();
+            assert_eq!((filters, found.last.as_deref()), (expected, last));
         }
     }
 

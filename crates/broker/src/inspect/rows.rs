@@ -11,6 +11,7 @@ use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::NEVER_EXPIRES;
 
+use super::question::few;
 use crate::node::Node;
 
 /// This node, as rows name it.
@@ -68,7 +69,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         write_blocked: connection.write_blocked,
     });
     let rows = subscriptions.iter().cloned();
-    let first = rows.map(|row| subscription_row(own, &summary.client_id, is_here, row));
+    let first = few(rows.map(|row| subscription_row(own, &summary.client_id, is_here, row)));
     Client {
         client_id: summary.client_id.clone(),
         user: summary.user.clone(),
@@ -94,7 +95,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         }),
         subscriptions: Some(SubscriptionsOf {
             count: detail.subscription_count,
-            first: first.collect(),
+            first,
         }),
         will: detail.will.as_ref().map(|will| WillOf {
             topic: will.topic.clone(),
@@ -102,7 +103,6 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
             retain: will.retain,
             delay_s: will.delay_s,
         }),
-        last_departure: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
         recent_drops: Vec::new(),

@@ -13,7 +13,7 @@ use store_state::inbox::StoredSubscription;
 use store_state::session::SessionOp;
 use store_state::session::inspect::SessionSummary;
 
-use super::question::{ClientPart, InboxPart, LedShard, RecordPart};
+use super::question::{ClientPart, InboxPart, LedShard, RecordPart, few};
 use super::rows::{self, Own};
 use crate::control::split_status;
 use crate::node::Node;
@@ -86,7 +86,9 @@ pub(super) fn client(node: &Arc<Node>, client_id: &str) -> ClientPart {
         messages: inbox.messages,
         bytes: inbox.bytes,
         subscriptions: inbox.subscriptions,
-        first: subscriptions(node, client_id, "", FIRST).unwrap_or_default(),
+        first: few(subscriptions(node, client_id, "", FIRST)
+            .into_iter()
+            .flatten()),
     });
     ClientPart {
         leads_record,
@@ -158,9 +160,10 @@ pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
 }
 
 /// Absent sessions that would get a message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Absent {
-    pub(super) receivers: Vec<Receiver>,
+    /// Each with how many messages wait for it.
+    pub(super) receivers: Vec<(Receiver, u64)>,
     /// All of them, with those that are not listed.
     pub(super) count: u64,
     pub(super) counted_all: bool,
@@ -169,10 +172,8 @@ pub(super) struct Absent {
 /// Those of the inbox shards that this node leads.
 pub(super) fn absent(node: &Arc<Node>, topic: &str, limit: usize) -> Absent {
     let found = node.store().inspect().would_queue(topic, limit, LOOKED_AT);
-    let limit = u64::from(node.settings.read().policy.queue_messages);
     let receivers = found.first.into_iter().map(|session| {
-        let is_full = session.queued >= limit;
-        Receiver {
+        let receiver = Receiver {
             client_id: Some(session.client.into()),
             group: None,
             filter: session.filter.into(),
@@ -180,14 +181,12 @@ pub(super) fn absent(node: &Arc<Node>, topic: &str, limit: usize) -> Absent {
             node: None,
             node_name: None,
             state: Some(ClientState::Away),
-            outcome: match is_full {
-                true => Outcome::Dropped,
-                false => Outcome::Queued,
-            },
-            reason: is_full.then(|| "queue_full_messages".to_owned()),
-            detail: is_full.then(|| format!("{} of {limit} messages wait", session.queued)),
+            outcome: Outcome::Queued,
+            reason: None,
+            detail: None,
             members: None,
-        }
+        };
+        (receiver, session.queued)
     });
     Absent {
         receivers: receivers.collect(),

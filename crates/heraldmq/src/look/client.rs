@@ -111,16 +111,6 @@ fn page(client: &Client, now: SystemTime) -> String {
         let fact = format!("QoS {}, delay {} s", will.qos, will.delay_s);
         section("Will", vec![(will.topic.as_str(), fact)]);
     }
-    if let Some(departure) = &client.last_departure {
-        section(
-            "Last departure",
-            vec![
-                ("at", departure.at.to_string()),
-                ("from", shown(&departure.node_name)),
-                ("because", shown(&departure.cause)),
-            ],
-        );
-    }
     if !client.recent_drops.is_empty() {
         let times: Vec<String> = client
             .recent_drops

@@ -56,9 +56,7 @@ pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> 
 fn page(found: &Match) -> String {
     let counts = &found.counts;
     let from = found.publisher.as_ref();
-    let from = from.map_or(String::new(), |of| {
-        format!(", from {}", shown(&of.client_id))
-    });
+    let from = from.map_or(String::new(), |of| format!(", from {}", shown(of)));
     let at_least = if found.counted_all { "" } else { "at least " };
     let mut page = format!(
         "{}, QoS {}{from}: {at_least}{} delivered, {} queued, {} dropped, {} groups\n",

@@ -102,7 +102,6 @@ fn client(client_id: String) -> Client {
         queue: None,
         subscriptions: None,
         will: None,
-        last_departure: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
         recent_drops: Vec::new(),
