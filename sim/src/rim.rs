@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{Links, Mail, Node as Broker, Rim};
+use broker_core::{Links, LoopMessage, Node as Broker, Rim};
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
 use futures_util::future::BoxFuture;
@@ -154,7 +154,7 @@ pub(crate) struct SimulatedProcess {
     clock: Clock,
     store: OnceLock<Store>,
     /// From threads that are no loops.
-    mail: Mutex<Vec<(usize, Mail)>>,
+    mail: Mutex<Vec<(usize, LoopMessage)>>,
     /// Calls of the clock in µs: each is later than the one before, as it is on a machine.
     ticks: Mutex<(u64, u64)>,
 }
@@ -173,7 +173,7 @@ impl SimulatedProcess {
         assert!(self.store.set(store).is_ok(), "a node has one store");
     }
 
-    pub(crate) fn take_mail(&self) -> Vec<(usize, Mail)> {
+    pub(crate) fn take_mail(&self) -> Vec<(usize, LoopMessage)> {
         std::mem::take(&mut self.mail.lock())
     }
 }
@@ -190,7 +190,7 @@ impl Rim for SimulatedProcess {
         true
     }
 
-    fn send(&self, loop_index: usize, mail: Mail) {
+    fn send(&self, loop_index: usize, mail: LoopMessage) {
         self.mail.lock().push((loop_index, mail));
     }
 
@@ -248,7 +248,7 @@ impl Rim for SimulatedProcess {
         &self,
         _: usize,
         _: Credentials,
-        _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+        _: impl FnOnce(Verdict, u64) -> LoopMessage + Send + 'static,
     ) {
         unreachable!("there are no authenticators");
     }
@@ -257,7 +257,7 @@ impl Rim for SimulatedProcess {
         &self,
         _: usize,
         _: Arc<DatabaseUser>,
-        _: impl FnOnce(Verdict) -> Mail + Send + 'static,
+        _: impl FnOnce(Verdict) -> LoopMessage + Send + 'static,
     ) {
         unreachable!("there is no database");
     }
@@ -356,7 +356,7 @@ impl Listener for Ears {
                 }));
         }
         if let Some(broker) = self.broker() {
-            broker.rim.send(loop_index, Mail::Store(events));
+            broker.rim.send(loop_index, LoopMessage::Store(events));
         }
     }
 

@@ -1,6 +1,9 @@
 """The HTTP API and the commands on it: clients, sessions, subscriptions, drops, keys."""
 
 import json
+import pathlib
+import re
+import shlex
 import signal
 import subprocess
 import urllib.error
@@ -10,7 +13,10 @@ import urllib.request
 import pytest
 
 from harness.broker import BINARY, Broker, environment, run
+from harness.raw import PUBLISH
 from harness.wait import DEADLINE_S, until
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def request(broker, method, path, body=None, key=None, headers=None) -> tuple[int, object]:
@@ -243,3 +249,133 @@ def test_tables_end_quietly_when_nobody_reads_on(stage, name):
     assert done.stdout.startswith("CLIENT ID") and "panicked" not in done.stderr
     for client in clients:
         client.close()
+
+
+def test_settings_say_who_set_them_and_what_waits_for_a_start():
+    def config(queue: int, turn: int) -> str:
+        return f"""limits:
+  session:
+    queueMessages: {queue}
+http:
+  port: 0
+  hosts: [h{turn}.example]
+mqttServerConfig: {{tcpListener: {{host: 127.0.0.1, port: 0}}}}
+sys: {{intervalSeconds: {turn}}}
+"""
+
+    with Broker(config=config(7, 1)) as broker:
+        def settings():
+            return {row["key"]: row for row in broker.api("/api/v1/settings")["items"]}
+
+        found = settings()
+        queue = found["limits.session.queueMessages"]
+        assert (queue["value"], queue["origin"]) == ("7", "file")
+        assert queue["place"] == f"{broker.config_path}:3"
+        assert queue["live"] is True and queue["differs"] == []
+        assert found["dataDir"]["place"] == "--data-dir" and found["log.format"]["place"] == "--set"
+        assert found["limits.session.queueBytes"]["origin"] == "default"
+        broker.write_config(config(8, 2) + "eventLoops: 3\n")
+        broker.signal(signal.SIGHUP)
+        until(lambda: settings()["limits.session.queueMessages"]["value"] == "8", what="the new value")
+        waits = settings()["eventLoops"]
+        assert waits["live"] is False and waits["at_restart"] == "3" and waits["value"] != "3"
+        table = command(broker, "settings", "limits.session.")
+        assert "queueMessages" in table and f"{broker.config_path}:3" in table and "queueBytes" not in table
+        prefixed = broker.api("/api/v1/settings?prefix=limits.session.")["items"]
+        assert prefixed and all(row["key"].startswith("limits.session.") for row in prefixed)
+
+
+def test_counts_and_health(stage, name):
+    before = stage.api("/api/v1/stats")["total"]
+    with stage.client(name, props={"session_expiry": 600}) as client:
+        client.subscribe(f"{name}/#", qos=1)
+        client.published(f"{name}/a", b"x" * 100, qos=1)
+        client.expect(PUBLISH)
+        found = stage.api("/api/v1/stats")
+        after = found["total"]
+        assert [row["counts"] for row in found["nodes"]] == [after] and found["partial"] == []
+        grown = {key: after[key] - before[key] for key in after}
+        assert grown["messages_in"] == grown["messages_out"] == grown["connects"] == 1
+        assert grown["connections"] == grown["sessions"] == grown["subscriptions"] == 1
+        assert grown["bytes_in"] > 100 and grown["bytes_out"] > 100
+    health = stage.api("/api/v1/health")
+    assert health["state"] == "ok" and health["nodes"][0]["ok"] and health["alarms"] == []
+
+
+RULES = """\
+deny user "ann" publish secret/#
+allow client "gw" publish up/%c
+allow all subscribe #
+deny all receive quiet/#
+allow all publish plant/#
+allow all publish quiet/#
+"""
+
+
+def test_rules_are_tested_and_are_part_of_who_gets_a_message(tmp_path, name):
+    rules = tmp_path / "rules.acl"
+    # The first rule that matches decides.
+    lines = RULES.splitlines()
+    rules.write_text("\n".join([lines[3], lines[0], lines[1], lines[2], lines[4], lines[5]]) + "\n")
+    settings = {"authorization.file": rules, "authorization.noMatch": "deny"}
+    with Broker(settings) as broker:
+        for question, may, by, line in [
+            ({"client_id": "x", "user": "ann", "action": "publish", "topic": "secret/a"}, False, "file", 2),
+            ({"client_id": "gw", "action": "publish", "topic": "up/gw"}, True, "file", 3),
+            ({"client_id": "gw", "action": "publish", "topic": "up/other"}, False, "no_match", None),
+            ({"client_id": "x", "action": "subscribe", "topic": "$share/g/a/#"}, True, "file", 4),
+            ({"client_id": "x", "address": "10.0.0.1", "action": "receive", "topic": "quiet/a"}, False, "file", 1),
+        ]:
+            status, found = request(broker, "POST", "/api/v1/acl/test", question)
+            assert (status, found["may"], found["by"], found["line"]) == (200, may, by, line), question
+            assert found["connected"] is False
+        for wrong, pointer in [
+            ({"client_id": "x", "action": "write", "topic": "a"}, "/action"),
+            ({"client_id": "x", "action": "publish", "topic": "a/#"}, "/topic"),
+            ({"client_id": "x", "action": "publish", "topic": "a", "address": "here"}, "/address"),
+        ]:
+            status, problem = request(broker, "POST", "/api/v1/acl/test", wrong)
+            assert (status, problem["pointer"]) == (400, pointer), wrong
+        with broker.client(name) as client, broker.client(f"{name}p"):
+            client.subscribe("#")
+            question = {"topic": "quiet/a", "publisher": f"{name}p"}
+            found = request(broker, "POST", "/api/v1/match", question)[1]
+            (receiver,) = found["receivers"]
+            assert (receiver["outcome"], receiver["reason"]) == ("dropped", "receive_denied")
+            assert receiver["rule"]["line"] == 1 and found["counts"]["dropped"] == 1
+            assert found["publisher"]["verdict"] == {"may": True, "by": "file", "line": 6}
+            found = request(broker, "POST", "/api/v1/match", {"topic": "plant/a", "publisher": f"{name}p"})[1]
+            assert found["receivers"][0]["outcome"] == "delivered" and found["receivers"][0]["rule"] is None
+            connected = {"client_id": name, "action": "receive", "topic": "quiet/b"}
+            found = request(broker, "POST", "/api/v1/acl/test", connected)[1]
+            assert found["connected"] is True and found["may"] is False
+            table = command(broker, "match", "quiet/a", "--publisher", "gw")
+            assert "receive_denied: line 1 of the rule file" in table
+
+
+def test_sessions_are_those_in_the_stores(stage, name):
+    with stage.client(f"{name}d", props={"session_expiry": 600}), stage.client(f"{name}t"):
+        rows = walk(stage, f"/api/v1/clients?prefix={name}&durable=true", 10)
+        assert [row["client_id"] for row in rows] == [f"{name}d"]
+        rows = walk(stage, f"/api/v1/clients?prefix={name}&durable=false", 10)
+        assert [row["client_id"] for row in rows] == [f"{name}t"]
+        assert f"{name}d" in command(stage, "sessions", name)
+        assert f"{name}d" not in command(stage, "sessions", name, "--away")
+
+
+def test_each_command_of_the_page_does_what_it_says(stage, keys, tmp_path):
+    text = (ROOT / "docs/operate/api.md").read_text()
+    lines = [line.split("#")[0].strip() for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("heraldmq ")]
+    assert len(commands) > 10
+    (tmp_path / "operator.key").write_text(keys["operator"].read_text())
+    away = stage.client("press-18", props={"session_expiry": 600})
+    away.disconnect()
+    for args in commands:
+        with stage.client("press-17", props={"session_expiry": 600}) as client, stage.client("hmi-9"):
+            client.subscribe("plant/+/state", qos=1)
+            url = f"http://127.0.0.1:{stage.http_port}"
+            done = run(*args, "--url", url, cwd=tmp_path)
+            assert done.returncode == 0, (args, done.stdout, done.stderr)
+            if args[0] == "disconnect":
+                client.expect_disconnected(0x98)

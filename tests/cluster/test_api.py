@@ -17,9 +17,11 @@ def cluster():
         yield cluster
 
 
-def ask(node, path, method="GET") -> tuple[int, dict]:
-    headers = {"authorization": f"Bearer {node.cluster.token.read_text()}"}
-    made = urllib.request.Request(f"http://{node.place.address}:{HTTP}{path}", headers=headers, method=method)
+def ask(node, path, method="GET", body=None) -> tuple[int, dict]:
+    headers = {"authorization": f"Bearer {node.cluster.token.read_text()}", "content-type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    url = f"http://{node.place.address}:{HTTP}{path}"
+    made = urllib.request.Request(url, data=data, headers=headers, method=method)
     try:
         with urllib.request.urlopen(made, timeout=20) as answer:
             return answer.status, json.loads(answer.read())
@@ -75,3 +77,57 @@ def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
         finally:
             silent.resume()
         until(lambda: ask(asked, f"/api/v1/clients/{name}s")[0] in (200, 404), what="an answer for certain")
+
+
+def test_another_node_is_drained_and_called_back(cluster, name):
+    asked, drained = cluster.nodes[0], cluster.nodes[1]
+    path = f"/api/v1/nodes/{drained.id}"
+    with drained.client(name) as client:
+        status, would = ask(asked, f"{path}/drain", "POST", {"dry_run": True})
+        assert status == 200 and would["possible"] and not would["begun"] and would["clients"] >= 1
+        client.ping()
+        status, begun = ask(asked, f"{path}/drain", "POST", {})
+        assert status == 202 and begun["begun"]
+        client.expect_disconnected(0x9C)
+    until(lambda: ask(asked, path)[1]["health"]["drain"] is not None, what="the progress")
+    until(lambda: ask(asked, path)[1]["health"]["drain"]["clients_left"] == 0, what="an empty node")
+    health = ask(asked, "/api/v1/health")[1]
+    assert health["state"] == "degraded" and [n["detail"] for n in health["nodes"] if not n["ok"]] == ["it is draining"]
+    status, ended = ask(asked, f"{path}/drain", "DELETE")
+    assert status == 202 and ended["begun"]
+    until(lambda: ask(asked, path)[1]["state"] == "up", what="the end of the drain")
+    with drained.client(f"{name}b") as client:
+        client.ping()
+    health = until(lambda: (h := ask(asked, "/api/v1/health")[1]) and all(n["ok"] for n in h["nodes"]) and h, what="health")
+    # The nodes of this test have no secret.
+    assert health["state"] == "degraded" and {alarm["name"] for alarm in health["alarms"]} == {"open_cluster"}
+
+
+def test_what_an_eviction_would_take(cluster):
+    asked, other = cluster.nodes[0], cluster.nodes[2]
+    status, would = ask(asked, f"/api/v1/nodes/{other.id}/evict", "POST", {"dry_run": True})
+    # Two of three voters remain.
+    assert status == 200 and would["possible"] and would["voters"] > 0 and not would["begun"]
+    status, would = ask(asked, f"/api/v1/nodes/{asked.id}/evict", "POST", {"dry_run": True, "force": True})
+    assert status == 200 and not would["possible"] and "evict itself" in would["detail"]
+    paused = cluster.nodes[1]
+    paused.pause()
+    try:
+        def harm():
+            return ask(asked, f"/api/v1/nodes/{other.id}/evict", "POST", {"dry_run": True})[1]
+
+        found = until(lambda: (would := harm()) and not would["possible"] and would, what="a harm")
+        assert "no majority" in found["detail"]
+    finally:
+        paused.resume()
+    assert len(ask(asked, "/api/v1/nodes")[1]["items"]) == 3
+    assert ask(asked, "/api/v1/nodes/ffff/drain", "POST", {})[0] == 404
+
+
+def test_settings_name_the_nodes_that_differ(cluster):
+    rows = {row["key"]: row for row in ask(cluster.nodes[0], "/api/v1/settings")[1]["items"]}
+    names = {row["node"] for row in rows["dataDir"]["differs"]}
+    assert names == {node.id for node in cluster.nodes[1:]}
+    assert rows["limits.session.queueMessages"]["differs"] == []
+    stats = ask(cluster.nodes[2], "/api/v1/stats")[1]
+    assert len(stats["nodes"]) == 3

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use peer_protocol::Refusal;
+use serde::{Deserialize, Serialize};
 
 use crate::api::{
-    Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
-    MatchRequest, NewBan, NodeRow, SessionDrops, ShardRow, SharedGroupRow, SubscriptionRow,
+    AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone,
+    HolderRow, ListenerRow, Match, MatchRequest, NewBan, NodeChange, NodeRow, SessionDrops,
+    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -45,6 +47,23 @@ pub struct Range {
     pub budget: Duration,
 }
 
+/// A change of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeCommand {
+    /// Send its clients elsewhere and give up leading shards.
+    Drain,
+    /// Serve clients again.
+    EndDrain,
+    /// Leave the cluster for ever.
+    Leave,
+    /// Be taken out of the cluster for ever, by the others.
+    Evict {
+        /// Also if shards lose their majority by it.
+        force: bool,
+    },
+}
+
 /// Which clients are asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientFilter {
@@ -58,6 +77,8 @@ pub struct ClientFilter {
     pub node: Option<NodeId>,
     /// Where in their life they are.
     pub state: Option<ClientState>,
+    /// Whether their sessions are in the stores; looks at each.
+    pub durable: Option<bool>,
 }
 
 /// Which drops are asked for.
@@ -98,6 +119,30 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// The nodes, each with what it says of itself.
     fn nodes(&self, budget: Duration) -> Asked<Gathered<Vec<NodeRow>>>;
+
+    /// Begins a change of one node, or says what it would mean if `dry_run`.
+    fn change_node(
+        &self,
+        node: NodeId,
+        command: NodeCommand,
+        dry_run: bool,
+        budget: Duration,
+    ) -> Asked<NodeChange>;
+
+    /// What a node is configured with, this one if none is named, and where it is otherwise on others. The keys begin with
+    /// `prefix`.
+    fn settings(
+        &self,
+        node: Option<NodeId>,
+        prefix: String,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<SettingRow>>>;
+
+    /// Counts of all nodes.
+    fn stats(&self, budget: Duration) -> Asked<Stats>;
+
+    /// Whether a client may do something.
+    fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer>;
 
     /// The cluster with what the leaders of all shards say of them.
     fn shards(&self, budget: Duration) -> Asked<Gathered<Vec<ShardRow>>>;

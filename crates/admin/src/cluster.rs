@@ -24,6 +24,8 @@ pub enum Change {
     Leave,
     /// Send the clients elsewhere and give up leading shards; the node stays a member.
     Drain,
+    /// Serve clients again after [`Change::Drain`].
+    EndDrain,
     /// Take a member out that will not come back.
     Evict {
         /// Which.

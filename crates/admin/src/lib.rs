@@ -21,7 +21,7 @@ mod rights;
 mod routes;
 mod serve;
 
-pub use backend::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+pub use backend::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, NoSuchRole, Rights, Role,
     Token, Who,

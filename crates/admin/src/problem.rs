@@ -6,6 +6,7 @@ use std::fmt;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -270,6 +271,17 @@ pub struct Document {
     #[serde(flatten)]
     #[schema(value_type = Object, additional_properties)]
     pub members: Map<String, Value>,
+}
+
+/// What people are told of a change that was not made.
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unknown(why) => Self::new(Kind::NotFound, why),
+            Refusal::Conflict(why) => Self::new(Kind::Conflict, why),
+            Refusal::Unavailable(why) => Self::new(Kind::NotReady, why),
+        }
+    }
 }
 
 impl IntoResponse for Problem {

@@ -39,14 +39,14 @@ mod will;
 
 pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
-pub use clients::{ClientLoop, Done, LoopMail, Mail};
+pub use clients::{ClientLoop, Done, FromLoop, LoopMessage};
 pub use drops::{Drop, Drops, Reason};
 pub use excerpt::excerpt;
 pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};
 pub use peers::{CROWDED, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
 pub use publish::direct::Direct;
-pub use rights::access::Authorization;
+pub use rights::access::{Authorization, DecidedBy, Verdict};
 pub use rim::Rim;
 pub use routes::{MatchCache, MatchSet, NodeTarget, Routes, Target, Unsure};
 pub use session::unreleased::Unreleased;

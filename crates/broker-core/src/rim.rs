@@ -1,7 +1,7 @@
 //! What the broker's logic needs of the process that it runs in: clocks, the store, event loops, links to other nodes,
 //! authenticators. `broker` implements this trait with threads and sockets; a test or a simulation implements it without.
 //!
-//! All calls return at once. Answers of the store and of authenticators come to the asking loop as [`Mail`]; what comes
+//! All calls return at once. Answers of the store and of authenticators come to the asking loop as [`LoopMessage`]; what comes
 //! from other nodes is handed to [`Peers`](crate::Peers).
 
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
-use crate::clients::message::Mail;
+use crate::clients::message::LoopMessage;
 use crate::node::Node;
 use crate::peers::Links;
 
@@ -30,7 +30,7 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// Sends an event loop something. Before the loops run, it is dropped. The loop may handle it on the spot, in the
     /// calling thread: no lock may be held that a loop takes.
-    fn send(&self, loop_index: usize, mail: Mail);
+    fn send(&self, loop_index: usize, mail: LoopMessage);
 
     /// Now, in ms of Unix time when the process started and of a clock that nothing sets back since then.
     fn now_ms(&self) -> u64;
@@ -70,7 +70,7 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
         &self,
         loop_index: usize,
         credentials: Credentials,
-        answered: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+        answered: impl FnOnce(Verdict, u64) -> LoopMessage + Send + 'static,
     );
 
     /// Has a user of a database looked up again, without a password; what `answered` makes of the verdict is sent to a
@@ -79,7 +79,7 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
         &self,
         loop_index: usize,
         user: Arc<DatabaseUser>,
-        answered: impl FnOnce(Verdict) -> Mail + Send + 'static,
+        answered: impl FnOnce(Verdict) -> LoopMessage + Send + 'static,
     );
 
     /// Tells the other nodes that this process is the one that runs.

@@ -36,7 +36,7 @@ use crate::cluster_time;
 use crate::control;
 use crate::node::Node;
 use crate::peers::{Carrier, dispatch};
-use crate::{OLD_FOLDER, StartError};
+use crate::start_error::{OLD_FOLDER, StartError};
 
 /// What members tell of themselves beside what the cluster does.
 pub(crate) const INCARNATION: &str = "incarnation";

@@ -4,7 +4,7 @@
 //! Nodes ask each other by [`NodeRequest`]s.
 //!
 //! Deliberately absent: HTTP (`admin`), and how clients and replicas are sent elsewhere
-//! (`parting.rs`).
+//! (`drain.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use store::{Lead, ShardInfo, ShardLoad, SplitDecision, SplitError, Verdict};
 use store_state::api::{Slot, StoreId};
 
 use crate::clustered::{CONNECTIONS, Clustered, name_of};
+use crate::drain::Drain;
 use crate::eviction;
 use crate::node::Node;
-use crate::parting::Parting;
 use admin::cluster::{
     Change, ClusterStatus, HalfStatus, LoadStatus, Micros, NodeId, NodeState, NodeStatus, Percent,
     Rate, Reach, Refusal, Seconds, ShardStatus, SplitStatus, StoreName, Version,
@@ -48,7 +48,7 @@ pub(crate) trait ClusterControl: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Control {
     node: Arc<Node>,
     clustered: Arc<Clustered>,
-    parting: Arc<Parting>,
+    drain: Arc<Drain>,
     env: String,
 }
 
@@ -62,13 +62,13 @@ impl Control {
     pub(crate) fn new(
         node: Arc<Node>,
         clustered: Arc<Clustered>,
-        parting: Arc<Parting>,
+        drain: Arc<Drain>,
         env: String,
     ) -> Self {
         Self {
             node,
             clustered,
-            parting,
+            drain,
             env,
         }
     }
@@ -221,6 +221,7 @@ impl ClusterControl for AloneControl {
             Change::Join { .. }
             | Change::Leave
             | Change::Drain
+            | Change::EndDrain
             | Change::Evict { .. }
             | Change::TransferLeader { .. } => Err(Refusal::Conflict(ALONE.to_owned())),
         }
@@ -351,8 +352,9 @@ impl ClusterControl for Control {
     fn change(&self, change: Change) -> Result<(), Refusal> {
         match change {
             Change::Join { seed } => self.join(&seed.to_string()),
-            Change::Leave => self.parting.leave(),
-            Change::Drain => self.parting.drain(),
+            Change::Leave => self.drain.leave(),
+            Change::Drain => self.drain.drain(),
+            Change::EndDrain => self.drain.end_drain(),
             Change::Evict { node, force } => self.evict(node.0, force),
             Change::TransferLeader { store, shard, to } => self.transfer_leader(store, shard, to.0),
             Change::Split { store, shard, at } => self.split(store, shard, at),

@@ -9,11 +9,13 @@
 //!
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
+mod all_loops;
 mod ban_file;
 mod cluster_bans;
 mod cluster_time;
 mod clustered;
 mod control;
+mod drain;
 mod eviction;
 mod inspect;
 mod listeners;
@@ -21,11 +23,11 @@ mod memory;
 mod metrics;
 mod net_stats;
 mod node;
-mod parting;
 mod peers;
 mod reread;
 mod rule_file;
 mod settings;
+mod start_error;
 mod store_listener;
 mod sys;
 
@@ -34,32 +36,33 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use admin::{Anonymous, KeyFile, Rights, Token};
 use authentication::Authentication;
 use axum::Router;
-use broker_core::{Done, Mail, NodeOptions, Place, SessionKey, Settings};
-use config::{Config, HttpAnonymous, HttpConfig, SplitPolicy};
+use broker_core::{LoopMessage, NodeOptions, Place, SessionKey, Settings};
+use config::{Config, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
 use guard::{Bans, Guard};
-use net::{Clock, EventLoops, Remote};
+use net::{Clock, EventLoops};
 
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
+pub use start_error::{OLD_FOLDER, StartError};
 
+use all_loops::{STEP, all_loops, reload_loops};
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::{AloneControl, ClusterControl, Control};
+use drain::Drain;
 use inspect::{About, Answering, Asking, Inspect};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
-use parting::Parting;
 use peers::PeerLinks;
 use peers::answerer::Answerer;
 use route_exchange::Times;
@@ -73,9 +76,6 @@ const TOKEN: &str = "HTTP token";
 
 /// Where the HTTP port is looked for if the configuration does not say.
 const HTTP_PORT: u16 = 8091;
-
-/// How long the loops may take for a reload, or a step of the shutdown.
-const STEP: Duration = Duration::from_secs(5);
 
 /// Cores for each thread of the store, if the configuration does not say.
 const CORES_PER_STORE_THREAD: usize = 4;
@@ -109,6 +109,7 @@ pub struct Broker {
     http: Option<Side>,
     /// Answers other nodes as long as it is kept.
     _answerer: Arc<dyn Answerer>,
+    inspect: Arc<Inspect>,
     listeners: Listeners,
     http_address: Option<SocketAddr>,
 }
@@ -150,146 +151,6 @@ impl fmt::Debug for Ends {
 struct Side {
     stop: tokio::sync::oneshot::Sender<()>,
     thread: JoinHandle<()>,
-}
-
-/// The exit code of a node whose data folder is an old copy, when it starts or while it runs: no further start will
-/// succeed with it.
-pub const OLD_FOLDER: u8 = 3;
-
-/// Why a node does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// A listener cannot be opened.
-    Listen {
-        /// What it is for.
-        kind: &'static str,
-        /// Host and port as configured.
-        address: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// An authenticator cannot be set up.
-    Authentication(authentication::OpenError),
-    /// The certificate files of a listener cannot be used.
-    Certificate {
-        /// What the listener is for.
-        kind: &'static str,
-        /// Host and port as configured.
-        address: String,
-        /// Which file, and why.
-        source: transport::TlsFileError,
-    },
-    /// The rule file is not taken.
-    Rules(RuleFileError),
-    /// A file that the configuration names, or one in the data folder, cannot be used.
-    File {
-        /// What it is for.
-        kind: &'static str,
-        /// Where it is.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The data folder cannot be used.
-    Folder(store::FolderError),
-    /// The node cannot take part in its cluster.
-    Cluster(cluster::StartError),
-    /// What the cluster has told this node when it joined is not understood.
-    Welcome(String),
-    /// The data folder has sessions of its own, and the node is to join a cluster that has others.
-    NotEmpty(PathBuf),
-    /// The data folder belongs to a member of a cluster, and the configuration is that of a node that runs
-    /// alone.
-    Member(PathBuf),
-    /// The store cannot be opened.
-    Store(store::OpenError),
-    /// Threads or event queues cannot be made.
-    System(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listen {
-                kind,
-                address,
-                source,
-            } => write!(f, "cannot listen on {address} ({kind}): {source}"),
-            Self::Authentication(source) => write!(f, "cannot set up authentication: {source}"),
-            Self::Certificate {
-                kind,
-                address,
-                source,
-            } => write!(f, "cannot listen on {address} ({kind}): {source}"),
-            Self::Rules(source) => source.fmt(f),
-            Self::File { kind, path, source } => {
-                write!(f, "cannot use {} ({kind}): {source}", path.display())
-            }
-            Self::Folder(source) => write!(f, "cannot open the store: the data folder: {source}"),
-            Self::Cluster(source) => write!(f, "cannot take part in the cluster: {source}"),
-            Self::Welcome(what) => write!(f, "cannot join the cluster: {what}"),
-            Self::NotEmpty(folder) => write!(
-                f,
-                "cannot join the cluster: {} holds the sessions of a node that ran alone; \
-                 `bootstrap: true` founds a cluster with them, an empty folder joins one",
-                folder.display()
-            ),
-            Self::Member(folder) => write!(
-                f,
-                "{} is the data folder of a member of a cluster, and the configuration has no clusterConfig: \
-                 give the one that the node had, or another dataDir for a node that runs alone",
-                folder.display()
-            ),
-            Self::Store(source) => write!(f, "cannot open the store: {source}"),
-            Self::System(source) => write!(f, "cannot start the event loops: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Listen { source, .. } | Self::File { source, .. } | Self::System(source) => {
-                Some(source)
-            }
-            Self::Authentication(source) => Some(source),
-            Self::Certificate { source, .. } => Some(source),
-            Self::Rules(source) => Some(source),
-            Self::Folder(source) => Some(source),
-            Self::Cluster(source) => Some(source),
-            Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) => None,
-            Self::Store(source) => Some(source),
-        }
-    }
-}
-
-impl StartError {
-    /// Whether the other nodes refuse the data folder for ever, as an old copy.
-    #[must_use]
-    pub fn is_old_folder(&self) -> bool {
-        matches!(self, Self::Cluster(error) if error.is_old_folder())
-    }
-
-    /// Whether the configuration has to be changed, or a file that it names, before the node can start.
-    #[must_use]
-    pub fn is_in_configuration(&self) -> bool {
-        match self {
-            Self::Authentication(_)
-            | Self::Certificate { .. }
-            | Self::Rules(_)
-            | Self::File { .. }
-            | Self::Member(_) => true,
-            Self::Cluster(error) => error.is_in_configuration(),
-            // What a listener is to be cannot be, wherever it listens.
-            Self::Listen { source, .. } if source.kind() == io::ErrorKind::InvalidInput => true,
-            Self::Listen { .. }
-            | Self::Folder(_)
-            | Self::Welcome(_)
-            | Self::NotEmpty(_)
-            | Self::Store(_)
-            | Self::System(_) => false,
-        }
-    }
 }
 
 impl Broker {
@@ -454,7 +315,8 @@ impl Broker {
         node.rim.set_answerer(&answerer);
         let side = Side::start("beside", beside_loops(Arc::clone(&node)));
         let side = side.map_err(StartError::System)?;
-        let router = admin::router(Arc::new(Asking(inspect)), &node.rim.rights);
+        let asking = Asking(Arc::clone(&inspect));
+        let router = admin::router(Arc::new(asking), &node.rim.rights);
         let http = http.map(|listener| Side::start("http", serve_http(listener, router)));
         let http = http.transpose().map_err(StartError::System)?;
         listeners.announce();
@@ -473,9 +335,16 @@ impl Broker {
             side,
             http,
             _answerer: answerer,
+            inspect,
             listeners,
             http_address,
         })
+    }
+
+    /// What `/api/v1/settings` shows: after the start what the node was started with, after each
+    /// [`Broker::reload`] what was loaded then.
+    pub fn show_settings(&self, loaded: Listing) {
+        self.inspect.show_settings(loaded);
     }
 
     /// Where HTTP is served.
@@ -525,23 +394,23 @@ impl Broker {
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
         if let Some(clustered) = self.node.rim.clustered() {
-            parting::hand_over(&self.node, clustered);
+            drain::hand_over(&self.node, clustered);
         }
         let remote = self.loops.remote();
-        all_loops(&remote, Mail::LetNobodyIn);
+        all_loops(&remote, LoopMessage::LetNobodyIn);
         // Who has said goodbye before the signal is heard: its will must not be published.
         std::thread::sleep(SHUTDOWN_READ);
         self.node.store().make_room();
-        all_loops(&remote, Mail::PublishWills);
+        all_loops(&remote, LoopMessage::PublishWills);
         // One loop has published them. What it gave to others comes before their next step.
-        all_loops(&remote, Mail::LetNobodyIn);
+        all_loops(&remote, LoopMessage::LetNobodyIn);
         // While those are connected that messages with many receivers are still to be given to.
         let deadline = Instant::now() + STEP;
         let waiting = || broker_core::sum(&self.node.stats, |s| &s.deliveries_waiting);
         while waiting() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        all_loops(&remote, Mail::Disconnect);
+        all_loops(&remote, LoopMessage::Disconnect);
         // The last packets are on their way; a connection that does not take them is given up.
         let deadline = Instant::now() + STEP;
         while net_stats::sum_net(&self.node.rim.net, |s| &s.open) > 0 && Instant::now() < deadline {
@@ -606,25 +475,9 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems
 }
 
-/// Sends all loops a step and waits until each has done it.
-fn all_loops(remote: &Remote<ClientLoop>, step: impl Fn(Done) -> Mail) {
-    let (done, all_done) = mpsc::sync_channel::<()>(0);
-    let done: Done = Arc::new(done);
-    for index in 0..remote.loops() {
-        remote.send(index, step(done.clone()));
-    }
-    drop(done);
-    // Nothing is ever sent: the channel closes when the last loop drops its end.
-    let _ = all_done.recv_timeout(STEP);
-}
-
 fn read_settings(config: &Config) -> Result<Settings, RuleFileError> {
     let RuleFile { rules, .. } = RuleFile::configured(&config.authorization)?;
     Ok(settings(config, rules))
-}
-
-fn reload_loops(remote: &Remote<ClientLoop>, settings: &Arc<Settings>) {
-    all_loops(remote, |done| Mail::Reload(Arc::clone(settings), done));
 }
 
 /// What nobody else knows.
@@ -721,7 +574,7 @@ fn control(
     clustered: Arc<Clustered>,
     left: Box<dyn Fn() + Send + Sync>,
 ) -> Arc<dyn ClusterControl> {
-    let parting = Parting::new(
+    let drain = Drain::new(
         Arc::clone(node),
         Arc::clone(&clustered),
         config.cluster_config.drain_clients_per_second.get(),
@@ -731,7 +584,7 @@ fn control(
     Arc::new(Control::new(
         Arc::clone(node),
         clustered,
-        Arc::new(parting),
+        Arc::new(drain),
         env,
     ))
 }

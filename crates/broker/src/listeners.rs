@@ -19,8 +19,8 @@ use transport::{
     WebSocketServer,
 };
 
-use crate::StartError;
 use crate::reread::{self, Reread};
+use crate::start_error::StartError;
 
 /// The open listeners of a node.
 pub(crate) struct Listeners {

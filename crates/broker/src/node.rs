@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{Mail, Rim};
+use broker_core::{LoopMessage, Rim};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
@@ -110,7 +110,7 @@ impl Process {
     pub(crate) fn check_bans(&self) {
         let loops = self.loops();
         for index in 0..loops.loops() {
-            loops.send(index, Mail::Bans);
+            loops.send(index, LoopMessage::Bans);
         }
     }
 
@@ -159,7 +159,7 @@ impl Rim for Process {
         self.loops.get().is_some()
     }
 
-    fn send(&self, loop_index: usize, mail: Mail) {
+    fn send(&self, loop_index: usize, mail: LoopMessage) {
         if let Some(loops) = self.loops.get() {
             loops.send(loop_index, mail);
         }
@@ -218,7 +218,7 @@ impl Rim for Process {
         &self,
         loop_index: usize,
         credentials: Credentials,
-        answered: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+        answered: impl FnOnce(Verdict, u64) -> LoopMessage + Send + 'static,
     ) {
         let (loops, clock) = (self.loops().clone(), self.clock);
         self.authentication
@@ -231,7 +231,7 @@ impl Rim for Process {
         &self,
         loop_index: usize,
         user: Arc<DatabaseUser>,
-        answered: impl FnOnce(Verdict) -> Mail + Send + 'static,
+        answered: impl FnOnce(Verdict) -> LoopMessage + Send + 'static,
     ) {
         let loops = self.loops().clone();
         self.authentication.look_up(user, move |verdict| {

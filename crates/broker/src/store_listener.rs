@@ -9,7 +9,7 @@ use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
 
 use crate::node::Node;
-use broker_core::Mail;
+use broker_core::LoopMessage;
 use broker_core::Reason;
 
 /// The broker, as the store sees it.
@@ -38,7 +38,10 @@ impl StoreListener {
 
 impl Listener for StoreListener {
     fn mail(&self, loop_index: usize, events: Vec<Event>) {
-        self.node.rim.loops().send(loop_index, Mail::Store(events));
+        self.node
+            .rim
+            .loops()
+            .send(loop_index, LoopMessage::Store(events));
     }
 
     fn loops(&self) -> usize {

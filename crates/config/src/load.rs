@@ -15,6 +15,7 @@ use crate::{
     catalog::{catalog, join},
     check,
     declare::{List, Section, Slot},
+    listing::Listing,
     nearest::nearest,
     node::{self, Node, Pair, Value},
     options::Config,
@@ -50,6 +51,8 @@ pub struct Loaded {
     pub config: Config,
     /// What the operator should know although it is no error; one line each.
     pub warnings: Vec<String>,
+    /// The same options for people.
+    pub listing: Listing,
 }
 
 impl Config {
@@ -192,7 +195,7 @@ impl Loader {
         }
     }
 
-    fn argument(&mut self, argument: &str) {
+    pub(crate) fn argument(&mut self, argument: &str) {
         let origin = Origin::Argument(argument.to_owned());
         let Some((key, value)) = argument.split_once('=') else {
             return self.complain(origin, Violation::NotAnAssignment);
@@ -215,6 +218,8 @@ impl Loader {
             return self.complain(Origin::DataDir, violation);
         }
         self.config.data_dir = path;
+        let key = "dataDir".to_owned();
+        self.reader.set_by.insert(key, Origin::DataDir);
     }
 
     /// Sets the option at `path`, which exists, as if a file held just that.
@@ -261,6 +266,7 @@ impl Loader {
             let mut warnings = self.warnings;
             warnings.extend(check::warnings(&self.config));
             Ok(Loaded {
+                listing: Listing::new(&self.config, &self.reader.set_by),
                 config: self.config,
                 warnings,
             })

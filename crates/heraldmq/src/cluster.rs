@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use admin::api::NodeChange;
 use admin::cluster::{ClusterStatus, LoadStatus, NodeId, ShardStatus, StoreName};
 use clap::Subcommand;
 use config::Endpoint;
@@ -26,12 +27,15 @@ const EXAMPLES: &str = "\
 Examples:
   heraldmq cluster status
   heraldmq cluster drain --url http://10.0.0.12:8091 --token-file token
+  heraldmq cluster drain mq-2 --key-file operator.key
+  heraldmq cluster drain mq-2 --end --key-file operator.key
+  heraldmq cluster evict 5f3a90c2d1e4b867 --dry-run --token-file token
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster split inbox 0 --token-file token
 
-`join`, `leave` and `drain` concern the node at --url; they return when it has begun, and `status` shows
-how far it is. docs/operate/cluster.md says when to use which.
+`join` concerns the node at --url, and so do `leave` and `drain` if they name no node; they return when it has begun, and
+`status` shows how far it is. docs/operate/cluster.md says when to use which.
 
 Exit codes: 0 done or begun; 1 the node does not answer, or refuses; 2 wrong command line.";
 
@@ -57,11 +61,18 @@ enum Command {
     Leave {
         #[command(flatten)]
         node: HttpPort,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Send the clients of a node elsewhere, before it is stopped for a while.
     Drain {
         #[command(flatten)]
         node: HttpPort,
+        #[command(flatten)]
+        of: OfNode,
+        /// End it: the node takes clients again.
+        #[arg(long, conflicts_with = "dry_run")]
+        end: bool,
     },
     /// Take a node out that will not come back.
     Evict {
@@ -73,6 +84,9 @@ enum Command {
         /// Also if shards have no majority of their voters without it, and what they hold is lost.
         #[arg(long)]
         force: bool,
+        /// Say what it would take from the cluster, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Let another voter lead a shard.
     TransferLeader {
@@ -101,16 +115,37 @@ enum Command {
     },
 }
 
+/// Which node is changed.
+#[derive(clap::Args)]
+struct OfNode {
+    /// The node's identifier or name; without it the one at --url.
+    #[arg(value_name = "NODE")]
+    member: Option<String>,
+    /// Say what it would mean, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Status { node, json } => status(node, *json),
         Command::Join { node, seed } => change(node, "join", &json!({ "seed": seed.to_string() })),
-        Command::Leave { node } => change(node, "leave", &json!({})),
-        Command::Drain { node } => change(node, "drain", &json!({})),
+        Command::Leave { node, of } => change_node(node, of, "leave", false),
+        Command::Drain { node, of, end } => change_node(node, of, "drain", *end),
         Command::Evict {
             node,
             member,
             force,
+            dry_run: true,
+        } => {
+            let path = format!("/api/v1/nodes/{member}/evict");
+            tell(&node.post(&path, &json!({ "dry_run": true, "force": force }))?)
+        }
+        Command::Evict {
+            node,
+            member,
+            force,
+            dry_run: false,
         } => {
             let mut wanted = json!({ "node": member });
             // A node of an earlier version knows no such field.
@@ -147,6 +182,50 @@ fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
 fn change(node: &HttpPort, what: &str, body: &Value) -> Result<(), Failure> {
     let answer = node.post(&format!("/api/v1/cluster/{what}"), body);
     answer.map(drop).map_err(Failure::refused)
+}
+
+/// Has a node drain or leave, ends its draining, or says what that would mean.
+fn change_node(node: &HttpPort, of: &OfNode, what: &str, end: bool) -> Result<(), Failure> {
+    let OfNode { member, dry_run } = of;
+    if member.is_none() && !end && !dry_run {
+        // What nodes of earlier versions know, too.
+        return change(node, what, &json!({}));
+    }
+    let member = match member {
+        Some(member) => member.clone(),
+        None => {
+            let status: ClusterStatus = parse(&node.get("/api/v1/cluster")?)?;
+            status.node.to_string()
+        }
+    };
+    let path = format!("/api/v1/nodes/{member}/{what}");
+    let answer = match end {
+        true => node.delete(&path),
+        false => node.post(&path, &json!({ "dry_run": dry_run })),
+    };
+    tell(&answer.map_err(Failure::refused)?)
+}
+
+/// Says what a change means; a change that was only judged, and is not possible, is a failure.
+fn tell(answer: &str) -> Result<(), Failure> {
+    let change: NodeChange = parse(answer)?;
+    let what = match (change.begun, change.possible) {
+        (true, _) => "begun",
+        (false, true) => "possible",
+        (false, false) => "not possible",
+    };
+    let clients = change.clients.map_or("?".to_owned(), |n| n.to_string());
+    let text = format!(
+        "{what}: node {} ({}) has {clients} clients, leads {} shards, votes in {}\n",
+        change.node, change.node_name, change.shards_led, change.voters
+    );
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::Runtime(error.to_string()))?;
+    match change.detail {
+        Some(why) if !change.begun && !change.possible => Err(Failure::Runtime(why)),
+        _ => Ok(()),
+    }
 }
 
 fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {

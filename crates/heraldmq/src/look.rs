@@ -1,5 +1,5 @@
-//! `heraldmq clients`, `client`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `drops`: what is in a running broker, from
-//! any of its nodes, by the HTTP API.
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`: what is in
+//! a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
 
@@ -21,8 +21,9 @@ use crate::http_port::{HttpPort, parse};
 
 pub(crate) use client::{ClientArguments, DisconnectArguments, disconnect, one};
 pub(crate) use lists::{
-    ClientsArguments, DropsArguments, NodesArguments, ShardsArguments, SubscriptionsArguments,
-    clients, drops, nodes, shards, subscriptions,
+    ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
+    ShardsArguments, SubscriptionsArguments, clients, drops, nodes, sessions, settings, shards,
+    subscriptions,
 };
 pub(crate) use matching::{MatchArguments, matching};
 

@@ -71,7 +71,9 @@ enum Command {
     Disconnect(look::DisconnectArguments),
     Subscriptions(look::SubscriptionsArguments),
     Match(look::MatchArguments),
+    Sessions(look::SessionsArguments),
     Drops(look::DropsArguments),
+    Settings(look::SettingsArguments),
     Nodes(look::NodesArguments),
     Shards(look::ShardsArguments),
     /// Say, or change, who a running broker does not let in.
@@ -107,6 +109,8 @@ fn main() -> ExitCode {
         Command::Disconnect(arguments) => return ended(look::disconnect(&arguments)),
         Command::Subscriptions(arguments) => return ended(look::subscriptions(&arguments)),
         Command::Match(arguments) => return ended(look::matching(&arguments)),
+        Command::Sessions(arguments) => return ended(look::sessions(&arguments)),
+        Command::Settings(arguments) => return ended(look::settings(&arguments)),
         Command::Drops(arguments) => return ended(look::drops(&arguments)),
         Command::Nodes(arguments) => return ended(look::nodes(&arguments)),
         Command::Shards(arguments) => return ended(look::shards(&arguments)),

@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Loaded {
         mut config,
         warnings,
+        listing,
     } = arguments
         .load()
         .map_err(|error| Failure::Usage(error.to_string()))?;
@@ -112,6 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) if error.is_in_configuration() => return Err(Failure::Usage(error.to_string())),
         Err(error) => return Err(Failure::Runtime(error.to_string())),
     };
+    broker.show_settings(listing);
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &mut config, &log, &broker);
@@ -159,6 +161,7 @@ fn reload(arguments: &Arguments, config: &mut Config, log: &logging::Handle, bro
     // The next comparison is again with what this one found, so that an option that waits for a
     // restart is named once, not at each SIGHUP.
     *config = loaded.config;
+    broker.show_settings(loaded.listing);
     info!(
         applied = diff.applied.join(", "),
         needs_restart = diff.needs_restart.join(", "),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ClientState;
+use super::{ClientState, Verdict};
 use crate::cluster::NodeId;
 use crate::page::Missing;
 
@@ -42,7 +42,7 @@ pub struct Match {
     #[schema(value_type = u8)]
     pub qos: u8,
     /// Who would publish, if the question said.
-    pub publisher: Option<String>,
+    pub publisher: Option<Publisher>,
     /// Who would get it, or have it dropped; one for each group that is shared.
     pub receivers: Vec<Receiver>,
     /// Of the clients asked about, those that do not get it, and why.
@@ -53,6 +53,15 @@ pub struct Match {
     pub counted_all: bool,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
+}
+
+/// Who would publish.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Publisher {
+    /// The client.
+    pub client_id: String,
+    /// Whether it may; `null`: nobody could say.
+    pub verdict: Option<Verdict>,
 }
 
 /// Who would get a message.
@@ -79,6 +88,8 @@ pub struct Receiver {
     pub reason: Option<String>,
     /// The same for people.
     pub detail: Option<String>,
+    /// What denies it to the client, if a rule does.
+    pub rule: Option<Verdict>,
     /// Sessions of the group.
     pub members: Option<u64>,
 }

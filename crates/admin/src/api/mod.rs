@@ -2,22 +2,32 @@
 //! or does not apply.
 
 mod ban;
+mod change;
 mod client;
 mod drops;
+mod health;
 mod matching;
 mod node;
+mod rule;
+mod setting;
 mod shard;
+mod stats;
 mod subscription;
 
 pub use ban::{Ban, NewBan};
+pub use change::NodeChange;
 pub use client::{
     Client, ClientRow, ClientState, Connection, Gone, Queue, RecentDrop, Session, SubscriptionsOf,
     WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
-pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Receiver};
+pub use health::{Health, HealthState, NodeCheck};
+pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
 pub use node::{Alarm, DrainProgress, ListenerRow, NodeHealth, NodeRow};
+pub use rule::{AclAnswer, AclQuestion, DecidedBy, Verdict};
+pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
+pub use stats::{Counts, NodeStats, Stats};
 pub use subscription::{SharedGroupRow, SubscriptionRow};
 
 use std::fmt;

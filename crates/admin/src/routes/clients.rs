@@ -34,6 +34,8 @@ pub(super) struct ListQuery {
     node: Option<String>,
     /// `connecting`, `connected`, `closing` or `away`.
     state: Option<String>,
+    /// `true`: those whose sessions are in the stores; `false`: the others. Looks at each client.
+    durable: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     limit: Option<String>,
     /// The `next` of the page before.
@@ -55,6 +57,7 @@ pub(super) async fn list(
         query.address.as_deref(),
         query.node.as_deref(),
         query.state.as_deref(),
+        query.durable.as_deref(),
     ];
     let list = List::new("clients", &filters);
     let params = ListParams {
@@ -75,6 +78,12 @@ pub(super) async fn list(
                 .into_iter()
                 .find(|state| state.name() == text)
         })?,
+        durable: word(
+            "durable",
+            query.durable.as_deref(),
+            "true or false",
+            |text| text.parse().ok(),
+        )?,
         prefix: query.prefix,
         user: query.user,
         address: query.address,

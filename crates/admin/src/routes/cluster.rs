@@ -6,13 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use config::Endpoint;
-use peer_protocol::Refusal;
 use serde::Deserialize;
 use store_state::api::Slot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, Params, Segment, word};
-use crate::api::{Alarm, ListenerRow, NodeRow, ShardRow};
+use crate::api::{Alarm, ListenerRow, ShardRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered};
 use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
@@ -23,32 +22,6 @@ use crate::problem::{Kind, Problem};
 #[utoipa::path(get, path = "/api/v1/cluster", tag = "cluster", responses((status = 200, body = ClusterStatus)))]
 pub(super) async fn status(State(broker): State<Arc<dyn Broker>>) -> Json<ClusterStatus> {
     Json(broker.cluster())
-}
-
-/// The nodes, each with what it says of itself.
-#[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<NodeRow>)))]
-pub(super) async fn nodes(
-    _turn: Turn,
-    State(broker): State<Arc<dyn Broker>>,
-    Params(budget): Params<BudgetParams>,
-) -> Result<Json<Page<NodeRow>>, Problem> {
-    Ok(Json(broker.nodes(budget.budget()?).await?.page()))
-}
-
-/// One node.
-#[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 200, body = NodeRow)))]
-pub(super) async fn node(
-    _turn: Turn,
-    State(broker): State<Arc<dyn Broker>>,
-    Segment(node): Segment<String>,
-    Params(budget): Params<BudgetParams>,
-) -> Result<Json<NodeRow>, Problem> {
-    let nodes = broker.nodes(budget.budget()?).await?.all;
-    let is_it = |row: &NodeRow| row.node_name == node || node.parse() == Ok(row.node);
-    let found = nodes.into_iter().find(is_it);
-    found.map(Json).ok_or_else(|| {
-        Problem::new(Kind::NotFound, "no node has this identifier or name").with("kind", "node")
-    })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -239,21 +212,12 @@ pub(super) async fn split(
     carry_out(broker, Change::Split { store, shard, at }).await
 }
 
-/// What people are told of a change that was not made.
-fn refused(refusal: Refusal) -> Problem {
-    match refusal {
-        Refusal::Unknown(why) => Problem::new(Kind::NotFound, why),
-        Refusal::Conflict(why) => Problem::new(Kind::Conflict, why),
-        Refusal::Unavailable(why) => Problem::new(Kind::NotReady, why),
-    }
-}
-
 /// Begins a change on a thread that may wait.
 async fn carry_out(broker: Arc<dyn Broker>, change: Change) -> Result<StatusCode, Problem> {
     tracing::info!(?change, "a change of the cluster is asked for");
     match tokio::task::spawn_blocking(move || broker.change(change)).await {
         Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
-        Ok(Err(refusal)) => Err(refused(refusal)),
+        Ok(Err(refusal)) => Err(refusal.into()),
         Err(error) => Err(Problem::new(Kind::Internal, error)),
     }
 }

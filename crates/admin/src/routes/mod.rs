@@ -13,6 +13,9 @@ mod drops;
 mod health;
 mod input;
 mod matching;
+mod nodes;
+mod rules;
+mod settings;
 mod subscriptions;
 
 use std::sync::Arc;
@@ -81,8 +84,11 @@ fn group(role: Role) -> OpenApiRouter<Api> {
         Role::Viewer => OpenApiRouter::new()
             .routes(routes!(openapi))
             .routes(routes!(cluster::status))
-            .routes(routes!(cluster::nodes))
-            .routes(routes!(cluster::node))
+            .routes(routes!(nodes::list))
+            .routes(routes!(nodes::one))
+            .routes(routes!(nodes::health))
+            .routes(routes!(settings::list))
+            .routes(routes!(settings::stats))
             .routes(routes!(cluster::shards))
             .routes(routes!(cluster::shard))
             .routes(routes!(cluster::listeners))
@@ -94,6 +100,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(subscriptions::of_client))
             .routes(routes!(subscriptions::groups))
             .routes(routes!(matching::matching))
+            .routes(routes!(rules::test))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))
@@ -106,10 +113,14 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(bans::add))
             .routes(routes!(bans::remove))
             .routes(routes!(cluster::drain))
+            .routes(routes!(nodes::drain))
+            .routes(routes!(nodes::end_drain))
             .routes(routes!(cluster::transfer_leader)),
         Role::Administrator => OpenApiRouter::new()
             .routes(routes!(cluster::join))
             .routes(routes!(cluster::leave))
+            .routes(routes!(nodes::leave))
+            .routes(routes!(nodes::evict))
             .routes(routes!(cluster::evict))
             .routes(routes!(cluster::split)),
     }

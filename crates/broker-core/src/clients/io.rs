@@ -2,9 +2,9 @@
 
 use net_api::Connections;
 
-use crate::clients::message::Mail;
+use crate::clients::message::LoopMessage;
 
 /// The connections of this loop, and its way to the others.
-pub(crate) trait LoopIo: Connections<Mail> {}
+pub(crate) trait LoopIo: Connections<LoopMessage> {}
 
-impl<T: Connections<Mail>> LoopIo for T {}
+impl<T: Connections<LoopMessage>> LoopIo for T {}

@@ -21,9 +21,9 @@ use crate::shared::offer::Offer;
 
 /// What the other loops, and other threads, send a loop.
 #[derive(Debug)]
-pub enum Mail {
+pub enum LoopMessage {
     /// From another loop, or itself.
-    Loop(LoopMail),
+    Loop(FromLoop),
     /// Because of another node.
     Peer(PeerEvent),
     /// The chain of authenticators has judged the client of a connection.
@@ -48,6 +48,8 @@ pub enum Mail {
         /// Dropped when it is done.
         done: Done,
     },
+    /// The node is drained no more: clients are let in again.
+    EndDrain(Done),
     /// Shutdown, first step: nobody is let in any more.
     LetNobodyIn(Done),
     /// Shutdown, second step: the wills of all connected clients are due.
@@ -58,9 +60,9 @@ pub enum Mail {
 
 /// What loops send each other.
 #[derive(Debug)]
-pub struct LoopMail(pub(crate) BetweenLoops);
+pub struct FromLoop(pub(crate) BetweenLoops);
 
-/// What is in [`LoopMail`].
+/// What is in [`FromLoop`].
 #[derive(Debug)]
 pub(crate) enum BetweenLoops {
     /// A message for some of the targets of a match, all of this loop.
@@ -86,13 +88,13 @@ pub(crate) enum BetweenLoops {
     FlushPeers,
 }
 
-impl From<BetweenLoops> for Mail {
+impl From<BetweenLoops> for LoopMessage {
     fn from(mail: BetweenLoops) -> Self {
-        Self::Loop(LoopMail(mail))
+        Self::Loop(FromLoop(mail))
     }
 }
 
-impl From<PeerEvent> for Mail {
+impl From<PeerEvent> for LoopMessage {
     fn from(event: PeerEvent) -> Self {
         Self::Peer(event)
     }

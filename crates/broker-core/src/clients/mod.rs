@@ -2,7 +2,7 @@
 //! broker, and messages from everywhere to sessions.
 //!
 //! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
-//! time. Other loops reach a session only by [`Mail`].
+//! time. Other loops reach a session only by [`LoopMessage`].
 //!
 //! `answers.rs`: what the store answers. `client.rs`: a client's state. `frames.rs`: bytes to packets, and packets to
 //! what handles them. `service.rs`: what else happens to a loop. The rest of a loop's methods stand with their subjects:
@@ -61,7 +61,7 @@ pub(crate) use dropped::{record, record_drop};
 pub(crate) use frames::Violated;
 pub(crate) use io::LoopIo;
 pub(crate) use message::BetweenLoops;
-pub use message::{Done, LoopMail, Mail};
+pub use message::{Done, FromLoop, LoopMessage};
 pub(crate) use timer::Timer;
 
 /// A session's deadline that is further away is looked at again after this time.

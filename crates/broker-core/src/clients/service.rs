@@ -8,7 +8,8 @@ use store_state::api::Store as _;
 
 use super::frames::CONTROL_LIMIT;
 use super::{
-    BetweenLoops, ClientLoop, LoopIo, LoopMail, Mail, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
+    BetweenLoops, ClientLoop, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS,
+    Timer,
 };
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
@@ -20,9 +21,9 @@ use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
 
 impl<R: Rim> Service for ClientLoop<R> {
-    type Mail = Mail;
+    type Mail = LoopMessage;
 
-    fn accept_budget(&mut self, io: &mut impl Connections<Mail>) -> usize {
+    fn accept_budget(&mut self, io: &mut impl Connections<LoopMessage>) -> usize {
         if self.closing {
             return 0;
         }
@@ -36,7 +37,7 @@ impl<R: Rim> Service for ClientLoop<R> {
 
     fn admits(
         &mut self,
-        io: &mut impl Connections<Mail>,
+        io: &mut impl Connections<LoopMessage>,
         listener: u16,
         peer: PeerAddress,
     ) -> bool {
@@ -49,7 +50,7 @@ impl<R: Rim> Service for ClientLoop<R> {
 
     fn arrived(
         &mut self,
-        io: &mut impl Connections<Mail>,
+        io: &mut impl Connections<LoopMessage>,
         connection: ConnectionId,
         peer: PeerAddress,
         how: Arrival,
@@ -79,7 +80,7 @@ impl<R: Rim> Service for ClientLoop<R> {
 
     fn received(
         &mut self,
-        io: &mut impl Connections<Mail>,
+        io: &mut impl Connections<LoopMessage>,
         connection: ConnectionId,
         bytes: &[u8],
     ) -> Received {
@@ -92,7 +93,7 @@ impl<R: Rim> Service for ClientLoop<R> {
 
     fn transmit(
         &mut self,
-        io: &mut impl Connections<Mail>,
+        io: &mut impl Connections<LoopMessage>,
         connection: ConnectionId,
         out: &mut Vec<u8>,
         budget: usize,
@@ -139,7 +140,12 @@ impl<R: Rim> Service for ClientLoop<R> {
         }
     }
 
-    fn closed(&mut self, io: &mut impl Connections<Mail>, connection: ConnectionId, cause: Closed) {
+    fn closed(
+        &mut self,
+        io: &mut impl Connections<LoopMessage>,
+        connection: ConnectionId,
+        cause: Closed,
+    ) {
         if let Some(key) = Self::key_of(io, connection) {
             self.log_lost(io, key, &cause);
             self.take_kept(io, key, true);
@@ -152,16 +158,16 @@ impl<R: Rim> Service for ClientLoop<R> {
 
     fn accompanied(
         &mut self,
-        _: &mut impl Connections<Mail>,
+        _: &mut impl Connections<LoopMessage>,
         connection: ConnectionId,
-        mail: Mail,
+        mail: LoopMessage,
     ) {
-        if let Mail::Loop(LoopMail(BetweenLoops::Entering(login))) = mail {
+        if let LoopMessage::Loop(FromLoop(BetweenLoops::Entering(login))) = mail {
             self.logins.insert(connection, login);
         }
     }
 
-    fn timer(&mut self, io: &mut impl Connections<Mail>, timer: u64) {
+    fn timer(&mut self, io: &mut impl Connections<LoopMessage>, timer: u64) {
         match Timer::from_bits(timer) {
             Some(Timer::Session(key)) => self.session_deadline(io, key),
             Some(Timer::Connect(connection)) if io.tag(connection) == Some(0) => {
@@ -214,14 +220,18 @@ impl<R: Rim> Service for ClientLoop<R> {
         }
     }
 
-    fn mail(&mut self, io: &mut impl Connections<Mail>, mail: Mail) {
+    fn mail(&mut self, io: &mut impl Connections<LoopMessage>, mail: LoopMessage) {
         match mail {
-            Mail::Loop(LoopMail(mail)) => self.loop_mail(io, mail),
-            Mail::Verdict(connection, verdict) => self.login_answered(io, connection, verdict),
-            Mail::Store(events) => self.store_events(io, events),
-            Mail::Peer(event) => self.peer_event(io, event),
-            Mail::Inspect(inspection) => {
+            LoopMessage::Loop(FromLoop(mail)) => self.loop_mail(io, mail),
+            LoopMessage::Verdict(connection, verdict) => {
+                self.login_answered(io, connection, verdict)
+            }
+            LoopMessage::Store(events) => self.store_events(io, events),
+            LoopMessage::Peer(event) => self.peer_event(io, event),
+            LoopMessage::Inspect(inspection) => {
+                let rim = &self.node.rim;
                 let view = View {
+                    is_proxied: &|listener| rim.is_proxied(listener),
                     index: self.index,
                     clients: &self.clients,
                     settings: &self.settings,
@@ -229,9 +239,9 @@ impl<R: Rim> Service for ClientLoop<R> {
                 };
                 inspect::answer(&view, io, inspection);
             }
-            Mail::End(end) => inspect::end(self, io, end),
-            Mail::Bans => self.check_bans(io),
-            Mail::Reload(settings, done) => {
+            LoopMessage::End(end) => inspect::end(self, io, end),
+            LoopMessage::Bans => self.check_bans(io),
+            LoopMessage::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
                 io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
@@ -239,7 +249,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 self.start_sys(io);
                 drop(done);
             }
-            Mail::SendAway {
+            LoopMessage::SendAway {
                 permits,
                 elsewhere,
                 done,
@@ -247,15 +257,19 @@ impl<R: Rim> Service for ClientLoop<R> {
                 self.send_away(io, &permits, elsewhere.as_deref());
                 drop(done);
             }
-            Mail::LetNobodyIn(done) => {
+            LoopMessage::EndDrain(done) => {
+                self.drained = None;
+                drop(done);
+            }
+            LoopMessage::LetNobodyIn(done) => {
                 self.closing = true;
                 drop(done);
             }
-            Mail::PublishWills(done) => {
+            LoopMessage::PublishWills(done) => {
                 self.publish_all_wills(&done);
                 drop(done);
             }
-            Mail::Disconnect(done) => {
+            LoopMessage::Disconnect(done) => {
                 self.disconnect_all(io);
                 drop(done);
             }

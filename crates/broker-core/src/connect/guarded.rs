@@ -13,6 +13,12 @@ use crate::rim::Rim;
 /// Clients that are looked at in one turn after a ban was added.
 const CHECKED_PER_TURN: usize = 4_096;
 
+/// The address that rules judge what comes from a source by, as [`ClientLoop::judged_address`].
+pub(crate) fn judged(source: Source) -> Option<IpAddr> {
+    let is_doubtful = source.is_proxied && source.ip.to_canonical().is_loopback();
+    (!is_doubtful).then_some(source.ip)
+}
+
 impl<R: Rim> ClientLoop<R> {
     /// Whether a connection came by a proxy that says for whom.
     pub(crate) fn is_proxied(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
@@ -35,9 +41,7 @@ impl<R: Rim> ClientLoop<R> {
         io: &impl LoopIo,
         connection: ConnectionId,
     ) -> Option<IpAddr> {
-        let source = self.source_of(io, connection)?;
-        let is_doubtful = source.is_proxied && source.ip.to_canonical().is_loopback();
-        (!is_doubtful).then_some(source.ip)
+        judged(self.source_of(io, connection)?)
     }
 
     /// Whether the client is a process of this machine, as far as one can tell.

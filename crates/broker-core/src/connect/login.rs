@@ -14,7 +14,7 @@ use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
 use net_api::{ConnectionId, Key};
 
-use crate::clients::{ClientLoop, LoopIo, Mail, Timer, Violated};
+use crate::clients::{ClientLoop, LoopIo, LoopMessage, Timer, Violated};
 use crate::connect::guarded::refusal_code;
 use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
 use crate::excerpt::excerpt;
@@ -143,7 +143,7 @@ impl<R: Rim> ClientLoop<R> {
                 if let Some(attempt) = attempt {
                     settle(attempt, &verdict, now_ms);
                 }
-                Mail::Verdict(connection, verdict)
+                LoopMessage::Verdict(connection, verdict)
             });
         Progress::Waits
     }

@@ -1,10 +1,13 @@
 //! A loop answers.
 
+use authorization::Action;
 use mqtt_proto::ReasonCode;
 use mqtt_session::end_with_connection;
 use net_api::Connections;
 
-use super::question::{Answer, End, Ended, INSPECTED, Inspection, Question, SUBSCRIPTIONS};
+use super::question::{
+    Answer, End, Ended, INSPECTED, Inspection, MatchingSession, Question, SUBSCRIPTIONS,
+};
 use super::view::{self, View};
 use crate::clients::{ClientLoop, LoopIo};
 use crate::key::SessionKey;
@@ -47,16 +50,31 @@ pub(crate) fn answer(view: &View<'_>, io: &mut impl LoopIo, inspection: Inspecti
             let sessions = sessions.into_iter().take(INSPECTED);
             let rows = sessions.filter_map(|session| {
                 let client = found(session)?;
-                let matching = view::matching(client, &topic);
-                Some((session, view::summary(view, io, client), matching))
+                Some(MatchingSession {
+                    summary: view::summary(view, io, client),
+                    subscriptions: view::matching(client, &topic),
+                    may_receive: view::verdict(view, io, client, Action::Receive, &topic),
+                })
             });
             Answer::Matching(rows.collect())
+        }
+        Question::Verdict {
+            session,
+            action,
+            topic,
+        } => {
+            let connected = found(session).filter(|client| client.connection.is_some());
+            Answer::Verdict(connected.map(|client| {
+                let verdict = view::verdict(view, io, client, action, &topic);
+                let user = client.confirmed_user().map(str::to_owned);
+                (verdict, user)
+            }))
         }
     };
     let looked_at = match &answered {
         Answer::Summaries(rows) => rows.len(),
         Answer::Matching(rows) => rows.len() * 4,
-        Answer::Detail(_) => 4,
+        Answer::Detail(_) | Answer::Verdict(_) => 4,
         Answer::Subscriptions(rows) => 1 + rows.as_ref().map_or(0, Vec::len) / 4,
     };
     Connections::charge(io, UNITS * u32::try_from(looked_at).unwrap_or(u32::MAX));

@@ -9,5 +9,5 @@ pub(crate) mod view;
 
 pub use question::{
     Answer, ClientDetail, ClientSummary, ConnectionDetail, End, Ended, INSPECTED, Inspection, Life,
-    Question, SUBSCRIPTIONS, SubscriptionDetail,
+    MatchingSession, Question, SUBSCRIPTIONS, SubscriptionDetail,
 };

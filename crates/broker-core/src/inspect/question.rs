@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use authorization::Action;
 use mqtt_session::WillTarget;
 
 use crate::key::SessionKey;
+use crate::rights::access::Verdict;
 
 /// Sessions of one inspection at most.
 pub const INSPECTED: usize = 128;
@@ -42,6 +44,15 @@ pub enum Question {
         /// How many, [`SUBSCRIPTIONS`] at most.
         limit: usize,
     },
+    /// What the rules say about a client's action.
+    Verdict {
+        /// Whose.
+        session: SessionKey,
+        /// What it would do.
+        action: Action,
+        /// The topic; for [`Action::Subscribe`] the filter, without `$share/…/`.
+        topic: Box<str>,
+    },
     /// Which subscriptions of these sessions match a topic, [`INSPECTED`] sessions at most.
     Matching {
         /// Whose.
@@ -61,7 +72,20 @@ pub enum Answer {
     /// To [`Question::Subscriptions`]; `None`: the session is not there.
     Subscriptions(Option<Vec<SubscriptionDetail>>),
     /// To [`Question::Matching`], of those that are there.
-    Matching(Vec<(SessionKey, ClientSummary, Vec<SubscriptionDetail>)>),
+    Matching(Vec<MatchingSession>),
+    /// To [`Question::Verdict`], with the user; `None`: the session is not there, or not connected.
+    Verdict(Option<(Verdict, Option<String>)>),
+}
+
+/// A session with those of its subscriptions that match a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MatchingSession {
+    /// What a list says of it.
+    pub summary: ClientSummary,
+    /// The subscriptions, also the shared ones.
+    pub subscriptions: Vec<SubscriptionDetail>,
+    /// Whether it may receive messages of the topic.
+    pub may_receive: Verdict,
 }
 
 /// The end of a client that an operator asks for.

@@ -1,12 +1,17 @@
 //! A session as plain data.
 
+use authentication_api::Identity;
+use authorization::Action;
+use guard::Source;
 use mqtt_proto::{SubscriptionFilter, filter_matches};
 use mqtt_session::{Subscription, maximum_packet_size, will_target};
 use net_api::{Arena, Kind};
 
 use super::question::{ClientDetail, ClientSummary, ConnectionDetail, Life, SubscriptionDetail};
 use crate::clients::{Client, LoopIo};
+use crate::connect::guarded::judged;
 use crate::connect::log::version_name;
+use crate::rights::access::{Access, Verdict};
 use crate::settings::Settings;
 
 /// What a loop shows to an inspection.
@@ -16,6 +21,8 @@ pub(crate) struct View<'a> {
     pub(crate) settings: &'a Settings,
     /// Of each listener, by its number.
     pub(crate) listener_kinds: &'a [Kind],
+    /// Whether a listener, by its number, stands behind a proxy that says for whom it connects.
+    pub(crate) is_proxied: &'a dyn Fn(u16) -> bool,
 }
 
 /// Subscriptions that a detail has.
@@ -93,6 +100,32 @@ pub(super) fn matching(client: &Client, topic: &str) -> Vec<SubscriptionDetail> 
     let matching =
         all.filter(|subscription| filter_matches(topic_filter(&subscription.filter), topic));
     matching.map(described).collect()
+}
+
+/// What the rules say about a client's action.
+pub(super) fn verdict(
+    view: &View<'_>,
+    io: &impl LoopIo,
+    client: &Client,
+    action: Action,
+    topic: &str,
+) -> Verdict {
+    let node = &view.settings.authorization;
+    let client_id = client.session.client_id();
+    match &client.access {
+        Some(access) => access.explain(client_id, node, action, topic),
+        // Nothing came with its login.
+        None => {
+            let address = client.connection.and_then(|id| {
+                let listener = io.listener(id);
+                judged(Source {
+                    ip: io.peer(id)?.ip()?,
+                    is_proxied: listener.is_some_and(|listener| (view.is_proxied)(listener)),
+                })
+            });
+            Access::new(Identity::default(), address).explain(client_id, node, action, topic)
+        }
+    }
 }
 
 /// The topic filter without what makes it a shared one.

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use authentication_api::Identity;
-use authorization::{Action, Client, Effect, Rules};
+use authorization::{Action, Client, Decision, Effect, Rules};
 use hashbrown::Equivalent;
 use hashing::HashMap;
 
@@ -46,6 +46,20 @@ impl Authorization {
         }
     }
 
+    /// What is said of a client that nothing came with: the rules of the file, or what happens when none says anything.
+    #[must_use]
+    pub fn explain(&self, client: &Client<'_>, action: Action, topic: &str) -> Verdict {
+        let decision = self.rules.decide(client, action, topic);
+        decision.map_or(
+            Verdict {
+                is_allowed: self.no_match == Effect::Allow,
+                by: DecidedBy::NoMatch,
+                line: None,
+            },
+            |decision| Verdict::of(decision, DecidedBy::File),
+        )
+    }
+
     /// Whether an action could be denied to a client without rules of its own.
     pub(crate) fn restricts(&self, action: Action) -> bool {
         match action {
@@ -53,6 +67,30 @@ impl Authorization {
             Action::Publish | Action::Retain | Action::Subscribe => self.restricts,
         }
     }
+}
+
+/// What the rules say about a client's action, and what decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Whether it is allowed.
+    pub is_allowed: bool,
+    /// What decides.
+    pub by: DecidedBy,
+    /// The rule's line in the file, or its number among those of the login, from 1.
+    pub line: Option<u32>,
+}
+
+/// What decides about a client's action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecidedBy {
+    /// The login made the client one that may do everything.
+    Superuser,
+    /// A rule that came with the login.
+    Login,
+    /// A rule of the file.
+    File,
+    /// No rule says anything.
+    NoMatch,
 }
 
 /// What decides about a client, beside the node's rules and its client identifier.
@@ -94,8 +132,23 @@ impl Access {
         action: Action,
         topic: &str,
     ) -> bool {
+        self.explain(client_id, node, action, topic).is_allowed
+    }
+
+    /// The same with what decides.
+    pub(crate) fn explain(
+        &self,
+        client_id: &str,
+        node: &Authorization,
+        action: Action,
+        topic: &str,
+    ) -> Verdict {
         if self.identity.is_superuser {
-            return true;
+            return Verdict {
+                is_allowed: true,
+                by: DecidedBy::Superuser,
+                line: None,
+            };
         }
         let client = Client {
             client_id,
@@ -103,10 +156,20 @@ impl Access {
             address: self.address,
         };
         let own = self.identity.rules.as_ref();
-        let decision = own
-            .and_then(|rules| rules.decide(&client, action, topic))
-            .or_else(|| node.rules.decide(&client, action, topic));
-        decision.map_or(node.no_match, |decision| decision.effect) == Effect::Allow
+        match own.and_then(|rules| rules.decide(&client, action, topic)) {
+            Some(decision) => Verdict::of(decision, DecidedBy::Login),
+            None => node.explain(&client, action, topic),
+        }
+    }
+}
+
+impl Verdict {
+    fn of(decision: Decision, by: DecidedBy) -> Self {
+        Self {
+            is_allowed: decision.effect == Effect::Allow,
+            by,
+            line: Some(decision.line),
+        }
     }
 }
 
@@ -233,6 +296,29 @@ mod tests {
                 let allows = access.allows("x", &node, Action::Publish, topic);
                 assert_eq!(allows, allowed.contains(topic), "{access:?} {topic}");
             }
+        }
+    }
+
+    #[test]
+    fn a_verdict_names_what_decides() {
+        let node = node(Effect::Deny, "allow all publish a\nallow all publish b");
+        let own = with_rules(&[("deny", "publish", "a"), ("allow", "publish", "c")]);
+        let superuser = Identity {
+            is_superuser: true,
+            ..own.clone()
+        };
+        use DecidedBy::{File, Login, NoMatch, Superuser};
+        for (identity, topic, expected) in [
+            (&own, "a", (false, Login, Some(1))),
+            (&own, "b", (true, File, Some(2))),
+            (&own, "c", (true, Login, Some(2))),
+            (&own, "d", (false, NoMatch, None)),
+            (&superuser, "d", (true, Superuser, None)),
+        ] {
+            let access = Access::new(identity.clone(), None);
+            let said = access.explain("x", &node, Action::Publish, topic);
+            let said = (said.is_allowed, said.by, said.line);
+            assert_eq!(said, expected, "{topic}");
         }
     }
 

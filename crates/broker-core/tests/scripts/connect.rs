@@ -188,6 +188,9 @@ fn a_drained_node_sends_its_clients_elsewhere() {
         c connects
             c CONNACK 0x9c
             c is closed
+        the drain ends
+        c connects
+            c CONNACK 0x00
         ",
     );
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use broker_core::Mail;
+use broker_core::LoopMessage;
 use net_api::{Arena, ConnectionId, Connections, PeerAddress};
 
 /// A connection.
@@ -40,8 +40,8 @@ pub(crate) struct Memory {
     /// By time and order of arming.
     pub(crate) timers: BTreeMap<(u64, u64), u64>,
     armed: u64,
-    pub(crate) outgoing: Vec<(usize, Mail)>,
-    pub(crate) accompanying: Option<Mail>,
+    pub(crate) outgoing: Vec<(usize, LoopMessage)>,
+    pub(crate) accompanying: Option<LoopMessage>,
 }
 
 impl Memory {
@@ -61,7 +61,7 @@ impl Memory {
     }
 }
 
-impl Connections<Mail> for Memory {
+impl Connections<LoopMessage> for Memory {
     fn index(&self) -> usize {
         self.index
     }
@@ -196,11 +196,11 @@ impl Connections<Mail> for Memory {
         self.timers.insert((at_ms, self.armed), timer);
     }
 
-    fn send(&mut self, to: usize, mail: Mail) {
+    fn send(&mut self, to: usize, mail: LoopMessage) {
         self.outgoing.push((to, mail));
     }
 
-    fn accompany(&mut self, mail: Mail) {
+    fn accompany(&mut self, mail: LoopMessage) {
         self.accompanying = Some(mail);
     }
 }

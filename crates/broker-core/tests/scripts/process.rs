@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{Mail, Node, Rim};
+use broker_core::{LoopMessage, Node, Rim};
 use net_api::PeerAddress;
 
 use crate::others::Wires;
@@ -19,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) now_ms: AtomicU64,
     pub(crate) store: AskedStore,
     /// What threads that are no loops have sent to loops.
-    pub(crate) mail: Mutex<Vec<(usize, Mail)>>,
+    pub(crate) mail: Mutex<Vec<(usize, LoopMessage)>>,
 }
 
 impl Process {
@@ -44,7 +44,7 @@ impl Rim for Process {
         true
     }
 
-    fn send(&self, loop_index: usize, mail: Mail) {
+    fn send(&self, loop_index: usize, mail: LoopMessage) {
         self.mail.lock().unwrap().push((loop_index, mail));
     }
 
@@ -96,7 +96,7 @@ impl Rim for Process {
         &self,
         _: usize,
         _: Credentials,
-        _: impl FnOnce(Verdict, u64) -> Mail + Send + 'static,
+        _: impl FnOnce(Verdict, u64) -> LoopMessage + Send + 'static,
     ) {
         unreachable!("there are no authenticators");
     }
@@ -105,7 +105,7 @@ impl Rim for Process {
         &self,
         _: usize,
         _: Arc<DatabaseUser>,
-        _: impl FnOnce(Verdict) -> Mail + Send + 'static,
+        _: impl FnOnce(Verdict) -> LoopMessage + Send + 'static,
     ) {
         unreachable!("there is no database");
     }

@@ -54,7 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use broker_core::{
-    ClientLoop, Done, Mail, Node, NodeOptions, PeerEvent, Peers, Place, Pressure, Settings,
+    ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure, Settings,
     TICK_MS, Unsure,
 };
 use mqtt_proto::{MessageBody, ProtocolVersion, QoS, SubscriptionOptions};
@@ -377,16 +377,17 @@ impl World {
             ["the", "will", "of", client, "is", "due"] => self.will_is_due(client),
             ["memory", "is", "scarce"] => self.node.set_pressure(Pressure::StopReading),
             ["memory", "is", "free"] => self.node.set_pressure(Pressure::None),
-            ["nobody", "is", "let", "in"] => self.tell_all(Mail::LetNobodyIn),
-            ["wills", "are", "published"] => self.tell_all(Mail::PublishWills),
-            ["everybody", "is", "disconnected"] => self.tell_all(Mail::Disconnect),
+            ["nobody", "is", "let", "in"] => self.tell_all(LoopMessage::LetNobodyIn),
+            ["wills", "are", "published"] => self.tell_all(LoopMessage::PublishWills),
+            ["everybody", "is", "disconnected"] => self.tell_all(LoopMessage::Disconnect),
             ["clients", "are", "sent", "to", host] => {
-                self.tell_all(|done| Mail::SendAway {
+                self.tell_all(|done| LoopMessage::SendAway {
                     permits: Arc::new(AtomicUsize::new(1_000)),
                     elsewhere: Some(host.to_owned()),
                     done,
                 });
             }
+            ["the", "drain", "ends"] => self.tell_all(LoopMessage::EndDrain),
             ["nobody", "leads", "the", "inboxes"] => {
                 self.node.rim.store.state().inbox_leader = None;
                 self.tell(|peers, node| peers.resign(node, 0));
@@ -429,7 +430,7 @@ impl World {
         self.effects()
     }
 
-    fn tell_all(&mut self, mail: impl Fn(Done) -> Mail) {
+    fn tell_all(&mut self, mail: impl Fn(Done) -> LoopMessage) {
         for (clients, memory) in &mut self.loops {
             clients.mail(memory, mail(Arc::new(())));
         }
@@ -678,9 +679,9 @@ impl World {
             let mut is_busy = self.carry();
             self.route();
             let answers = std::mem::take(&mut self.node.rim.store.state().answers);
-            let mut mail: Vec<(usize, Mail)> = answers
+            let mut mail: Vec<(usize, LoopMessage)> = answers
                 .into_iter()
-                .map(|(to, event)| (to, Mail::Store(vec![event])))
+                .map(|(to, event)| (to, LoopMessage::Store(vec![event])))
                 .collect();
             mail.append(&mut self.node.rim.mail.lock().unwrap());
             for (_, memory) in &mut self.loops {

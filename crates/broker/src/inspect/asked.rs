@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow,
-    ListenerRow, Match, MatchRequest, NewBan, NodeRow, NotReached, SessionDrops, ShardRow,
-    SharedGroupRow, SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
+    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchRequest, NewBan, NodeChange, NodeRow,
+    NotReached, Publisher, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
+    SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
-use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
+use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
 use mqtt_proto::{filter_matches, validate_topic_filter};
@@ -23,7 +25,7 @@ use tokio::time::Instant;
 
 use super::question::{Answer, ClientPart, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
-use super::{gather, matching, merge, rows, stores};
+use super::{gather, matching, merge, node, rows, stores};
 use crate::control;
 
 /// Clients whose subscriptions are looked up for one page of all subscriptions.
@@ -112,6 +114,37 @@ impl Broker for Asking {
             Ok(Gathered { all: rows, partial })
         }
         .boxed()
+    }
+
+    fn change_node(
+        &self,
+        node: NodeId,
+        command: NodeCommand,
+        dry_run: bool,
+        budget: Duration,
+    ) -> Asked<NodeChange> {
+        let inspect = Arc::clone(&self.0);
+        async move { node::change_node(&inspect, node, command, dry_run, budget).await }.boxed()
+    }
+
+    fn settings(
+        &self,
+        node: Option<NodeId>,
+        prefix: String,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<SettingRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { node::settings(&inspect, node, prefix, budget).await }.boxed()
+    }
+
+    fn stats(&self, budget: Duration) -> Asked<Stats> {
+        let inspect = Arc::clone(&self.0);
+        async move { node::stats(&inspect, budget).await }.boxed()
+    }
+
+    fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {
+        let inspect = Arc::clone(&self.0);
+        async move { node::acl(&inspect, question, budget).await }.boxed()
     }
 
     fn listeners(&self, budget: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {
@@ -285,6 +318,7 @@ impl Inspect {
             address: filter.address,
             node: filter.node,
             state: filter.state,
+            durable: filter.durable,
         };
         let answers = gather::all(self, Question::Clients(question), range.budget).await;
         let (parts, mut partial) = gather::sort(answers, "clients", |answer| match answer {
@@ -594,6 +628,11 @@ impl Inspect {
         });
         let parts = parts.into_iter().map(|(.., part)| part).collect();
         let part = matching::merge(parts, limit.into());
+        let left = deadline.saturating_duration_since(Instant::now());
+        let publisher_said = match &publisher {
+            Some(client_id) => Some(self.publisher(client_id, &topic, left).await),
+            None => None,
+        };
         let mut not = Vec::new();
         for client_id in clients {
             let is_it = |of: &admin::api::Receiver| of.client_id.as_ref() == Some(&client_id);
@@ -623,13 +662,34 @@ impl Inspect {
         Ok(Match {
             topic,
             qos,
-            publisher,
+            publisher: publisher_said,
             receivers: part.receivers,
             not,
             counts: part.counts,
             counted_all: part.counted_all,
             partial,
         })
+    }
+
+    /// Whether a client may publish to a topic.
+    async fn publisher(
+        self: &Arc<Self>,
+        client_id: &str,
+        topic: &str,
+        budget: Duration,
+    ) -> Publisher {
+        let question = AclQuestion {
+            client_id: client_id.to_owned(),
+            action: Action::Publish.as_str().to_owned(),
+            topic: topic.to_owned(),
+            user: None,
+            address: None,
+        };
+        let said = node::acl(self, question, budget).await;
+        Publisher {
+            client_id: client_id.to_owned(),
+            verdict: said.ok().map(|said| said.verdict),
+        }
     }
 
     /// Why a client does not get a message; `None`: it does, and is not listed.
@@ -686,7 +746,7 @@ impl Inspect {
         }
     }
 
-    fn names(&self) -> BTreeMap<NodeId, String> {
+    pub(super) fn names(&self) -> BTreeMap<NodeId, String> {
         let nodes = gather::nodes(&self.control.status(), &self.name);
         nodes
             .into_iter()

@@ -19,7 +19,7 @@ use super::question::{
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{loops, matching, stores};
+use super::{loops, matching, node, stores};
 use crate::control;
 
 /// Identifiers that are taken from the registry and the session store at a time.
@@ -88,6 +88,12 @@ impl Inspect {
             }
             Question::Drops(question) => Answer::Drops(self.drops_here(&question)),
             Question::DropTotals => Answer::DropTotals(self.totals_here()),
+            Question::Settings { prefix } => {
+                Answer::Settings(node::settings_of_node(self, &prefix))
+            }
+            Question::Stats => Answer::Stats(Box::new(node::counts(self))),
+            Question::Acl(question) => Answer::Acl(node::acl_here(self, &question).await?),
+            Question::Change(command) => Answer::Change(node::change_here(self, command).await),
             Question::Unknown => Answer::NotKnown,
         })
     }
@@ -112,7 +118,8 @@ impl Inspect {
         let is_filtered = question.user.is_some()
             || question.address.is_some()
             || question.node.is_some()
-            || question.state.is_some();
+            || question.state.is_some()
+            || question.durable.is_some();
         let taken = if is_filtered { TAKEN } else { limit.min(TAKEN) };
         loop {
             let homes = self.node.homes(after.as_deref(), &question.prefix, taken);
@@ -409,6 +416,9 @@ fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {
         && address.is_none_or(|wanted| row.address.as_deref().map(ip).as_ref() == Some(wanted))
         && question.node.is_none_or(|node| row.node == Some(node))
         && question.state.is_none_or(|state| row.state == state)
+        && question
+            .durable
+            .is_none_or(|durable| row.durable == durable)
 }
 
 /// CPU time of this process so far.

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::page::MissingReason;
-use broker_core::Mail;
+use authorization::Action;
+use broker_core::LoopMessage;
 use broker_core::SessionKey;
+use broker_core::Verdict;
 use broker_core::inspect::{
-    Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, Question,
-    SubscriptionDetail,
+    Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, MatchingSession,
+    Question, SubscriptionDetail,
 };
 use tokio::sync::oneshot;
 
@@ -19,7 +21,7 @@ use crate::node::Node;
 async fn ask<T: Send + 'static>(
     node: &Arc<Node>,
     index: usize,
-    question: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> Mail + Send + 'static,
+    question: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> LoopMessage + Send + 'static,
 ) -> Result<T, MissingReason> {
     let (answer, answered) = oneshot::channel();
     let node = Arc::clone(node);
@@ -41,7 +43,7 @@ async fn inspect(
     question: Question,
 ) -> Result<Answer, MissingReason> {
     ask(node, index, |answer| {
-        Mail::Inspect(Inspection { question, answer })
+        LoopMessage::Inspect(Inspection { question, answer })
     })
     .await
 }
@@ -107,15 +109,30 @@ pub(super) async fn subscriptions(
     }
 }
 
-/// A session with those of its subscriptions that match a topic.
-pub(super) type Matching = (SessionKey, ClientSummary, Vec<SubscriptionDetail>);
+/// What the rules say about an action of a client, and its user; `None`: it is not connected.
+pub(super) async fn verdict(
+    node: &Arc<Node>,
+    session: SessionKey,
+    action: Action,
+    topic: &str,
+) -> Result<Option<(Verdict, Option<String>)>, MissingReason> {
+    let question = Question::Verdict {
+        session,
+        action,
+        topic: topic.into(),
+    };
+    match inspect(node, session.loop_index(), question).await? {
+        Answer::Verdict(verdict) => Ok(verdict),
+        _ => Err(MissingReason::Failed),
+    }
+}
 
 /// Which subscriptions of sessions match a topic.
 pub(super) async fn matching(
     node: &Arc<Node>,
     sessions: impl IntoIterator<Item = SessionKey>,
     topic: &str,
-) -> Result<Vec<Matching>, MissingReason> {
+) -> Result<Vec<MatchingSession>, MissingReason> {
     let mut all = Vec::new();
     for (index, sessions) in lots(sessions) {
         let topic = topic.into();
@@ -135,7 +152,7 @@ pub(super) async fn end(
     ends_session: bool,
 ) -> Result<Ended, MissingReason> {
     ask(node, session.loop_index(), move |answer| {
-        Mail::End(End {
+        LoopMessage::End(End {
             session,
             client_id,
             ends_session,

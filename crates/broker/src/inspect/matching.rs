@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use admin::api::{MatchCounts, Outcome, Receiver, SharedGroupRow};
 use admin::page::MissingReason;
-use broker_core::SessionKey;
+use authorization::Action;
+use broker_core::inspect::MatchingSession;
+use broker_core::{Reason, SessionKey};
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Qos0Inbox, QueueFull};
 
 use super::question::{MatchPart, Part};
 use super::rows::{Own, shared_parts, state};
-use super::{loops, stores};
+use super::{loops, rows, stores};
 use crate::node::Node;
 
 /// Receivers that one question looks at.
@@ -39,9 +41,14 @@ pub(super) async fn here(
             sessions.push(target.session);
         }
     }
-    for (_, summary, matching) in loops::matching(node, sessions, topic).await? {
+    for session in loops::matching(node, sessions, topic).await? {
+        let MatchingSession {
+            summary,
+            subscriptions,
+            may_receive,
+        } = session;
         let own_message = publisher == Some(&summary.client_id);
-        let wanted = matching
+        let wanted = subscriptions
             .iter()
             .find(|of| shared_parts(&of.filter).0.is_none() && !(of.no_local && own_message));
         let Some(wanted) = wanted else {
@@ -50,11 +57,14 @@ pub(super) async fn here(
             continue;
         };
         let full = full(node, summary.queued, summary.queue_limit);
-        let outcome = match full.is_dropped {
+        let is_denied = !may_receive.is_allowed;
+        let is_dropped = full.is_dropped || is_denied;
+        let outcome = match is_dropped {
             true => Outcome::Dropped,
             false => Outcome::Delivered,
         };
-        if full.is_dropped {
+        let denied = Reason::Denied(Action::Receive);
+        if is_dropped {
             part.counts.delivered -= 1;
             part.counts.dropped += 1;
         }
@@ -67,8 +77,12 @@ pub(super) async fn here(
             node_name: Some(own.name.clone()),
             state: Some(state(summary.life)),
             outcome,
-            reason: full.reason(),
-            detail: full.detail,
+            reason: match is_denied {
+                true => Some(denied.as_str().to_owned()),
+                false => full.reason(),
+            },
+            detail: full.detail.filter(|_| !is_denied),
+            rule: is_denied.then(|| rows::verdict(may_receive)),
             members: None,
         });
     }
@@ -86,6 +100,7 @@ pub(super) async fn here(
                 outcome: Outcome::OneOf,
                 reason: None,
                 detail: None,
+                rule: None,
                 members: Some(members.len() as u64),
             });
         }

@@ -14,6 +14,7 @@ mod here;
 mod loops;
 mod matching;
 mod merge;
+mod node;
 mod question;
 mod rows;
 mod state;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use admin::NodeCommand;
 use admin::api::{
-    Client, ClientRow, ClientState, DropRow, Gone, ListenerRow, NodeHealth, Receiver, RecentDrop,
-    ShardHolds, SharedGroupRow, SubscriptionRow,
+    AclQuestion, Client, ClientRow, ClientState, Counts, DropRow, Gone, ListenerRow, NodeHealth,
+    Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow, SubscriptionRow, Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,14 @@ pub(super) enum Question {
     Drops(DropsQuestion),
     /// How many messages it has dropped, by reason.
     DropTotals,
+    /// What it is configured with, of the options whose names begin so.
+    Settings { prefix: String },
+    /// Counts.
+    Stats,
+    /// Whether a client may do something.
+    Acl(AclQuestion),
+    /// A change of the node itself.
+    Change(NodeCommand),
     /// A question of a later version.
     #[serde(other)]
     Unknown,
@@ -68,6 +77,8 @@ pub(super) struct ClientsQuestion {
     pub(super) node: Option<NodeId>,
     #[serde(default)]
     pub(super) state: Option<ClientState>,
+    #[serde(default)]
+    pub(super) durable: Option<bool>,
 }
 
 /// Which drops.
@@ -103,6 +114,11 @@ pub(super) enum Answer {
     Match(MatchPart),
     Drops(Vec<PlacedDrop>),
     DropTotals(BTreeMap<String, u64>),
+    Settings(Vec<SettingPart>),
+    Stats(Box<Counts>),
+    Acl(AclPart),
+    /// The change has begun, or why not.
+    Change(Result<(), RefusalPart>),
     /// It answers others.
     Busy,
     /// It could not answer.
@@ -248,6 +264,34 @@ pub(super) struct MatchPart {
     pub(super) counts: admin::api::MatchCounts,
     /// Whether all were looked at.
     pub(super) counted_all: bool,
+}
+
+/// An option that a node runs with.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct SettingPart {
+    pub(super) key: String,
+    pub(super) live: bool,
+    pub(super) setting: Setting,
+}
+
+/// What a node says of a client's rights.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct AclPart {
+    /// The client is connected here, as this user.
+    pub(super) connected: Option<(Verdict, Option<String>)>,
+    /// Its session is of this user, who was judged by the rules of the node.
+    pub(super) stored: Option<(Verdict, Option<String>)>,
+    /// As the question says, by the rules of the node.
+    pub(super) asked: Option<(Verdict, Option<String>)>,
+}
+
+/// Why a node does not change itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RefusalPart {
+    Unknown(String),
+    Conflict(String),
+    Unavailable(String),
 }
 
 /// A drop and its place among all of its node, for the order of pages.

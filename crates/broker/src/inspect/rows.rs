@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Connection, Queue, Session, SubscriptionRow,
-    SubscriptionsOf, WillOf,
+    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Queue, Session, Setting,
+    SubscriptionRow, SubscriptionsOf, Verdict, WillOf,
 };
 use admin::cluster::NodeId;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
+use config::OptionRow;
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::NEVER_EXPIRES;
 
-use super::question::few;
+use super::question::{SettingPart, few};
 use crate::node::Node;
 
 /// This node, as rows name it.
@@ -108,6 +109,33 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         recent_drops: Vec::new(),
         as_of: now,
         partial: Vec::new(),
+    }
+}
+
+pub(super) fn verdict(verdict: broker_core::Verdict) -> Verdict {
+    Verdict {
+        may: verdict.is_allowed,
+        by: match verdict.by {
+            broker_core::DecidedBy::Superuser => DecidedBy::Superuser,
+            broker_core::DecidedBy::Login => DecidedBy::Login,
+            broker_core::DecidedBy::File => DecidedBy::File,
+            broker_core::DecidedBy::NoMatch => DecidedBy::NoMatch,
+        },
+        line: verdict.line.map(u64::from),
+    }
+}
+
+pub(super) fn setting(row: &OptionRow) -> SettingPart {
+    let is_set = |value: &String| value != "null";
+    SettingPart {
+        key: row.key.clone(),
+        live: row.is_live,
+        setting: Setting {
+            value: Some(row.value.clone()).filter(is_set),
+            origin: row.origin.word().to_owned(),
+            place: row.origin.place(),
+            at_restart: row.at_restart.clone(),
+        },
     }
 }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use config::Listing;
 use net_api::Kind;
+use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
@@ -27,6 +29,8 @@ pub(crate) struct Inspect {
     pub(super) data_dir: PathBuf,
     pub(super) listeners: Vec<(Kind, String)>,
     pub(super) started: Instant,
+    /// What the node is configured with.
+    pub(super) settings: RwLock<Listing>,
     /// Of [`ANSWERS`].
     pub(super) answers: Semaphore,
 }
@@ -69,7 +73,17 @@ impl Inspect {
             data_dir,
             listeners,
             started: Instant::now(),
+            settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
         })
+    }
+
+    /// What the node is configured with: at the first time all of it, later what was loaded again.
+    pub(crate) fn show_settings(&self, loaded: Listing) {
+        let mut settings = self.settings.write();
+        match settings.is_empty() {
+            true => *settings = loaded,
+            false => settings.reload(loaded),
+        }
     }
 }

@@ -184,6 +184,7 @@ pub(super) fn absent(node: &Arc<Node>, topic: &str, limit: usize) -> Absent {
             outcome: Outcome::Queued,
             reason: None,
             detail: None,
+            rule: None,
             members: None,
         };
         (receiver, session.queued)

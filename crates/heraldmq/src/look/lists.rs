@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use admin::api::{ClientRow, DropRow, NodeRow, ShardRow, SubscriptionRow, Voter};
+use admin::api::{ClientRow, DropRow, NodeRow, SettingRow, ShardRow, SubscriptionRow, Voter};
 use report::Table;
 
 use super::cells::{ago, number, or_dash, shown};
@@ -54,6 +54,86 @@ pub(crate) fn clients(arguments: &ClientsArguments) -> Result<ExitCode, Failure>
         how,
         clients_table,
     )
+}
+
+/// List the sessions in the stores, of connected clients and of those that are away.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct SessionsArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// What identifiers begin with.
+    #[arg(value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Only those whose clients are away.
+    #[arg(long)]
+    away: bool,
+    #[command(flatten)]
+    walk: Walk,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
+    let mut query = query([("prefix", &arguments.prefix)]);
+    query.push(("durable", "true".to_owned()));
+    if arguments.away {
+        query.push(("state", "away".to_owned()));
+    }
+    let how = (&arguments.walk, &arguments.shown);
+    let path = "/api/v1/clients";
+    print_list(&arguments.node, path, query, how, clients_table)
+}
+
+/// List what a node is configured with, who said so, and the nodes where it is otherwise.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct SettingsArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// What the names of options begin with, such as limits.session.
+    #[arg(value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Also options that nobody has set, and that are the same on all nodes.
+    #[arg(long)]
+    defaults: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn settings(arguments: &SettingsArguments) -> Result<ExitCode, Failure> {
+    let query = query([("prefix", &arguments.prefix)]);
+    let path = "/api/v1/settings";
+    let table = |rows: &[SettingRow]| settings_table(rows, arguments.defaults);
+    print_whole(&arguments.node, path, &query, &arguments.shown, table)
+}
+
+fn settings_table(rows: &[SettingRow], defaults: bool) -> Table {
+    let header = ["SETTING", "VALUE", "SET BY", "AT RESTART", "ELSEWHERE"];
+    let mut table = Table::new(header).with_text(1..5);
+    let value = |value: &Option<String>| shown(value.as_deref().unwrap_or("null"));
+    for row in rows {
+        let setting = &row.setting;
+        if !defaults && setting.origin == "default" && row.differs.is_empty() {
+            continue;
+        }
+        let elsewhere: Vec<String> = row
+            .differs
+            .iter()
+            .map(|of| format!("{} {}", shown(&of.node_name), value(&of.setting.value)))
+            .collect();
+        table.row([
+            row.key.clone(),
+            value(&setting.value),
+            shown(setting.place.as_deref().unwrap_or(&setting.origin)),
+            or_dash(setting.at_restart.as_deref()),
+            match elsewhere.is_empty() {
+                true => "-".to_owned(),
+                false => elsewhere.join(", "),
+            },
+        ]);
+    }
+    table
 }
 
 fn query<const N: usize>(

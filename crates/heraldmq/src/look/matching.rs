@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use admin::api::{Match, Outcome};
+use admin::api::{DecidedBy, Match, Outcome, Verdict};
 use report::Table;
 use serde_json::json;
 
@@ -53,10 +53,26 @@ pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> 
     Ok(exit_code(&found.partial))
 }
 
+/// What decides, for people.
+fn rule(verdict: &Verdict) -> String {
+    match (verdict.by, verdict.line) {
+        (DecidedBy::File, Some(line)) => format!("line {line} of the rule file"),
+        (DecidedBy::Login, Some(line)) => format!("rule {line} of its login"),
+        (DecidedBy::Superuser, _) => "its login allows everything".to_owned(),
+        _ => "no rule: authorization.noMatch".to_owned(),
+    }
+}
+
 fn page(found: &Match) -> String {
     let counts = &found.counts;
     let from = found.publisher.as_ref();
-    let from = from.map_or(String::new(), |of| format!(", from {}", shown(of)));
+    let from = from.map_or(String::new(), |of| {
+        let denied = of.verdict.as_ref().filter(|verdict| !verdict.may);
+        let denied = denied.map_or(String::new(), |verdict| {
+            format!(", which may not publish it ({})", rule(verdict))
+        });
+        format!(", from {}{denied}", shown(&of.client_id))
+    });
     let at_least = if found.counted_all { "" } else { "at least " };
     let mut page = format!(
         "{}, QoS {}{from}: {at_least}{} delivered, {} queued, {} dropped, {} groups\n",
@@ -77,7 +93,9 @@ fn page(found: &Match) -> String {
             Outcome::OneOf => "one of",
         };
         let who = receiver.client_id.as_deref().or(receiver.group.as_deref());
-        let why = match (&receiver.reason, &receiver.detail, receiver.members) {
+        let rule = receiver.rule.as_ref().map(rule);
+        let detail = receiver.detail.clone().or(rule);
+        let why = match (&receiver.reason, &detail, receiver.members) {
             (Some(reason), Some(detail), _) => format!("{reason}: {detail}"),
             (Some(reason), None, _) => reason.clone(),
             (None, _, Some(members)) => format!("{members} members"),

@@ -10,16 +10,16 @@ use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    At, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone, HolderRow, ListenerRow,
-    Match, MatchCounts, MatchRequest, NewBan, NodeRow, SessionDrops, ShardRow, SharedGroupRow,
-    SubscriptionRow,
+    AclAnswer, AclQuestion, At, Ban, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow,
+    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NodeChange,
+    NodeRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionRow, Verdict,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
 };
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
-use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, Range};
+use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
 
 #[derive(Debug, Default)]
 pub(super) struct Fake {
@@ -212,6 +212,58 @@ impl Broker for Fake {
             last_decision: None,
         };
         gathered(status().shards.iter().map(row).collect())
+    }
+
+    fn change_node(
+        &self,
+        node: NodeId,
+        _: NodeCommand,
+        dry_run: bool,
+        _: Duration,
+    ) -> Asked<NodeChange> {
+        let change = NodeChange {
+            node,
+            node_name: "a".to_owned(),
+            begun: !dry_run,
+            possible: true,
+            detail: None,
+            clients: None,
+            shards_led: 0,
+            voters: 0,
+        };
+        async move { Ok(change) }.boxed()
+    }
+
+    fn settings(
+        &self,
+        _: Option<NodeId>,
+        _: String,
+        _: Duration,
+    ) -> Asked<Gathered<Vec<SettingRow>>> {
+        gathered(Vec::new())
+    }
+
+    fn stats(&self, _: Duration) -> Asked<Stats> {
+        let stats = Stats {
+            total: Counts::default(),
+            nodes: Vec::new(),
+            partial: Vec::new(),
+        };
+        async move { Ok(stats) }.boxed()
+    }
+
+    fn acl(&self, question: AclQuestion, _: Duration) -> Asked<AclAnswer> {
+        let answer = AclAnswer {
+            client_id: question.client_id,
+            user: question.user,
+            connected: false,
+            verdict: Verdict {
+                may: true,
+                by: DecidedBy::NoMatch,
+                line: None,
+            },
+        };
+        async move { Ok(answer) }.boxed()
     }
 
     fn listeners(&self, _: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {

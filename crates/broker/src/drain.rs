@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use cluster::{Member, Reach, State};
 use parking_lot::Mutex;
 
-use crate::all_loops;
+use crate::all_loops::all_loops;
 use crate::clustered::{Clustered, MQTT};
 use crate::control;
 use crate::node::Node;
 use admin::cluster::Refusal;
-use broker_core::Mail;
+use broker_core::LoopMessage;
 
 /// How often clients are sent away, and is looked whether what is waited for is so.
 const STEP: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 const SAY: Duration = Duration::from_secs(10);
 
 /// How a node of a cluster drains, and leaves.
-pub(crate) struct Parting {
+pub(crate) struct Drain {
     node: Arc<Node>,
     clustered: Arc<Clustered>,
     clients_per_second: u32,
@@ -52,15 +52,17 @@ struct Course {
     drains: bool,
     /// It is to go on and leave.
     leaves: bool,
+    /// It is to stop, and to let clients in again.
+    is_recalled: bool,
 }
 
-impl fmt::Debug for Parting {
+impl fmt::Debug for Drain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Parting")
+        f.write_str("Drain")
     }
 }
 
-impl Parting {
+impl Drain {
     pub(crate) fn new(
         node: Arc<Node>,
         clustered: Arc<Clustered>,
@@ -87,7 +89,33 @@ impl Parting {
         }
         self.check_successors()?;
         self.clustered.cluster().set_state(State::Draining);
+        course.is_recalled = false;
         self.begin(&mut course)
+    }
+
+    /// Lets clients in again, and lets the node lead shards. Does nothing if it is not drained.
+    ///
+    /// # Errors
+    /// The node leaves.
+    pub(crate) fn end_drain(&self) -> Result<(), Refusal> {
+        let mut course = self.course.lock();
+        if course.leaves {
+            return Err(Refusal::Conflict("this node leaves".to_owned()));
+        }
+        if course.drains {
+            // Its thread would shut them out again.
+            course.is_recalled = true;
+        } else {
+            self.open();
+        }
+        Ok(())
+    }
+
+    /// With [`Self::course`] locked.
+    fn open(&self) {
+        all_loops(self.node.rim.loops(), LoopMessage::EndDrain);
+        self.clustered.cluster().set_state(State::Up);
+        tracing::info!("this node is drained no more: it takes clients");
     }
 
     /// Begins to drain, and then to give the replicas to others.
@@ -102,6 +130,7 @@ impl Parting {
         self.check_successors()?;
         self.clustered.cluster().set_state(State::Leaving);
         course.leaves = true;
+        course.is_recalled = false;
         self.begin(&mut course)
     }
 
@@ -118,23 +147,28 @@ impl Parting {
         if course.drains {
             return Ok(());
         }
-        let parting = Arc::clone(self);
+        let drain = Arc::clone(self);
         thread::Builder::new()
-            .name("parting".to_owned())
-            .spawn(move || parting.run())
+            .name("drain".to_owned())
+            .spawn(move || drain.run())
             .map_err(|error| Refusal::Unavailable(error.to_string()))?;
         course.drains = true;
         Ok(())
     }
 
     fn run(&self) {
+        let is_recalled = || self.course.lock().is_recalled;
         send_away(&self.node, &self.clustered, 0);
-        await_other_leaders(&self.node, &self.clustered, LEAD);
+        await_other_leaders(&self.node, &self.clustered, LEAD, is_recalled);
         self.empty();
-        tracing::info!("this node is drained: it has no clients");
         let leaves = {
             let mut course = self.course.lock();
             course.drains = course.leaves;
+            if std::mem::take(&mut course.is_recalled) {
+                self.open();
+            } else {
+                tracing::info!("this node is drained: it has no clients");
+            }
             course.leaves
         };
         if leaves {
@@ -147,7 +181,7 @@ impl Parting {
     /// Sends all clients away, as many in a second as is configured.
     fn empty(&self) {
         let mut tenths = 0;
-        while self.node.connected.load(Ordering::Relaxed) > 0 {
+        while self.node.connected.load(Ordering::Relaxed) > 0 && !self.course.lock().is_recalled {
             tenths += self.clients_per_second;
             send_away(
                 &self.node,
@@ -223,7 +257,7 @@ pub(crate) fn hand_over(node: &Node, clustered: &Clustered) {
         return;
     }
     send_away(node, clustered, 0);
-    await_other_leaders(node, clustered, LEAD_AT_END);
+    await_other_leaders(node, clustered, LEAD_AT_END, || false);
 }
 
 /// Lets no client in any more, and sends so many away.
@@ -235,15 +269,20 @@ fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
             .collect(),
     );
     let permits = Arc::new(AtomicUsize::new(clients));
-    all_loops(node.rim.loops(), |done| Mail::SendAway {
+    all_loops(node.rim.loops(), |done| LoopMessage::SendAway {
         permits: Arc::clone(&permits),
         elsewhere: elsewhere.clone(),
         done,
     });
 }
 
-/// Waits until this node leads nothing, for a while; not if nobody else can lead.
-fn await_other_leaders(node: &Node, clustered: &Clustered, patience: Duration) {
+/// Waits until this node leads nothing, for a while; not if nobody else can lead, or it is called back.
+fn await_other_leaders(
+    node: &Node,
+    clustered: &Clustered,
+    patience: Duration,
+    is_recalled: impl Fn() -> bool,
+) {
     let deadline = Instant::now() + patience;
     let leads = || {
         node.store()
@@ -252,7 +291,11 @@ fn await_other_leaders(node: &Node, clustered: &Clustered, patience: Duration) {
             .iter()
             .any(|(_, store)| store.led > 0)
     };
-    while leads() && Instant::now() < deadline && !successors(clustered).is_empty() {
+    while leads()
+        && Instant::now() < deadline
+        && !successors(clustered).is_empty()
+        && !is_recalled()
+    {
         sleep(STEP);
     }
 }

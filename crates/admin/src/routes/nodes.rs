@@ -1,0 +1,192 @@
+//! `/nodes`: each node, its health, and changes of it from any other.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::input::{Body, BudgetParams, Params, Segment};
+use crate::api::{Health, HealthState, NodeChange, NodeCheck, NodeRow};
+use crate::api_state::Turn;
+use crate::backend::{Broker, Gathered, NodeCommand};
+use crate::cluster::{NodeState, Reach};
+use crate::page::Page;
+use crate::problem::{Kind, Problem};
+
+/// The nodes, each with what it says of itself.
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<NodeRow>)))]
+pub(super) async fn list(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Page<NodeRow>>, Problem> {
+    Ok(Json(broker.nodes(budget.budget()?).await?.page()))
+}
+
+/// One node, by its identifier or name.
+#[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 200, body = NodeRow)))]
+pub(super) async fn one(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<NodeRow>, Problem> {
+    Ok(Json(find(&broker, &node, &budget).await?))
+}
+
+async fn find(
+    broker: &Arc<dyn Broker>,
+    node: &str,
+    budget: &BudgetParams,
+) -> Result<NodeRow, Problem> {
+    let nodes = broker.nodes(budget.budget()?).await?.all;
+    let is_it = |row: &NodeRow| row.node_name == node || node.parse() == Ok(row.node);
+    let mut found = nodes.into_iter().filter(is_it);
+    match (found.next(), found.next()) {
+        (Some(row), None) => Ok(row),
+        (Some(_), Some(_)) => {
+            let why = "several nodes have this name; their identifiers differ";
+            Err(Problem::new(Kind::Conflict, why).with("kind", "node"))
+        }
+        (None, _) => {
+            let why = "no node has this identifier or name";
+            Err(Problem::new(Kind::NotFound, why).with("kind", "node"))
+        }
+    }
+}
+
+/// How the cluster is, in one word, and why.
+#[utoipa::path(get, path = "/api/v1/health", tag = "cluster", params(BudgetParams), responses((status = 200, body = Health)))]
+pub(super) async fn health(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Health>, Problem> {
+    let Gathered { all, partial } = broker.nodes(budget.budget()?).await?;
+    Ok(Json(judge(all, partial)))
+}
+
+fn judge(rows: Vec<NodeRow>, partial: Vec<crate::page::Missing>) -> Health {
+    let nodes: Vec<NodeCheck> = rows.iter().map(check).collect();
+    let is_ready = |row: &NodeRow| row.health.as_ref().is_some_and(|health| health.ready);
+    let serves = rows.iter().any(is_ready);
+    let health = rows.into_iter().filter_map(|row| row.health);
+    let alarms: Vec<_> = health.flat_map(|health| health.alarms).collect();
+    let state = match serves {
+        false => HealthState::Unavailable,
+        true if alarms.is_empty() && nodes.iter().all(|node| node.ok) => HealthState::Ok,
+        true => HealthState::Degraded,
+    };
+    Health {
+        state,
+        nodes,
+        alarms,
+        partial,
+    }
+}
+
+fn check(row: &NodeRow) -> NodeCheck {
+    let wrong = match (&row.health, row.reach, row.state) {
+        (_, Reach::Down, _) => Some("it is not reached".to_owned()),
+        (None, ..) => Some("it has not answered".to_owned()),
+        (Some(health), ..) if !health.ready => Some("it takes no clients yet".to_owned()),
+        (_, Reach::Suspect, _) => Some("it has been silent for a while".to_owned()),
+        (.., NodeState::Up) => None,
+        (.., state) => Some(format!("it is {state}")),
+    };
+    NodeCheck {
+        node: row.node,
+        node_name: row.node_name.clone(),
+        ok: wrong.is_none(),
+        detail: wrong,
+    }
+}
+
+/// Whether a change is only judged.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ChangeBody {
+    /// Say what it would mean, and change nothing.
+    dry_run: bool,
+}
+
+/// How a node is evicted.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EvictBody {
+    /// Say what it would take from the cluster, and change nothing.
+    dry_run: bool,
+    /// Also if shards lose their majority by it.
+    force: bool,
+}
+
+/// Has a node send its clients elsewhere and give up leading shards. `GET` on the node shows how far it is.
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/drain", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
+pub(super) async fn drain(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+    Body(body): Body<ChangeBody>,
+) -> Result<Response, Problem> {
+    change(broker, &node, NodeCommand::Drain, body.dry_run, &budget).await
+}
+
+/// Ends the draining of a node: it takes clients again, and may lead shards.
+#[utoipa::path(delete, path = "/api/v1/nodes/{node}/drain", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 202, description = "It takes clients again", body = NodeChange)))]
+pub(super) async fn end_drain(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Response, Problem> {
+    change(broker, &node, NodeCommand::EndDrain, false, &budget).await
+}
+
+/// Has a node leave the cluster for ever: its clients and its replicas go elsewhere, then it ends.
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/leave", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
+pub(super) async fn leave(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+    Body(body): Body<ChangeBody>,
+) -> Result<Response, Problem> {
+    change(broker, &node, NodeCommand::Leave, body.dry_run, &budget).await
+}
+
+/// Takes a node out of the cluster that will not come back.
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/evict", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = EvictBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It is evicted", body = NodeChange)))]
+pub(super) async fn evict(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+    Body(body): Body<EvictBody>,
+) -> Result<Response, Problem> {
+    let command = NodeCommand::Evict { force: body.force };
+    change(broker, &node, command, body.dry_run, &budget).await
+}
+
+async fn change(
+    broker: Arc<dyn Broker>,
+    node: &str,
+    command: NodeCommand,
+    dry_run: bool,
+    budget: &BudgetParams,
+) -> Result<Response, Problem> {
+    let row = find(&broker, node, budget).await?;
+    if !dry_run {
+        tracing::info!(?command, node = %row.node, "a change of a node is asked for");
+    }
+    let changed = broker.change_node(row.node, command, dry_run, budget.budget()?);
+    let status = match dry_run {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    Ok((status, Json(changed.await?)).into_response())
+}
