@@ -16,7 +16,7 @@ import pytest
 
 from harness import raw
 from harness.bench import Started
-from harness.broker import Broker, run
+from harness.broker import BINARY, Broker, run
 from harness.listeners import Listeners
 from harness.wait import until
 
@@ -539,3 +539,26 @@ def test_plan_tells_what_it_read_of_tbmq(tmp_path):
         wrong.write_text(text)
         got = plan(wrong)
         assert got.returncode == 2 and words in got.stderr and "wrong.json" in got.stderr, got
+
+
+def test_a_process_is_found_by_its_name_and_the_record_says_what_was_measured(tmp_path):
+    name = f"hmq-{os.getpid()}"  # The kernel knows 15 bytes of it.
+    program = tmp_path / name
+    program.symlink_to(BINARY)
+    url = "http://127.0.0.1:{}/metrics"
+    with Broker({**SETS, "limits.session.queueMessages": 777}, binary=str(program)) as broker:
+        found = measured(
+            tmp_path, *PAIRS, "--rate-scale", "1/2", *QUICK, "--target", address(broker), "--pid", name,
+            "--metrics", url.format(broker.http_port), "--broker", "HeraldMQ, mine",
+        )
+        settings = {setting["name"]: setting["value"] for setting in found["settings"]}
+        assert settings["broker"] == "HeraldMQ, mine"
+        assert "limits.session.queueMessages=777" in settings["broker's settings"]
+        assert settings["broker's command"].startswith(f"{program} serve")
+        assert found["load"] == {"qos": 1, "payload": 32, "rate": 50.0}
+        assert found["published"]["scaling"] == {"connections": 1 / 400, "rate": 0.5}
+        assert all(sample["machine_load"] is not None for sample in found["samples"])
+        with Broker(SETS, binary=str(program)) as second:
+            got = bench(*PAIRS, *QUICK, "--target", address(second), "--pid", name)
+            fails(got, "several processes", str(second.pid), str(broker.pid))
+    fails(bench(*PAIRS, *QUICK, "--target", "127.0.0.1:1", "--pid", name), "no process is called")

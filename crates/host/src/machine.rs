@@ -32,6 +32,13 @@ impl Machine {
         }
     }
 
+    /// Tasks that run or wait for the processor or a disk, on average over a minute; `None` if the system does not say.
+    #[must_use]
+    pub fn load() -> Option<f64> {
+        let text = fs::read_to_string("/proc/loadavg").ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    }
+
     /// What the files below `root` tell: all but the cores.
     fn read_at(root: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();

@@ -131,6 +131,16 @@ impl Process {
         Ok(self.read("comm")?.trim_end_matches('\n').to_owned())
     }
 
+    /// The program with its arguments, as they were when it started; empty for threads of the kernel.
+    ///
+    /// # Errors
+    /// As [`Process::name`].
+    pub fn command(&self) -> io::Result<Vec<String>> {
+        let text = self.read("cmdline")?;
+        let words = text.split('\0').filter(|word| !word.is_empty());
+        Ok(words.map(str::to_owned).collect())
+    }
+
     /// CPU time of all its threads since it started, in steps of a clock tick (mostly 10 ms).
     ///
     /// # Errors

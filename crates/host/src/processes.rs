@@ -36,6 +36,24 @@ impl Processes {
         }
     }
 
+    /// The processes of this name, but for this one and its children; of those that started each other only the first. The
+    /// kernel knows the first 15 bytes of a name, and so only these are compared.
+    ///
+    /// # Errors
+    /// /proc cannot be read.
+    pub fn named(name: &str) -> io::Result<Vec<u32>> {
+        const KNOWN: usize = 15;
+        let own = std::process::id();
+        let name = name.get(..KNOWN).unwrap_or(name);
+        let mut stats = all_processes()?;
+        stats.retain(|pid, stat| {
+            let is_own = *pid == own || stat.parent == own;
+            !is_own && !stat.ended && Process::new(*pid).name().is_ok_and(|of| of == name)
+        });
+        let is_first = |(_, stat): &(&u32, &Stat)| !stats.contains_key(&stat.parent);
+        Ok(stats.iter().filter(is_first).map(|(pid, _)| *pid).collect())
+    }
+
     /// The process that the tree began with.
     #[must_use]
     pub fn root(&self) -> Process {

@@ -630,6 +630,7 @@ impl<'a> Watch<'a> {
             system: usages.collect(),
             shards: self.shards.count(&now.systems),
             tool_cpu_s: tool_cpu(before, now).total().as_secs_f64(),
+            machine_load: host::Machine::load(),
         });
         self.interval.reset();
         self.last = self.reached.clone();

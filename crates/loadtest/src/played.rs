@@ -5,8 +5,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use mqtt_proto::QoS;
 use report::{
-    Columns, Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
-    PublisherCounts, Record, Setting, SystemUsage,
+    Columns, Counts, FORMAT, Latencies, Latency, Load, Machine, PartFigures, PayloadBytes, Phase,
+    PublishedFigures, PublisherCounts, QosNumber, Record, Scaling, Setting, SystemUsage,
 };
 
 use crate::coordinator::{Moment, Played, tool_cpu};
@@ -18,7 +18,7 @@ use crate::published::Published;
 use crate::topology::Topology;
 use crate::traffic::Totals;
 use crate::verify::{Findings, Tally};
-use crate::workload::{Activity, Part, Workload};
+use crate::workload::{Activity, Pace, Part, Workload};
 use host::Cpu;
 
 /// Share of its one core from which a worker, if it is late at all, counts as the limit. By itself the
@@ -79,6 +79,7 @@ impl Played {
             machine: title.machine,
             published: title.plan.as_ref().and_then(published_figures),
             columns: columns(workload, title.plan.as_ref()),
+            load: load(workload),
             connections: self.connections as u64,
             connect_seconds: self.connect_seconds,
             seconds,
@@ -474,7 +475,7 @@ fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
         section: row.section.to_owned(),
         connections: row.connections.map(|connections| connections as u64),
         messages_per_second: row.total_per_second,
-        connects_per_second: as_published.and_then(|plan| plan.connect_rate),
+        connects_per_second: as_published.as_ref().and_then(|plan| plan.connect_rate),
         mean_ms: row.mean_ms,
         p99_ms: row.p99_ms,
         cpu_percent: row.cpu_percent,
@@ -483,7 +484,61 @@ fn published_figures(plan: &Plan) -> Option<PublishedFigures> {
         p95_ms: row.p95_ms,
         acknowledge_mean_ms: row.acknowledge_mean_ms,
         acknowledge_p95_ms: row.acknowledge_p95_ms,
+        load: as_published.as_ref().map(full_load).unwrap_or_default(),
+        scaling: as_published.map_or_else(Scaling::default, |full| scaling(&full, plan)),
     })
+}
+
+/// What part of a scenario in full size is played.
+fn scaling(full: &Plan, played: &Plan) -> Scaling {
+    let share = |played: f64, full: f64| if full > 0.0 { played / full } else { 1.0 };
+    let rates = match full.rate > 0.0 {
+        true => (played.rate, full.rate),
+        false => (
+            played.connect_rate.unwrap_or(1.0),
+            full.connect_rate.unwrap_or(1.0),
+        ),
+    };
+    Scaling {
+        connections: share(played.connections() as f64, full.connections() as f64),
+        rate: share(rates.0, rates.1),
+    }
+}
+
+fn full_load(plan: &Plan) -> Load {
+    if plan.rate == 0.0 {
+        return Load::default();
+    }
+    Load {
+        qos: Some(QosNumber(plan.qos.as_u8())),
+        payload: Some(PayloadBytes(plan.payload_len as u64)),
+        rate: Some(plan.rate),
+    }
+}
+
+/// What each publisher sends, where all parts with publishers agree.
+fn load(workload: &Workload) -> Load {
+    let publishing = workload
+        .parts
+        .iter()
+        .filter_map(|part| match &part.activity {
+            Activity::Messages(messages) if messages.topology.publishers() > 0 => Some(messages),
+            _ => None,
+        });
+    let loads = publishing.map(|messages| Load {
+        qos: Some(QosNumber(messages.qos.as_u8())),
+        payload: Some(PayloadBytes(messages.payload_len as u64)),
+        rate: match messages.pace {
+            Pace::Open { per_second } => Some(per_second / messages.topology.publishers() as f64),
+            Pace::Closed { .. } => None,
+        },
+    });
+    let agreed = loads.reduce(|one, other| Load {
+        qos: one.qos.filter(|_| one.qos == other.qos),
+        payload: one.payload.filter(|_| one.payload == other.payload),
+        rate: one.rate.filter(|_| one.rate == other.rate),
+    });
+    agreed.unwrap_or_default()
 }
 
 #[cfg(test)]

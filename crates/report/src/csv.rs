@@ -9,7 +9,7 @@ use crate::record::{Phase, Record, Sample, Shards, Usage};
 /// A column and what of a sample or a process stands in it.
 type Column<T> = (&'static str, fn(&T) -> Option<String>);
 
-const OF_SAMPLE: [Column<Sample>; 13] = [
+const OF_SAMPLE: [Column<Sample>; 14] = [
     ("at_s", |sample| text(sample.at_s)),
     ("seconds", |sample| text(sample.seconds)),
     ("phase", |sample| text(phase(sample.phase))),
@@ -23,6 +23,7 @@ const OF_SAMPLE: [Column<Sample>; 13] = [
     ("p99_ms", |sample| sample.p99_ms.and_then(text)),
     ("max_ms", |sample| sample.max_ms.and_then(text)),
     ("tool_cpu_s", |sample| text(sample.tool_cpu_s)),
+    ("machine_load", |sample| sample.machine_load.and_then(text)),
 ];
 
 /// Without the network: where only the namespace's traffic is known, processes that share one would count
@@ -165,7 +166,7 @@ mod tests {
         let csv = samples_csv(&record);
         assert_eq!(csv.lines().count(), 1 + record.samples.len());
         for line in csv.lines() {
-            assert_eq!(fields(line).len(), 13 + 5 + 4 + 7, "{line}");
+            assert_eq!(fields(line).len(), 14 + 5 + 4 + 7, "{line}");
         }
     }
 

@@ -2,7 +2,12 @@
 //!
 //! Invariant: a figure that the record does not give is `None`, never 0 and never a division by 0.
 
-use crate::record::{Latencies, Latency, Record, Sample, Shards, SplitCount, SystemUsage, Usage};
+use std::ops::RangeInclusive;
+
+use crate::record::{
+    Latencies, Latency, Phase, PublishedFigures, Record, Sample, Shards, SplitCount, SystemUsage,
+    Usage,
+};
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -128,6 +133,70 @@ impl Record {
         self.sum(|process| process.resident_bytes as f64)
     }
 
+    /// The samples of the measurement.
+    fn measured(&self) -> impl Iterator<Item = &Sample> {
+        let samples = self.samples.iter();
+        samples.filter(|sample| sample.phase == Phase::Measure)
+    }
+
+    /// Per second of the measurement, of what each sample has.
+    fn per_second(&self, figure: fn(&Sample) -> u64) -> Option<f64> {
+        let (mut sum, mut seconds) = (0.0, 0.0);
+        for sample in self.measured() {
+            sum += figure(sample) as f64;
+            seconds += sample.seconds;
+        }
+        ratio(sum, seconds)
+    }
+
+    /// Messages per second that publishers sent.
+    pub(crate) fn sent_per_second(&self) -> Option<f64> {
+        self.per_second(|sample| sample.sent)
+    }
+
+    /// Messages per second that subscribers received.
+    pub(crate) fn received_per_second(&self) -> Option<f64> {
+        self.per_second(|sample| sample.delivered)
+    }
+
+    /// Bytes per second that clients wrote: what the broker's network takes in, without TCP and IP.
+    pub(crate) fn network_in(&self) -> Option<f64> {
+        self.per_second(|sample| sample.bytes_out)
+    }
+
+    /// Bytes per second that clients read.
+    pub(crate) fn network_out(&self) -> Option<f64> {
+        self.per_second(|sample| sample.bytes_in)
+    }
+
+    /// The least and the most that samples of the measurement show.
+    fn span(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<RangeInclusive<f64>> {
+        let figures = self.measured().filter_map(figure);
+        let both = figures.map(|figure| (figure, figure));
+        let (least, most) =
+            both.reduce(|(least, most), (low, high)| (least.min(low), most.max(high)))?;
+        Some(least..=most)
+    }
+
+    /// Of the broker's memory during the measurement.
+    pub(crate) fn resident_span(&self) -> Option<RangeInclusive<f64>> {
+        self.span(|sample| sample.sum_of(|usage| Some(usage.resident_bytes as f64)))
+    }
+
+    /// Of the machine's load average during the measurement.
+    pub(crate) fn machine_load_span(&self) -> Option<RangeInclusive<f64>> {
+        self.span(|sample| sample.machine_load)
+    }
+
+    /// The busiest sample of the broker, in percent of the whole machine.
+    pub(crate) fn cpu_percent_max(&self) -> Option<f64> {
+        let percent = |sample: &Sample| {
+            let cpu_s = sample.sum_of(|usage| Some(usage.cpu_user_s + usage.cpu_system_s))?;
+            self.percent_of_machine(cpu_s, sample.seconds)
+        };
+        self.span(percent).map(|span| *span.end())
+    }
+
     /// What the broker's memory grew by, for each connection.
     pub(crate) fn bytes_per_connection(&self) -> Option<f64> {
         let grown = |process: &SystemUsage| {
@@ -153,6 +222,42 @@ impl Record {
             .iter()
             .map(figure)
             .reduce(|sum, next| sum + next)
+    }
+}
+
+impl PublishedFigures {
+    /// Connections, scaled like the run.
+    pub(crate) fn scaled_connections(&self) -> Option<f64> {
+        Some(self.connections? as f64 * self.scaling.connections)
+    }
+
+    /// Messages per second, scaled like the run.
+    pub(crate) fn scaled_messages_per_second(&self) -> Option<f64> {
+        Some(self.messages_per_second? * self.scaling.connections * self.scaling.rate)
+    }
+
+    /// Connects per second, scaled like the run.
+    pub(crate) fn scaled_connects_per_second(&self) -> Option<f64> {
+        Some(self.connects_per_second? * self.scaling.rate)
+    }
+
+    /// Messages per second of each publisher, scaled like the run.
+    pub(crate) fn scaled_rate(&self) -> Option<f64> {
+        Some(self.load.rate? * self.scaling.rate)
+    }
+
+    /// Whose row it is, and how it was scaled.
+    pub(crate) fn row_name(&self) -> String {
+        let name = format!("published, {} {}", self.product, self.version);
+        let size = self.scaling.connections * self.scaling.rate;
+        if size >= 1.0 {
+            return name;
+        }
+        let parts = (1.0 / size).round();
+        match (size * parts - 1.0).abs() < 1e-9 {
+            true => format!("{name}, scaled to 1/{parts:.0}"),
+            false => format!("{name}, scaled to {size:.3}"),
+        }
     }
 }
 

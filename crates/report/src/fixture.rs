@@ -1,8 +1,9 @@
 //! Records made up for tests and for `examples/page.rs`: plausible, and the same each time.
 
 use report::{
-    Columns, Counts, FORMAT, Latencies, Latency, Machine, Phase, PublishedFigures, PublisherCounts,
-    Record, Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
+    Columns, Counts, FORMAT, Latencies, Latency, Load, Machine, PayloadBytes, Phase,
+    PublishedFigures, PublisherCounts, QosNumber, Record, Sample, Scaling, Setting, ShardCount,
+    Shards, SplitCount, SystemUsage, Usage,
 };
 
 /// Seconds of each phase.
@@ -36,6 +37,7 @@ pub(crate) fn empty() -> Record {
         machine: Machine::default(),
         published: None,
         columns: Columns::default(),
+        load: Load::default(),
         connections: 0,
         connect_seconds: 0.0,
         seconds: 0.0,
@@ -72,6 +74,7 @@ pub(crate) fn pairs(label: &str, slowness: f64) -> Record {
         ],
         machine: machine(),
         published: Some(published()),
+        load: load(),
         connections: 4_000,
         connect_seconds: 7.6,
         seconds: 60.0,
@@ -142,8 +145,14 @@ pub(crate) fn idle() -> Record {
         messages_per_second: None,
         mean_ms: None,
         p99_ms: None,
+        load: Load::default(),
+        scaling: Scaling {
+            connections: 0.05,
+            rate: 1.0,
+        },
         ..published()
     });
+    record.load = Load::default();
     for sample in &mut record.samples {
         sample.connections = (sample.at_s * 6_250.0).min(50_000.0) as u64;
         (sample.sent, sample.delivered) = (0, 0);
@@ -181,6 +190,22 @@ fn published() -> PublishedFigures {
         p95_ms: None,
         acknowledge_mean_ms: None,
         acknowledge_p95_ms: None,
+        load: Load {
+            rate: Some(100.0),
+            ..load()
+        },
+        scaling: Scaling {
+            connections: 1.0,
+            rate: 0.25,
+        },
+    }
+}
+
+fn load() -> Load {
+    Load {
+        qos: Some(QosNumber(0)),
+        payload: Some(PayloadBytes(32)),
+        rate: Some(25.0),
     }
 }
 
@@ -266,6 +291,7 @@ fn sample(phase: Phase, second: u32, slowness: f64) -> Sample {
         })],
         shards: None,
         tool_cpu_s: 0.55 * noise * busy,
+        machine_load: Some(1.5 * noise),
     }
 }
 

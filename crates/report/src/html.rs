@@ -126,7 +126,13 @@ fn push_scenario(html: &mut String, index: usize, records: &[&Record]) {
     if let Some(publishers) = tables::publishers(records) {
         push_table(html, "", &publishers);
     }
-    html.push_str("<h3>CPU of the broker and of the tool</h3>\n");
+    if let Some(traffic) = tables::traffic(records) {
+        push_table(html, "", &traffic);
+    }
+    html.push_str("<h3>Resources of the broker, CPU of the tool</h3>\n");
+    if let Some(resources) = tables::resources(records) {
+        push_table(html, "", &resources);
+    }
     push_table(html, "", &tables::cpu(records));
     html.push_str("<h3>Settings and machine</h3>\n");
     push_table(html, "text", &tables::circumstances(records));
@@ -203,7 +209,7 @@ fn push_legend(html: &mut String, records: &[&Record]) {
             ),
         );
     }
-    html.push_str("<span class=\"note\">shaded: warm-up and drain</span></p>\n");
+    html.push_str("<span class=\"note\">shaded: warm-up</span></p>\n");
 }
 
 fn push_drawing(html: &mut String, drawing: &Drawing) {

@@ -33,7 +33,8 @@ pub use csv::samples_csv;
 pub use html::page;
 pub use json::{ReadError, records_from_json, records_to_json};
 pub use record::{
-    Columns, Counts, FORMAT, Latencies, Latency, Machine, PartFigures, Phase, PublishedFigures,
-    PublisherCounts, Record, Sample, Setting, ShardCount, Shards, SplitCount, SystemUsage, Usage,
+    Columns, Counts, FORMAT, Latencies, Latency, Load, Machine, PartFigures, PayloadBytes, Phase,
+    PublishedFigures, PublisherCounts, QosNumber, Record, Sample, Scaling, Setting, ShardCount,
+    Shards, SplitCount, SystemUsage, Usage,
 };
 pub use table::Table;

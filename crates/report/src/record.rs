@@ -31,6 +31,9 @@ pub struct Record {
     /// Which columns the report has that describes such loads.
     #[serde(default)]
     pub columns: Columns,
+    /// What each publisher sends, where all parts of the load agree.
+    #[serde(default)]
+    pub load: Load,
     /// Connections that were held.
     pub connections: u64,
     /// How long it took to connect and subscribe all of them.
@@ -66,6 +69,43 @@ pub struct Record {
     pub parts: Vec<PartFigures>,
     /// What keeps the figures from meaning what they seem to, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What each publisher sends; `None` where parts of the load differ, or nobody publishes.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// Of publishing and of subscriptions.
+    pub qos: Option<QosNumber>,
+    /// Of each message.
+    pub payload: Option<PayloadBytes>,
+    /// Messages per second of each publisher.
+    pub rate: Option<f64>,
+}
+
+/// 0, 1 or 2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QosNumber(pub u8);
+
+/// Bytes of a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PayloadBytes(pub u64);
+
+/// What part of a report's scenario was played.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Scaling {
+    /// Share of the connections, above 0 and at most 1.
+    pub connections: f64,
+    /// Share of the messages per second of each publisher, and of connects per second.
+    pub rate: f64,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self {
+            connections: 1.0,
+            rate: 1.0,
+        }
+    }
 }
 
 /// The latencies that a report has beside the rate.
@@ -155,6 +195,12 @@ pub struct PublishedFigures {
     /// From sending to acknowledgement.
     #[serde(default)]
     pub acknowledge_p95_ms: Option<f64>,
+    /// What each publisher sends, in full size.
+    #[serde(default)]
+    pub load: Load,
+    /// What part of it was played; the figures here are in full size.
+    #[serde(default)]
+    pub scaling: Scaling,
 }
 
 /// Messages counted one by one.
@@ -284,6 +330,9 @@ pub struct Sample {
     pub shards: Option<Shards>,
     /// CPU time of the tool's processes.
     pub tool_cpu_s: f64,
+    /// Load average of the machine of the tool over a minute, if it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_load: Option<f64>,
 }
 
 /// Shards of a store.

@@ -14,6 +14,8 @@ impl Record {
             tables::counts(&records),
             tables::cpu(&records),
         ];
+        tables.extend(tables::traffic(&records));
+        tables.extend(tables::resources(&records));
         tables.extend(tables::shards(&records));
         tables.extend(tables::parts(&records));
         tables.extend(tables::publishers(&records));
@@ -43,10 +45,15 @@ mod tests {
     fn asked_measured_and_published_stand_below_each_other() {
         let text = fixture::pairs("HeraldMQ", 1.0).summary();
         assert_eq!(cells(&text, "asked for"), ["50,000"], "{text}");
-        let measured = ["49,987", "0.620", "1.55", "17.05", "15.6", "61.0", "MB"];
+        let measured = [
+            "4,000", "0", "32", "B", "25", "49,987", "0.620", "1.55", "17.05", "15.6", "61.0", "MB",
+        ];
         assert_eq!(cells(&text, "measured, HeraldMQ"), measured, "{text}");
-        let published = ["200,000", "3.22", "24.11", "-", "80.0", "5-10", "GB"];
-        assert_eq!(cells(&text, "published, BifroMQ 2.1"), published, "{text}");
+        let published = [
+            "4,000", "0", "32", "B", "25", "50,000", "3.22", "24.11", "-", "80.0", "5-10", "GB",
+        ];
+        let name = "published, BifroMQ 2.1, scaled to 1/4";
+        assert_eq!(cells(&text, name), published, "{text}");
     }
 
     #[test]
@@ -80,18 +87,9 @@ mod tests {
             "50,000", "6,250", "0.900", "2.25", "24.75", "2.3", "61.0", "MB", "1.0",
         ];
         assert_eq!(cells(&text, "measured, HeraldMQ 0.1"), measured, "{text}");
-        let published = [
-            "1,000,000",
-            "5,000",
-            "-",
-            "-",
-            "-",
-            "80.0",
-            "5-10",
-            "GB",
-            "-",
-        ];
-        assert_eq!(cells(&text, "published, BifroMQ 2.1"), published, "{text}");
+        let published = ["50,000", "5,000", "-", "-", "-", "80.0", "5-10", "GB", "-"];
+        let name = "published, BifroMQ 2.1, scaled to 1/20";
+        assert_eq!(cells(&text, name), published, "{text}");
         assert!(!text.contains("asked for"), "{text}");
     }
 
@@ -112,6 +110,24 @@ mod tests {
         let expected = ["1", "1", "→", "3", "1", "2"];
         assert_eq!(cells(&text, "shards"), expected, "{text}");
         assert!(!fixture::pairs("other", 1.0).summary().contains("shards"));
+    }
+
+    #[test]
+    fn traffic_and_resources_are_those_of_the_measurement() {
+        let record = fixture::pairs("HeraldMQ", 1.0);
+        let text = record.summary();
+        let traffic = cells(&text, "clients");
+        let both: Vec<f64> = traffic
+            .iter()
+            .take(3)
+            .map(|cell| cell.replace(',', "").parse().unwrap())
+            .collect();
+        assert!((both[0] + both[1] - both[2]).abs() <= 1.0, "{text}");
+        assert!((49_000.0..51_000.0).contains(&both[0]), "{text}");
+        let resources = cells(&text, "broker");
+        // 31 s in user mode and 44 s in the kernel of 60 s of 8 cores.
+        assert_eq!(resources[..2], ["6.5", "9.2"], "{text}");
+        assert!(!fixture::idle().summary().contains("NaN"));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Invariant: a row says whose run it is, as soon as there are several.
 
 use crate::figures::{CpuTime, KINDS, Kind};
-use crate::record::{Columns, Latency, PublishedFigures, Record, Setting, ShardCount, Shards};
+use crate::record::{
+    Columns, Latency, Load, PublishedFigures, Record, Setting, ShardCount, Shards,
+};
 use crate::table::Table;
 use crate::units::{self, NONE};
 
@@ -41,20 +43,28 @@ const TOTAL: Column = column(
         let total = is_measured.then_some(record.messages_per_second);
         units::or_none(total, units::rate)
     },
-    |row| units::or_none(row.messages_per_second, units::rate),
+    |row| units::or_none(row.scaled_messages_per_second(), units::rate),
 );
 const CONNECTIONS: Column = column(
     "connections",
     |record| units::count(record.connections),
-    |row| {
-        row.connections
-            .map_or_else(|| NONE.to_owned(), units::count)
-    },
+    |row| units::or_none(row.scaled_connections(), units::rate),
+);
+const QOS: Column = column("QoS", |record| qos(&record.load), |row| qos(&row.load));
+const PAYLOAD: Column = column(
+    "payload",
+    |record| payload(&record.load),
+    |row| payload(&row.load),
+);
+const RATE: Column = column(
+    "msg/s each",
+    |record| units::or_none(record.load.rate, units::rate),
+    |row| units::or_none(row.scaled_rate(), units::rate),
 );
 const CONNECTS: Column = column(
     "connects/s",
     |record| units::or_none(record.connects_per_second(), units::rate),
-    |row| units::or_none(row.connects_per_second, units::rate),
+    |row| units::or_none(row.scaled_connects_per_second(), units::rate),
 );
 const MEAN: Column = column(
     "mean ms",
@@ -96,7 +106,10 @@ const CONNECTING_CPU: Column = column(
 );
 const MEMORY: Column = column(
     "memory",
-    |record| units::or_none(record.resident_bytes(), units::bytes),
+    |record| match record.resident_span() {
+        Some(span) => units::span(&span, units::bytes),
+        None => units::or_none(record.resident_bytes(), units::bytes),
+    },
     |row| match row.memory_gb.as_str() {
         "" => NONE.to_owned(),
         memory => format!("{memory} GB"),
@@ -115,9 +128,33 @@ const CPU_PER_MESSAGE: Column = own_column("CPU µs/msg", |record| {
     us_per_message(record, record.broker_cpu().unwrap_or_default())
 });
 
-const OF_MESSAGES: [Column; 6] = [TOTAL, MEAN, P99, MAX, CPU, MEMORY];
-const OF_DELIVERY_AND_ACKNOWLEDGEMENT: [Column; 9] =
-    [TOTAL, MEAN, P95, ACK_MEAN, ACK_P95, P99, MAX, CPU, MEMORY];
+const OF_MESSAGES: [Column; 10] = [
+    CONNECTIONS,
+    QOS,
+    PAYLOAD,
+    RATE,
+    TOTAL,
+    MEAN,
+    P99,
+    MAX,
+    CPU,
+    MEMORY,
+];
+const OF_DELIVERY_AND_ACKNOWLEDGEMENT: [Column; 13] = [
+    CONNECTIONS,
+    QOS,
+    PAYLOAD,
+    RATE,
+    TOTAL,
+    MEAN,
+    P95,
+    ACK_MEAN,
+    ACK_P95,
+    P99,
+    MAX,
+    CPU,
+    MEMORY,
+];
 const OF_FAULTS: [Column; 4] = [LOST, DUPLICATED, REORDERED, CPU_PER_MESSAGE];
 const OF_CONNECTIONS: [Column; 8] = [
     CONNECTIONS,
@@ -179,8 +216,13 @@ fn results_in<'a>(records: &[&Record], columns: impl Iterator<Item = &'a Column>
     let headers = columns.clone().map(|column| column.header);
     let mut table = Table::new(std::iter::once("").chain(headers));
     if !is_connections_only(records) {
+        let place = columns
+            .clone()
+            .position(|column| column.header == TOTAL.header);
         for asked in distinct(records.iter().map(|record| record.asked_per_second)) {
-            table.row(["asked for".to_owned(), units::rate(asked)]);
+            let before = std::iter::repeat_n(String::new(), place.unwrap_or(0));
+            let cells = before.chain([units::rate(asked)]);
+            table.row(std::iter::once("asked for".to_owned()).chain(cells));
         }
     }
     for record in records {
@@ -190,8 +232,7 @@ fn results_in<'a>(records: &[&Record], columns: impl Iterator<Item = &'a Column>
     }
     for row in published(records) {
         let cells = columns.clone().map(|column| (column.published)(row));
-        let name = format!("published, {} {}", row.product, row.version);
-        table.row(std::iter::once(name).chain(cells));
+        table.row(std::iter::once(row.row_name()).chain(cells));
     }
     table
 }
@@ -243,6 +284,70 @@ fn latency_row(name: String, latency: &Latency) -> [String; 8] {
         units::ms(latency.p999_ms),
         units::ms(latency.max_ms),
     ]
+}
+
+/// Messages and bytes per second of the measurement, by what the clients have counted, also where the broker's network cannot
+/// be told from others'; `None` if nothing was measured.
+pub(crate) fn traffic(records: &[&Record]) -> Option<Table> {
+    let mut table = Table::new([
+        "traffic",
+        "sent/s",
+        "received/s",
+        "sent + received/s",
+        "network in/s",
+        "network out/s",
+    ]);
+    let measured = records.iter().filter_map(|record| {
+        let rates = record.sent_per_second().zip(record.received_per_second())?;
+        Some((record, rates))
+    });
+    for (record, (sent, received)) in measured {
+        table.row([
+            name(records, record, "clients"),
+            units::rate(sent),
+            units::rate(received),
+            units::rate(sent + received),
+            units::or_none(record.network_in(), units::traffic),
+            units::or_none(record.network_out(), units::traffic),
+        ]);
+    }
+    (!table.rows().is_empty()).then_some(table)
+}
+
+/// What the broker took of its machine during the measurement, as EMQX's report has it; `None` if it was not watched.
+pub(crate) fn resources(records: &[&Record]) -> Option<Table> {
+    let mut table = Table::new([
+        "resources",
+        "CPU user %",
+        "CPU system %",
+        "CPU max %",
+        "load",
+        "memory",
+        "network in/s",
+        "network out/s",
+    ]);
+    let watched = records
+        .iter()
+        .filter_map(|record| Some((record, record.broker_cpu()?)));
+    for (record, cpu) in watched {
+        let percent = |cpu_s: f64| record.percent_of_machine(cpu_s, record.seconds);
+        let memory = record.resident_span();
+        let load = record.machine_load_span();
+        table.row([
+            name(records, record, "broker"),
+            units::or_none(percent(cpu.user_s), units::one_decimal),
+            units::or_none(percent(cpu.system_s), units::one_decimal),
+            units::or_none(record.cpu_percent_max(), units::one_decimal),
+            load.map_or_else(
+                || NONE.to_owned(),
+                |span| units::span(&span, units::one_decimal),
+            ),
+            memory.map_or_else(|| NONE.to_owned(), |span| units::span(&span, units::bytes)),
+            units::or_none(record.network_in(), units::traffic),
+            units::or_none(record.network_out(), units::traffic),
+        ]);
+    }
+    (!table.rows().is_empty()).then_some(table)
 }
 
 /// The shards at the begin and the end of each run whose broker tells; `None` if none does.
@@ -454,6 +559,18 @@ fn headline(record: &Record, figure: fn(&Latency) -> f64) -> String {
     units::or_none(record.headline_latency().map(figure), units::ms)
 }
 
+fn qos(load: &Load) -> String {
+    load.qos
+        .map_or_else(|| NONE.to_owned(), |qos| qos.0.to_string())
+}
+
+fn payload(load: &Load) -> String {
+    load.payload.map_or_else(
+        || NONE.to_owned(),
+        |bytes| format!("{} B", units::count(bytes.0)),
+    )
+}
+
 fn acknowledge(record: &Record, figure: fn(&Latency) -> f64) -> String {
     let latency = record.latencies.acknowledge.as_ref();
     units::or_none(latency.map(figure), units::ms)
@@ -483,7 +600,7 @@ mod tests {
                 "asked for",
                 "measured, a",
                 "measured, b",
-                "published, BifroMQ 2.1"
+                "published, BifroMQ 2.1, scaled to 1/4"
             ]
         );
     }
@@ -502,7 +619,7 @@ mod tests {
         let cells = |name: &str| -> Vec<String> {
             let line = table.lines().find_map(|line| line.strip_prefix(name));
             let cells = line.unwrap_or_default().split_whitespace();
-            cells.map(str::to_owned).skip(1).take(4).collect()
+            cells.map(str::to_owned).skip(6).take(4).collect()
         };
         assert_eq!(
             cells("measured, a"),
@@ -510,7 +627,7 @@ mod tests {
             "{table}"
         );
         assert_eq!(
-            cells("published, BifroMQ 2.1"),
+            cells("published, BifroMQ 2.1, scaled to 1/4"),
             ["3.22", "295.0", "23.00", "55.00"],
             "{table}"
         );

@@ -2,6 +2,8 @@
 //!
 //! Deliberately absent: what a program reads; `json.rs` and `csv.rs` write numbers as they are.
 
+use std::ops::RangeInclusive;
+
 /// Shown where there is no figure.
 pub(crate) const NONE: &str = "-";
 
@@ -39,6 +41,28 @@ pub fn bytes(value: f64) -> String {
         format!("{:.1} MB", value / 1e6)
     } else {
         format!("{:.2} GB", value / 1e9)
+    }
+}
+
+/// Bytes per second; below a MB as KB.
+pub(crate) fn traffic(value: f64) -> String {
+    if value < 1e6 {
+        format!("{:.1} KB", value / 1e3)
+    } else {
+        bytes(value)
+    }
+}
+
+/// From the least to the most; one figure if both are shown alike.
+pub(crate) fn span(span: &RangeInclusive<f64>, text: fn(f64) -> String) -> String {
+    let (least, most) = (text(*span.start()), text(*span.end()));
+    if least == most {
+        return most;
+    }
+    // The unit stands once.
+    match (least.split_once(' '), most.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}-{most}"),
+        _ => format!("{least}-{most}"),
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! Where to read next: `run.rs`.
 
+mod about;
 mod agent;
 mod cold_start;
 mod doctor;
@@ -42,6 +43,8 @@ use self::run::Run;
 use self::scenario::{Chosen, describe, list};
 use self::slopes::MeasureSlopes;
 use self::suite::Suite;
+use report::Record;
+
 use crate::failure::Failure;
 
 /// Load-test any MQTT broker with the scenarios of the published reports.
@@ -137,6 +140,17 @@ fn print(text: &str) {
 }
 
 impl Compare {
+    /// Runs that are called the same are told apart by their files.
+    fn named(&self, mut before: Record, mut after: Record) -> [Record; 2] {
+        if before.label == after.label {
+            for (record, path) in [(&mut before, &self.before), (&mut after, &self.after)] {
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                record.label = format!("{} ({stem})", record.label);
+            }
+        }
+        [before, after]
+    }
+
     fn run(&self) -> Result<String, Failure> {
         let before = outputs::read_records(&self.before)?;
         let after = outputs::read_records(&self.after)?;
@@ -147,6 +161,7 @@ impl Compare {
                 return Err(Failure::Usage(message.to_owned()));
             }
         };
+        let [before, after] = self.named(before, after);
         let text = report::compare(&before, &after);
         if let Some(path) = &self.html {
             let title = format!("{} and {}", before.label, after.label);

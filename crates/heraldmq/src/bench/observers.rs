@@ -156,6 +156,7 @@ pub(super) mod fixture {
                 system: vec![Some(usage), None],
                 shards: None,
                 tool_cpu_s: 0.125,
+                machine_load: None,
             };
             let progress = Progress {
                 ready: 1_999,

@@ -10,6 +10,7 @@ use mqtt_proto::ProtocolVersion;
 use report::{Record, Setting};
 use transport::ClientTransport;
 
+use super::about;
 use super::agent::WORKER;
 use super::cold_start;
 use super::find_max::Found;
@@ -94,6 +95,9 @@ pub(super) struct How {
     /// What the run is called in reports; the broker's name, for example.
     #[arg(long, value_name = "NAME")]
     pub(super) label: Option<String>,
+    /// The broker and its version, for the record; of HeraldMQ found out by --metrics.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) broker: Option<String>,
 }
 
 /// Everything that is known of a run before it begins.
@@ -190,7 +194,10 @@ impl<'a> Request<'a> {
         let cold_start_warning = self.check_cold_start()?;
         let premises = self.warn_of_premises();
         let is_loopback = addresses_are_loopback(&settings);
-        let mut systems = self.how.watched.open(is_loopback)?;
+        let watched = &self.how.watched;
+        let mut systems = watched.open(is_loopback)?;
+        let said = self.how.broker.as_deref();
+        let about = about::broker(said, &watched.pids()?, &watched.metrics);
         let crew = Crew::recruit(&recruits).map_err(|error| failed(&error))?;
         let started_at = SystemTime::now();
         let mut onlookers = observers.begin(&Announcement {
@@ -200,7 +207,8 @@ impl<'a> Request<'a> {
             systems: systems.iter().map(|system| system.name()).collect(),
         });
         let played = play(crew, &settings, &mut systems, &mut onlookers).map_err(|e| failed(&e))?;
-        let title = self.title(started_at, recruits.len());
+        let mut title = self.title(started_at, recruits.len());
+        title.settings.extend(about);
         let mut record = played.record(&self.workload, title);
         record.warnings.extend(cold_start_warning);
         record.warnings.extend(premises);

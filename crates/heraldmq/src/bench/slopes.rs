@@ -336,7 +336,7 @@ impl MeasureSlopes {
             duration: Some(self.duration),
             warm_up: Duration::from_secs(2),
             watched: Watched {
-                pid: pids.into_iter().map(|pid| Pids(vec![pid])).collect(),
+                pid: pids.into_iter().map(|pid| Pids::Given(vec![pid])).collect(),
                 metrics: Vec::new(),
             },
             warm_up_messages: None,
@@ -349,6 +349,7 @@ impl MeasureSlopes {
             username: None,
             password: None,
             label: None,
+            broker: None,
         }
     }
 }

@@ -152,7 +152,7 @@ fn measure(broker: &Broker, turn: &Turn, observers: &Observers) -> Result<Record
         Source::Launch(launch) => {
             let started = launch.start(&broker.addresses, observers.interrupt())?;
             let watched = Watched {
-                pid: vec![Pids(vec![started.pid()])],
+                pid: vec![Pids::Given(vec![started.pid()])],
                 metrics: Vec::new(),
             };
             (watched, Some(started))
@@ -194,6 +194,7 @@ fn how(broker: &Broker, turn: &Turn, watched: Watched) -> How {
         username: broker.username.clone(),
         password: broker.password.clone(),
         label: Some(broker.name.clone()),
+        broker: None,
     }
 }
 

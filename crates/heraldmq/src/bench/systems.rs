@@ -13,36 +13,75 @@ use crate::failure::Failure;
 /// What is to be watched.
 #[derive(clap::Args, Clone, PartialEq, Debug, Default)]
 pub(super) struct Watched {
-    /// The broker's processes on this machine, with their children.
-    #[arg(long, value_name = "PID,…")]
+    /// The broker's processes on this machine, with their children: identifiers, or the name of the only one that is called so.
+    #[arg(long, value_name = "PID,…|NAME")]
     pub(super) pid: Vec<Pids>,
     /// A HeraldMQ node by its metrics, such as http://10.0.0.5:8091/metrics; may be repeated.
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub(super) metrics: Vec<String>,
 }
 
-/// One or several, as pidof(1) prints them or with commas.
+/// Processes, as they were named.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Pids(pub(super) Vec<u32>);
+pub(super) enum Pids {
+    /// One or several, as pidof(1) prints them or with commas.
+    Given(Vec<u32>),
+    /// The only one of this name, but for its children.
+    Named(String),
+}
 
 impl FromStr for Pids {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let words = text.split([',', ' ', '\n']).filter(|word| !word.is_empty());
-        let pids: Result<Vec<u32>, _> = words.map(str::parse).collect();
-        match pids {
-            Ok(pids) if !pids.is_empty() => Ok(Self(pids)),
-            _ => Err("expected process identifiers, such as 4711"),
+        let words: Vec<&str> = words.collect();
+        let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+        let pids: Result<Vec<u32>, _> = words.iter().map(|word| word.parse()).collect();
+        match (pids, words.as_slice()) {
+            (Ok(pids), [_, ..]) => Ok(Self::Given(pids)),
+            (Err(_), [name])
+                if !is_number(name) && !name.contains('/') && !name.starts_with('-') =>
+            {
+                Ok(Self::Named((*name).to_owned()))
+            }
+            _ => Err("expected process identifiers, such as 4711, or the name of a process"),
+        }
+    }
+}
+
+impl Pids {
+    fn find(&self) -> Result<Vec<u32>, Failure> {
+        let name = match self {
+            Self::Given(pids) => return Ok(pids.clone()),
+            Self::Named(name) => name,
+        };
+        let found = Processes::named(name).map_err(|e| Failure::Runtime(e.to_string()))?;
+        match found.as_slice() {
+            [_] => Ok(found),
+            [] => Err(Failure::Runtime(format!("no process is called {name}"))),
+            several => {
+                let pids: Vec<String> = several.iter().map(u32::to_string).collect();
+                let pids = pids.join(",");
+                Err(Failure::Runtime(format!(
+                    "several processes are called {name}: --pid {pids} watches all of them"
+                )))
+            }
         }
     }
 }
 
 impl Watched {
+    /// All processes, found.
+    pub(super) fn pids(&self) -> Result<Vec<u32>, Failure> {
+        let found: Result<Vec<Vec<u32>>, Failure> = self.pid.iter().map(Pids::find).collect();
+        Ok(found?.concat())
+    }
+
     /// All of it, ready to be read.
     pub(super) fn open(&self, is_loopback: bool) -> Result<Vec<Box<dyn System>>, Failure> {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
-        for &pid in self.pid.iter().flat_map(|pids| &pids.0) {
+        for pid in self.pids()? {
             let named = Process::new(pid).name();
             let name = named.map_err(|_| Failure::Runtime(format!("there is no process {pid}")))?;
             systems.push(Box::new(Watch {
@@ -115,9 +154,11 @@ mod tests {
 
     #[test]
     fn process_identifiers_are_taken_as_pidof_prints_them() {
-        assert_eq!("7".parse(), Ok(Pids(vec![7])));
-        assert_eq!("7 8,9\n".parse(), Ok(Pids(vec![7, 8, 9])));
-        for wrong in ["", " ", "mosquitto", "7x", "-1"] {
+        assert_eq!("7".parse(), Ok(Pids::Given(vec![7])));
+        assert_eq!("7 8,9\n".parse(), Ok(Pids::Given(vec![7, 8, 9])));
+        let named = Pids::Named("beam.smp".to_owned());
+        assert_eq!("beam.smp".parse(), Ok(named));
+        for wrong in ["", " ", "a b", "7,x", "-1", "99999999999", "/usr/sbin/a"] {
             assert!(wrong.parse::<Pids>().is_err(), "{wrong}");
         }
     }

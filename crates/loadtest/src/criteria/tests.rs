@@ -36,6 +36,7 @@ fn record() -> Record {
         },
         published: None,
         columns: report::Columns::default(),
+        load: report::Load::default(),
         connections: 200,
         connect_seconds: 1.0,
         seconds: 10.0,

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use crate::units;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
 /// Beyond this a figure is nonsense, and drawing it would overflow.
@@ -39,6 +40,19 @@ impl Unit {
             Self::Bytes if end >= 1e10 => (1e9, " GB"),
             Self::Bytes => (1e6, " MB"),
             Self::Seconds => (1.0, " s"),
+        }
+    }
+}
+
+impl Unit {
+    /// A figure as a person reads it.
+    pub(super) fn text(self, figure: f64) -> String {
+        match self {
+            Self::Count => units::rate(figure),
+            Self::Ms => format!("{} ms", units::ms(figure)),
+            Self::Percent => format!("{} %", units::one_decimal(figure)),
+            Self::Bytes => units::bytes(figure),
+            Self::Seconds => format!("{} s", units::one_decimal(figure)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::axis::Axis;
+use super::axis::{Axis, Unit};
 use super::escaped::Escaped;
 
 /// Twice as large as the page shows it: the library puts points on whole pixels.
@@ -20,6 +20,15 @@ const POINTS: usize = 1_600;
 
 /// Of text, as the library counts: 1.24 times what it writes.
 const TEXT: f64 = 28.0 * 1.24;
+
+/// Room for texts around the plot, in pixels.
+const LEFT: u32 = 126;
+const BELOW: u32 = 52;
+const ABOVE: u32 = 14;
+const RIGHT: u32 = 40;
+
+/// Places of a chart at most that show figures when one points at them.
+const PLACES: usize = 240;
 
 /// Height of a mark, of that of the chart.
 const MARK: f64 = 0.07;
@@ -71,6 +80,20 @@ pub(super) struct Line {
     pub(super) weight: Weight,
     /// In ascending order; a `None` interrupts the line.
     pub(super) points: Vec<Option<(f64, f64)>>,
+    /// What it is, for one who points at it.
+    pub(super) name: String,
+}
+
+impl Line {
+    /// The figure that is nearest to a place, if it is nearer than `reach`.
+    fn near(&self, place: f64, reach: f64) -> Option<f64> {
+        let distance = |x: f64| (x - place).abs();
+        let points = self.points.iter().flatten();
+        let nearest = points.min_by(|(a, _), (b, _)| distance(*a).total_cmp(&distance(*b)));
+        nearest
+            .filter(|(x, _)| distance(*x) <= reach)
+            .map(|&(_, figure)| figure)
+    }
 }
 
 /// What is drawn.
@@ -84,6 +107,8 @@ pub(super) struct Chart {
     pub(super) levels: Vec<f64>,
     /// Moments, as short strokes on the x axis.
     pub(super) marks: Vec<Mark>,
+    /// Of the figures that one who points at a place is shown; `None`: none are.
+    pub(super) pointed: Option<Unit>,
 }
 
 /// Something that happened.
@@ -114,17 +139,57 @@ impl Chart {
         let mut svg = String::new();
         let drawn = self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area());
         match drawn.map_err(|fault| fault.to_string()) {
-            Ok(()) => svg,
+            Ok(()) => self.with_figures(svg),
             Err(fault) => format!("<p>not drawn: {}</p>\n", Escaped(&fault)),
         }
     }
 
+    /// Adds invisible strips whose titles, which browsers show beside the pointer, have the figures of each place.
+    fn with_figures(&self, mut svg: String) -> String {
+        let (Some(unit), Some(end)) = (self.pointed, svg.rfind("</svg>")) else {
+            return svg;
+        };
+        let mut strips = String::new();
+        let longest = self.lines.iter().max_by_key(|line| line.points.len());
+        let xs = longest.map(|line| line.points.iter().flatten().map(|&(x, _)| x));
+        let inside = |x: &f64| (self.x.start..=self.x.end).contains(x);
+        let xs: Vec<f64> = xs.into_iter().flatten().filter(inside).collect();
+        let step = xs.len().div_ceil(PLACES).max(1);
+        let places: Vec<f64> = xs.into_iter().step_by(step).collect();
+        let width = f64::from(SIZE.0 - LEFT - RIGHT);
+        let pixel =
+            |x: f64| f64::from(LEFT) + (x - self.x.start) / (self.x.end - self.x.start) * width;
+        for (index, &place) in places.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| places.get(before));
+            let from = before.map_or(self.x.start, |before| before.midpoint(place));
+            let after = places.get(index + 1);
+            let to = after.map_or(self.x.end, |after| after.midpoint(place));
+            let reach = (to - from).max(f64::MIN_POSITIVE);
+            let mut title = Unit::Seconds.text(place);
+            for line in &self.lines {
+                if let Some(figure) = line.near(place, reach) {
+                    title += &format!("\n{}: {}", line.name, unit.text(figure));
+                }
+            }
+            strips += &format!(
+                "<rect x=\"{:.1}\" y=\"{ABOVE}\" width=\"{:.1}\" height=\"{}\" fill=\"#000\" \
+                 fill-opacity=\"0\"><title>{}</title></rect>\n",
+                pixel(from),
+                pixel(to) - pixel(from),
+                SIZE.1 - ABOVE - BELOW,
+                Escaped(&title)
+            );
+        }
+        svg.insert_str(end, &strips);
+        svg
+    }
+
     fn draw<'a>(&self, canvas: &Canvas<'a>) -> Result<(), Fault<'a>> {
         let mut plot = ChartBuilder::on(canvas)
-            .margin_top(14)
-            .margin_right(40)
-            .x_label_area_size(52)
-            .y_label_area_size(126)
+            .margin_top(ABOVE)
+            .margin_right(RIGHT)
+            .x_label_area_size(BELOW)
+            .y_label_area_size(LEFT)
             .build_cartesian_2d(self.x.clone(), self.y.clone())?;
         self.draw_shades(&mut plot)?;
         self.draw_grid(&mut plot)?;
@@ -225,7 +290,6 @@ fn lowest_and_highest(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::html::axis::Unit;
 
     fn chart(points: Vec<Option<(f64, f64)>>) -> Chart {
         Chart {
@@ -235,11 +299,34 @@ mod tests {
                 record: 0,
                 weight: Weight::Thick,
                 points,
+                name: "a <b>".to_owned(),
             }],
             shades: Vec::new(),
             levels: Vec::new(),
             marks: Vec::new(),
+            pointed: Some(Unit::Ms),
         }
+    }
+
+    #[test]
+    fn one_who_points_at_a_place_is_shown_its_figures() {
+        let points = vec![Some((1.0, 1.5)), Some((2.0, 2.5)), None, Some((4.0, 3.5))];
+        let svg = chart(points.clone()).svg();
+        let titles: Vec<&str> = svg.split("<title>").skip(1).collect();
+        assert_eq!(titles.len(), 3, "{svg}");
+        assert!(
+            titles[1].starts_with("2.0 s\na &lt;b&gt;: 2.50 ms</title>"),
+            "{svg}"
+        );
+        let many = (0..10_000)
+            .map(|x| Some((f64::from(x) / 1e3, 1.0)))
+            .collect();
+        assert!(chart(many).svg().matches("<title>").count() <= PLACES);
+        let silent = Chart {
+            pointed: None,
+            ..chart(points)
+        };
+        assert!(!silent.svg().contains("<title>"));
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub(super) fn drawing(records: &[&Record]) -> Option<Drawing> {
     let latencies = records.iter().map(|record| record.headline_latency());
     let lines: Vec<Line> = latencies
         .enumerate()
-        .filter_map(|(record, latency)| line(record, latency?))
+        .zip(records)
+        .filter_map(|((number, latency), record)| Some((number, latency?, record)))
+        .filter_map(|(number, latency, record)| line(number, &record.label, latency))
         .collect();
     if lines.is_empty() {
         return None;
@@ -40,6 +42,7 @@ pub(super) fn drawing(records: &[&Record]) -> Option<Drawing> {
         shades: Vec::new(),
         levels: Vec::new(),
         marks: Vec::new(),
+        pointed: None,
     };
     let kind = records.first()?.headline_kind();
     Some(Drawing {
@@ -97,7 +100,7 @@ fn tick(decade: i32, factor: i32) -> (f64, String) {
 }
 
 /// `None` if there is less than one message beyond the first percentile.
-fn line(record: usize, latency: &Latency) -> Option<Line> {
+fn line(record: usize, label: &str, latency: &Latency) -> Option<Line> {
     let counts = latency.buckets_ns.iter().map(|&(_, count)| count);
     let total = counts.map(u128::from).sum();
     let (first, last) = (nines(TICKS[0].0), nines(TICKS[TICKS.len() - 1].0));
@@ -113,6 +116,7 @@ fn line(record: usize, latency: &Latency) -> Option<Line> {
         record,
         weight: Weight::Thick,
         points,
+        name: label.to_owned(),
     })
 }
 
@@ -144,14 +148,14 @@ mod tests {
     fn a_line_ends_where_less_than_one_message_is_left() {
         let mut latency = fixture::pairs("a", 1.0).latencies.deliver.unwrap();
         latency.buckets_ns = vec![(1_000_000, 90), (10_000_000, 10)];
-        let points = line(0, &latency).unwrap().points;
+        let points = line(0, "a", &latency).unwrap().points;
         let last = points.last().unwrap().unwrap();
         assert!((1.95..=2.0).contains(&last.0), "{last:?}");
         assert!((last.1 - 1.0).abs() < 1e-9, "{last:?}");
         latency.buckets_ns = vec![(1_000_000, 1)];
-        assert!(line(0, &latency).is_none());
+        assert!(line(0, "a", &latency).is_none());
         latency.buckets_ns.clear();
-        assert!(line(0, &latency).is_none());
+        assert!(line(0, "a", &latency).is_none());
     }
 
     #[test]

@@ -97,12 +97,12 @@ const MEMORY: Graph = Graph {
 };
 
 /// A store's line in the chart of shards.
-type StoreLine = (Weight, fn(&Shards) -> ShardCount);
+type StoreLine = (Weight, &'static str, fn(&Shards) -> ShardCount);
 
 const SHARDS: [StoreLine; 3] = [
-    (Weight::Thick, |shards| shards.inbox),
-    (Weight::Thin, |shards| shards.session),
-    (Weight::Dashed, |shards| shards.retain),
+    (Weight::Thick, "inbox", |shards| shards.inbox),
+    (Weight::Thin, "session", |shards| shards.session),
+    (Weight::Dashed, "retain", |shards| shards.retain),
 ];
 
 /// The six charts of the runs of a scenario, and that of their shards if one of the brokers has them.
@@ -125,11 +125,12 @@ fn shards(runs: &[Run<'_>]) -> Option<Drawing> {
         let samples = runs.iter().flat_map(|run| run.samples);
         samples.filter_map(|sample| sample.shards)
     };
-    let counts = told().flat_map(|shards| SHARDS.map(|(_, count)| count(&shards)));
+    let counts = told().flat_map(|shards| SHARDS.map(|(.., count)| count(&shards)));
     let most = counts.max()?;
-    let line = |record, run: &Run<'_>, (weight, count): StoreLine| Line {
+    let line = |record, run: &Run<'_>, (weight, store, count): StoreLine| Line {
         record,
         weight,
+        name: format!("{}, {store}", run.record.label),
         points: run
             .samples
             .iter()
@@ -154,6 +155,7 @@ fn shards(runs: &[Run<'_>]) -> Option<Drawing> {
         shades: shades(runs),
         levels: Vec::new(),
         marks: marks.collect(),
+        pointed: Some(Unit::Count),
     };
     Some(Drawing {
         title: "Shards".to_owned(),
@@ -179,8 +181,12 @@ impl<'a> Run<'a> {
     fn of(record: &'a Record) -> Self {
         let is_shown =
             |sample: &Sample| record.is_connections_only() || sample.phase != Phase::Connect;
-        let first = record.samples.iter().position(is_shown);
-        let samples = first.map_or(&[][..], |first| &record.samples[first..]);
+        // Behind the measurement nothing is sent any more, and rates fall to nothing.
+        let is_measured = |sample: &Sample| sample.phase != Phase::Drain;
+        let end = record.samples.iter().rposition(is_measured);
+        let shown = end.map_or(&[][..], |end| &record.samples[..=end]);
+        let first = shown.iter().position(is_shown);
+        let samples = first.map_or(&[][..], |first| &shown[first..]);
         let start_s = samples
             .first()
             .map_or(0.0, |first| first.at_s - first.seconds);
@@ -244,6 +250,7 @@ impl Graph {
             shades: shades(runs),
             levels,
             marks: Vec::new(),
+            pointed: Some(self.unit),
         };
         Drawing {
             title: self.title.to_owned(),
@@ -254,15 +261,21 @@ impl Graph {
     }
 
     fn lines(&self, runs: &[Run<'_>]) -> Vec<Line> {
-        let thick = std::iter::once((Weight::Thick, self.thick));
-        let thin = self.thin.map(|(_, reading)| (Weight::Thin, reading));
+        let thick = std::iter::once((Weight::Thick, "", self.thick));
+        let thin = self
+            .thin
+            .map(|(what, reading)| (Weight::Thin, what, reading));
         let readings = thick.chain(thin);
         let of_run = |(record, run): (usize, &Run<'_>)| {
             readings
                 .clone()
-                .map(move |(weight, reading)| Line {
+                .map(move |(weight, what, reading)| Line {
                     record,
                     weight,
+                    name: match what {
+                        "" => run.record.label.clone(),
+                        what => format!("{}, {what}", run.record.label),
+                    },
                     points: run.points(reading),
                 })
                 .collect::<Vec<_>>()
@@ -302,10 +315,9 @@ impl Graph {
     }
 }
 
-/// What is not measured in all of the runs: warm-up and drain.
+/// What is not measured in all of the runs: the warm-up.
 fn shades(runs: &[Run<'_>]) -> Vec<Range<f64>> {
-    let shades = [Phase::WarmUp, Phase::Drain].into_iter();
-    shades.filter_map(|phase| shade(runs, phase)).collect()
+    shade(runs, Phase::WarmUp).into_iter().collect()
 }
 
 /// From where the first run comes to the phase to where the last one leaves it.
@@ -325,7 +337,7 @@ mod tests {
         let run = Run::of(&record);
         let points = run.points(|_, sample| Some(sample.at_s));
         assert_eq!(points.first(), Some(&Some((1.0, 9.0))));
-        assert_eq!(shades(&[run]), [0.0..10.0, 70.0..74.0]);
+        assert_eq!(shades(&[run]), [0.0..10.0]);
     }
 
     #[test]
@@ -334,7 +346,7 @@ mod tests {
         let run = Run::of(&record);
         let points = run.points(CONNECTIONS.thick);
         assert_eq!(points.first(), Some(&Some((1.0, 6_250.0))));
-        assert_eq!(shades(&[run]), [8.0..18.0, 78.0..82.0]);
+        assert_eq!(shades(&[run]), [8.0..18.0]);
         assert_eq!(drawings(&[&record])[0].title, "Connections");
     }
 

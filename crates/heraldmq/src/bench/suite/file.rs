@@ -321,7 +321,7 @@ fn source(
         Some(command) => Ok(Source::Launch(Launch { command, files })),
         None if !files.is_empty() => Err("`files` are for a `command`"),
         None => Ok(Source::Running(Watched {
-            pid: pid.map_or_else(Vec::new, |pid| vec![Pids(pid.0)]),
+            pid: pid.map_or_else(Vec::new, |pid| vec![Pids::Given(pid.0)]),
             metrics: metrics.map_or_else(Vec::new, |metrics| metrics.0),
         })),
     }

@@ -15,6 +15,7 @@ pub(super) fn record(label: &str) -> Record {
         machine: Machine::default(),
         published: None,
         columns: report::Columns::default(),
+        load: report::Load::default(),
         connections: 40,
         connect_seconds: 1.0,
         seconds: 2.0,

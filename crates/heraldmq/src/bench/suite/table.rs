@@ -154,6 +154,8 @@ mod tests {
             p95_ms: None,
             acknowledge_mean_ms: None,
             acknowledge_p95_ms: None,
+            load: report::Load::default(),
+            scaling: report::Scaling::default(),
         });
         watched.latencies.deliver = Some(Latency {
             count: 1,

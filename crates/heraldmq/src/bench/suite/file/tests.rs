@@ -31,7 +31,7 @@ fn brokers_are_started_or_run_already() {
     let running =
         broker("{ name: a, address: [a:1, b:2], pid: 12, metrics: [http://a, http://b] }");
     let watched = Watched {
-        pid: vec![Pids(vec![12])],
+        pid: vec![Pids::Given(vec![12])],
         metrics: vec!["http://a".to_owned(), "http://b".to_owned()],
     };
     let running = running.unwrap();
