@@ -114,6 +114,7 @@ def test_a_client_in_full_and_its_queue_while_it_is_away(stage, name):
     assert page.startswith(f"{name} is away, and 5 messages wait for it")
     drops = walk(stage, f"/api/v1/drops?client={name}", 1)
     assert len(drops) == 2 and {drop["topic"] for drop in drops} == {f"{name}/4/state"}
+    assert {drop["role"] for drop in drops} == {"receiver"}
     assert command(stage, "drops", "--client", name).count(f"{name}/4/state") == 2
 
 
@@ -291,13 +292,17 @@ def test_counts_and_health(stage, name):
         client.subscribe(f"{name}/#", qos=1)
         client.published(f"{name}/a", b"x" * 100, qos=1)
         client.expect(PUBLISH)
-        found = stage.api("/api/v1/stats")
-        after = found["total"]
-        assert [row["counts"] for row in found["nodes"]] == [after] and found["partial"] == []
-        grown = {key: after[key] - before[key] for key in after}
-        assert grown["messages_in"] == grown["messages_out"] == grown["connects"] == 1
-        assert grown["connections"] == grown["sessions"] == grown["subscriptions"] == 1
-        assert grown["bytes_in"] > 100 and grown["bytes_out"] > 100
+
+        def grown() -> dict:
+            found = stage.api("/api/v1/stats")
+            assert [row["counts"] for row in found["nodes"]] == [found["total"]] and found["partial"] == []
+            return {key: found["total"][key] - before[key] for key in before}
+
+        # A loop counts bytes at the end of its turn.
+        counts = until(lambda: (c := grown())["bytes_out"] > 100 and c, what="the bytes of the message")
+        assert counts["messages_in"] == counts["messages_out"] == counts["connects"] == 1
+        assert counts["connections"] == counts["sessions"] == counts["subscriptions"] == 1
+        assert counts["bytes_in"] > 100
     health = stage.api("/api/v1/health")
     assert health["state"] == "ok" and health["nodes"][0]["ok"] and health["alarms"] == []
 
@@ -379,3 +384,22 @@ def test_each_command_of_the_page_does_what_it_says(stage, keys, tmp_path):
             assert done.returncode == 0, (args, done.stdout, done.stderr)
             if args[0] == "disconnect":
                 client.expect_disconnected(0x98)
+
+
+def test_why_a_client_has_left(stage, name):
+    def departure() -> dict:
+        status, found = request(stage, "GET", f"/api/v1/clients/{name}")
+        return (status, found["last_departure"])
+
+    assert departure() == (404, None)
+    client = stage.client(name, props={"session_expiry": 600})
+    client.disconnect()
+    until(lambda: departure()[1], what="the departure")
+    status, gone = departure()
+    assert (status, gone["reason"]) == (200, "DISCONNECT") and gone["address"].startswith("127.0.0.1:")
+    assert "Last departure" in command(stage, "client", name)
+    with stage.client(name, clean=False, session_present=True) as client:
+        request(stage, "DELETE", f"/api/v1/sessions/{name}", key=stage.operator)
+        client.expect_disconnected(0x98)
+    until(lambda: departure()[0] == 404, what="the end of the session")
+    assert departure()[1]["reason"] == "Administrative action"

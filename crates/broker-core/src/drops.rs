@@ -78,6 +78,20 @@ impl Reason {
         }
     }
 
+    /// Whether a message was dropped at the client that published it; otherwise at one that was to get it.
+    pub fn is_of_publisher(self) -> bool {
+        match self {
+            Self::Session(_) | Self::Denied(Action::Receive | Action::Subscribe) => false,
+            Self::RetainedLimit
+            | Self::ReservedTopic
+            | Self::BridgeNotification
+            | Self::NoGroupMember
+            | Self::StoreFailed
+            | Self::PeerUnreachable
+            | Self::Denied(Action::Publish | Action::Retain) => true,
+        }
+    }
+
     /// Its counter. `None`: no message was dropped.
     fn index(self) -> Option<usize> {
         let own = match self {

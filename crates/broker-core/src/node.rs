@@ -10,6 +10,7 @@ use route_exchange::Exports;
 use store_state::api::{ShardNumber, Store};
 
 use crate::backpressure::slow::SlowSubscribers;
+use crate::connect::departures::Departure;
 use crate::connect::registry::Registry;
 use crate::drops::Drops;
 use crate::key::SessionKey;
@@ -231,6 +232,11 @@ impl<R: Rim> Node<R> {
                 store.narrow_inbox_shard(shard.number);
             }
         }
+    }
+
+    /// When and why a client's last connection has ended, as far as this node remembers.
+    pub fn last_departure(&self, client_id: &str) -> Option<Departure> {
+        self.registry.last_departure(client_id)
     }
 
     /// The session of a client in this node, and so the loop that has to do with it.

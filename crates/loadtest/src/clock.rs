@@ -26,10 +26,14 @@ pub fn monotonic_ns() -> u64 {
 /// Wakes an epoll instance at a moment. epoll_wait(2) itself counts in ms, which would bunch up
 /// messages that are due 100 µs apart.
 #[derive(Debug)]
-pub(crate) struct Timer(OwnedFd);
+pub struct Timer(OwnedFd);
 
 impl Timer {
-    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+    /// Wakes those who poll with this registry, with this token.
+    ///
+    /// # Errors
+    /// The kernel refused one.
+    pub fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
         registry.register(&mut SourceFd(&timer.as_raw_fd()), token, Interest::READABLE)?;
         Ok(Self(timer))
@@ -37,7 +41,10 @@ impl Timer {
 
     /// Wakes once at `at_ns` of [`monotonic_ns`], at once if that is past; replaces an earlier moment.
     /// The descriptor is never read: it is watched for edges, and arming it anew clears it.
-    pub(crate) fn arm(&self, at_ns: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refused the moment.
+    pub fn arm(&self, at_ns: u64) -> io::Result<()> {
         let at_ns = at_ns.max(1);
         let value = Itimerspec {
             it_interval: Timespec::default(),

@@ -44,7 +44,7 @@ pub mod worker;
 pub mod workload;
 
 pub use client::{ByteCounts, Client, ClientError, Event, Options, Outgoing, Path, Scratch};
-pub use clock::monotonic_ns;
+pub use clock::{Timer, monotonic_ns};
 pub use coordinator::{News, Observer, PlayError, Played, Settings, play};
 pub use crew::{Crew, CrewError, Recruit};
 pub use criteria::{Criteria, CriteriaError, Verdict};

@@ -89,6 +89,8 @@ pub struct Client {
     pub holds_back: Vec<String>,
     /// Subscribers because of whose full queues it is not read.
     pub held_by: Vec<String>,
+    /// When and why its last connection has ended, as far as a node remembers: the last 8,192 of each since it has started.
+    pub last_departure: Option<Departure>,
     /// The latest messages that it did not get or that were not taken from it, newest first, ten at most.
     pub recent_drops: Vec<RecentDrop>,
     /// The moment that this is of.
@@ -119,6 +121,21 @@ pub struct Connection {
     pub maximum_packet_bytes: Option<u32>,
     /// It does not read what is sent to it.
     pub write_blocked: bool,
+}
+
+/// The end of a connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Departure {
+    /// When.
+    pub at: At,
+    /// The node that had the connection.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// Why, as in the log: `DISCONNECT`, the name of a reason code, or what happened to the connection.
+    pub reason: String,
+    /// Where the connection came from.
+    pub address: Option<String>,
 }
 
 /// A session.

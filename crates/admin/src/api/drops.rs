@@ -17,7 +17,10 @@ pub struct DropRow {
     pub node: NodeId,
     /// What people call that node.
     pub node_name: String,
-    /// The client that it was for, or that published it; the reason says which.
+    /// Whether the client is the `publisher`, or the `receiver` that it was for.
+    #[serde(default)]
+    pub role: String,
+    /// The client that it was for, or that published it.
     pub client_id: String,
     /// Its topic, or the beginning of it.
     pub topic: String,

@@ -17,8 +17,8 @@ mod subscription;
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
 pub use client::{
-    Client, ClientRow, ClientState, Connection, Gone, Queue, RecentDrop, Session, SubscriptionsOf,
-    WillOf,
+    Client, ClientRow, ClientState, Connection, Departure, Gone, Queue, RecentDrop, Session,
+    SubscriptionsOf, WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use health::{Health, HealthState, NodeCheck};

@@ -4,6 +4,7 @@
 //! clients choose is cut.
 
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
+use mqtt_session::Timestamp;
 use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
 
 use crate::clients::{Client, ClientLoop, LoopIo};
@@ -68,19 +69,23 @@ impl<R: Rim> ClientLoop<R> {
         &self,
         io: &impl LoopIo,
         key: Key,
-        reason: &str,
+        reason: &'static str,
         error: Option<&str>,
         text: &'static str,
     ) {
         let Some(client) = self.clients.get(key) else {
             return;
         };
+        let peer = client.connection.and_then(|id| io.peer(id));
+        let (now_ms, client_id) = (io.now_ms(), client.session.client_id());
+        let address = peer.map(|peer| peer.to_string());
+        let registry = &self.node.registry;
+        registry.depart(Timestamp(now_ms), client_id, reason, address);
         let Some(left_out) = self.node.lines.disconnects.take(io.now_ms()) else {
             return;
         };
-        let peer = client.connection.and_then(|id| io.peer(id));
         tracing::info!(
-            client_id = &*excerpt(client.session.client_id()),
+            client_id = &*excerpt(client_id),
             user = client.user().map(excerpt).as_deref(),
             peer = peer.map(tracing::field::display),
             version = version_name(client.session.version()),

@@ -3,6 +3,7 @@
 pub(crate) mod awaiting;
 pub(crate) mod awaiting_connect;
 pub(crate) mod claim;
+pub(crate) mod departures;
 pub(crate) mod expiries;
 pub(crate) mod guarded;
 pub(crate) mod inbox;

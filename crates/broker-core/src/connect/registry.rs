@@ -1,4 +1,4 @@
-//! Which session a client identifier belongs to.
+//! Which session a client identifier belongs to, and why those that had sessions have gone.
 //!
 //! Invariant (P5): a client identifier has at most one home in this node. A CONNECT is handled by the
 //! loop that is the home; any other loop hands the connection over. So taking over a session is an
@@ -10,8 +10,10 @@ use std::hash::BuildHasher;
 use std::ops::Bound;
 
 use hashing::HashBuilder;
+use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 
+use super::departures::{Departure, Departures};
 use crate::key::SessionKey;
 
 /// Independent parts, so that loops that connect clients at once seldom wait for each other.
@@ -20,8 +22,15 @@ const PARTS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Registry {
     hasher: HashBuilder,
+    parts: [Mutex<Part>; PARTS],
+}
+
+/// What is known of the identifiers of one part.
+#[derive(Debug, Default)]
+struct Part {
     /// In order, so that people can look through the identifiers page by page.
-    parts: [Mutex<BTreeMap<Box<str>, SessionKey>>; PARTS],
+    homes: BTreeMap<Box<str>, SessionKey>,
+    departures: Departures,
 }
 
 /// What a claim found.
@@ -43,7 +52,7 @@ impl Registry {
 
     /// Gives the identifier to a session unless it belongs to one.
     pub(crate) fn claim(&self, client_id: &str, key: SessionKey) -> Claim {
-        match self.part(client_id).lock().entry(client_id.into()) {
+        match self.part(client_id).lock().homes.entry(client_id.into()) {
             Entry::Occupied(taken) => Claim::Taken(*taken.get()),
             Entry::Vacant(free) => {
                 free.insert(key);
@@ -53,12 +62,12 @@ impl Registry {
     }
 
     pub(crate) fn find(&self, client_id: &str) -> Option<SessionKey> {
-        self.part(client_id).lock().get(client_id).copied()
+        self.part(client_id).lock().homes.get(client_id).copied()
     }
 
     /// Gives an identifier that belongs to one session to another one.
     pub(crate) fn hand_on(&self, client_id: &str, from: SessionKey, to: SessionKey) {
-        if let Some(home) = self.part(client_id).lock().get_mut(client_id)
+        if let Some(home) = self.part(client_id).lock().homes.get_mut(client_id)
             && *home == from
         {
             *home = to;
@@ -67,10 +76,27 @@ impl Registry {
 
     /// Frees the identifier, if it belongs to this session.
     pub(crate) fn release(&self, client_id: &str, key: SessionKey) {
-        let mut part = self.part(client_id).lock();
-        if part.get(client_id) == Some(&key) {
-            part.remove(client_id);
+        let homes = &mut self.part(client_id).lock().homes;
+        if homes.get(client_id) == Some(&key) {
+            homes.remove(client_id);
         }
+    }
+
+    /// A client's connection has ended.
+    pub(crate) fn depart(
+        &self,
+        at: Timestamp,
+        client_id: &str,
+        reason: &'static str,
+        address: Option<String>,
+    ) {
+        let mut part = self.part(client_id).lock();
+        part.departures.record(at, client_id, reason, address);
+    }
+
+    /// The last departure of a client, if it is remembered. Looks at 128 at most.
+    pub(crate) fn last_departure(&self, client_id: &str) -> Option<Departure> {
+        self.part(client_id).lock().departures.last(client_id)
     }
 
     /// The first `limit` identifiers, in the order of their bytes, behind `after` that begin with `prefix`. Holds the lock of
@@ -88,7 +114,7 @@ impl Registry {
         let mut page: BTreeMap<Box<str>, SessionKey> = BTreeMap::new();
         for part in &self.parts {
             let part = part.lock();
-            let range = part.range::<str, _>((start, Bound::Unbounded));
+            let range = part.homes.range::<str, _>((start, Bound::Unbounded));
             for (client_id, key) in range.take(limit) {
                 let is_full = page.len() == limit;
                 let is_behind = || {
@@ -107,7 +133,7 @@ impl Registry {
         page.into_iter().collect()
     }
 
-    fn part(&self, client_id: &str) -> &Mutex<BTreeMap<Box<str>, SessionKey>> {
+    fn part(&self, client_id: &str) -> &Mutex<Part> {
         // The upper bits: the tables inside use the lower ones.
         &self.parts[(self.hasher.hash_one(client_id) >> 58) as usize % PARTS]
     }

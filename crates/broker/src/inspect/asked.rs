@@ -388,11 +388,19 @@ impl Inspect {
         let (parts, partial) = self.client_parts(&client_id, budget).await;
         let names = self.names();
         let now = rows::now(&self.node);
+        let departures = parts.iter().filter_map(|(.., part)| part.departure.clone());
+        let last_departure = departures.max_by(|one, other| one.at.cmp(&other.at));
         let found = merge::client(&client_id, parts, &names, now);
         let Some(client) = found else {
-            return Err(self.not_found(&client_id, partial));
+            let problem = self.not_found(&client_id, partial);
+            let departure = serde_json::to_value(last_departure).unwrap_or_default();
+            return Err(problem.with("last_departure", departure));
         };
-        Ok(Client { partial, ..client })
+        Ok(Client {
+            partial,
+            last_departure,
+            ..client
+        })
     }
 
     async fn end(

@@ -120,6 +120,11 @@ impl Inspect {
             || question.node.is_some()
             || question.state.is_some()
             || question.durable.is_some();
+        let place = match is_filtered {
+            true => Some(self.scans.try_acquire().map_err(|_| MissingReason::Busy)?),
+            false => None,
+        };
+        let _place = place;
         let taken = if is_filtered { TAKEN } else { limit.min(TAKEN) };
         loop {
             let homes = self.node.homes(after.as_deref(), &question.prefix, taken);
@@ -198,6 +203,8 @@ impl Inspect {
                 reason: drop.reason.to_owned(),
             })
             .collect();
+        let departure = self.node.last_departure(client_id);
+        part.departure = departure.map(|departure| rows::departure(&own, departure));
         for pair in self.node.slow.list(usize::MAX) {
             if pair.subscriber.as_deref() == Some(client_id) && part.pauses.len() < HOLDERS {
                 part.pauses.push(pair.publisher.into());
@@ -288,6 +295,7 @@ impl Inspect {
                 at: At::unix_ms(drop.at_ms),
                 node: own.node,
                 node_name: own.name.clone(),
+                role: role(drop.reason).to_owned(),
                 client_id: drop.client_id,
                 topic: drop.topic,
                 reason: drop.reason.to_owned(),
@@ -403,6 +411,15 @@ const LEFT: Duration = Duration::from_millis(100);
 /// Sorts the latest first, and says where a page goes on.
 fn place(at_ms: u64, node: NodeId, number: u32) -> String {
     format!("{:016x}{node}{number:08x}", u64::MAX - at_ms)
+}
+
+/// Of the client that a drop names.
+fn role(reason: &str) -> &'static str {
+    let known = Reason::all().find(|known| known.as_str() == reason);
+    match known.is_some_and(Reason::is_of_publisher) {
+        true => "publisher",
+        false => "receiver",
+    }
 }
 
 fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {

@@ -154,6 +154,7 @@ fn absent(
         will: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        last_departure: None,
         recent_drops: Vec::new(),
         as_of: now,
         partial: Vec::new(),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use admin::NodeCommand;
 use admin::api::{
-    AclQuestion, Client, ClientRow, ClientState, Counts, DropRow, Gone, ListenerRow, NodeHealth,
-    Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow, SubscriptionRow, Verdict,
+    AclQuestion, Client, ClientRow, ClientState, Counts, Departure, DropRow, Gone, ListenerRow,
+    NodeHealth, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow, SubscriptionRow,
+    Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
 use serde::{Deserialize, Serialize};
@@ -207,6 +208,8 @@ pub(super) struct ClientPart {
     /// The inbox there.
     pub(super) inbox: Option<InboxPart>,
     pub(super) drops: Vec<RecentDrop>,
+    #[serde(default)]
+    pub(super) departure: Option<Departure>,
     /// Publishers that are paused because its queue is full.
     pub(super) pauses: Vec<String>,
     /// Subscribers because of which it is paused.

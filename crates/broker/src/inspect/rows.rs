@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Queue, Session, Setting,
-    SubscriptionRow, SubscriptionsOf, Verdict, WillOf,
+    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure, Queue,
+    Session, Setting, SubscriptionRow, SubscriptionsOf, Verdict, WillOf,
 };
 use admin::cluster::NodeId;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
@@ -106,6 +106,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         }),
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        last_departure: None,
         recent_drops: Vec::new(),
         as_of: now,
         partial: Vec::new(),
@@ -122,6 +123,16 @@ pub(super) fn verdict(verdict: broker_core::Verdict) -> Verdict {
             broker_core::DecidedBy::NoMatch => DecidedBy::NoMatch,
         },
         line: verdict.line.map(u64::from),
+    }
+}
+
+pub(super) fn departure(own: &Own, departure: broker_core::Departure) -> Departure {
+    Departure {
+        at: At::unix_ms(departure.at.0),
+        node: own.node,
+        node_name: own.name.clone(),
+        reason: departure.reason.to_owned(),
+        address: departure.address.map(String::from),
     }
 }
 

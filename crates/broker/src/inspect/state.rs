@@ -18,6 +18,9 @@ use crate::node::Node;
 /// Questions that a node answers at once, its own and those of other nodes.
 const ANSWERS: usize = 64;
 
+/// Questions that look at each client that a node works on at once.
+const SCANS: usize = 2;
+
 /// Asks and answers.
 pub(crate) struct Inspect {
     pub(super) node: Arc<Node>,
@@ -33,6 +36,8 @@ pub(crate) struct Inspect {
     pub(super) settings: RwLock<Listing>,
     /// Of [`ANSWERS`].
     pub(super) answers: Semaphore,
+    /// Of [`SCANS`].
+    pub(super) scans: Semaphore,
 }
 
 /// What is known of a node when it begins to serve.
@@ -75,6 +80,7 @@ impl Inspect {
             started: Instant::now(),
             settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
+            scans: Semaphore::new(SCANS),
         })
     }
 

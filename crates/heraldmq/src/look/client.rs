@@ -111,6 +111,18 @@ fn page(client: &Client, now: SystemTime) -> String {
         let fact = format!("QoS {}, delay {} s", will.qos, will.delay_s);
         section("Will", vec![(will.topic.as_str(), fact)]);
     }
+    if let Some(departure) = &client.last_departure {
+        let address = or_dash(departure.address.as_deref());
+        section(
+            "Last departure",
+            vec![
+                ("at", departure.at.to_string()),
+                ("node", shown(&departure.node_name)),
+                ("reason", shown(&departure.reason)),
+                ("address", address),
+            ],
+        );
+    }
     if !client.recent_drops.is_empty() {
         let times: Vec<String> = client
             .recent_drops

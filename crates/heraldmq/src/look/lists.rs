@@ -388,12 +388,15 @@ pub(crate) fn drops(arguments: &DropsArguments) -> Result<ExitCode, Failure> {
 }
 
 fn drops_table(rows: &[DropRow]) -> Table {
-    let header = ["TIME", "NODE", "CLIENT", "TOPIC", "QOS", "BYTES", "REASON"];
-    let mut table = Table::new(header).with_text([1, 2, 3, 6]);
+    let header = [
+        "TIME", "NODE", "ROLE", "CLIENT", "TOPIC", "QOS", "BYTES", "REASON",
+    ];
+    let mut table = Table::new(header).with_text([1, 2, 3, 4, 7]);
     for row in rows {
         table.row([
             row.at.to_string(),
             shown(&row.node_name),
+            row.role.clone(),
             shown(&row.client_id),
             shown(&row.topic),
             row.qos.to_string(),

@@ -104,6 +104,7 @@ fn client(client_id: String) -> Client {
         will: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        last_departure: None,
         recent_drops: Vec::new(),
         as_of: At::unix_ms(0),
         partial: Vec::new(),

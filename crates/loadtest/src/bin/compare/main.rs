@@ -7,6 +7,7 @@
 //! Deliberately absent: any change to the machine. A setting that distorts the figures is warned about.
 
 mod brokers;
+mod clients;
 mod relay;
 mod rows;
 
@@ -31,7 +32,7 @@ use rows::{Columns, Failure, Row};
 )]
 struct Cli {
     #[command(subcommand)]
-    hidden: Option<Hidden>,
+    command: Option<Part>,
     /// Brokers, in the order they take turns.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Which::ALL)]
     brokers: Vec<Which>,
@@ -62,7 +63,28 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Hidden {
+enum Part {
+    /// What the load test costs, beside a bare loop that does the same reads and writes.
+    Tool {
+        #[command(flatten)]
+        load: clients::Load,
+        /// How often both are measured.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// The HeraldMQ program.
+        #[arg(long, value_name = "FILE", default_value = "target/release/heraldmq")]
+        heraldmq: PathBuf,
+        /// First port for relays.
+        #[arg(long, default_value_t = 20_000)]
+        port: u16,
+    },
+    /// The bare loop.
+    #[command(hide = true)]
+    Loop {
+        relay: std::net::SocketAddr,
+        #[command(flatten)]
+        load: clients::Load,
+    },
     /// The relay that is measured beside the brokers.
     #[command(hide = true)]
     Relay { port: u16 },
@@ -70,8 +92,20 @@ enum Hidden {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match cli.hidden {
-        Some(Hidden::Relay { port }) => relay::run(port).map_err(Failure::from),
+    let result = match cli.command {
+        Some(Part::Relay { port }) => relay::run(port).map_err(Failure::from),
+        Some(Part::Loop { relay, load }) => clients::bare_loop(&load, relay).map_err(Failure::from),
+        Some(Part::Tool {
+            load,
+            rounds,
+            heraldmq,
+            port,
+        }) => {
+            let launcher = Launcher::new(&heraldmq, &cli.mosquitto, port);
+            launcher
+                .map_err(Failure::from)
+                .and_then(|mut launcher| clients::run(&load, rounds, &heraldmq, &mut launcher))
+        }
         None => compare(&cli),
     };
     match result {
