@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::backend::Broker;
+use crate::pace::Pace;
 use crate::problem::{Kind, Problem};
 
 /// Questions to other loops, shards and nodes that are under way at once.
@@ -23,6 +24,7 @@ pub(crate) struct Api {
     queries: Arc<Semaphore>,
     /// Of [`QUERIES`] and [`WAITING`] together.
     places: Arc<Semaphore>,
+    pace: Arc<Pace>,
 }
 
 impl Api {
@@ -31,7 +33,27 @@ impl Api {
             broker,
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
+            pace: Arc::default(),
         }
+    }
+
+    /// A turn, after a wait if it is for one of many pages.
+    async fn turn(&self, is_paced: bool) -> Result<Turn, Problem> {
+        let full = |_| {
+            let why = "as many questions are under way and wait as this node takes";
+            Problem::new(Kind::TooManyRequests, why).with("limit", "queries")
+        };
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(full)?;
+        if is_paced {
+            self.pace.wait().await;
+        }
+        let query = Arc::clone(&self.queries).acquire_owned().await;
+        let query = query.expect("nobody closes this semaphore");
+        Ok(Turn {
+            _place: place,
+            _query: query,
+        })
     }
 }
 
@@ -51,17 +73,20 @@ impl FromRequestParts<Api> for Turn {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let full = |_| {
-            let why = "as many questions are under way and wait as this node takes";
-            Problem::new(Kind::TooManyRequests, why).with("limit", "queries")
-        };
-        let place = Arc::clone(&api.places).try_acquire_owned();
-        let place = place.map_err(full)?;
-        let query = Arc::clone(&api.queries).acquire_owned().await;
-        let query = query.expect("nobody closes this semaphore");
-        Ok(Self {
-            _place: place,
-            _query: query,
-        })
+        api.turn(false).await
+    }
+}
+
+/// The same for a page of a list that somebody may walk over.
+pub(crate) struct ListTurn {
+    _turn: Turn,
+}
+
+impl FromRequestParts<Api> for ListTurn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let turn = api.turn(true).await?;
+        Ok(Self { _turn: turn })
     }
 }

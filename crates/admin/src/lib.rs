@@ -14,6 +14,7 @@ pub mod api;
 mod api_state;
 mod backend;
 pub mod cluster;
+mod pace;
 pub mod page;
 pub mod problem;
 mod requests;
@@ -27,4 +28,4 @@ pub use rights::{
     Token, Who,
 };
 pub use routes::{document, not_ready, router};
-pub use serve::serve;
+pub use serve::{Tls, serve};

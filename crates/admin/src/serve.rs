@@ -13,12 +13,19 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use parking_lot::RwLock;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Connections at once; further ones wait in the kernel.
 const CONNECTIONS: usize = 128;
+
+/// Time for a TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
 /// Time for the header of a request, which is also how long an idle connection is kept.
 const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -40,14 +47,49 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub SocketAddr);
 
-/// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, router: Router) {
+/// What TLS on the port begins with; what it is replaced by counts for new connections.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+
+impl Tls {
+    /// With certificates that were read.
+    #[must_use]
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
+
+    /// The certificates were read again.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.0.write() = config;
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0.read()))
+    }
+}
+
+/// Serves until it is dropped; with TLS if there is any.
+pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     // A semaphore that nobody closes always has a place in the end.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                tokio::spawn(serve_connection(stream, peer, router.clone(), place));
+                let router = router.clone();
+                match tls.as_ref().map(Tls::acceptor) {
+                    None => drop(tokio::spawn(serve_connection(stream, peer, router, place))),
+                    Some(acceptor) => drop(tokio::spawn(async move {
+                        match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+                            Ok(Ok(stream)) => serve_connection(stream, peer, router, place).await,
+                            Ok(Err(error)) => {
+                                tracing::debug!(%peer, %error, "a TLS handshake on the HTTP port failed");
+                            }
+                            Err(_) => {
+                                tracing::debug!(%peer, "a TLS handshake on the HTTP port took too long");
+                            }
+                        }
+                    })),
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, "an HTTP connection could not be accepted");
@@ -58,7 +100,7 @@ pub async fn serve(listener: TcpListener, router: Router) {
 }
 
 async fn serve_connection(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     router: Router,
     _place: OwnedSemaphorePermit,

@@ -17,6 +17,7 @@ mod clustered;
 mod control;
 mod drain;
 mod eviction;
+mod http_tls;
 mod inspect;
 mod listeners;
 mod memory;
@@ -60,6 +61,7 @@ use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::{AloneControl, ClusterControl, Control};
 use drain::Drain;
+use http_tls::HttpTls;
 use inspect::{About, Answering, Asking, Inspect};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
@@ -112,6 +114,7 @@ pub struct Broker {
     inspect: Arc<Inspect>,
     listeners: Listeners,
     http_address: Option<SocketAddr>,
+    http_tls: Option<HttpTls>,
 }
 
 /// How a process ends before, or without, [`Broker::shutdown`] being called for.
@@ -292,7 +295,7 @@ impl Broker {
         let http = port.hand_over();
         let http_address = http
             .as_ref()
-            .and_then(|listener| listener.local_addr().ok());
+            .and_then(|(listener, _)| listener.local_addr().ok());
         let control = match clustered {
             Some(clustered) => {
                 if let Some(reference) = listeners.reference(clustered::host(config)) {
@@ -317,11 +320,19 @@ impl Broker {
         let side = side.map_err(StartError::System)?;
         let asking = Asking(Arc::clone(&inspect));
         let router = admin::router(Arc::new(asking), &node.rim.rights);
-        let http = http.map(|listener| Side::start("http", serve_http(listener, router)));
-        let http = http.transpose().map_err(StartError::System)?;
+        let (http, http_tls) = match http {
+            Some((listener, tls)) => {
+                let port = tls.as_ref().map(HttpTls::port);
+                let serves = serve_http(listener, router, port);
+                let side = Side::start("http", serves).map_err(StartError::System)?;
+                (Some(side), tls)
+            }
+            None => (None, None),
+        };
         listeners.announce();
         if let Some(address) = http_address {
-            tracing::info!(kind = "http", %address, "listening");
+            let kind = if http_tls.is_some() { "https" } else { "http" };
+            tracing::info!(kind, %address, "listening");
         }
         node.rim.ready.store(true, Ordering::Relaxed);
         tracing::info!(
@@ -338,6 +349,7 @@ impl Broker {
             inspect,
             listeners,
             http_address,
+            http_tls,
         })
     }
 
@@ -370,6 +382,9 @@ impl Broker {
         let files = reread::authenticators(&config.authentication);
         reread.tell("authentication", files, chain.is_ok());
         self.listeners.reload(&mut reread);
+        if let Some(tls) = &self.http_tls {
+            tls.reload(&mut reread);
+        }
         *self.node.settings.write() = Arc::clone(&settings);
         self.node.guard.reload(&config.abuse);
         let keys = configure_rights(&self.node.rim.rights, &config.http);
@@ -468,6 +483,7 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems.extend(chain.into_iter().map(StartError::Authentication));
     problems.extend(read_settings(config).err().map(StartError::Rules));
     problems.extend(configure_rights(&Rights::default(), &config.http).err());
+    problems.extend(HttpTls::open(&config.http).err());
     problems.extend(ban_file(config, None).err());
     if config.cluster_config.is_enabled() {
         problems.extend(clustered::check(config).err());
@@ -679,7 +695,14 @@ fn http_listener(config: &HttpConfig) -> Result<Option<std::net::TcpListener>, S
 }
 
 /// The HTTP port before the node serves.
-struct HttpPort(Option<(std::net::TcpListener, Side)>);
+struct HttpPort(Option<OpenPort>);
+
+/// A port that is open, and who answers meanwhile.
+struct OpenPort {
+    listener: std::net::TcpListener,
+    tls: Option<HttpTls>,
+    side: Side,
+}
 
 impl HttpPort {
     /// From now on it says that the process lives, and is not ready: a node may wait for its cluster, or read
@@ -688,17 +711,27 @@ impl HttpPort {
         let Some(listener) = http_listener(config)? else {
             return Ok(Self(None));
         };
+        let tls = HttpTls::open(config)?;
         let meanwhile = listener.try_clone().map_err(StartError::System)?;
-        let serves = serve_http(meanwhile, admin::not_ready());
+        let port = tls.as_ref().map(HttpTls::port);
+        let serves = serve_http(meanwhile, admin::not_ready(), port);
         let side = Side::start("http", serves).map_err(StartError::System)?;
-        Ok(Self(Some((listener, side))))
+        Ok(Self(Some(OpenPort {
+            listener,
+            tls,
+            side,
+        })))
     }
 
     /// Somebody else answers from now on.
-    fn hand_over(self) -> Option<std::net::TcpListener> {
-        let (listener, side) = self.0?;
+    fn hand_over(self) -> Option<(std::net::TcpListener, Option<HttpTls>)> {
+        let OpenPort {
+            listener,
+            tls,
+            side,
+        } = self.0?;
         side.end();
-        Some(listener)
+        Some((listener, tls))
     }
 }
 
@@ -799,9 +832,9 @@ async fn keep_cluster_time(node: &Arc<Node>) {
     }
 }
 
-async fn serve_http(listener: std::net::TcpListener, router: Router) {
+async fn serve_http(listener: std::net::TcpListener, router: Router, tls: Option<admin::Tls>) {
     match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => admin::serve(listener, router).await,
+        Ok(listener) => admin::serve(listener, router, tls).await,
         Err(error) => tracing::error!(%error, "the HTTP port is closed"),
     }
     std::future::pending().await

@@ -285,7 +285,8 @@ fn websocket_server(websocket: WebSocketView<'_>) -> Arc<WebSocketServer> {
 }
 
 /// `None` without a certificate or key, which `config` does not let through.
-fn server_tls(ssl: &SslConfig, websocket: bool) -> Option<ServerTls> {
+/// What TLS is made of; `None`: there is none.
+pub(crate) fn server_tls(ssl: &SslConfig, websocket: bool) -> Option<ServerTls> {
     Some(ServerTls {
         certificate: ssl.cert_file.clone()?,
         key: ssl.key_file.clone()?,

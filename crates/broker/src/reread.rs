@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{AuthenticationConfig, Config, ListenerView};
+use config::{AuthenticationConfig, Config, ListenerView, SslConfig};
 
 /// The files that a reload was to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,9 +41,11 @@ pub(crate) fn http_keys(config: &Config) -> Vec<PathBuf> {
 
 /// The files of a listener's TLS.
 pub(crate) fn certificates(view: &ListenerView<'_>) -> Vec<PathBuf> {
-    let Some(ssl) = view.ssl else {
-        return Vec::new();
-    };
+    view.ssl.map(tls_files).unwrap_or_default()
+}
+
+/// The files of TLS settings.
+pub(crate) fn tls_files(ssl: &SslConfig) -> Vec<PathBuf> {
     let files = [
         &ssl.cert_file,
         &ssl.key_file,

@@ -33,6 +33,11 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
     }
     conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
+    let http = &config.http.ssl;
+    if *http != SslConfig::default() {
+        let problem = incomplete_tls(http);
+        conflicts.extend(problem.map(|problem| ("http.sslConfig", problem.to_owned())));
+    }
     let listeners = server.listeners();
     for (index, listener) in listeners.iter().enumerate() {
         let earlier = listeners.iter().take(index);

@@ -201,6 +201,8 @@ options! {
         live "anonymous" => anonymous: HttpAnonymous = HttpAnonymous::Viewer;
         /// Names of the node in the header `Host` of requests without a key, beside addresses and `localhost`.
         live "hosts" => hosts: Hosts;
+        /// With `certFile` and `keyFile` the port is HTTPS only, also for `/metrics`. A client certificate stands for no key.
+        group "sslConfig" => ssl: SslConfig;
     }
 
     /// Logs, which go to standard error.

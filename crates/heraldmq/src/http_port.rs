@@ -2,14 +2,20 @@
 //!
 //! Deliberately absent: what is asked for, and how an answer is shown.
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use admin::problem::Document;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{Response, StatusCode};
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::Failure;
@@ -31,6 +37,9 @@ pub(crate) struct HttpPort {
         value_name = "FILE"
     )]
     key_file: Option<PathBuf>,
+    /// Certificates of the authorities that sign the broker's, PEM, for https://; those of the system if not given.
+    #[arg(long = "ca-file", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
 }
 
 impl HttpPort {
@@ -42,7 +51,7 @@ impl HttpPort {
     /// The same with a query.
     pub(crate) fn get_with(&self, path: &str, query: &[(&str, String)]) -> Result<String, Failure> {
         let url = self.url(path);
-        let request = self.authorized(agent().get(&url))?;
+        let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
         self.read(&url, request.call())
     }
@@ -50,7 +59,7 @@ impl HttpPort {
     /// The answer to a JSON body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<String, Failure> {
         let url = self.url(path);
-        let request = self.authorized(agent().post(&url))?;
+        let request = self.authorized(self.agent()?.post(&url))?;
         let request = request.content_type("application/json");
         self.read(&url, request.send(body.to_string()))
     }
@@ -58,12 +67,53 @@ impl HttpPort {
     /// Deletes what is at a path.
     pub(crate) fn delete(&self, path: &str) -> Result<String, Failure> {
         let url = self.url(path);
-        let request = self.authorized(agent().delete(&url))?;
+        let request = self.authorized(self.agent()?.delete(&url))?;
         self.read(&url, request.call())
     }
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url.trim_end_matches('/'))
+    }
+
+    fn agent(&self) -> Result<Agent, Failure> {
+        let config = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false);
+        if !self.url.starts_with("https://") {
+            return Ok(config.build().new_agent());
+        }
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+            .root_certs(self.authorities()?)
+            .build();
+        Ok(config.tls_config(tls).build().new_agent())
+    }
+
+    /// Whose certificates count.
+    fn authorities(&self) -> Result<RootCerts, Failure> {
+        let unusable = |path: &PathBuf, error: &dyn fmt::Display| {
+            Failure::Usage(format!("{}: {error}", path.display()))
+        };
+        let certificates: Vec<Vec<u8>> = match &self.ca_file {
+            Some(path) => {
+                let read = CertificateDer::pem_file_iter(path);
+                let read = read.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+                let read = read.map_err(|error| unusable(path, &error))?;
+                if read.is_empty() {
+                    return Err(unusable(path, &"there is no certificate in it"));
+                }
+                read.iter().map(|der| der.to_vec()).collect()
+            }
+            None => {
+                let found = rustls_native_certs::load_native_certs().certs;
+                found.iter().map(|der| der.to_vec()).collect()
+            }
+        };
+        let certificates = certificates.iter();
+        let owned = certificates.map(|der| Certificate::from_der(der).to_owned());
+        Ok(RootCerts::from(owned))
     }
 
     /// With the token, if there is one.
@@ -102,15 +152,6 @@ impl HttpPort {
 fn words(body: &str) -> String {
     let document: Result<Document, _> = serde_json::from_str(body);
     document.map_or_else(|_| body.trim().to_owned(), |document| document.detail)
-}
-
-fn agent() -> Agent {
-    Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
-        .http_status_as_error(false)
-        .build()
-        .new_agent()
 }
 
 /// What an answer says.

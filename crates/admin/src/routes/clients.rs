@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
 use crate::api::{Client, ClientRow, ClientState, Gone};
-use crate::api_state::Turn;
+use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, ClientFilter};
 use crate::cluster::NodeId;
 use crate::page::{List, Page};
@@ -47,7 +47,7 @@ pub(super) struct ListQuery {
 /// Clients in the order of their identifiers.
 #[utoipa::path(get, path = "/api/v1/clients", tag = "clients", params(ListQuery), responses((status = 200, body = Page<ClientRow>)))]
 pub(super) async fn list(
-    _turn: Turn,
+    _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<ClientRow>>, Problem> {

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use super::input::{ListParams, Params, Segment};
 use crate::api::{SharedGroupRow, SubscriptionRow};
-use crate::api_state::Turn;
+use crate::api_state::{ListTurn, Turn};
 use crate::backend::Broker;
 use crate::page::{List, Page};
 use crate::problem::Problem;
@@ -33,7 +33,7 @@ pub(super) struct ListQuery {
 /// Subscriptions of all clients, in the order of client identifiers and then topic filters.
 #[utoipa::path(get, path = "/api/v1/subscriptions", tag = "subscriptions", params(ListQuery), responses((status = 200, body = Page<SubscriptionRow>)))]
 pub(super) async fn list(
-    _turn: Turn,
+    _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<SubscriptionRow>>, Problem> {
