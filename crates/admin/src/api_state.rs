@@ -16,6 +16,9 @@ pub(crate) const QUERIES: usize = 16;
 /// Questions that wait for their turn.
 pub(crate) const WAITING: usize = 64;
 
+/// Pages of lists that are read or wait, fewer than [`QUERIES`]: one who walks with many requests leaves places for others.
+pub(crate) const LISTS: usize = 8;
+
 /// What handlers share.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
@@ -24,6 +27,8 @@ pub(crate) struct Api {
     queries: Arc<Semaphore>,
     /// Of [`QUERIES`] and [`WAITING`] together.
     places: Arc<Semaphore>,
+    /// Of [`LISTS`].
+    lists: Arc<Semaphore>,
     pace: Arc<Pace>,
 }
 
@@ -33,21 +38,15 @@ impl Api {
             broker,
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
+            lists: Arc::new(Semaphore::new(LISTS)),
             pace: Arc::default(),
         }
     }
 
-    /// A turn, after a wait if it is for one of many pages.
-    async fn turn(&self, is_paced: bool) -> Result<Turn, Problem> {
-        let full = |_| {
-            let why = "as many questions are under way and wait as this node takes";
-            Problem::new(Kind::TooManyRequests, why).with("limit", "queries")
-        };
+    /// The right to ask, if there is a place.
+    async fn turn(&self) -> Result<Turn, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(full)?;
-        if is_paced {
-            self.pace.wait().await;
-        }
+        let place = place.map_err(|_| full("queries"))?;
         let query = Arc::clone(&self.queries).acquire_owned().await;
         let query = query.expect("nobody closes this semaphore");
         Ok(Turn {
@@ -55,6 +54,11 @@ impl Api {
             _query: query,
         })
     }
+}
+
+fn full(limit: &str) -> Problem {
+    let why = "as many questions are under way and wait as this node takes";
+    Problem::new(Kind::TooManyRequests, why).with("limit", limit)
 }
 
 impl FromRef<Api> for Arc<dyn Broker> {
@@ -73,12 +77,13 @@ impl FromRequestParts<Api> for Turn {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        api.turn(false).await
+        api.turn().await
     }
 }
 
 /// The same for a page of a list that somebody may walk over.
 pub(crate) struct ListTurn {
+    _list: OwnedSemaphorePermit,
     _turn: Turn,
 }
 
@@ -86,7 +91,12 @@ impl FromRequestParts<Api> for ListTurn {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let turn = api.turn(true).await?;
-        Ok(Self { _turn: turn })
+        let list = Arc::clone(&api.lists).try_acquire_owned();
+        let list = list.map_err(|_| full("lists"))?;
+        api.pace.wait().await;
+        Ok(Self {
+            _list: list,
+            _turn: api.turn().await?,
+        })
     }
 }

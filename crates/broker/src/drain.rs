@@ -105,10 +105,17 @@ impl Drain {
         if course.drains {
             // Its thread would shut them out again.
             course.is_recalled = true;
-        } else {
+        } else if self.is_drained() {
             self.open();
         }
         Ok(())
+    }
+
+    fn is_drained(&self) -> bool {
+        let cluster = self.clustered.cluster();
+        let members = cluster.members();
+        let own = members.nodes.get(&cluster.node());
+        own.is_some_and(|member| member.state == State::Draining)
     }
 
     /// With [`Self::course`] locked.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use store_state::api::Slot;
 
 use super::*;
-use crate::api_state::{QUERIES, WAITING};
+use crate::api_state::{LISTS, QUERIES, WAITING};
 use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
 use crate::rights::{Anonymous, KeyFile};
 use crate::serve::Peer;
@@ -480,6 +480,32 @@ async fn a_refusal_is_told_in_the_clusters_words() {
 }
 
 #[tokio::test]
+async fn who_reads_many_lists_at_once_leaves_places_for_others() {
+    let stage = Stage::new(Fake::silent());
+    let under_way: Vec<_> = (0..LISTS)
+        .map(|_| {
+            let router = stage.router.clone();
+            tokio::spawn(async move {
+                let service = TowerToHyperService::new(router);
+                let list = request("GET", "/api/v1/clients", &Value::Null, None);
+                service.call(list).await
+            })
+        })
+        .collect();
+    while stage.fake.lists_asked() < LISTS {
+        tokio::task::yield_now().await;
+    }
+    let answer = stage.send("GET", "/api/v1/clients", &Value::Null).await;
+    assert_eq!(answer.problem(), "too-many-requests");
+    assert_eq!(answer.json()["limit"], "lists");
+    let answer = stage.send("GET", "/api/v1/clients/a", &Value::Null).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    for task in under_way {
+        task.abort();
+    }
+}
+
+#[tokio::test]
 async fn more_questions_than_are_answered_are_refused_at_once() {
     let stage = Stage::new(Fake::silent());
     let all = (0..QUERIES + WAITING).map(|_| {
@@ -499,7 +525,7 @@ async fn more_questions_than_are_answered_are_refused_at_once() {
     for _ in 0..QUERIES + WAITING {
         tokio::task::yield_now().await;
     }
-    let answer = stage.send("GET", "/api/v1/clients", &Value::Null).await;
+    let answer = stage.send("GET", "/api/v1/shards", &Value::Null).await;
     assert_eq!(answer.problem(), "too-many-requests");
     assert_eq!(answer.headers[header::RETRY_AFTER], "1");
     assert_eq!(stage.fake.nodes_asked(), QUERIES);

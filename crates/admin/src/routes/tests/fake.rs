@@ -28,6 +28,7 @@ pub(super) struct Fake {
     clients: Vec<String>,
     is_silent: bool,
     nodes_asked: AtomicUsize,
+    lists_asked: AtomicUsize,
 }
 
 impl Fake {
@@ -51,6 +52,10 @@ impl Fake {
             is_silent: true,
             ..Self::default()
         }
+    }
+
+    pub(super) fn lists_asked(&self) -> usize {
+        self.lists_asked.load(Ordering::Relaxed)
     }
 
     pub(super) fn nodes_asked(&self) -> usize {
@@ -272,6 +277,10 @@ impl Broker for Fake {
     }
 
     fn clients(&self, _: ClientFilter, range: Range) -> Asked<Found<ClientRow>> {
+        if self.is_silent {
+            self.lists_asked.fetch_add(1, Ordering::Relaxed);
+            return pending().boxed();
+        }
         let is_behind = |id: &&String| range.after.as_ref().is_none_or(|after| *id > after);
         let rest: Vec<&String> = self.clients.iter().filter(is_behind).collect();
         let limit = usize::from(range.limit);
