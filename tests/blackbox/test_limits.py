@@ -461,7 +461,7 @@ def test_recent_drops(name):
             until(lambda: sum(broker.drop_totals().values()) == 20, what="20 drops")
             ring = broker.drops()
             assert [d["topic"] for d in ring] == [f"{name}/{n}" for n in (19, 18, 17, 16, 15)]
-            assert set(ring[0]) == {"at", "node", "node_name", "client_id", "topic", "reason", "qos", "bytes"}
+            assert set(ring[0]) == {"at", "node", "node_name", "role", "client_id", "topic", "reason", "qos", "bytes"}
             assert [d["topic"] for d in broker.drops(limit=2)] == [f"{name}/19", f"{name}/18"]
 
 
