@@ -139,7 +139,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             dry_run: true,
         } => {
             let path = format!("/api/v1/nodes/{member}/evict");
-            tell(&node.post(&path, &json!({ "dry_run": true, "force": force }))?)
+            let answer = node.post(&path, &json!({ "dry_run": true, "force": force }));
+            tell(&answer.map_err(Failure::refused)?)
         }
         Command::Evict {
             node,

@@ -89,7 +89,7 @@ pub struct Client {
     pub holds_back: Vec<String>,
     /// Subscribers because of whose full queues it is not read.
     pub held_by: Vec<String>,
-    /// When and why its last connection has ended, as far as a node remembers: the last 8,192 of each since it has started.
+    /// When and why its last connection has ended, as far as a node remembers: some 8,000 departures since it has started.
     pub last_departure: Option<Departure>,
     /// The latest messages that it did not get or that were not taken from it, newest first, ten at most.
     pub recent_drops: Vec<RecentDrop>,

@@ -14,6 +14,8 @@ pub struct Stats {
     pub total: Counts,
     /// Each node.
     pub nodes: Vec<NodeStats>,
+    /// When the last of them had answered.
+    pub as_of: At,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
 }
@@ -25,9 +27,7 @@ pub struct NodeStats {
     pub node: NodeId,
     /// What people call it.
     pub node_name: String,
-    /// When it counted.
-    pub as_of: At,
-    /// What.
+    /// What it has counted.
     pub counts: Counts,
 }
 

@@ -779,8 +779,15 @@ impl Inspect {
 
 /// No node has answered.
 fn nobody(partial: &[Missing]) -> Problem {
+    let is_busy = |missing: &Missing| missing.reason == MissingReason::Busy;
+    let problem = if partial.iter().all(is_busy) {
+        let why = "all nodes answer as many questions of this kind as they work on at once";
+        Problem::new(Kind::TooManyRequests, why).with("limit", "scans")
+    } else {
+        Problem::new(Kind::NotReady, "no node has answered in time")
+    };
     let partial = serde_json::to_value(partial).unwrap_or_default();
-    Problem::new(Kind::NotReady, "no node has answered in time").with("partial", partial)
+    problem.with("partial", partial)
 }
 
 /// The first of these rows, with the key that the next page begins behind.
@@ -902,4 +909,28 @@ fn shard_rows(status: &ClusterStatus, own_name: &str) -> Vec<ShardRow> {
         last_decision: shard.split.clone(),
     };
     status.shards.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_are_busy_are_asked_again_and_silent_ones_are_not_ready() {
+        let missing = |reason| Missing {
+            node: Some(NodeId(1)),
+            node_name: String::new(),
+            reason,
+            missing: Vec::new(),
+        };
+        use MissingReason::{Busy, Timeout};
+        for (reasons, kind) in [
+            (vec![Busy, Busy], Kind::TooManyRequests),
+            (vec![Busy, Timeout], Kind::NotReady),
+            (vec![Timeout], Kind::NotReady),
+        ] {
+            let partial: Vec<Missing> = reasons.into_iter().map(missing).collect();
+            assert_eq!(nobody(&partial).kind, kind, "{partial:?}");
+        }
+    }
 }

@@ -15,10 +15,10 @@ use admin::problem::{Kind, Problem};
 use authorization::{Action, Client};
 use broker_core::{Reason, sum};
 use mqtt_proto::{SubscriptionFilter, validate_topic_name};
-use peer_protocol::Refusal;
+use peer_protocol::{NodeAnswer, Refusal};
 use store_state::api::StoreId;
 
-use super::question::{AclPart, Answer, Question, RefusalPart, SettingPart};
+use super::question::{AclPart, Answer, Question, SettingPart};
 use super::state::Inspect;
 use super::{gather, loops, rows, stores};
 use crate::eviction;
@@ -102,10 +102,7 @@ pub(super) async fn acl_here(
 }
 
 /// Begins a change of this node.
-pub(super) async fn change_here(
-    inspect: &Arc<Inspect>,
-    command: NodeCommand,
-) -> Result<(), RefusalPart> {
+pub(super) async fn change_here(inspect: &Arc<Inspect>, command: NodeCommand) -> NodeAnswer {
     let node = NodeId(inspect.node.store().node());
     let change = match command {
         NodeCommand::Drain => Change::Drain,
@@ -113,15 +110,14 @@ pub(super) async fn change_here(
         NodeCommand::Leave => Change::Leave,
         NodeCommand::Evict { force } => Change::Evict { node, force },
     };
+    carry_out(inspect, change).await
+}
+
+/// Begins a change on a thread that may wait.
+async fn carry_out(inspect: &Arc<Inspect>, change: Change) -> NodeAnswer {
     let control = Arc::clone(&inspect.control);
     let changed = tokio::task::spawn_blocking(move || control.change(change)).await;
-    match changed {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(Refusal::Unknown(why))) => Err(RefusalPart::Unknown(why)),
-        Ok(Err(Refusal::Conflict(why))) => Err(RefusalPart::Conflict(why)),
-        Ok(Err(Refusal::Unavailable(why))) => Err(RefusalPart::Unavailable(why)),
-        Err(error) => Err(RefusalPart::Unavailable(error.to_string())),
-    }
+    changed.unwrap_or_else(|error| Err(Refusal::Unavailable(error.to_string())))
 }
 
 pub(super) async fn settings(
@@ -152,19 +148,18 @@ pub(super) async fn stats(inspect: &Arc<Inspect>, budget: Duration) -> Result<St
         Answer::Stats(counts) => Some(*counts),
         _ => None,
     });
-    let as_of = rows::now(&inspect.node);
     let nodes = parts
         .into_iter()
         .map(|(node, node_name, counts)| NodeStats {
             node,
             node_name,
-            as_of: as_of.clone(),
             counts,
         });
     let nodes: Vec<NodeStats> = nodes.collect();
     let sum = |sum: Counts, of: &NodeStats| sum.plus(&of.counts);
     Ok(Stats {
         total: nodes.iter().fold(Counts::default(), sum),
+        as_of: rows::now(&inspect.node),
         nodes,
         partial,
     })
@@ -222,12 +217,7 @@ pub(super) async fn change_node(
     }
     let changed = match command {
         // The others take it out: it is gone.
-        NodeCommand::Evict { force } => {
-            let control = Arc::clone(&inspect.control);
-            let change = Change::Evict { node, force };
-            let changed = tokio::task::spawn_blocking(move || control.change(change)).await;
-            changed.map_err(|error| Problem::new(Kind::Internal, error))?
-        }
+        NodeCommand::Evict { force } => carry_out(inspect, Change::Evict { node, force }).await,
         _ => change_there(inspect, node, command, budget).await?,
     };
     changed.map_err(Problem::from)?;
@@ -253,7 +243,7 @@ async fn change_there(
     node: NodeId,
     command: NodeCommand,
     budget: Duration,
-) -> Result<Result<(), Refusal>, Problem> {
+) -> Result<NodeAnswer, Problem> {
     let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
     let question = |_| Question::Change(command);
     let answers = gather::some(inspect, &nodes, &[node], question, budget).await;
@@ -261,15 +251,11 @@ async fn change_there(
         Answer::Change(changed) => Some(changed),
         _ => None,
     });
-    match parts.into_iter().next() {
-        Some((.., Ok(()))) => Ok(Ok(())),
-        Some((.., Err(refused))) => Ok(Err(match refused {
-            RefusalPart::Unknown(why) => Refusal::Unknown(why),
-            RefusalPart::Conflict(why) => Refusal::Conflict(why),
-            RefusalPart::Unavailable(why) => Refusal::Unavailable(why),
-        })),
-        None => Err(no_answer_of(node, &partial)),
-    }
+    let answer = parts.into_iter().next();
+    // A node that was asked and is slow may still do it.
+    answer
+        .map(|(.., changed)| changed)
+        .ok_or_else(|| no_answer_of(node, &partial).with("may_have_begun", true))
 }
 
 /// The node that was to answer has not.

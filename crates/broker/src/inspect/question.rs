@@ -9,6 +9,7 @@ use admin::api::{
     Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
+use peer_protocol::NodeAnswer;
 use serde::{Deserialize, Serialize};
 
 /// The longest answer, in bytes, without what a last item adds.
@@ -119,7 +120,7 @@ pub(super) enum Answer {
     Stats(Box<Counts>),
     Acl(AclPart),
     /// The change has begun, or why not.
-    Change(Result<(), RefusalPart>),
+    Change(NodeAnswer),
     /// It answers others.
     Busy,
     /// It could not answer.
@@ -286,15 +287,6 @@ pub(super) struct AclPart {
     pub(super) stored: Option<(Verdict, Option<String>)>,
     /// As the question says, by the rules of the node.
     pub(super) asked: Option<(Verdict, Option<String>)>,
-}
-
-/// Why a node does not change itself.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum RefusalPart {
-    Unknown(String),
-    Conflict(String),
-    Unavailable(String),
 }
 
 /// A drop and its place among all of its node, for the order of pages.

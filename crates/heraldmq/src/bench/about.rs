@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of settings, and of a command line, that a record has at most.
 const MOST: usize = 4_000;
 
+/// What names of options have in them whose values are nobody's business.
+const SECRETS: [&str; 5] = ["password", "passwd", "secret", "token", "cookie"];
+
 /// What is known of the broker: what the user says, its command lines, and what nodes of HeraldMQ answer at the ports of their
 /// metrics.
 pub(super) fn broker(said: Option<&str>, pids: &[u32], metrics: &[String]) -> Vec<Setting> {
@@ -38,25 +41,29 @@ pub(super) fn broker(said: Option<&str>, pids: &[u32], metrics: &[String]) -> Ve
     rows
 }
 
-/// The command line of a process, without what stands behind an option that asks for a password.
+/// The command line of a process.
 fn command(pid: u32) -> Option<String> {
     let words = Process::new(pid).command().ok()?;
-    let mut shown = Vec::new();
+    (!words.is_empty()).then(|| without_secrets(&words).join(" "))
+}
+
+/// Words of a command line, without what stands behind an option that asks for a password.
+fn without_secrets(words: &[String]) -> Vec<String> {
+    let asks = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        SECRETS.iter().any(|secret| name.contains(secret))
+    };
     let mut is_secret = false;
-    for word in words {
-        let asks = |name: &str| {
-            ["password", "secret", "token"]
-                .iter()
-                .any(|of| name.contains(of))
-        };
-        shown.push(match word.split_once('=') {
+    let shown = words.iter().map(|word| {
+        let shown = match word.split_once('=') {
             _ if is_secret => "…".to_owned(),
             Some((name, _)) if asks(name) => format!("{name}=…"),
             _ => word.clone(),
-        });
-        is_secret = word.starts_with('-') && !word.contains('=') && asks(&word);
-    }
-    (!shown.is_empty()).then(|| shown.join(" "))
+        };
+        is_secret = word.starts_with('-') && !word.contains('=') && asks(word);
+        shown
+    });
+    shown.collect()
 }
 
 fn short(text: &str) -> String {
@@ -121,7 +128,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_broker_was_started_with_is_told_without_passwords() {
+    fn values_behind_options_that_ask_for_secrets_are_left_out() {
+        for (line, shown) in [
+            ("mosquitto -c a.conf -p 1883", "mosquitto -c a.conf -p 1883"),
+            ("b --password p --port 1", "b --password … --port 1"),
+            (
+                "b --set http.apiToken=t --x=1",
+                "b --set http.apiToken=… --x=1",
+            ),
+            ("beam -setcookie c -name n", "beam -setcookie … -name n"),
+            ("b --Secret=s", "b --Secret=…"),
+            ("b --password", "b --password"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_secrets(&words).join(" "), shown);
+        }
+    }
+
+    #[test]
+    fn what_a_broker_was_started_with_is_told() {
         let rows = broker(Some("mosquitto 2.0.18"), &[std::process::id()], &[]);
         assert_eq!(rows[0].value, "mosquitto 2.0.18");
         let own: Vec<String> = std::env::args().collect();

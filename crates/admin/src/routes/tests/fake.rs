@@ -253,6 +253,7 @@ impl Broker for Fake {
         let stats = Stats {
             total: Counts::default(),
             nodes: Vec::new(),
+            as_of: At::unix_ms(0),
             partial: Vec::new(),
         };
         async move { Ok(stats) }.boxed()
