@@ -1,18 +1,22 @@
 """The HTTP API and the commands on it: clients, sessions, subscriptions, drops, keys."""
 
+import datetime
 import json
 import pathlib
 import re
 import shlex
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import pytest
 
-from harness.broker import BINARY, Broker, environment, run
+from harness import raw
+from harness.broker import BASE, BINARY, Broker, environment, run
+from harness.listeners import Listeners
 from harness.raw import PUBLISH
 from harness.wait import DEADLINE_S, until
 
@@ -64,6 +68,7 @@ def keys(tmp_path_factory):
 def stage(keys):
     with Broker({"http.keyFile": keys["file"], "limits.session.queueMessages": 5}) as broker:
         broker.operator = keys["operator"].read_text().strip()
+        broker.key_file = keys["operator"]
         yield broker
 
 
@@ -172,6 +177,140 @@ def test_clients_are_disconnected_and_sessions_ended_by_operators(stage, keys, n
     until(lambda: request(stage, "POST", "/api/v1/lookup", {"client_id": odd})[0] == 404, what="the end of the session")
 
 
+def subscriptions_path(client_id, filter=None):
+    query = "" if filter is None else "?filter=" + urllib.parse.quote(filter, safe="")
+    return f"/api/v1/clients/{urllib.parse.quote(client_id, safe='')}/subscriptions{query}"
+
+
+@pytest.mark.parametrize("version", [5, 4])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_connected_client_is_subscribed_as_if_it_had_asked(stage, name, version, durable):
+    fields = {"props": {"session_expiry": 600 if durable else 0}} if version == 5 else {"clean": not durable}
+    with stage.client(name, version=version, **fields) as client, stage.client(f"{name}p") as publisher:
+        publisher.published(f"{name}/old", "kept", qos=1, retain=True)
+        path = subscriptions_path(name)
+        body = {"filter": f"{name}/+", "qos": 1}
+        assert request(stage, "POST", path, body)[0] == 401
+        status, made = request(stage, "POST", path, body, stage.operator)
+        assert status == 200, made
+        assert (made["qos"], made["state"], made["given_filter"]) == (1, "connected", f"{name}/+")
+        assert client.message(topic=f"{name}/old").retain
+        publisher.published(f"{name}/new", "1", qos=1)
+        client.message(topic=f"{name}/new", payload="1", qos=1)
+        # Replaced, with an identifier; what the client asks itself meanwhile is answered in its turn.
+        replacement = {"filter": f"{name}/+", "qos": 0, "retain_handling": 2, "identifier": 7}
+        assert request(stage, "POST", path, replacement, stage.operator)[0] == 200
+        assert list(client.subscribe(f"{name}z/#", qos=1).reasons) == [1]
+        publisher.published(f"{name}/new", "2", qos=1)
+        got = client.message(topic=f"{name}/new", payload="2", qos=0)
+        if version == 5:
+            assert got.props["subscription_identifier"] in (7, [7])
+        (row,) = [row for row in walk(stage, path, 500) if row["filter"] == f"{name}/+"]
+        assert (row["qos"], row["identifier"]) == (0, 7)
+        status, gone = request(stage, "DELETE", subscriptions_path(name, f"{name}/+"), key=stage.operator)
+        assert status == 200 and gone["qos"] is None
+        status, problem = request(stage, "DELETE", subscriptions_path(name, f"{name}/+"), key=stage.operator)
+        assert status == 404 and problem["kind"] == "subscription"
+        publisher.published(f"{name}/new", "3", qos=1)
+        publisher.published(f"{name}z/1", "4", qos=1)
+        client.message(topic=f"{name}z/1", payload="4")
+        publisher.published(f"{name}/old", "", qos=1, retain=True)
+
+
+def test_a_client_that_is_away_is_subscribed(stage, name):
+    with stage.client(f"{name}p") as publisher:
+        publisher.published(f"{name}/old", "kept", qos=1, retain=True)
+        stage.client(name, props={"session_expiry": 600}).disconnect()
+        until(lambda: stage.api(f"/api/v1/clients/{name}")["state"] == "away", what="the absence")
+        said = command(stage, "client", name, "--subscribe", f"{name}/#", "-q", 1, "--key-file", stage.key_file)
+        assert said == f"{name} (away) is subscribed to {name}/# with QoS 1\n"
+        assert request(stage, "POST", subscriptions_path(name), {"filter": f"{name}x/#", "qos": 2}, stage.operator)[0] == 200
+        publisher.published(f"{name}/new", "1", qos=1)
+        said = command(stage, "client", name, "--unsubscribe", f"{name}x/#", "--key-file", stage.key_file)
+        assert "is not subscribed to" in said
+        command(stage, "client", name, "--unsubscribe", f"{name}x/#", "--key-file", stage.key_file, code=3)
+        publisher.published(f"{name}x/new", "2", qos=1)
+        with stage.client(name, clean=False, session_present=True, props={"session_expiry": 600}) as client:
+            got = {(p.topic, p.payload, p.retain) for p in (client.message(), client.message())}
+            assert got == {(f"{name}/new", b"1", False), (f"{name}/old", b"kept", True)}
+            client.published(f"{name}x/new", "3")
+            client.published(f"{name}/new", "4")
+            client.message(topic=f"{name}/new", payload="4")
+        publisher.published(f"{name}/old", "", qos=1, retain=True)
+    assert request(stage, "DELETE", f"/api/v1/sessions/{name}", key=stage.operator)[0] == 200
+
+
+def test_a_queue_says_how_old_it_is(tmp_path, name):
+    def oldest(broker):
+        at = broker.api(f"/api/v1/clients/{name}")["queue"]["oldest_at"]
+        return datetime.datetime.fromisoformat(at).timestamp()
+
+    with Broker(data_dir=tmp_path / "data") as broker, broker.client(f"{name}p") as publisher:
+        with broker.client(name, props={"session_expiry": 600}) as client:
+            client.subscribe(f"{name}/#", qos=1)
+            client.disconnect()
+        until(lambda: broker.api(f"/api/v1/clients/{name}")["state"] == "away", what="the absence")
+        assert broker.api(f"/api/v1/clients/{name}")["queue"]["oldest_at"] is None
+        before = time.time()
+        publisher.published(f"{name}/1", qos=1)
+        after = time.time()
+        assert before - 0.1 <= oldest(broker) <= after + 0.1
+        # A message of some seconds later is known to be younger.
+        until(lambda: time.time() > after + 1.5, what="a second")
+        between = time.time()
+        publisher.published(f"{name}/2", qos=1)
+        assert oldest(broker) <= after + 0.1
+        assert "oldest" in command(broker, "client", name)
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert before - 0.1 <= oldest(broker) <= after + 0.1
+        with broker.client(name, clean=False, session_present=True, props={"session_expiry": 600}) as client:
+            client.message(topic=f"{name}/1")
+            # The second one is not acknowledged.
+            client.expect(PUBLISH, topic=f"{name}/2")
+            until(lambda: oldest(broker) >= between - 0.1, what="the younger one alone")
+
+
+def test_the_rules_and_limits_of_the_client_hold(keys, name, tmp_path):
+    rules = tmp_path / "rules"
+    rules.write_text(f"deny all subscribe {name}/secret/#\nallow all all #\n")
+    settings = {"http.keyFile": keys["file"], "limits.session.subscriptions": 2}
+    with Broker(settings, config={**BASE, "authorization": {"file": str(rules)}}) as broker:
+        operator = keys["operator"].read_text().strip()
+
+        def code(client_id, filter, **options):
+            body = {"filter": filter, **options}
+            status, answer = request(broker, "POST", subscriptions_path(client_id), body, operator)
+            return answer.get("reason_code", answer.get("pointer", status))
+
+        with broker.client(f"{name}a") as client:
+            broker.client(f"{name}b", props={"session_expiry": 600}).disconnect()
+            until(lambda: broker.api(f"/api/v1/clients/{name}b")["state"] == "away", what="the absence")
+            for who in (f"{name}a", f"{name}b"):
+                assert code(who, f"{name}/secret/1") == 0x87
+                assert code(who, f"{name}/1") == code(who, f"{name}/2") == code(who, f"{name}/2", qos=1) == 200
+                assert code(who, f"{name}/3") == 0x97
+                assert code(who, "a/#/b") == "/filter"
+                assert code(who, "$share/g/a", no_local=True) == "/no_local"
+                assert code(who, "a", qos=3) == "/qos"
+                assert code(who, "a", identifier=0) == "/identifier"
+                assert code(who, "a", retain_handling=3) == "/retain_handling"
+            client.ping()
+        assert code(f"{name}c", "a") == 404
+
+
+def test_a_client_that_subscribes_all_the_time_is_subscribed_between(stage, name):
+    with stage.client(name, props={"session_expiry": 600}) as client:
+        pids = [client.next_pid() for _ in range(300)]
+        client.send(b"".join(raw.subscribe(pid, [(f"{name}/{pid}", pid % 3)]) for pid in pids))
+        for number in range(20):
+            status, answer = request(stage, "POST", subscriptions_path(name), {"filter": f"{name}o/{number}"}, stage.operator)
+            assert status == 200, answer
+        for pid in pids:
+            assert list(client.answer(raw.SUBACK, pid).reasons) == [pid % 3]
+        assert len(walk(stage, subscriptions_path(name), 500)) == 320
+    request(stage, "DELETE", f"/api/v1/sessions/{name}", key=stage.operator)
+
+
 def test_subscriptions_are_found_however_many_a_client_has(stage, name):
     with stage.client(f"{name}a") as many, stage.client(f"{name}b") as few:
         for number in range(40):
@@ -230,6 +369,29 @@ def test_browsers_that_were_sent_here_read_nothing(stage):
         assert request(stage, "GET", "/api/v1/clients", headers=headers)[0] == expected, headers
 
 
+def test_each_listener_is_counted_by_itself_and_shows_its_certificate(tmp_path):
+    with Listeners(tmp_path) as broker:
+        rows = {row["kind"]: row for row in broker.api("/api/v1/listeners")["items"]}
+        certificate = rows["tls"]["certificate"]
+        assert rows["wss"]["certificate"] == certificate and rows["tcp"]["certificate"] is None
+        assert "localhost" in certificate["names"] and certificate["not_before"] < certificate["not_after"]
+    host = {"host": "127.0.0.1", "port": 0}
+    config = {"mqttServerConfig": {"tcpListener": [host, host]}, "http": {"port": 0}}
+    with Broker(config=config) as broker:
+
+        def counts():
+            rows = broker.api("/api/v1/listeners")["items"]
+            return [(row["connections"], row["accepted"], row["failed_handshakes"]) for row in rows]
+
+        _, second = broker.api("/api/v1/listeners")["items"]
+        port = int(second["address"].rpartition(":")[2])
+        with raw.Raw(port) as one, raw.Raw(port) as two:
+            one.connect("one")
+            two.connect("two")
+            assert counts() == [(0, 0, 0), (2, 2, 0)]
+        until(lambda: counts() == [(0, 0, 0), (0, 2, 0)], what="the ends of both")
+
+
 def test_nodes_shards_listeners_and_the_document(stage):
     (node,) = stage.api("/api/v1/nodes")["items"]
     assert node["health"]["ready"] is True and node["health"]["shards_led"] == 3
@@ -237,7 +399,8 @@ def test_nodes_shards_listeners_and_the_document(stage):
     assert [(s["store"], s["first_slot"], s["last_slot"], s["serves"]) for s in shards] == [
         (store, 0, 65535, True) for store in ("session", "inbox", "retain")
     ]
-    assert stage.api("/api/v1/listeners")["items"][0]["kind"] == "tcp"
+    (listener,) = stage.api("/api/v1/listeners")["items"]
+    assert listener["kind"] == "tcp" and listener["certificate"] is None
     assert stage.api("/api/v1/alarms")["items"] == []
     document = stage.api("/api/v1/openapi.json")
     assert document["openapi"].startswith("3.1") and "/api/v1/clients/{client_id}" in document["paths"]
@@ -370,7 +533,7 @@ def test_sessions_are_those_in_the_stores(stage, name):
 
 def test_each_command_of_the_page_does_what_it_says(stage, keys, tmp_path):
     text = (ROOT / "docs/operate/api.md").read_text()
-    lines = [line.split("#")[0].strip() for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    lines = [line.split(" # ")[0].strip() for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("heraldmq ")]
     assert len(commands) > 10
     (tmp_path / "operator.key").write_text(keys["operator"].read_text())

@@ -61,6 +61,39 @@ def test_each_node_finds_the_clients_of_all(cluster, name):
         client.close()
 
 
+def test_a_client_is_subscribed_from_any_node(cluster, name):
+    home, asked, elsewhere = cluster.nodes
+    path = f"/api/v1/clients/{name}/subscriptions"
+    with home.client(name, props={"session_expiry": 600}) as client, elsewhere.client(f"{name}p") as publisher:
+        for number in range(5):
+            status, made = ask(asked, path, "POST", {"filter": f"{name}/{number}", "qos": 1})
+            assert status == 200 and made["state"] == "connected" and made["node"] == home.id
+            # Who has answered has told the other nodes.
+            publisher.published(f"{name}/{number}", qos=1)
+            client.message(topic=f"{name}/{number}")
+        status, gone = ask(asked, f"{path}?filter={name}/0", "DELETE")
+        assert status == 200 and gone["qos"] is None
+        client.disconnect()
+        until(lambda: ask(asked, f"/api/v1/clients/{name}")[1]["state"] == "away", what="the absence")
+        # Each node, so also those that lead neither its session nor its inbox.
+        for number, node in enumerate(cluster.nodes):
+            status, made = ask(node, path, "POST", {"filter": f"{name}/away/{number}", "qos": 1})
+            assert status == 200 and made["state"] == "away" and made["node"] is None
+        status, gone = ask(asked, f"{path}?filter={name}/away/1", "DELETE")
+        assert status == 200, gone
+        rows = ask(elsewhere, path)[1]["items"]
+        assert [row["filter"] for row in rows] == [f"{name}/{n}" for n in (1, 2, 3, 4)] + [f"{name}/away/{n}" for n in (0, 2)]
+
+        def is_queued():
+            publisher.published(f"{name}/away/2", qos=1)
+            return ask(asked, f"/api/v1/clients/{name}")[1]["queue"]["messages"] > 0
+
+        until(is_queued, what="a message by the new subscription")
+    with home.client(name, clean=False, session_present=True, props={"session_expiry": 600}) as client:
+        client.message(topic=f"{name}/away/2")
+    assert ask(asked, f"/api/v1/sessions/{name}", "DELETE")[0] == 200
+
+
 def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
     silent, asked = cluster.nodes[2], cluster.nodes[0]
     with silent.client(f"{name}s"), asked.client(f"{name}a"):

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{
     AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone,
-    HolderRow, ListenerRow, Match, MatchRequest, NewBan, NodeChange, NodeRow, SessionDrops,
-    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionRow,
+    HolderRow, ListenerRow, Match, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow,
+    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -169,6 +170,23 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         prefix: Option<String>,
         range: Range,
     ) -> Asked<Found<SubscriptionRow>>;
+
+    /// Makes a subscription for a client, which may be away, or replaces it; by the client's rules and limits. Answered when
+    /// it is in force, and in the store if the session is.
+    fn subscribe(
+        &self,
+        client_id: String,
+        subscription: NewSubscription,
+        budget: Duration,
+    ) -> Asked<SubscriptionChanged>;
+
+    /// Removes the subscription of a client with this filter, as it was given at SUBSCRIBE.
+    fn unsubscribe(
+        &self,
+        client_id: String,
+        filter: String,
+        budget: Duration,
+    ) -> Asked<SubscriptionChanged>;
 
     /// Shared groups in the order of their filters as they are given at SUBSCRIBE.
     fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>>;

@@ -55,4 +55,6 @@ pub use session_drops::SessionDrops;
 pub use settings::Settings;
 pub use shared::groups::{Group, Member};
 pub use stats::{BrokerStats, sum};
+pub use subscribe::asked::{Change as SubscriptionChange, ChangeSubscription, Changed};
+pub use subscribe::on_behalf::{AwaySession, admit_away};
 pub use sys::is_own;

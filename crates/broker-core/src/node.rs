@@ -40,7 +40,7 @@ pub struct Node<R: Rim> {
     /// What the loops obey is the copy that each was last sent; this one is for other threads.
     pub settings: RwLock<Arc<Settings>>,
     /// Of each listener, by its number.
-    pub(crate) listener_kinds: Box<[Kind]>,
+    pub listener_kinds: Box<[Kind]>,
     pub(crate) registry: Registry,
     /// Who gets a message.
     pub routes: Routes,

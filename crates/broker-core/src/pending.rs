@@ -16,6 +16,7 @@ use crate::connect::taking::{Closing, Taking};
 use crate::publish::once::Once;
 use crate::session::lingering::Late;
 use crate::shared::handover::Handover;
+use crate::subscribe::parts::AnswerTo;
 
 /// A question to the store, with what is needed to go on when the answer comes.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub(crate) enum Pending {
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
         key: Key,
-        packet_id: PacketId,
+        answer_to: AnswerTo,
         reasons: Vec<ReasonCode>,
         left: usize,
         /// The replay of retained messages waits as well.

@@ -311,7 +311,7 @@ impl Broker {
         let about = About {
             name: clustered::node_name(config),
             data_dir: config.data_dir.clone(),
-            listeners: listeners.opened(),
+            listeners: listeners.listening(),
         };
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));

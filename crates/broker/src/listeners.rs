@@ -14,9 +14,10 @@ use config::{
 };
 use net::{Listener, Profile};
 use net_api::Kind;
+use parking_lot::RwLock;
 use transport::{
-    Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets, TlsFileError,
-    WebSocketServer,
+    CertificateFacts, Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets,
+    TlsFileError, WebSocketServer,
 };
 
 use crate::reread::{self, Reread};
@@ -32,9 +33,21 @@ struct Opened {
     profile: Arc<Profile>,
     address: String,
     layers: LayerSettings,
+    certificate: Certificate,
     /// Of its certificates, keys, authorities and revocation lists.
     files: Vec<PathBuf>,
     socket: Option<SocketFile>,
+}
+
+/// What the certificate says that a listener shows, as it was read last.
+pub(crate) type Certificate = Arc<RwLock<Option<CertificateFacts>>>;
+
+/// A listener, for those who ask which there are. Its place among all is its number.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) kind: Kind,
+    pub(crate) address: String,
+    pub(crate) certificate: Certificate,
 }
 
 /// What the connections of a listener begin with, its certificates by their files.
@@ -73,13 +86,14 @@ impl Listeners {
         let kind = kind(view);
         let wanted = wanted_address(&view.place);
         let layers = LayerSettings::new(view);
-        let options = layers
-            .load(&self.tickets)
-            .map_err(|source| StartError::Certificate {
-                kind: kind.name(),
-                address: wanted.clone(),
-                source,
-            })?;
+        let (options, certificate) =
+            layers
+                .load(&self.tickets)
+                .map_err(|source| StartError::Certificate {
+                    kind: kind.name(),
+                    address: wanted.clone(),
+                    source,
+                })?;
         let identity = view.ssl.map_or("", |ssl| &ssl.identity);
         let profile = Profile::new(number, kind, identity, options);
         let listener = checked(identity)
@@ -98,6 +112,7 @@ impl Listeners {
             profile,
             address: address.unwrap_or(wanted),
             layers,
+            certificate: Arc::new(RwLock::new(certificate)),
             files: reread::certificates(view),
             socket,
         });
@@ -115,12 +130,14 @@ impl Listeners {
         }
     }
 
-    /// The kind of each, and where it listens.
-    pub(crate) fn opened(&self) -> Vec<(Kind, String)> {
-        let opened = self.opened.iter();
-        opened
-            .map(|opened| (opened.profile.kind, opened.address.clone()))
-            .collect()
+    /// All of them, in the order of their numbers.
+    pub(crate) fn listening(&self) -> Vec<Listening> {
+        let listening = |opened: &Opened| Listening {
+            kind: opened.profile.kind,
+            address: opened.address.clone(),
+            certificate: Arc::clone(&opened.certificate),
+        };
+        self.opened.iter().map(listening).collect()
     }
 
     /// Where clients without TLS and WebSocket can connect that are sent here. `host`: by what other nodes
@@ -137,7 +154,10 @@ impl Listeners {
             let loaded = opened.layers.load(&self.tickets);
             reread.tell("certificates", opened.files.clone(), loaded.is_ok());
             match loaded {
-                Ok(options) => opened.profile.replace(options),
+                Ok((options, certificate)) => {
+                    opened.profile.replace(options);
+                    *opened.certificate.write() = certificate;
+                }
                 Err(error) => tracing::error!(
                     kind = opened.profile.kind.name(),
                     address = opened.address,
@@ -219,13 +239,18 @@ impl LayerSettings {
         }
     }
 
-    fn load(&self, tickets: &Tickets) -> Result<ServerOptions, TlsFileError> {
-        let tls = self.tls.as_ref().map(|tls| tls.load(tickets)).transpose()?;
-        Ok(ServerOptions {
+    fn load(
+        &self,
+        tickets: &Tickets,
+    ) -> Result<(ServerOptions, Option<CertificateFacts>), TlsFileError> {
+        let loaded = self.tls.as_ref().map(|tls| tls.load_with_facts(tickets));
+        let (tls, certificate) = loaded.transpose()?.unzip();
+        let options = ServerOptions {
             proxy: self.proxy,
             tls,
             websocket: self.websocket.clone(),
-        })
+        };
+        Ok((options, certificate.flatten()))
     }
 }
 

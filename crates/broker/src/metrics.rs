@@ -9,7 +9,7 @@ use cluster::{Channel, LinkReading, Members};
 use guard::{Refusal, Remembered};
 use host::Process;
 use mqtt_session::Timestamp;
-use net::{HandshakeFailure, KindStats, LoopStats};
+use net::{HandshakeFailure, ListenerStats, LoopStats};
 use net_api::{Counter, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -261,7 +261,7 @@ impl Collector for NodeCollector {
         for (name, help, pick) in NET {
             counter(&mut encoder, name, help, None, sum_net(&node.rim.net, pick))?;
         }
-        encode_listeners(&mut encoder, &node.rim.net)?;
+        encode_listeners(&mut encoder, node)?;
         let bytes = Some(&Unit::Bytes);
         counter(
             &mut encoder,
@@ -569,8 +569,8 @@ impl Collector for NodeCollector {
 }
 
 /// What came by listeners, by their kind.
-fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>]) -> Encoded {
-    let counters: [Described<KindStats>; 2] = [
+fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
+    let counters: [Described<ListenerStats>; 2] = [
         (
             "listener_accepted",
             "Connections accepted, by the kind of their listener",
@@ -585,7 +585,7 @@ fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>
     for (name, help, pick) in counters {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for kind in Kind::ALL {
-            let value = sum_kind(loops, kind, pick);
+            let value = sum_kind(node, kind, pick);
             let labels = [("listener", kind.name())];
             ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
         }
@@ -593,7 +593,7 @@ fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>
     let (name, help) = ("listener_open", "Connections open");
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for kind in Kind::ALL {
-        let value = i64::try_from(sum_kind(loops, kind, |s| &s.open)).unwrap_or(i64::MAX);
+        let value = i64::try_from(sum_kind(node, kind, |s| &s.open)).unwrap_or(i64::MAX);
         let labels = [("listener", kind.name())];
         ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
     }
@@ -602,7 +602,7 @@ fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for kind in Kind::ALL {
         for failure in HandshakeFailure::ALL {
-            let value = sum_kind(loops, kind, |s| s.failed(failure));
+            let value = sum_kind(node, kind, |s| s.failed(failure));
             let labels = [("listener", kind.name()), ("reason", failure.name())];
             ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
         }
@@ -610,9 +610,15 @@ fn encode_listeners(encoder: &mut DescriptorEncoder<'_>, loops: &[Arc<LoopStats>
     Ok(())
 }
 
-/// Sums one counter of one kind of listener over all loops.
-fn sum_kind(loops: &[Arc<LoopStats>], kind: Kind, pick: impl Fn(&KindStats) -> &Counter) -> u64 {
-    loops.iter().map(|s| pick(s.of(kind)).get()).sum()
+/// Sums one counter of the listeners of one kind over all loops.
+fn sum_kind(node: &Node, kind: Kind, pick: impl Fn(&ListenerStats) -> &Counter) -> u64 {
+    let numbers = (0..).zip(&node.listener_kinds);
+    let of_kind = numbers.filter(|(_, other)| **other == kind);
+    let sum = of_kind.map(|(number, _)| {
+        let loops = node.rim.net.iter();
+        loops.map(|s| pick(s.listener(number)).get()).sum::<u64>()
+    });
+    sum.sum()
 }
 
 /// Members of the cluster, the links to them, and shards whose voters are not all there. On a node that runs

@@ -64,6 +64,7 @@ impl Process {
         trusted_peers: Box<[Option<Networks>]>,
         loops: usize,
     ) -> Self {
+        let listeners = trusted_peers.len();
         Self {
             clock,
             cluster_time: ClusterTime::default(),
@@ -76,7 +77,9 @@ impl Process {
             answerer: OnceLock::new(),
             loops: OnceLock::new(),
             ready: AtomicBool::new(false),
-            net: (0..loops).map(|_| Arc::default()).collect(),
+            net: (0..loops)
+                .map(|_| Arc::new(LoopStats::new(listeners)))
+                .collect(),
             sys: Mutex::default(),
         }
     }

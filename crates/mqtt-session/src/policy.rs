@@ -4,7 +4,7 @@
 //! applies at once. What CONNACK promised a client for its network connection (Receive Maximum,
 //! Topic Alias Maximum) stays as promised until the client reconnects.
 
-use mqtt_proto::QoS;
+use mqtt_proto::{QoS, ReasonCode, SubscriptionFilter, SubscriptionOptions};
 
 /// A session expiry interval that never passes.
 pub const NEVER_EXPIRES: u32 = u32::MAX;
@@ -149,6 +149,34 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The filter without its `$share/` prefix, and the options to grant, for a filter that some session subscribes to. What
+    /// that session has already is not looked at.
+    ///
+    /// # Errors
+    /// The reason code for this filter in SUBACK.
+    pub fn admit_filter<'f>(
+        &self,
+        filter: &'f str,
+        options: SubscriptionOptions,
+    ) -> Result<(SubscriptionFilter<'f>, SubscriptionOptions), ReasonCode> {
+        // [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+        let parsed =
+            SubscriptionFilter::parse(filter).map_err(|_| ReasonCode::TopicFilterInvalid)?;
+        if !self.admits_topic(parsed.filter) {
+            return Err(ReasonCode::TopicFilterInvalid);
+        }
+        if parsed.shared.is_some() && !self.shared_subscription_available {
+            return Err(ReasonCode::SharedSubscriptionsNotSupported);
+        }
+        // [MQTT3-3.8.3-2]
+        if !self.wildcard_subscription_available && parsed.filter.contains(['+', '#']) {
+            return Err(ReasonCode::WildcardSubscriptionsNotSupported);
+        }
+        // [MQTT-3.2.2-10] a higher QoS is asked for in vain, not in error.
+        let qos = options.qos.min(self.maximum_qos);
+        Ok((parsed, SubscriptionOptions { qos, ..options }))
+    }
+
     /// Whether a topic name or filter is within the limits of length and levels.
     pub(crate) fn admits_topic(&self, topic: &str) -> bool {
         if topic.len() > usize::from(self.topic_length) {

@@ -64,26 +64,11 @@ impl Session {
         options: SubscriptionOptions,
         policy: &Policy,
     ) -> Result<(SubscriptionFilter<'f>, SubscriptionOptions), ReasonCode> {
-        // [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
-        let parsed =
-            SubscriptionFilter::parse(filter).map_err(|_| ReasonCode::TopicFilterInvalid)?;
-        if !policy.admits_topic(parsed.filter) {
-            return Err(ReasonCode::TopicFilterInvalid);
-        }
-        if parsed.shared.is_some() && !policy.shared_subscription_available {
-            return Err(ReasonCode::SharedSubscriptionsNotSupported);
-        }
-        // [MQTT3-3.8.3-2]
-        if !policy.wildcard_subscription_available && parsed.filter.contains(['+', '#']) {
-            return Err(ReasonCode::WildcardSubscriptionsNotSupported);
-        }
+        let (parsed, granted) = policy.admit_filter(filter, options)?;
         let full = self.subscriptions.len() >= policy.subscriptions as usize;
         if full && self.subscription(filter).is_none() {
             return Err(ReasonCode::QuotaExceeded);
         }
-        // [MQTT-3.2.2-10] a higher QoS is asked for in vain, not in error.
-        let qos = options.qos.min(policy.maximum_qos);
-        let granted = SubscriptionOptions { qos, ..options };
         Ok((parsed, self.declared.granted(&parsed, granted)))
     }
 

@@ -549,7 +549,7 @@ impl<S: Service> Core<S> {
     fn deal(&mut self, accepted: Accepted) {
         let Accepted { peer, profile, .. } = &accepted;
         if !self.service.admits(&mut self.io, profile.number, *peer) {
-            self.io.stats.of(profile.kind).refused.add(1);
+            self.io.stats.listener(profile.number).refused.add(1);
             return;
         }
         let fewest = self
@@ -594,7 +594,7 @@ impl<S: Service> Core<S> {
                 .arm(handshake_until, CONNECTION_TIMER | id.to_bits());
         }
         self.io.stats.accepted.add(1);
-        self.io.stats.of(profile.kind).accepted.add(1);
+        self.io.stats.listener(profile.number).accepted.add(1);
         self.service
             .arrived(&mut self.io, id, peer, Arrival::Accepted);
     }
@@ -673,7 +673,7 @@ impl<S: Service> Core<S> {
             return;
         }
         if c.handshake_until().is_some() {
-            self.io.stats.of(c.kind).failed(failure).add(1);
+            self.io.stats.listener(c.listener).failed(failure).add(1);
             tracing::debug!(
                 peer = %c.peer,
                 listener = c.kind.name(),

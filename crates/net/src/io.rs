@@ -129,7 +129,7 @@ impl<M> Io<M> {
         let c = self.connections.remove(connection)?;
         c.deregister(&self.registry);
         self.stats.open.set(self.connections.len() as u64);
-        self.stats.of(c.kind).open.sub(1);
+        self.stats.listener(c.listener).open.sub(1);
         Some(c)
     }
 
@@ -166,7 +166,7 @@ impl<M> Io<M> {
             return None;
         }
         connection.watches_writable = false;
-        self.stats.of(connection.kind).open.add(1);
+        self.stats.listener(connection.listener).open.add(1);
         let id = self.connections.insert(connection);
         self.stats.open.set(self.connections.len() as u64);
         Some(id)

@@ -30,7 +30,7 @@ pub use clock::Clock;
 pub use event_loop::{EventLoops, Remote};
 pub use io::Io;
 pub use listener::{Listener, Profile, bind, bind_unix};
-pub use stats::{HandshakeFailure, KindStats, LoopStats};
+pub use stats::{HandshakeFailure, ListenerStats, LoopStats};
 
 /// Bytes read at once, and the budget of one transmission.
 const CHUNK: usize = 64 * 1024;

@@ -1,6 +1,6 @@
 //! Counters of one loop.
 
-use net_api::{Counter, Kind};
+use net_api::Counter;
 use transport::TransportError;
 
 /// What one loop has done since the start.
@@ -31,12 +31,12 @@ pub struct LoopStats {
     pub throttled_out: Counter,
     /// Failures of accept(2), such as for want of descriptors.
     pub accept_errors: Counter,
-    kinds: [KindStats; Kind::ALL.len()],
+    listeners: Box<[ListenerStats]>,
 }
 
-/// What came by listeners of one kind.
+/// What came by one listener.
 #[derive(Debug, Default)]
-pub struct KindStats {
+pub struct ListenerStats {
     /// Connections accepted and given to this loop.
     pub accepted: Counter,
     /// Connections open now.
@@ -46,7 +46,7 @@ pub struct KindStats {
     failed: [Counter; HandshakeFailure::ALL.len()],
 }
 
-impl KindStats {
+impl ListenerStats {
     /// Handshakes that failed, for whatever reason.
     #[must_use]
     pub fn all_failed(&self) -> u64 {
@@ -69,17 +69,23 @@ impl KindStats {
 }
 
 impl LoopStats {
-    /// The counters of one kind of listener.
+    /// Counters of a loop whose listeners have numbers below `listeners`.
     #[must_use]
-    pub fn of(&self, kind: Kind) -> &KindStats {
-        let [tcp, tls, ws, wss, unix] = &self.kinds;
-        match kind {
-            Kind::Tcp => tcp,
-            Kind::Tls => tls,
-            Kind::Ws => ws,
-            Kind::Wss => wss,
-            Kind::Unix => unix,
+    pub fn new(listeners: usize) -> Self {
+        Self {
+            listeners: (0..listeners).map(|_| ListenerStats::default()).collect(),
+            ..Self::default()
         }
+    }
+
+    /// The counters of a listener, by its number.
+    ///
+    /// # Panics
+    /// There are none of this number.
+    #[must_use]
+    pub fn listener(&self, number: u16) -> &ListenerStats {
+        let stats = self.listeners.get(usize::from(number));
+        stats.expect("each listener is counted from the start")
     }
 }
 

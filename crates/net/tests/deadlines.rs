@@ -93,7 +93,7 @@ impl Service for Relay {
 
 fn start(loops: usize) -> (EventLoops<Relay>, Receiver<usize>) {
     let (sender, receiver) = channel();
-    let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::default()).collect();
+    let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::new(LoopStats::new(1))).collect();
     let services = (0..loops).map(|_| Relay(sender.clone())).collect();
     (
         EventLoops::start(services, Vec::new(), Clock::start(), &stats).unwrap(),

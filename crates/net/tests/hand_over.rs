@@ -99,7 +99,7 @@ fn start(options: ServerOptions) -> (EventLoops<Answering>, SocketAddr) {
     let profile = Profile::new(0, Kind::Tcp, "", options);
     let listener = bind("127.0.0.1", 0, profile).unwrap();
     let address = listener.address().unwrap();
-    let stats: Vec<Arc<LoopStats>> = (0..2).map(|_| Arc::default()).collect();
+    let stats: Vec<Arc<LoopStats>> = (0..2).map(|_| Arc::new(LoopStats::new(1))).collect();
     let services = (0..2).map(|_| Answering::default()).collect();
     let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
     (loops, address)

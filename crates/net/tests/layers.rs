@@ -119,7 +119,7 @@ fn start() -> Running {
     let listener = bind("127.0.0.1", 0, Profile::new(7, Kind::Ws, "", options)).unwrap();
     let address: SocketAddr = listener.address().unwrap();
     let (heard, hearing) = channel();
-    let stats: Arc<LoopStats> = Arc::default();
+    let stats = Arc::new(LoopStats::new(8));
     let service = Pausing {
         heard,
         has_paused: false,
@@ -170,7 +170,7 @@ fn a_refused_handshake_is_answered_and_counted() {
     assert!(answer.starts_with(b"HTTP/1.1 4"));
     let heard = running.heard.recv_timeout(NEVER).unwrap();
     assert!(matches!(heard, Heard::Closed(Some(_))), "{heard:?}");
-    let stats = running.stats.of(Kind::Ws);
+    let stats = running.stats.listener(7);
     assert_eq!(stats.failed(HandshakeFailure::WebSocket).get(), 1);
     running.loops.stop();
 }
@@ -181,7 +181,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
     let (beginning, _) = OPENING.split_at(20);
     running.client.write_all(beginning).unwrap();
     assert_eq!(running.client.read(&mut [0]).unwrap(), 0);
-    let stats = running.stats.of(Kind::Ws);
+    let stats = running.stats.listener(7);
     assert_eq!(stats.failed(HandshakeFailure::Timeout).get(), 1);
     assert_eq!(stats.open.get(), 0);
     running.loops.stop();

@@ -135,7 +135,7 @@ fn start_with(services: Vec<Lines>) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<L
     let profile = Profile::new(0, Kind::Tcp, "", ServerOptions::default());
     let listener = bind("127.0.0.1", 0, profile).unwrap();
     let address = listener.address().unwrap();
-    let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::default()).collect();
+    let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::new(LoopStats::new(1))).collect();
     let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
     (loops, address, stats)
 }

@@ -2,6 +2,8 @@
 //!
 //! Deliberately absent: whether a certificate is valid. TLS has verified it.
 
+use std::net::IpAddr;
+
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
@@ -79,6 +81,22 @@ fn name_of(certificate: &Certificate, name: Field) -> Option<String> {
             names.0.iter().find_map(|other| alternative(other, name))
         }
     }
+}
+
+/// The names and addresses of servers among the alternative names of a certificate.
+pub(crate) fn server_names(certificate: &Certificate) -> Vec<String> {
+    let content = certificate.tbs_certificate();
+    let all = content.get_extension::<SubjectAltName>();
+    let all = all.ok().flatten().map_or_else(Vec::new, |(_, all)| all.0);
+    let names = all.iter().filter_map(|name| alternative(name, Field::Dns));
+    let addresses = all.iter().filter_map(|name| match name {
+        GeneralName::IpAddress(octets) => match *octets.as_bytes() {
+            [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
+            ref octets => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+        },
+        _ => None,
+    });
+    names.chain(addresses.map(|ip| ip.to_string())).collect()
 }
 
 fn alternative(name: &GeneralName, wanted: Field) -> Option<String> {

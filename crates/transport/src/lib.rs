@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: sockets, clocks and time limits (`net` has them), and what MQTT's bytes mean.
 
+mod certificate;
 mod client;
 mod identity;
 mod proxy;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use net_api::Spoken;
 use rustls::pki_types::ServerName;
 
+pub use certificate::CertificateFacts;
 pub use client::ClientTransport;
 pub use identity::Identity;
 pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};

@@ -170,6 +170,10 @@ pub struct Queue {
     pub limit_bytes: Option<u64>,
     /// What happens if it is full: `drop_oldest`, `drop_new`, …
     pub full: Option<String>,
+    /// When the oldest of them was queued, or a little before: known to a tenth of the queue's age, or a second. `null`: nothing
+    /// waits, it is not known, or the session is not in the stores.
+    #[serde(default)]
+    pub oldest_at: Option<At>,
 }
 
 /// The subscriptions of a client.

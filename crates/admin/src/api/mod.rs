@@ -23,12 +23,12 @@ pub use client::{
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use health::{Health, HealthState, NodeCheck};
 pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
-pub use node::{Alarm, DrainProgress, ListenerRow, NodeHealth, NodeRow};
+pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
 pub use rule::{AclAnswer, AclQuestion, DecidedBy, Verdict};
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};
-pub use subscription::{SharedGroupRow, SubscriptionRow};
+pub use subscription::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
 
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};

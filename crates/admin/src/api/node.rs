@@ -70,7 +70,7 @@ pub struct DrainProgress {
 /// Something that a person should see to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
-    /// A word that stays: `no_leader`, `memory`, `disk_full`, `open_cluster`.
+    /// A word that stays: `no_leader`, `memory`, `disk_full`, `open_cluster`, `certificate`.
     pub name: String,
     /// Which node says so.
     pub node: NodeId,
@@ -89,14 +89,35 @@ pub struct ListenerRow {
     pub node: NodeId,
     /// What people call that node.
     pub node_name: String,
-    /// `tcp`, `tls`, `ws` or `wss`.
+    /// `tcp`, `tls`, `ws`, `wss` or `unix`.
     pub kind: String,
     /// Host and port.
     pub address: String,
-    /// Open connections of this kind.
+    /// Open connections.
     pub connections: Option<u64>,
-    /// Connections of this kind that were accepted since the node has started.
+    /// Connections that were accepted since the node has started.
     pub accepted: Option<u64>,
-    /// Handshakes of this kind that failed.
+    /// Connections that were closed at once, because their peer is none of the trusted ones of the listener's PROXY settings.
+    #[serde(default)]
+    pub refused: Option<u64>,
+    /// PROXY, TLS and WebSocket handshakes that failed.
     pub failed_handshakes: Option<u64>,
+    /// The certificate that it shows.
+    #[serde(default)]
+    pub certificate: Option<ListenerCertificate>,
+}
+
+/// A certificate of a listener.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ListenerCertificate {
+    /// Its subject, as RFC 4514 writes it.
+    pub subject: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// The host names and addresses that it is for.
+    pub names: Vec<String>,
+    /// From when on it is valid.
+    pub not_before: At,
+    /// Until when. Two weeks before it is an alarm.
+    pub not_after: At,
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::ClientState;
 use crate::cluster::NodeId;
 
 /// A subscription.
@@ -27,6 +28,50 @@ pub struct SubscriptionRow {
     #[schema(value_type = Option<u32>)]
     pub identifier: Option<u32>,
     /// The node that the client is connected to; `null`: it is away, or not known.
+    pub node: Option<NodeId>,
+    /// What people call that node.
+    pub node_name: Option<String>,
+}
+
+/// A subscription that is to be made for a client, or to replace that with the same filter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSubscription {
+    /// The topic filter, with `$share/` and the group if it is to be a shared one.
+    pub filter: String,
+    /// The most that messages are delivered with: 0, 1 or 2.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 2)]
+    pub qos: u8,
+    /// Leave out what the client publishes itself.
+    #[serde(default)]
+    pub no_local: bool,
+    /// Keep RETAIN as it was published.
+    #[serde(default)]
+    pub retain_as_published: bool,
+    /// Retained messages are sent: 0: now; 1: now, if the subscription is new; 2: not.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 2)]
+    pub retain_handling: u8,
+    /// The subscription identifier of MQTT 5.0.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 268_435_455)]
+    pub identifier: Option<u32>,
+}
+
+/// What became of a subscription that was made or removed for a client.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionChanged {
+    /// Whose it is.
+    pub client_id: String,
+    /// The filter as it was given.
+    pub given_filter: String,
+    /// The granted QoS; `null`: it was removed.
+    #[schema(value_type = Option<u8>)]
+    pub qos: Option<u8>,
+    /// `connected`, or `away`: then retained messages come when the client connects again.
+    pub state: ClientState,
+    /// The node that the client is connected to.
     pub node: Option<NodeId>,
     /// What people call that node.
     pub node_name: Option<String>,

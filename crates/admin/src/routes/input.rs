@@ -101,7 +101,7 @@ impl ListParams {
 pub(super) struct BudgetParams {
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
     #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
-    budget_ms: Option<String>,
+    pub(super) budget_ms: Option<String>,
 }
 
 impl BudgetParams {

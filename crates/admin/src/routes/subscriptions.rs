@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
-use super::input::{ListParams, Params, Segment};
-use crate::api::{SharedGroupRow, SubscriptionRow};
+use super::input::{Body, BudgetParams, ListParams, Params, Segment};
+use crate::api::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::Broker;
 use crate::page::{List, Page};
@@ -62,6 +62,90 @@ pub(super) async fn of_client(
     let range = params.range(&list)?;
     let found = broker.subscriptions_of(client_id, None, range).await?;
     Ok(Json(found.page(&list)))
+}
+
+/// Makes a subscription for a client, connected or away, as if it had sent SUBSCRIBE: its rules and limits hold, and retained
+/// messages come. A subscription with the same filter is replaced. 409 says which reason code SUBACK would have.
+#[utoipa::path(post, path = "/api/v1/clients/{client_id}/subscriptions", tag = "subscriptions", params(("client_id" = String, Path), BudgetParams), request_body = NewSubscription, responses((status = 200, body = SubscriptionChanged)))]
+pub(super) async fn subscribe(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+    Body(subscription): Body<NewSubscription>,
+) -> Result<Json<SubscriptionChanged>, Problem> {
+    let changed = broker.subscribe(client_id, subscription, budget.budget()?);
+    Ok(Json(changed.await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UnsubscribeQuery {
+    /// The filter as it was given at SUBSCRIBE.
+    filter: String,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
+    budget_ms: Option<String>,
+}
+
+/// Removes a subscription of a client, connected or away.
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}/subscriptions", tag = "subscriptions", params(("client_id" = String, Path), UnsubscribeQuery), responses((status = 200, body = SubscriptionChanged)))]
+pub(super) async fn unsubscribe(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(query): Params<UnsubscribeQuery>,
+) -> Result<Json<SubscriptionChanged>, Problem> {
+    let budget = BudgetParams {
+        budget_ms: query.budget_ms,
+    };
+    let changed = broker.unsubscribe(client_id, query.filter, budget.budget()?);
+    Ok(Json(changed.await?))
+}
+
+/// A subscription of a client whose identifier does not fit into a path.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubscribeFor {
+    /// Whose it is to be.
+    client_id: String,
+    /// It.
+    subscription: NewSubscription,
+}
+
+/// The same as `POST` on the subscriptions of a client, for identifiers that do not fit into a path.
+#[utoipa::path(post, path = "/api/v1/subscribe", tag = "subscriptions", params(BudgetParams), request_body = SubscribeFor, responses((status = 200, body = SubscriptionChanged)))]
+pub(super) async fn subscribe_for(
+    turn: Turn,
+    broker: State<Arc<dyn Broker>>,
+    budget: Params<BudgetParams>,
+    Body(body): Body<SubscribeFor>,
+) -> Result<Json<SubscriptionChanged>, Problem> {
+    let client_id = Segment(body.client_id);
+    subscribe(turn, broker, client_id, budget, Body(body.subscription)).await
+}
+
+/// A filter and an identifier that do not fit into a path.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UnsubscribeFor {
+    /// Whose it is.
+    client_id: String,
+    /// The filter as it was given at SUBSCRIBE.
+    filter: String,
+}
+
+/// The same as `DELETE` on the subscriptions of a client, for identifiers and filters that do not fit into a path.
+#[utoipa::path(post, path = "/api/v1/unsubscribe", tag = "subscriptions", params(BudgetParams), request_body = UnsubscribeFor, responses((status = 200, body = SubscriptionChanged)))]
+pub(super) async fn unsubscribe_for(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+    Body(body): Body<UnsubscribeFor>,
+) -> Result<Json<SubscriptionChanged>, Problem> {
+    let changed = broker.unsubscribe(body.client_id, body.filter, budget.budget()?);
+    Ok(Json(changed.await?))
 }
 
 /// Shared groups, in the order of the filters that make sessions members.

@@ -116,6 +116,9 @@ fn request(method: &str, path: &str, body: &Value, key: Option<&str>) -> Request
 fn body_of(path: &str) -> Value {
     match path {
         "/api/v1/lookup" => json!({"client_id": "a"}),
+        "/api/v1/clients/a/subscriptions" => json!({"filter": "a"}),
+        "/api/v1/subscribe" => json!({"client_id": "a", "subscription": {"filter": "a"}}),
+        "/api/v1/unsubscribe" => json!({"client_id": "a", "filter": "a"}),
         "/api/v1/actions" => json!({"action": "disconnect", "client_ids": ["a"]}),
         "/api/v1/match" => json!({"topic": "a"}),
         "/api/v1/acl/test" => json!({"client_id": "a", "action": "publish", "topic": "a"}),
@@ -143,6 +146,18 @@ fn operations() -> Vec<(String, String, Role)> {
                 .replace("{store}", "inbox")
                 .replace("{shard}", "0")
                 .replace("{id}", "1");
+            let parameters = operation["parameters"].as_array();
+            let needed = parameters
+                .into_iter()
+                .flatten()
+                .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true);
+            let needed =
+                needed.map(|parameter| format!("{}=a", parameter["name"].as_str().unwrap()));
+            let query: Vec<String> = needed.collect();
+            let path = match query.is_empty() {
+                true => path,
+                false => format!("{path}?{}", query.join("&")),
+            };
             operations.push((method.to_uppercase(), path, role));
         }
     }

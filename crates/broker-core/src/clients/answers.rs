@@ -116,11 +116,11 @@ impl<R: Rim> ClientLoop<R> {
             } => self.pages_have_come(io, key, question, filters, answer),
             Pending::Barrier {
                 key,
-                packet_id,
+                answer_to,
                 reasons,
                 replays,
                 ..
-            } => self.barrier_passed(io, key, packet_id, &reasons, replays),
+            } => self.barrier_passed(io, key, answer_to, reasons, replays),
             Pending::Fired(origin) => self.fired_answered(&origin, &answer),
             Pending::FireAgain { client, epoch } => {
                 if let Answer::Failed(_) = answer {

@@ -18,6 +18,7 @@ use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 use crate::settings::Settings;
 use crate::shared::offer::Offer;
+use crate::subscribe::asked::ChangeSubscription;
 
 /// What the other loops, and other threads, send a loop.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub enum LoopMessage {
     Inspect(Inspection),
     /// An operator ends a client.
     End(End),
+    /// An operator changes a subscription of a client.
+    ChangeSubscription(ChangeSubscription),
     /// There are new bans: clients that they concern are to be disconnected.
     Bans,
     /// The configuration has been read again.

@@ -19,6 +19,7 @@ use crate::pending::Answer;
 use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
+use crate::subscribe::on_behalf;
 
 impl<R: Rim> Service for ClientLoop<R> {
     type Mail = LoopMessage;
@@ -240,6 +241,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 inspect::answer(&view, io, inspection);
             }
             LoopMessage::End(end) => inspect::end(self, io, end),
+            LoopMessage::ChangeSubscription(asked) => on_behalf::change(self, io, asked),
             LoopMessage::Bans => self.check_bans(io),
             LoopMessage::Reload(settings, done) => {
                 io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hashing::HashSet;
 use mqtt_proto::{
-    PacketId, PacketType, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscribeFiltersIter,
+    PacketType, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscribeFiltersIter,
     SubscriptionFilter, SubscriptionOptions, Unsubscribe, UnsubscribeFiltersIter,
 };
 use mqtt_session::{Subscription, Wanted};
 use net_api::{Key, Next};
 use store_state::api::{Failure, Store as _};
-use store_state::inbox::{InboxOp, InboxReply, StoredSubscription};
+use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
 
 use crate::clients::{Client, ClientLoop, LoopIo};
 use crate::connect::claim;
@@ -25,11 +25,11 @@ use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use crate::shared::groups::Gauge;
 use crate::subscribe::parts;
-use crate::subscribe::parts::Parts;
+use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
 
 /// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
-type Part = Vec<Result<StoredSubscription, ReasonCode>>;
+pub(super) type Part = Vec<Result<StoredSubscription, ReasonCode>>;
 
 /// Who tells other nodes of a subscription.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,11 @@ impl<R: Rim> ClientLoop<R> {
         let filters = subscribe.filters.iter();
         let id = subscribe.properties.subscription_id.unwrap_or(0);
         if let Some(client) = self.clients.get_mut(key) {
-            let parts = Parts::new(subscribe.packet_id, id, filters.bytes_left());
+            let parts = Parts::new(
+                AnswerTo::Client(subscribe.packet_id),
+                id,
+                filters.bytes_left(),
+            );
             client.parts = Some(Box::new(parts));
         }
         self.subscribe_parts(io, key, filters)
@@ -91,32 +95,14 @@ impl<R: Rim> ClientLoop<R> {
                 return Next::Yield;
             }
             let part = self.next_part(io, key, &mut filters);
-            let Some(client) = self.clients.get_mut(key) else {
-                return Next::Read;
-            };
-            let Some(parts) = &mut client.parts else {
+            let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) else {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
-            let admitted: Vec<_> = part.iter().flatten().cloned().collect();
-            if let Some(stored) = &client.stored
-                && let Some(inbox) = &stored.inbox
-                && !admitted.is_empty()
-            {
-                let client_id = Box::<str>::from(client.session.client_id());
-                let op = InboxOp::Subscribe {
-                    session: self.node.store().session_name(&client_id, inbox.number),
-                    epoch: stored.epoch,
-                    subscriptions: admitted,
-                };
-                client.waits = true;
-                client.unanswered += 1;
-                self.hold_replay(key);
-                let pending = Pending::Subscribe { key, part };
-                self.ask_inbox(pending, op);
-                return Next::Pause;
+            match store_part(self, key, part) {
+                Ok(()) => return Next::Pause,
+                Err(part) => self.take_part(key, part, None),
             }
-            self.take_part(key, part, None);
             if !self.has_parts_left(key) {
                 return if self.all_subscribed(io, key) {
                     Next::Pause
@@ -128,11 +114,11 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// The next filters of a SUBSCRIBE, at most as many as make a part.
-    fn next_part(
+    pub(super) fn next_part<'f>(
         &mut self,
         io: &mut impl LoopIo,
         key: Key,
-        filters: &mut SubscribeFiltersIter<'_>,
+        filters: &mut impl Iterator<Item = (&'f str, SubscriptionOptions)>,
     ) -> Part {
         let mut part = Part::new();
         let mut room = self.room_for_filters(io, key);
@@ -221,7 +207,9 @@ impl<R: Rim> ClientLoop<R> {
                 self.has_changed(key);
                 new
             }
-            Answer::Failed(_) if self.version(key) == Some(ProtocolVersion::V3_1) => {
+            Answer::Failed(_)
+                if self.awaits_answer(key, |version| version == ProtocolVersion::V3_1) =>
+            {
                 // 3.1 has no code for a refusal.
                 self.kick(io, key, ReasonCode::ImplementationSpecificError);
                 return;
@@ -252,8 +240,13 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    fn version(&self, key: Key) -> Option<ProtocolVersion> {
-        self.clients.get(key).map(|client| client.session.version())
+    /// Whether a client of such a version waits for SUBACK or UNSUBACK.
+    fn awaits_answer(&self, key: Key, is_such: impl FnOnce(ProtocolVersion) -> bool) -> bool {
+        self.clients.get(key).is_some_and(|client| {
+            let parts = client.parts.as_ref();
+            parts.is_some_and(|parts| parts.answer_to.is_client())
+                && is_such(client.session.version())
+        })
     }
 
     /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
@@ -268,7 +261,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Makes the subscriptions of a part effective. `stored`: what the store said to those admitted, for each
     /// whether it is new.
-    fn take_part(&mut self, key: Key, part: Part, stored: Option<&[bool]>) {
+    pub(super) fn take_part(&mut self, key: Key, part: Part, stored: Option<&[bool]>) {
         let mut reasons = Vec::with_capacity(part.len());
         let mut subscriptions = Vec::with_capacity(part.len());
         let mut owed = VecDeque::new();
@@ -314,7 +307,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// All subscriptions of a SUBSCRIBE are effective: it is answered. True: the answer waits for retained messages
     /// on their way to the store, or for other nodes.
-    fn all_subscribed(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
+    pub(super) fn all_subscribed(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
@@ -322,7 +315,7 @@ impl<R: Rim> ClientLoop<R> {
             return false;
         };
         let Parts {
-            packet_id,
+            answer_to,
             reasons,
             refused,
             holds_replay,
@@ -354,7 +347,7 @@ impl<R: Rim> ClientLoop<R> {
             let retain_shards = shards.as_deref().unwrap_or_default();
             let ticket = self.ask(Pending::Barrier {
                 key,
-                packet_id,
+                answer_to,
                 reasons,
                 left: retain_shards.len() + routes.len(),
                 replays: holds_replay,
@@ -363,7 +356,7 @@ impl<R: Rim> ClientLoop<R> {
             self.await_routes(io, &routes, ticket.token);
             return true;
         }
-        client.session.complete_subscribe(packet_id, &reasons);
+        answer_to.subscribed(&mut client.session, reasons);
         if holds_replay {
             self.replay_goes_on(io, key);
         }
@@ -419,12 +412,12 @@ impl<R: Rim> ClientLoop<R> {
         &mut self,
         io: &mut impl LoopIo,
         key: Key,
-        packet_id: PacketId,
-        reasons: &[ReasonCode],
+        answer_to: AnswerTo,
+        reasons: Vec<ReasonCode>,
         replays: bool,
     ) {
         if let Some(client) = self.clients.get_mut(key) {
-            client.session.complete_subscribe(packet_id, reasons);
+            answer_to.subscribed(&mut client.session, reasons);
         }
         if replays {
             self.replay_goes_on(io, key);
@@ -489,7 +482,11 @@ impl<R: Rim> ClientLoop<R> {
     ) -> Next {
         let filters = unsubscribe.filters.iter();
         if let Some(client) = self.clients.get_mut(key) {
-            let parts = Parts::new(unsubscribe.packet_id, 0, filters.bytes_left());
+            let parts = Parts::new(
+                AnswerTo::Client(unsubscribe.packet_id),
+                0,
+                filters.bytes_left(),
+            );
             client.parts = Some(Box::new(parts));
         }
         self.unsubscribe_parts(io, key, filters)
@@ -514,30 +511,14 @@ impl<R: Rim> ClientLoop<R> {
                 part.push(text.into());
             }
             self.charge(io, part_cost(part.len(), bytes));
-            let Some(client) = self.clients.get_mut(key) else {
-                return Next::Read;
-            };
-            let Some(parts) = &mut client.parts else {
+            let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) else {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
-            if let Some(stored) = &client.stored
-                && let Some(inbox) = &stored.inbox
-            {
-                let client_id = Box::<str>::from(client.session.client_id());
-                let op = InboxOp::Unsubscribe {
-                    session: self.node.store().session_name(&client_id, inbox.number),
-                    epoch: stored.epoch,
-                    filters: part.clone(),
-                };
-                client.waits = true;
-                client.unanswered += 1;
-                self.hold_replay(key);
-                let pending = Pending::Unsubscribe { key, part };
-                self.ask_inbox(pending, op);
-                return Next::Pause;
+            match store_removal(self, key, part) {
+                Ok(()) => return Next::Pause,
+                Err(part) => self.remove_part(io, key, &part, None),
             }
-            self.remove_part(io, key, &part, None);
             if !self.has_parts_left(key) {
                 self.all_unsubscribed(io, key);
                 return Next::Read;
@@ -558,7 +539,7 @@ impl<R: Rim> ClientLoop<R> {
                 self.has_changed(key);
                 self.remove_part(io, key, part, Some(&existed));
             }
-            Answer::Failed(_) if self.version(key) != Some(ProtocolVersion::V5) => {
+            Answer::Failed(_) if self.awaits_answer(key, |version| !version.is_v5()) => {
                 // Before 5.0 an answer cannot say no: none is sent.
                 self.kick(io, key, ReasonCode::ImplementationSpecificError);
                 return;
@@ -581,13 +562,14 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// All subscriptions of an UNSUBSCRIBE are gone: it is answered.
-    fn all_unsubscribed(&mut self, io: &mut impl LoopIo, key: Key) {
+    pub(super) fn all_unsubscribed(&mut self, io: &mut impl LoopIo, key: Key) {
         if let Some(client) = self.clients.get_mut(key)
             && let Some(parts) = client.parts.take()
         {
-            client
-                .session
-                .complete_unsubscribe(parts.packet_id, &parts.reasons);
+            let Parts {
+                answer_to, reasons, ..
+            } = *parts;
+            answer_to.unsubscribed(&mut client.session, reasons);
             if let Some(connection) = client.connection {
                 io.touch(connection);
             }
@@ -596,7 +578,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
-    fn remove_part(
+    pub(super) fn remove_part(
         &mut self,
         io: &mut impl LoopIo,
         key: Key,
@@ -688,6 +670,65 @@ impl<R: Rim> ClientLoop<R> {
     }
 }
 
+/// Has the store add the subscriptions of a part of a durable session; the client waits for it. `Err`: nothing of the part
+/// is for the store.
+pub(super) fn store_part<R: Rim>(
+    clients: &mut ClientLoop<R>,
+    key: Key,
+    part: Part,
+) -> Result<(), Part> {
+    let admitted: Vec<_> = part.iter().flatten().cloned().collect();
+    let Some((session, epoch)) = stored_name(clients, key).filter(|_| !admitted.is_empty()) else {
+        return Err(part);
+    };
+    let op = InboxOp::Subscribe {
+        session,
+        epoch,
+        subscriptions: admitted,
+    };
+    wait_for_inbox(clients, key, Pending::Subscribe { key, part }, op);
+    Ok(())
+}
+
+/// Has the store remove the subscriptions of a part of a durable session; the client waits for it. `Err`: the session is not
+/// in the store.
+pub(super) fn store_removal<R: Rim>(
+    clients: &mut ClientLoop<R>,
+    key: Key,
+    part: Vec<Box<str>>,
+) -> Result<(), Vec<Box<str>>> {
+    let Some((session, epoch)) = stored_name(clients, key) else {
+        return Err(part);
+    };
+    let op = InboxOp::Unsubscribe {
+        session,
+        epoch,
+        filters: part.clone(),
+    };
+    wait_for_inbox(clients, key, Pending::Unsubscribe { key, part }, op);
+    Ok(())
+}
+
+/// What the inbox shard knows the session of a connection by.
+fn stored_name<R: Rim>(clients: &ClientLoop<R>, key: Key) -> Option<(SessionName, u64)> {
+    let client = clients.clients.get(key)?;
+    let stored = client.stored.as_ref()?;
+    let inbox = stored.inbox.as_ref()?;
+    let client_id = client.session.client_id();
+    let name = clients.node.store().session_name(client_id, inbox.number);
+    Some((name, stored.epoch))
+}
+
+/// Asks the inbox of a client, which waits for the answer.
+fn wait_for_inbox<R: Rim>(clients: &mut ClientLoop<R>, key: Key, pending: Pending, op: InboxOp) {
+    if let Some(client) = clients.clients.get_mut(key) {
+        client.waits = true;
+        client.unanswered += 1;
+    }
+    clients.hold_replay(key);
+    clients.ask_inbox(pending, op);
+}
+
 /// A subscription that is routed, and the retained messages that it brings.
 struct Added {
     subscription: Subscription,
@@ -701,7 +742,7 @@ fn part_cost(filters: usize, bytes: usize) -> u32 {
         .saturating_add(units(bytes / FILTER_BYTES_PER_UNIT))
 }
 
-fn granted_code(qos: QoS) -> ReasonCode {
+pub(super) fn granted_code(qos: QoS) -> ReasonCode {
     match qos {
         QoS::AtMostOnce => ReasonCode::Success,
         QoS::AtLeastOnce => ReasonCode::GrantedQoS1,

@@ -6,7 +6,10 @@
 //!
 //! Invariant: the packet is answered once, when all its parts are done with, in the order of its filters.
 
+use std::fmt;
+
 use mqtt_proto::{PacketId, ReasonCode};
+use mqtt_session::Session;
 
 use crate::excerpt::excerpt;
 
@@ -19,10 +22,50 @@ const BYTES: usize = 64 * 1024;
 /// Refused filters that a line of the log names.
 const NAMED: usize = 3;
 
+/// Who is told what became of the filters.
+pub(crate) enum AnswerTo {
+    /// The client, by SUBACK or UNSUBACK.
+    Client(PacketId),
+    /// An operator, who changes the subscriptions of the client. Called on the loop's thread: it must not wait.
+    Operator(Box<dyn FnOnce(Vec<ReasonCode>) + Send>),
+}
+
+impl AnswerTo {
+    /// All filters of a SUBSCRIBE are done with.
+    pub(crate) fn subscribed(self, session: &mut Session, reasons: Vec<ReasonCode>) {
+        match self {
+            Self::Client(packet_id) => session.complete_subscribe(packet_id, &reasons),
+            Self::Operator(answer) => answer(reasons),
+        }
+    }
+
+    /// All filters of an UNSUBSCRIBE are done with.
+    pub(super) fn unsubscribed(self, session: &mut Session, reasons: Vec<ReasonCode>) {
+        match self {
+            Self::Client(packet_id) => session.complete_unsubscribe(packet_id, &reasons),
+            Self::Operator(answer) => answer(reasons),
+        }
+    }
+
+    /// Whether the client has sent a packet.
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+}
+
+impl fmt::Debug for AnswerTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(packet_id) => f.debug_tuple("Client").field(packet_id).finish(),
+            Self::Operator(_) => f.write_str("Operator"),
+        }
+    }
+}
+
 /// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) packet_id: PacketId,
+    pub(crate) answer_to: AnswerTo,
     /// Subscription Identifier; 0: none.
     pub(crate) subscription_id: u32,
     /// Bytes at the end of the packet whose filters are in no part yet.
@@ -35,9 +78,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) fn new(packet_id: PacketId, subscription_id: u32, bytes_left: usize) -> Self {
+    pub(crate) fn new(answer_to: AnswerTo, subscription_id: u32, bytes_left: usize) -> Self {
         Self {
-            packet_id,
+            answer_to,
             subscription_id,
             bytes_left,
             reasons: Vec::new(),

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use admin::api::{
     AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchRequest, NewBan, NodeChange, NodeRow,
-    NotReached, Publisher, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
-    SubscriptionRow, Voter,
+    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchRequest, NewBan, NewSubscription,
+    NodeChange, NodeRow, NotReached, Publisher, SessionDrops, SettingRow, ShardRow, SharedGroupRow,
+    Stats, SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -23,16 +23,14 @@ use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
 use tokio::time::Instant;
 
-use super::question::{Answer, ClientPart, ClientsQuestion, DropsQuestion, Part, Question, short};
+use super::gather::SHORTEST;
+use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
-use super::{gather, matching, merge, node, rows, stores};
+use super::{gather, known, matching, merge, node, rows, stores, subscriptions};
 use crate::control;
 
 /// Clients whose subscriptions are looked up for one page of all subscriptions.
 const CLIENTS_OF_SUBSCRIPTIONS: u16 = 100;
-
-/// What a question to all nodes takes at least.
-const SHORTEST: Duration = Duration::from_millis(60);
 
 /// How soon is looked again whether a session has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -193,7 +191,7 @@ impl Broker for Asking {
             let part = inspect.subscriptions_of(&client_id, after, range.limit, range.budget);
             let (part, partial) = part.await?;
             let Some(Part { mut rows, more }) = part else {
-                return Err(inspect.not_found(&client_id, partial));
+                return Err(known::not_found(&client_id, partial));
             };
             let last = rows.last().filter(|_| more);
             let last = last.map(|row| row.given_filter.clone());
@@ -211,6 +209,28 @@ impl Broker for Asking {
             })
         }
         .boxed()
+    }
+
+    fn subscribe(
+        &self,
+        client_id: String,
+        subscription: NewSubscription,
+        budget: Duration,
+    ) -> Asked<SubscriptionChanged> {
+        let inspect = Arc::clone(&self.0);
+        let change = AskedChange::Subscribe(subscription);
+        async move { subscriptions::change(&inspect, client_id, change, budget).await }.boxed()
+    }
+
+    fn unsubscribe(
+        &self,
+        client_id: String,
+        filter: String,
+        budget: Duration,
+    ) -> Asked<SubscriptionChanged> {
+        let inspect = Arc::clone(&self.0);
+        let change = AskedChange::Unsubscribe { filter };
+        async move { subscriptions::change(&inspect, client_id, change, budget).await }.boxed()
     }
 
     fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>> {
@@ -367,32 +387,19 @@ impl Inspect {
         }
     }
 
-    async fn client_parts(
-        self: &Arc<Self>,
-        client_id: &str,
-        budget: Duration,
-    ) -> (Vec<(NodeId, String, ClientPart)>, Vec<Missing>) {
-        let client_id = client_id.to_owned();
-        let answers = gather::all(self, Question::Client { client_id }, budget).await;
-        gather::sort(answers, "client", |answer| match answer {
-            Answer::Client(part) => Some(*part),
-            _ => None,
-        })
-    }
-
     async fn client(
         self: &Arc<Self>,
         client_id: String,
         budget: Duration,
     ) -> Result<Client, Problem> {
-        let (parts, partial) = self.client_parts(&client_id, budget).await;
+        let (parts, partial) = known::client_parts(self, &client_id, budget).await;
         let names = self.names();
         let now = rows::now(&self.node);
         let departures = parts.iter().filter_map(|(.., part)| part.departure.clone());
         let last_departure = departures.max_by(|one, other| one.at.cmp(&other.at));
         let found = merge::client(&client_id, parts, &names, now);
         let Some(client) = found else {
-            let problem = self.not_found(&client_id, partial);
+            let problem = known::not_found(&client_id, partial);
             let departure = serde_json::to_value(last_departure).unwrap_or_default();
             return Err(problem.with("last_departure", departure));
         };
@@ -409,17 +416,7 @@ impl Inspect {
         session: bool,
         budget: Duration,
     ) -> Result<Gone, Problem> {
-        let question = Question::End {
-            client_id: client_id.clone(),
-            session,
-        };
-        let answers = gather::all(self, question, budget).await;
-        let (parts, partial) = gather::sort(answers, "client", |answer| match answer {
-            Answer::End(ending) => Some(ending),
-            _ => None,
-        });
-        let has_record = parts.iter().any(|(.., ending)| ending.has_record);
-        let gone = parts.into_iter().find_map(|(.., ending)| ending.gone);
+        let (gone, has_record, partial) = self.end_present(&client_id, session, budget).await;
         match gone {
             Some(gone) => Ok(gone),
             None if has_record && !session => Ok(Gone {
@@ -430,8 +427,29 @@ impl Inspect {
                 session_ended: false,
             }),
             None if has_record => self.end_absent(client_id, budget).await,
-            None => Err(self.not_found(&client_id, partial)),
+            None => Err(known::not_found(&client_id, partial)),
         }
+    }
+
+    /// Ends the connection of a client, wherever it is. Says whether there was one, and whether there is a session.
+    async fn end_present(
+        self: &Arc<Self>,
+        client_id: &str,
+        session: bool,
+        budget: Duration,
+    ) -> (Option<Gone>, bool, Vec<Missing>) {
+        let question = Question::End {
+            client_id: client_id.to_owned(),
+            session,
+        };
+        let answers = gather::all(self, question, budget).await;
+        let (parts, partial) = gather::sort(answers, "client", |answer| match answer {
+            Answer::End(ending) => Some(ending),
+            _ => None,
+        });
+        let has_record = parts.iter().any(|(.., ending)| ending.has_record);
+        let gone = parts.into_iter().find_map(|(.., ending)| ending.gone);
+        (gone, has_record, partial)
     }
 
     /// Ends the session of a client that is away, and waits until its record is gone.
@@ -448,13 +466,18 @@ impl Inspect {
         let deadline = Instant::now() + budget;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (parts, _) = self.client_parts(&client_id, left).await;
+            let (parts, _) = known::client_parts(self, &client_id, left).await;
             let is_led = parts.iter().any(|(.., part)| part.leads_record);
             let record = parts.into_iter().find_map(|(.., part)| part.record);
+            let is_away = record.as_ref().is_none_or(|record| record.node.is_none());
             match record {
-                Some(record) if record.node.is_some() => {
-                    let why = "the client has connected meanwhile";
-                    return Err(Problem::new(Kind::Conflict, why));
+                // It has connected meanwhile, or its end is not recorded yet.
+                Some(_) if !is_away => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let (gone, ..) = self.end_present(&client_id, true, left).await;
+                    if let Some(gone) = gone {
+                        return Ok(gone);
+                    }
                 }
                 // Repeated, it does nothing if it was done.
                 Some(record) => stores::end(&self.node, &client_id, record.epoch),
@@ -462,6 +485,10 @@ impl Inspect {
                 None => {}
             }
             if Instant::now() + LOOK_AGAIN >= deadline {
+                if !is_away {
+                    let why = "the client connects and leaves all the time: ask again";
+                    return Err(Problem::new(Kind::Conflict, why));
+                }
                 let why =
                     "no leader of its shard has ended the session in time; it may still do so";
                 return Err(Problem::new(Kind::NoLeader, why));
@@ -760,20 +787,6 @@ impl Inspect {
             .into_iter()
             .map(|(node, name, _)| (node, name))
             .collect()
-    }
-
-    /// What is said of a client that no node that has answered knows.
-    pub(super) fn not_found(&self, client_id: &str, partial: Vec<Missing>) -> Problem {
-        if partial.is_empty() {
-            let shown = broker_core::excerpt(client_id);
-            let why = format!("no node knows a connection or a session of {shown:?}");
-            return Problem::new(Kind::NotFound, why).with("kind", "client");
-        }
-        let silent = partial.iter().filter_map(|missing| missing.node);
-        let silent: Vec<String> = silent.map(|node| node.to_string()).collect();
-        let why =
-            "the nodes that have answered do not know the client, and others have not answered";
-        Problem::new(Kind::NodeSilent, why).with("nodes", silent)
     }
 }
 

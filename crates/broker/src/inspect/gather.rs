@@ -19,6 +19,9 @@ use crate::peers::answerer::Answerer;
 /// What is left of the time for an answer when another node is to have answered.
 const RESERVE: Duration = Duration::from_millis(50);
 
+/// What a question to all nodes takes at least.
+pub(super) const SHORTEST: Duration = Duration::from_millis(60);
+
 /// The answer of a node.
 #[derive(Debug)]
 pub(super) struct OfNode {

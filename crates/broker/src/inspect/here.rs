@@ -12,6 +12,7 @@ use admin::cluster::{NodeId, NodeState};
 use admin::page::{LARGEST_LIMIT, MissingReason};
 use broker_core::{Drop, Drops, Pressure, Reason, SessionKey};
 use tokio::time::Instant;
+use transport::CertificateFacts;
 
 use super::question::{
     ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, Part,
@@ -19,8 +20,9 @@ use super::question::{
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{loops, matching, node, stores};
+use super::{loops, matching, node, stores, subscribing};
 use crate::control;
+use crate::listeners::Listening;
 
 /// Identifiers that are taken from the registry and the session store at a time.
 const TAKEN: usize = 256;
@@ -62,6 +64,9 @@ impl Inspect {
             Question::End { client_id, session } => {
                 Answer::End(self.end_here(client_id, session).await?)
             }
+            Question::ChangeSubscription(question) => Answer::ChangeSubscription(
+                subscribing::change_here(self, &question, deadline).await?,
+            ),
             Question::SubscriptionsOf {
                 client_id,
                 after,
@@ -377,6 +382,16 @@ impl Inspect {
             let detail = "the disk is full: what has to be stored is refused";
             alarms.push(alarm("disk_full", detail.to_owned()));
         }
+        let now = Duration::from_millis(self.node.rim.clock.now_ms());
+        for listening in &self.listeners {
+            if let Some(facts) = &*listening.certificate.read()
+                && let Some(why) = ends_soon(facts, now)
+            {
+                let (kind, address) = (listening.kind.name(), &listening.address);
+                let detail = format!("the certificate of the {kind} listener at {address} {why}");
+                alarms.push(alarm("certificate", detail));
+            }
+        }
         if let Some(clustered) = self.node.rim.clustered()
             && clustered.cluster().is_open()
         {
@@ -389,19 +404,43 @@ impl Inspect {
 
     fn listeners_here(&self) -> Vec<ListenerRow> {
         let own = self.own();
-        let sum = |count: &dyn Fn(&net::LoopStats) -> u64| -> u64 {
-            self.node.rim.net.iter().map(|stats| count(stats)).sum()
+        let loops = &self.node.rim.net;
+        let row = |(number, listening): (u16, &Listening)| {
+            let of = |count: &dyn Fn(&net::ListenerStats) -> u64| {
+                let counts = loops.iter().map(|stats| count(stats.listener(number)));
+                Some(counts.sum::<u64>())
+            };
+            let certificate = listening.certificate.read();
+            ListenerRow {
+                node: own.node,
+                node_name: own.name.clone(),
+                kind: listening.kind.name().to_owned(),
+                address: listening.address.clone(),
+                connections: of(&|stats| stats.open.get()),
+                accepted: of(&|stats| stats.accepted.get()),
+                refused: of(&|stats| stats.refused.get()),
+                failed_handshakes: of(&net::ListenerStats::all_failed),
+                certificate: certificate.as_ref().map(rows::certificate),
+            }
         };
-        let row = |(kind, address): &(net_api::Kind, String)| ListenerRow {
-            node: own.node,
-            node_name: own.name.clone(),
-            kind: kind.name().to_owned(),
-            address: address.clone(),
-            connections: Some(sum(&|stats| stats.of(*kind).open.get())),
-            accepted: Some(sum(&|stats| stats.of(*kind).accepted.get())),
-            failed_handshakes: Some(sum(&|stats| stats.of(*kind).all_failed())),
-        };
-        self.listeners.iter().map(row).collect()
+        (0..).zip(&self.listeners).map(row).collect()
+    }
+}
+
+/// Days before its end at which a certificate is an alarm.
+const ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// What is said of a certificate that is not valid, or will soon not be.
+fn ends_soon(facts: &CertificateFacts, now: Duration) -> Option<String> {
+    let at = |time: Duration| rows::at(time);
+    if now < facts.not_before {
+        Some(format!("is valid only from {}", at(facts.not_before)))
+    } else if now > facts.not_after {
+        Some(format!("has ended {}", at(facts.not_after)))
+    } else if now + ENDS_SOON > facts.not_after {
+        Some(format!("ends {}", at(facts.not_after)))
+    } else {
+        None
     }
 }
 
@@ -446,4 +485,30 @@ fn cpu_s() -> f64 {
     let mut ticks = fields.split_ascii_whitespace().skip(11).take(2);
     let sum: f64 = ticks.by_ref().filter_map(|t| t.parse::<f64>().ok()).sum();
     sum / rustix::param::clock_ticks_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_an_alarm_two_weeks_before_its_end() {
+        let day = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        let facts = CertificateFacts {
+            subject: String::new(),
+            issuer: String::new(),
+            names: Vec::new(),
+            not_before: day(100),
+            not_after: day(200),
+        };
+        for (now, said) in [
+            (99, Some("is valid only from 1970-04-11T00:00:00.000Z")),
+            (100, None),
+            (185, None),
+            (187, Some("ends 1970-07-20T00:00:00.000Z")),
+            (201, Some("has ended 1970-07-20T00:00:00.000Z")),
+        ] {
+            assert_eq!(ends_soon(&facts, day(now)).as_deref(), said, "{now}");
+        }
+    }
 }

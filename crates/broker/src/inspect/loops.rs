@@ -12,6 +12,7 @@ use broker_core::inspect::{
     Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, MatchingSession,
     Question, SubscriptionDetail,
 };
+use broker_core::{ChangeSubscription, Changed, SubscriptionChange};
 use tokio::sync::oneshot;
 
 use crate::node::Node;
@@ -156,6 +157,24 @@ pub(super) async fn end(
             session,
             client_id,
             ends_session,
+            answer,
+        })
+    })
+    .await
+}
+
+/// Changes a subscription of a connected client.
+pub(super) async fn change(
+    node: &Arc<Node>,
+    session: SessionKey,
+    client_id: Box<str>,
+    change: SubscriptionChange,
+) -> Result<Changed, MissingReason> {
+    ask(node, session.loop_index(), move |answer| {
+        LoopMessage::ChangeSubscription(ChangeSubscription {
+            session,
+            client_id,
+            change,
             answer,
         })
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Queue, Session, SharedGroupRow, SubscriptionsOf,
+    At, BigNumber, Client, ClientRow, ClientState, Session, SharedGroupRow, SubscriptionsOf,
 };
 use admin::cluster::NodeId;
 use admin::page::Found;
@@ -185,7 +185,8 @@ fn add_inbox(client: &mut Client, inbox: InboxPart) {
     // What a connected client has in its loop is a part of what its inbox has.
     queue.messages = queue.messages.max(inbox.messages);
     queue.bytes = queue.bytes.max(inbox.bytes);
-    client.queue = Some(Queue { ..queue });
+    queue.oldest_at = inbox.oldest_ms.map(At::unix_ms);
+    client.queue = Some(queue);
     let subscriptions = client.subscriptions.take();
     client.subscriptions = subscriptions.or(Some(SubscriptionsOf {
         count: inbox.subscriptions,

@@ -11,6 +11,7 @@ mod asked;
 mod bans;
 mod gather;
 mod here;
+mod known;
 mod loops;
 mod matching;
 mod merge;
@@ -19,6 +20,8 @@ mod question;
 mod rows;
 mod state;
 mod stores;
+mod subscribing;
+mod subscriptions;
 
 pub(crate) use asked::Asking;
 pub(crate) use gather::Answering;

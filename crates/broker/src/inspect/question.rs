@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use admin::NodeCommand;
 use admin::api::{
     AclQuestion, Client, ClientRow, ClientState, Counts, Departure, DropRow, Gone, ListenerRow,
-    NodeHealth, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow, SubscriptionRow,
-    Verdict,
+    NewSubscription, NodeHealth, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow,
+    SubscriptionRow, Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
 use peer_protocol::NodeAnswer;
@@ -33,6 +33,8 @@ pub(super) enum Question {
     Queues { client_ids: Vec<String> },
     /// End a client.
     End { client_id: String, session: bool },
+    /// Change a subscription of a client.
+    ChangeSubscription(ChangeQuestion),
     /// The subscriptions of a client behind a filter.
     SubscriptionsOf {
         client_id: String,
@@ -111,6 +113,7 @@ pub(super) enum Answer {
     Client(Box<ClientPart>),
     Queues(BTreeMap<String, u64>),
     End(Ending),
+    ChangeSubscription(ChangePart),
     SubscriptionsOf(Option<Part<SubscriptionRow>>),
     SharedGroups(Part<SharedGroupRow>),
     Match(MatchPart),
@@ -237,6 +240,9 @@ pub(super) struct InboxPart {
     pub(super) shard: u16,
     pub(super) messages: u64,
     pub(super) bytes: u64,
+    /// When the oldest message was queued, or a little before.
+    #[serde(default)]
+    pub(super) oldest_ms: Option<u64>,
     pub(super) subscriptions: u64,
     /// Some of them.
     pub(super) first: Vec<SubscriptionRow>,
@@ -249,6 +255,37 @@ pub(super) struct Ending {
     pub(super) gone: Option<Gone>,
     /// The client has a session in a shard that this node leads.
     pub(super) has_record: bool,
+}
+
+/// What is to become of one subscription of a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct ChangeQuestion {
+    pub(super) client_id: String,
+    /// The user of its session, by whose rules it is judged while it is away.
+    pub(super) user: Option<String>,
+    pub(super) change: AskedChange,
+}
+
+/// That it is made, or removed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AskedChange {
+    Subscribe(NewSubscription),
+    Unsubscribe { filter: String },
+}
+
+/// What a node did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ChangePart {
+    /// It has neither the connection, nor the inbox of an absent client.
+    NotHere,
+    /// The client is connecting or leaving, or waits for an answer of its own.
+    Busy,
+    /// The inbox was asked, and has not done it in time: it still may.
+    MayCome,
+    /// SUBACK or UNSUBACK would have this reason code.
+    Answered { code: u8, is_away: bool },
 }
 
 /// What a shard holds that the node leads.

@@ -1,16 +1,19 @@
 //! What loops and stores say, as rows of the API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure, Queue,
-    Session, Setting, SubscriptionRow, SubscriptionsOf, Verdict, WillOf,
+    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure,
+    ListenerCertificate, Queue, Session, Setting, SubscriptionRow, SubscriptionsOf, Verdict,
+    WillOf,
 };
 use admin::cluster::NodeId;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
 use config::OptionRow;
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::NEVER_EXPIRES;
+use transport::CertificateFacts;
 
 use super::question::{SettingPart, few};
 use crate::node::Node;
@@ -24,6 +27,20 @@ pub(super) struct Own {
 
 pub(super) fn now(node: &Arc<Node>) -> At {
     At::unix_ms(node.rim.clock.now_ms())
+}
+
+pub(super) fn at(since_epoch: Duration) -> At {
+    At::unix_ms(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(super) fn certificate(facts: &CertificateFacts) -> ListenerCertificate {
+    ListenerCertificate {
+        subject: facts.subject.clone(),
+        issuer: facts.issuer.clone(),
+        names: facts.names.clone(),
+        not_before: at(facts.not_before),
+        not_after: at(facts.not_after),
+    }
 }
 
 pub(super) fn state(life: Life) -> ClientState {
@@ -88,6 +105,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         }),
         in_flight: Some(detail.in_flight),
         queue: Some(Queue {
+            oldest_at: None,
             messages: summary.queued,
             bytes: detail.queue_bytes,
             limit_messages: Some(summary.queue_limit),

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use config::Listing;
-use net_api::Kind;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::ban_file::BanFile;
 use crate::control::ClusterControl;
+use crate::listeners::Listening;
 use crate::node::Node;
 
 /// Questions that a node answers at once, its own and those of other nodes.
@@ -30,7 +30,7 @@ pub(crate) struct Inspect {
     /// What people call this node.
     pub(super) name: String,
     pub(super) data_dir: PathBuf,
-    pub(super) listeners: Vec<(Kind, String)>,
+    pub(super) listeners: Vec<Listening>,
     pub(super) started: Instant,
     /// What the node is configured with.
     pub(super) settings: RwLock<Listing>,
@@ -47,8 +47,8 @@ pub(crate) struct About {
     pub(crate) name: String,
     /// Where its data is.
     pub(crate) data_dir: PathBuf,
-    /// The kinds of its listeners, and their addresses.
-    pub(crate) listeners: Vec<(Kind, String)>,
+    /// Its listeners, by their numbers.
+    pub(crate) listeners: Vec<Listening>,
 }
 
 impl fmt::Debug for Inspect {

@@ -85,6 +85,7 @@ pub(super) fn client(node: &Arc<Node>, client_id: &str) -> ClientPart {
         shard,
         messages: inbox.messages,
         bytes: inbox.bytes,
+        oldest_ms: inbox.oldest_since.map(|since| since.0),
         subscriptions: inbox.subscriptions,
         first: few(subscriptions(node, client_id, "", FIRST)
             .into_iter()

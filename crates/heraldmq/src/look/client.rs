@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use admin::api::{At, Client, ClientState, Gone};
+use admin::api::{At, Client, ClientState, Gone, SubscriptionChanged};
 use serde_json::json;
 
 use super::cells::{ago, number, or_dash, shown};
@@ -12,7 +12,7 @@ use super::{EXIT_CODES, exit_code, get_client, path_of, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Show one client: its connection, session, queue, subscriptions, and what it has lost.
+/// Show one client: its connection, session, queue, subscriptions, and what it has lost. Or change what it is subscribed to.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct ClientArguments {
@@ -21,19 +21,54 @@ pub(crate) struct ClientArguments {
     /// The client identifier.
     #[arg(value_name = "CLIENT")]
     client: String,
+    /// Subscribe the client to this topic filter, by its rules and limits. It may be away.
+    #[arg(long, value_name = "FILTER")]
+    subscribe: Option<String>,
+    /// With that QoS.
+    #[arg(short, long, value_name = "0|1|2", default_value_t = 0, requires = "subscribe", value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Remove the subscription with this filter, as the client gave it.
+    #[arg(long, value_name = "FILTER", conflicts_with = "subscribe")]
+    unsubscribe: Option<String>,
     /// Print the answer as it came, JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn one(arguments: &ClientArguments) -> Result<ExitCode, Failure> {
-    let text = get_client(&arguments.node, &arguments.client)?;
+    let (node, client_id) = (&arguments.node, &arguments.client);
+    if let Some(filter) = &arguments.subscribe {
+        let subscription = json!({ "filter": filter, "qos": arguments.qos });
+        let body = json!({ "client_id": client_id, "subscription": subscription });
+        return changed(&node.post("/api/v1/subscribe", &body)?, arguments.json);
+    }
+    if let Some(filter) = &arguments.unsubscribe {
+        let body = json!({ "client_id": client_id, "filter": filter });
+        return changed(&node.post("/api/v1/unsubscribe", &body)?, arguments.json);
+    }
+    let text = get_client(node, client_id)?;
     let client: Client = parse(&text)?;
     match arguments.json {
         true => print(&(text + "\n"))?,
         false => print(&page(&client, SystemTime::now()))?,
     }
     Ok(exit_code(&client.partial))
+}
+
+/// Says what became of a subscription.
+fn changed(text: &str, json: bool) -> Result<ExitCode, Failure> {
+    let changed: SubscriptionChanged = parse(text)?;
+    let (id, filter) = (shown(&changed.client_id), shown(&changed.given_filter));
+    let place = match changed.state {
+        ClientState::Away => "away".to_owned(),
+        _ => format!("connected to {}", or_dash(changed.node_name.as_deref())),
+    };
+    let line = match changed.qos {
+        Some(qos) => format!("{id} ({place}) is subscribed to {filter} with QoS {qos}\n"),
+        None => format!("{id} ({place}) is not subscribed to {filter} any more\n"),
+    };
+    print(if json { text } else { &line })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The page: first the sentence that matters.
@@ -95,6 +130,7 @@ fn page(client: &Client, now: SystemTime) -> String {
             vec![
                 ("messages", number(Some(queue.messages))),
                 ("bytes", number(Some(queue.bytes))),
+                ("oldest", age_of(queue.oldest_at.as_ref(), now)),
                 ("in flight", number(client.in_flight)),
                 ("limit", number(queue.limit_messages)),
                 ("when full", or_dash(queue.full.as_deref())),
@@ -137,6 +173,14 @@ fn page(client: &Client, now: SystemTime) -> String {
         section("Last drops", facts.collect());
     }
     page
+}
+
+/// The age of what is oldest.
+fn age_of(at: Option<&At>, now: SystemTime) -> String {
+    match at {
+        Some(at) => format!("{} ago", ago(Some(at), now)),
+        None => "-".to_owned(),
+    }
 }
 
 /// What a person asks first.

@@ -6,6 +6,7 @@ use mqtt_session::Timestamp;
 use super::StoredSubscription;
 use super::name::InboxId;
 use super::queue::Queue;
+use super::queue::ages::Ages;
 use super::tables::{INBOX, InboxRow, LEGACY, Rest};
 use crate::{Changes, row};
 
@@ -138,6 +139,7 @@ impl Inbox {
 
     /// Hands out the inbox's row and those of its queue.
     pub(super) fn collect(&mut self, changes: &mut Changes) {
+        let marks = self.queue.ages().map(Ages::marks);
         let row = InboxRow {
             number: self.number,
             incarnation: self.incarnation,
@@ -153,6 +155,7 @@ impl Inbox {
             rest: Rest {
                 lingers: self.lingers,
                 away_since: self.away_since,
+                marks: marks.map_or_else(Vec::new, <[_]>::to_vec),
             },
         };
         changes.put(self.key(), row::encode(&row));

@@ -1,19 +1,34 @@
 //! What people can look up in an inbox shard. Nothing here reads the disk.
 
+use mqtt_session::Timestamp;
+
 use super::inbox::Inbox;
+use super::name::InboxNumber;
 use super::{InboxMachine, StoredSubscription};
 
+/// The epoch of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Epoch(pub u64);
+
 /// An inbox, without what is in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InboxSummary {
     /// Messages that are queued.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// The time before which none of them came; `None`: there are none, or it is not known.
+    pub oldest_since: Option<Timestamp>,
     /// Subscriptions of the session.
     pub subscriptions: u64,
     /// Whether the client is connected, as far as the shard knows.
     pub is_connected: bool,
+    /// Whether a node has the session: its client is connected, or has left a moment ago.
+    pub is_attached: bool,
+    /// The number of the inbox.
+    pub number: InboxNumber,
+    /// Of the connection that had it last.
+    pub epoch: Epoch,
 }
 
 /// A session that would get a message.
@@ -48,12 +63,29 @@ fn find<'a>(machine: &'a InboxMachine, client: &str) -> Option<&'a Inbox> {
 #[must_use]
 pub fn summary(machine: &InboxMachine, client: &str) -> Option<InboxSummary> {
     let inbox = find(machine, client)?;
+    let ages = inbox.queue.ages();
     Some(InboxSummary {
         messages: inbox.queue.len().into(),
         bytes: inbox.queue.bytes(),
+        oldest_since: ages.and_then(|ages| ages.since(inbox.queue.head())),
         subscriptions: inbox.subscriptions.len() as u64,
         is_connected: inbox.is_connected(),
+        is_attached: inbox.is_attached(),
+        number: inbox.id().number,
+        epoch: Epoch(inbox.epoch),
     })
+}
+
+/// The subscription of a client with a filter as it was given.
+#[must_use]
+pub fn subscription<'a>(
+    machine: &'a InboxMachine,
+    client: &str,
+    filter: &str,
+) -> Option<&'a StoredSubscription> {
+    let all = &find(machine, client)?.subscriptions;
+    let at = all.binary_search_by(|subscription| (*subscription.filter).cmp(filter));
+    all.get(at.ok()?)
 }
 
 /// The first `limit` subscriptions of a client, shared ones included, in the order of their filters as they were given,

@@ -295,7 +295,7 @@ fn enqueue(
         context.outlet.queued(inbox.number, sequence, &item);
     }
     let message = Arc::clone(&item.message);
-    inbox.queue.push(item, body, stock);
+    inbox.queue.push(item, body, context.now, stock);
     let pressing = inbox.is_connected() && inbox.queue.is_filling(context.limits);
     if pressing {
         context.outlet.filling(&inbox.client, &message);

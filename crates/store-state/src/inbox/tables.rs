@@ -30,6 +30,7 @@ use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::name::InboxId;
+use super::queue::ages::Mark;
 use super::weight::Weight;
 use super::{Item, Owed, StoredSubscription};
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
@@ -229,46 +230,46 @@ pub fn each_stored(
 }
 
 /// What stands at the end of an inbox's row, as far as it is not zero.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Rest {
     pub(super) lingers: bool,
     /// The beginning of time: not known.
     pub(super) away_since: Timestamp,
+    /// When what is queued came.
+    pub(super) marks: Vec<Mark>,
 }
 
-/// Nothing, the flag, or both.
+/// Nothing, the flag, the flag and the time, or all.
 mod rest {
     use std::fmt;
 
-    use serde::de::{SeqAccess, Visitor};
+    use serde::de::{Error, SeqAccess, Visitor};
     use serde::{Deserializer, Serialize, Serializer};
 
-    use super::{Rest, Timestamp};
+    use super::{Mark, Rest, Timestamp};
+    use crate::inbox::queue::ages::MARKS;
 
     pub(in crate::inbox) fn serialize<S: Serializer>(
         rest: &Rest,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        match *rest {
-            Rest {
-                lingers: false,
-                away_since: Timestamp(0),
-            } => serializer.serialize_unit(),
-            Rest {
-                lingers,
-                away_since: Timestamp(0),
-            } => lingers.serialize(serializer),
-            Rest {
-                lingers,
-                away_since,
-            } => (lingers, away_since.0).serialize(serializer),
+        let Rest {
+            lingers,
+            away_since: Timestamp(away_since),
+            marks,
+        } = rest;
+        match (lingers, away_since, &marks[..]) {
+            (false, 0, []) => serializer.serialize_unit(),
+            (lingers, 0, []) => lingers.serialize(serializer),
+            (lingers, away_since, []) => (lingers, away_since).serialize(serializer),
+            (lingers, away_since, marks) => (lingers, away_since, marks).serialize(serializer),
         }
     }
 
     pub(in crate::inbox) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Rest, D::Error> {
-        deserializer.deserialize_tuple(2, Read)
+        deserializer.deserialize_tuple(3 + MARKS, Read)
     }
 
     struct Read;
@@ -284,9 +285,17 @@ mod rest {
             // The only thing that can fail is that the row ends here.
             let lingers = from.next_element().ok().flatten();
             let away_since = from.next_element().ok().flatten();
+            let marks: Option<u64> = from.next_element().ok().flatten();
+            // These are there if their number is.
+            let marks = (0..marks.unwrap_or_default()).map(|_| {
+                let mark: Option<Mark> = from.next_element()?;
+                mark.ok_or_else(|| Error::custom("more times than a queue has"))
+            });
+            let marks = marks.collect::<Result<_, _>>()?;
             Ok(Rest {
                 lingers: lingers.unwrap_or_default(),
                 away_since: Timestamp(away_since.unwrap_or_default()),
+                marks,
             })
         }
     }

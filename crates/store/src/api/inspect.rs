@@ -175,6 +175,19 @@ impl Inspection<'_> {
         }))
     }
 
+    /// The subscription of a durable session with a filter as it was given, if it has one.
+    #[must_use]
+    pub fn subscription(&self, client: &str, filter: &str) -> Look<StoredSubscription> {
+        let set = self.inbox;
+        let shard = set.get(set.of(client));
+        let shard = shard.filter(|shard| shard.routing.is_here());
+        Look::of(shard.and_then(|shard| {
+            shard.look(|machine| {
+                store_state::inbox::inspect::subscription(machine, client, filter).cloned()
+            })
+        }))
+    }
+
     /// Who without a connection would get a message of a topic: `limit` of them, of at most `looked_at` sessions that match in
     /// each shard.
     #[must_use]

@@ -27,6 +27,8 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::CertificateFacts;
+
 /// What a TLS listener is made of. All files are PEM.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
@@ -144,8 +146,21 @@ impl ServerTls {
     /// # Errors
     /// Names the file that is missing, malformed or does not fit the others.
     pub fn load(&self, tickets: &Tickets) -> Result<Arc<ServerConfig>, TlsFileError> {
+        self.load_with_facts(tickets).map(|(config, _)| config)
+    }
+
+    /// The same, with what the certificate says, if it can be read.
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn load_with_facts(
+        &self,
+        tickets: &Tickets,
+    ) -> Result<(Arc<ServerConfig>, Option<CertificateFacts>), TlsFileError> {
         let provider = Arc::new(default_provider());
         let identity = certified_key(&self.certificate, &self.key, &provider)?;
+        let own = identity.cert.first();
+        let facts = own.and_then(|own| CertificateFacts::of(own));
         let trust = self.client_trust()?;
         let verifier = self.verifier(&trust, &provider)?;
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -160,7 +175,7 @@ impl ServerTls {
         // Sessions are kept by the clients, in tickets; one is enough, a resumption gives the next.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 1;
-        Ok(Arc::new(config))
+        Ok((Arc::new(config), facts))
     }
 
     fn client_trust(&self) -> Result<ClientTrust, TlsFileError> {

@@ -11,8 +11,9 @@ use store_state::api::Slot;
 
 use crate::api::{
     AclAnswer, AclQuestion, At, Ban, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow,
-    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NodeChange,
-    NodeRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionRow, Verdict,
+    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchCounts, MatchRequest, NewBan,
+    NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow,
+    Stats, SubscriptionChanged, SubscriptionRow, Verdict,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
@@ -114,6 +115,18 @@ fn client(client_id: String) -> Client {
         as_of: At::unix_ms(0),
         partial: Vec::new(),
     }
+}
+
+fn changed(client_id: String, given_filter: String, qos: Option<u8>) -> Asked<SubscriptionChanged> {
+    let changed = SubscriptionChanged {
+        client_id,
+        given_filter,
+        qos,
+        state: ClientState::Away,
+        node: None,
+        node_name: None,
+    };
+    async move { Ok(changed) }.boxed()
 }
 
 fn ban(client: Option<String>) -> Ban {
@@ -325,6 +338,24 @@ impl Broker for Fake {
         _: Range,
     ) -> Asked<Found<SubscriptionRow>> {
         async { Ok(nothing()) }.boxed()
+    }
+
+    fn subscribe(
+        &self,
+        client_id: String,
+        subscription: NewSubscription,
+        _: Duration,
+    ) -> Asked<SubscriptionChanged> {
+        changed(client_id, subscription.filter, Some(subscription.qos))
+    }
+
+    fn unsubscribe(
+        &self,
+        client_id: String,
+        filter: String,
+        _: Duration,
+    ) -> Asked<SubscriptionChanged> {
+        changed(client_id, filter, None)
     }
 
     fn shared_groups(&self, _: Range) -> Asked<Found<SharedGroupRow>> {

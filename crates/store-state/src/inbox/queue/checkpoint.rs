@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::ages::Ages;
 use super::{Queue, Slot, accounted};
 use crate::inbox::tables::{InboxRow, QueueRow};
 use crate::{Changes, row};
@@ -22,6 +23,7 @@ impl Queue {
             sent: row.sent,
             released: std::mem::take(&mut row.released),
             unsent: row.head.max(row.sent + 1),
+            ages: Ages::load(std::mem::take(&mut row.rest.marks)),
             ..Self::new(slot, row.number)
         }
     }
@@ -56,6 +58,9 @@ impl Queue {
             self.chill(stored);
             self.paged = None;
         }
+        if self.alive == 0 {
+            self.ages = None;
+        }
     }
 
     /// The client is gone: places that the tables know as well are given up.
@@ -63,6 +68,9 @@ impl Queue {
         let known = |slot: &&Slot| !matches!(slot, Slot::Held { .. });
         self.chill(self.slots.iter().take_while(known).count());
         self.paged = None;
+        if self.alive == 0 {
+            self.ages = None;
+        }
     }
 
     /// Gives up the first slots, which the tables know as well.
@@ -89,7 +97,7 @@ mod tests {
     use std::sync::Arc;
 
     use mqtt_proto::{MessageBody, QoS};
-    use mqtt_session::{ApplicationMessage, SubscriptionIdSet};
+    use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
 
     use super::*;
     use crate::inbox::Item;
@@ -115,12 +123,12 @@ mod tests {
         let mut stock = Stock::default();
         let mut queue = Queue::new(1, 1);
         for _ in 0..5_000 {
-            queue.push(item.clone(), 0, &mut stock);
+            queue.push(item.clone(), 0, Timestamp(1_000), &mut stock);
         }
         let taken = queue.take(7, &mut stock, &TestTable::default());
         assert_eq!(taken, Ok(true));
         queue.collect(&mut Changes::default());
-        queue.push(item, 0, &mut stock);
+        queue.push(item, 0, Timestamp(9_000), &mut stock);
         queue.saved(true);
         assert_eq!((queue.slots.len(), queue.cold), (KEPT_SLOTS + 1, 3_975));
         queue.rest();

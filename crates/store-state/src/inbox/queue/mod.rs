@@ -7,6 +7,7 @@
 //! queued message. What is in memory decides where something is read, never what is answered: replicas
 //! that checkpoint at different times agree.
 
+pub(super) mod ages;
 mod checkpoint;
 mod cold;
 mod page;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 
 use mqtt_session::{DropReason, Timestamp};
 
+use self::ages::Ages;
 use self::paged::Paged;
 use super::Item;
 use super::stock::Stock;
@@ -66,6 +68,8 @@ pub(in crate::inbox) struct Queue {
     /// When the message at `unsent` expires, if one is known to be queued there.
     unsent_expires: Option<Timestamp>,
     paged: Option<Box<Paged>>,
+    /// When what is queued came.
+    ages: Option<Box<Ages>>,
 }
 
 #[derive(Debug)]
@@ -112,6 +116,7 @@ impl Queue {
             unsent: 1,
             unsent_expires: None,
             paged: None,
+            ages: None,
         }
     }
 
@@ -158,6 +163,11 @@ impl Queue {
         &self.released
     }
 
+    /// When what is queued came; `None`: nothing is queued, or it is not known.
+    pub(in crate::inbox) fn ages(&self) -> Option<&Ages> {
+        self.ages.as_deref().filter(|_| self.alive > 0)
+    }
+
     /// The limit that one more message of this size would break.
     pub(in crate::inbox) fn broken_limit(&self, bytes: u32, limits: &Limits) -> Option<DropReason> {
         if self.alive >= limits.queue_messages {
@@ -173,8 +183,20 @@ impl Queue {
     }
 
     /// Queues a message under the next sequence. `body`: where others refer to it too, or 0.
-    pub(in crate::inbox) fn push(&mut self, item: Item, body: u64, stock: &mut Stock) {
+    pub(in crate::inbox) fn push(
+        &mut self,
+        item: Item,
+        body: u64,
+        now: Timestamp,
+        stock: &mut Stock,
+    ) {
         let bytes = accounted(&item);
+        let (sequence, head) = (self.next(), self.head);
+        let ages = self.ages.get_or_insert_default();
+        if self.alive == 0 {
+            ages.clear();
+        }
+        ages.queued(sequence, now, head);
         self.alive += 1;
         self.bytes += u64::from(bytes);
         stock.queued(Weight { bytes, body });

@@ -309,7 +309,7 @@ fn what_lingers_stays_so_over_a_restart_and_ends_with_its_process() {
 
 #[test]
 fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
-    let row = |lingers, away_since| {
+    let row_with = |lingers, away_since, marks: &[(u64, u64)]| {
         row::encode(&InboxRow::<&[StoredSubscription], &[u64]> {
             number: 1,
             incarnation: 1,
@@ -325,9 +325,11 @@ fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
             rest: Rest {
                 lingers,
                 away_since: Timestamp(away_since),
+                marks: marks.to_vec(),
             },
         })
     };
+    let row = |lingers, away_since| row_with(lingers, away_since, &[]);
     let plain = row(false, 0);
     assert_eq!(plain, [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0]);
     assert_eq!(row(true, 0), [&plain[..], &[1]].concat());
@@ -337,10 +339,15 @@ fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
         let rest = Rest {
             lingers,
             away_since: Timestamp(away_since),
+            marks: Vec::new(),
         };
         assert_eq!(read.rest, rest);
     }
-    let longer = [&row(true, 9)[..], &[0]].concat();
+    let marked = row_with(false, 0, &[(3, 4)]);
+    assert_eq!(marked, [&plain[..], &[0, 0, 1, 3, 4]].concat());
+    let read: InboxRow = row::decode(b"I", &marked).unwrap();
+    assert_eq!(read.rest.marks, [(3, 4)]);
+    let longer = [&marked[..], &[0]].concat();
     assert!(row::decode::<InboxRow>(b"I", &longer).is_err());
 }
 
