@@ -1,9 +1,11 @@
 //! The settings of all brokers: the default ones, with queues that are never full.
 
+use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
 use broker_core::{Authorization, Settings};
-use mqtt_session::{Policy, QueueFull};
-use store_state::Limits;
+use mqtt_session::{ClassId, Policy, QueueFull};
+use net_api::Rates;
 use store_state::session::OfAnotherUser;
+use store_state::{Limits, QueueLimits};
 
 /// What no run reaches.
 const NEVER: u32 = 1_000_000;
@@ -19,17 +21,38 @@ pub(crate) fn settings() -> Settings {
         queue_full: QueueFull::REFUSE,
         ..Policy::default()
     };
+    let queue = QueueLimits {
+        messages: policy.queue_messages,
+        bytes: policy.queue_bytes,
+        full: policy.queue_full,
+    };
+    let limits = ClassLimits {
+        policy,
+        rates: Rates::default(),
+        publishes_per_s: 0,
+        subscription_bytes: 1 << 20,
+    };
+    // Some clients attach as those of a class do.
+    let class = Class {
+        id: ClassId::of("application"),
+        name: "application".into(),
+        matching: ClassMatch {
+            client_ids: ["*1", "*4", "*6"].map(Pattern::new).into(),
+            ..ClassMatch::default()
+        },
+        limits: limits.clone(),
+    };
     Settings {
         store_limits: Limits {
-            queue_messages: policy.queue_messages,
-            queue_bytes: policy.queue_bytes,
-            queue_full: policy.queue_full,
-            qos0: policy.qos0_inbox,
+            queue,
+            qos0: limits.policy.qos0_inbox,
             retained_messages: u64::from(NEVER),
             retained_bytes: 1 << 40,
+            classes: [(class.id, queue)].into_iter().collect(),
         },
-        beyond_limit: policy.clone(),
-        policy,
+        beyond_limit: limits.policy.clone(),
+        limits,
+        classes: vec![class],
         allow_anonymous: Some(true),
         of_another_user: OfAnotherUser::Refuse,
         authorization: Authorization::new(
@@ -38,9 +61,6 @@ pub(crate) fn settings() -> Settings {
             16,
             authorization::Rules::default(),
         ),
-        bytes_per_s_in: 0,
-        bytes_per_s_out: 0,
-        publishes_per_s: 0,
         maximum_connect_size: 65_536,
         connect_timeout_ms: 10_000,
         handshake_timeout_ms: 5_000,
@@ -50,7 +70,6 @@ pub(crate) fn settings() -> Settings {
         unheard_connections: 1_000,
         connections_per_s: 0,
         sessions: 0,
-        session_subscription_bytes: 1 << 20,
         node_subscription_bytes: 1 << 30,
         node_wildcard_patterns: 1_000,
         node_user_share: 25,

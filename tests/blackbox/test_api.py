@@ -116,7 +116,7 @@ def test_a_client_in_full_and_its_queue_while_it_is_away(stage, name):
     assert found["session"]["ends_at"] > found["as_of"]
     assert [drop["reason"] for drop in found["recent_drops"]] == ["queue_full_messages"] * 2
     page = command(stage, "client", name)
-    assert page.startswith(f"{name} is away, and 5 messages wait for it")
+    assert page.startswith(f"{name} is away, and its queue is full (5 of 5)")
     drops = walk(stage, f"/api/v1/drops?client={name}", 1)
     assert len(drops) == 2 and {drop["topic"] for drop in drops} == {f"{name}/4/state"}
     assert {drop["role"] for drop in drops} == {"receiver"}

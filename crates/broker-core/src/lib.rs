@@ -10,6 +10,7 @@
 
 mod backpressure;
 mod bridge;
+pub mod classes;
 mod clients;
 mod connect;
 mod drain;

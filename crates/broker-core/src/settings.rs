@@ -6,13 +6,16 @@ use mqtt_session::Policy;
 use store_state::Limits;
 use store_state::session::OfAnotherUser;
 
+use crate::classes::{Class, ClassLimits};
 use crate::rights::access::Authorization;
 
 /// What loops look up while they serve. A reload replaces it as a whole.
 #[derive(Debug)]
 pub struct Settings {
-    /// The rules of sessions.
-    pub policy: Policy,
+    /// The limits of clients that are of no class.
+    pub limits: ClassLimits,
+    /// The classes of clients, in the order in which they are tried.
+    pub classes: Vec<Class>,
     /// The same without limits of the queue, for what is on its way when a publisher is held back.
     pub beyond_limit: Policy,
     /// Whether clients without credentials are let in; `None`: those of this machine are.
@@ -21,12 +24,6 @@ pub struct Settings {
     pub of_another_user: OfAnotherUser,
     /// What clients may do.
     pub authorization: Authorization,
-    /// Bytes per second that a connection may send; 0: no limit.
-    pub bytes_per_s_in: u64,
-    /// Bytes per second that a connection is sent; 0: no limit.
-    pub bytes_per_s_out: u64,
-    /// PUBLISH packets per second of a connection; 0: no limit.
-    pub publishes_per_s: u64,
     /// Bytes of a CONNECT packet.
     pub maximum_connect_size: u32,
     /// How long a connection may take for its CONNECT.
@@ -45,8 +42,6 @@ pub struct Settings {
     pub connections_per_s: u64,
     /// Sessions of the node, connected and not.
     pub sessions: usize,
-    /// Bytes of the topic filters of a session.
-    pub session_subscription_bytes: u64,
     /// Bytes of the topic filters of all clients that are connected, and of the inboxes that are kept here.
     pub node_subscription_bytes: u64,
     /// Patterns of wildcards in all filters that messages are compared with.

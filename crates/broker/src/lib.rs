@@ -11,6 +11,7 @@
 
 mod all_loops;
 mod ban_file;
+mod class_test;
 mod cluster_bans;
 mod cluster_time;
 mod clustered;
@@ -51,6 +52,7 @@ use config::{Config, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops};
 
+pub use class_test::{TriedClass, try_classes};
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};

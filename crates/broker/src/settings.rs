@@ -4,16 +4,18 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use authorization::{Effect, Rules};
+use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
 use broker_core::{Authorization, Settings};
 use config::{
-    AuthorizationConfig, Config, DenyPublishV3, InboxQos0, MaximumQos, Permission, QueueFull,
-    SessionOfAnotherUser,
+    AuthorizationConfig, ClientClassConfig, Config, DenyPublishV3, InboxQos0, Listed, MaximumQos,
+    Permission, QueueFull, SessionOfAnotherUser,
 };
 use mqtt_proto::QoS;
-use mqtt_session::{Policy, Qos0Inbox};
+use mqtt_session::{ClassId, Policy, Qos0Inbox};
+use net_api::{BytesPerSecond, Kind, Rates};
 use rustix::process::{Resource, getrlimit};
-use store_state::Limits;
 use store_state::session::OfAnotherUser;
+use store_state::{Limits, QueueLimits};
 
 /// One of so many connections may be one that has sent no CONNECT yet.
 const UNHEARD_SHARE: u64 = 4;
@@ -30,8 +32,115 @@ const _: () = assert!(config::LARGEST_PACKET as usize + NAMES <= store_state::ap
 
 /// What a configuration and its rules come to.
 pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
-    let Config { mqtt, limits, .. } = config;
-    let policy = Policy {
+    let limits = &config.limits;
+    let own = class_limits(config, limits);
+    let classes: Vec<Class> = config
+        .client_classes
+        .iter()
+        .map(|class| client_class(config, class))
+        .collect();
+    let queue = |limits: &ClassLimits| QueueLimits {
+        messages: limits.policy.queue_messages,
+        bytes: limits.policy.queue_bytes,
+        full: limits.policy.queue_full,
+    };
+    let policy = &own.policy;
+    let store_limits = Limits {
+        queue: queue(&own),
+        qos0: policy.qos0_inbox,
+        retained_messages: config.retain.max_messages,
+        retained_bytes: config.retain.max_bytes,
+        classes: classes
+            .iter()
+            .map(|class| (class.id, queue(&class.limits)))
+            .collect(),
+    };
+    Settings {
+        store_limits,
+        beyond_limit: Policy {
+            queue_messages: u32::MAX,
+            queue_bytes: u64::MAX,
+            ..policy.clone()
+        },
+        limits: own,
+        classes,
+        allow_anonymous: config.allow_anonymous,
+        of_another_user: match config.authentication.session_of_another_user {
+            SessionOfAnotherUser::Refuse => OfAnotherUser::Refuse,
+            SessionOfAnotherUser::NewSession => OfAnotherUser::Discard,
+        },
+        authorization: authorization(&config.authorization, rules),
+        maximum_connect_size: limits
+            .connection
+            .maximum_connect_size
+            .min(limits.connection.maximum_packet_size),
+        connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
+        handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
+        hold_publisher_ms: millis(limits.connection.hold_publisher),
+        hold_unearned_ms: millis(limits.connection.hold_unearned),
+        connections: limits.node.connections.map_or(0, NonZero::get) as usize,
+        unheard_connections: unheard_connections(limits.node.connections),
+        connections_per_s: limits
+            .node
+            .connections_per_second
+            .map_or(0, NonZero::get)
+            .into(),
+        sessions: limits.node.sessions as usize,
+        node_subscription_bytes: limits.node.subscription_bytes,
+        node_wildcard_patterns: limits.node.wildcard_patterns as usize,
+        node_user_share: limits.node.user_share.into(),
+        recheck: config.authentication.recheck,
+        sys_interval_ms: millis(config.sys.interval),
+        memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
+        memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
+    }
+}
+
+/// The limits of clients to which these apply.
+fn class_limits(config: &Config, limits: &config::Limits) -> ClassLimits {
+    ClassLimits {
+        policy: policy(config, limits),
+        rates: Rates {
+            bytes_in: rate(limits.connection.bytes_per_second_in),
+            bytes_out: rate(limits.connection.bytes_per_second_out),
+        },
+        publishes_per_s: limits
+            .connection
+            .publishes_per_second
+            .map_or(0, NonZero::get)
+            .into(),
+        subscription_bytes: limits.session.subscription_bytes,
+    }
+}
+
+fn rate(limit: Option<NonZero<u64>>) -> BytesPerSecond {
+    BytesPerSecond(limit.map_or(0, NonZero::get))
+}
+
+/// A class of clients. What it needs was checked when the configuration was read.
+pub(crate) fn client_class(config: &Config, class: &ClientClassConfig) -> Class {
+    let name = class.name.as_deref().unwrap_or_default();
+    let patterns = |listed: &Listed<String>| listed.iter().map(|text| Pattern::new(text)).collect();
+    let matching = &class.matching;
+    let kinds = Kind::ALL.into_iter();
+    let is_listed = |kind: &Kind| matching.listener.iter().any(|name| name == kind.name());
+    Class {
+        id: ClassId::of(name),
+        name: name.into(),
+        matching: ClassMatch {
+            users: patterns(&matching.user),
+            client_ids: patterns(&matching.client_id),
+            certificates: patterns(&matching.certificate),
+            listeners: kinds.filter(is_listed).collect(),
+        },
+        limits: class_limits(config, &class.limits.over(&config.limits)),
+    }
+}
+
+/// The rules of sessions to which these limits apply.
+fn policy(config: &Config, limits: &config::Limits) -> Policy {
+    let mqtt = &config.mqtt;
+    Policy {
         maximum_qos: match mqtt.maximum_qos {
             MaximumQos::AtMostOnce => QoS::AtMostOnce,
             MaximumQos::AtLeastOnce => QoS::AtLeastOnce,
@@ -72,66 +181,6 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
             InboxQos0::Always => Qos0Inbox::Always,
             InboxQos0::Never => Qos0Inbox::Never,
         },
-    };
-    let store_limits = Limits {
-        queue_messages: policy.queue_messages,
-        queue_bytes: policy.queue_bytes,
-        queue_full: policy.queue_full,
-        qos0: policy.qos0_inbox,
-        retained_messages: config.retain.max_messages,
-        retained_bytes: config.retain.max_bytes,
-    };
-    Settings {
-        store_limits,
-        beyond_limit: Policy {
-            queue_messages: u32::MAX,
-            queue_bytes: u64::MAX,
-            ..policy.clone()
-        },
-        policy,
-        allow_anonymous: config.allow_anonymous,
-        of_another_user: match config.authentication.session_of_another_user {
-            SessionOfAnotherUser::Refuse => OfAnotherUser::Refuse,
-            SessionOfAnotherUser::NewSession => OfAnotherUser::Discard,
-        },
-        authorization: authorization(&config.authorization, rules),
-        bytes_per_s_in: limits
-            .connection
-            .bytes_per_second_in
-            .map_or(0, NonZero::get),
-        bytes_per_s_out: limits
-            .connection
-            .bytes_per_second_out
-            .map_or(0, NonZero::get),
-        publishes_per_s: limits
-            .connection
-            .publishes_per_second
-            .map_or(0, NonZero::get)
-            .into(),
-        maximum_connect_size: limits
-            .connection
-            .maximum_connect_size
-            .min(limits.connection.maximum_packet_size),
-        connect_timeout_ms: millis(Some(limits.connection.connect_timeout)),
-        handshake_timeout_ms: millis(Some(limits.connection.handshake_timeout)),
-        hold_publisher_ms: millis(limits.connection.hold_publisher),
-        hold_unearned_ms: millis(limits.connection.hold_unearned),
-        connections: limits.node.connections.map_or(0, NonZero::get) as usize,
-        unheard_connections: unheard_connections(limits.node.connections),
-        connections_per_s: limits
-            .node
-            .connections_per_second
-            .map_or(0, NonZero::get)
-            .into(),
-        sessions: limits.node.sessions as usize,
-        session_subscription_bytes: limits.session.subscription_bytes,
-        node_subscription_bytes: limits.node.subscription_bytes,
-        node_wildcard_patterns: limits.node.wildcard_patterns as usize,
-        node_user_share: limits.node.user_share.into(),
-        recheck: config.authentication.recheck,
-        sys_interval_ms: millis(config.sys.interval),
-        memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
-        memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
     }
 }
 

@@ -115,6 +115,6 @@ impl Listener for StoreListener {
     }
 
     fn limits(&self) -> Limits {
-        self.node.settings.read().store_limits
+        self.node.settings.read().store_limits.clone()
     }
 }

@@ -1,9 +1,14 @@
 //! What options must satisfy together, and what an operator should be told although it is allowed.
 
+use std::collections::BTreeSet;
+
 use crate::{
     address::Host,
     listener::{ListenerView, Place, WebSocketView},
-    options::{ClientAuth, ClusterConfig, Config, ProxyConfig, ProxyVersion, SslConfig},
+    options::{
+        ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ProxyConfig,
+        ProxyVersion, SslConfig,
+    },
 };
 
 /// Contradictions: the path of the option to change, and what must hold.
@@ -31,6 +36,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    conflicts.extend(classes(&config.client_classes).map(|problem| ("clientClasses", problem)));
     conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
     let http = &config.http.ssl;
@@ -48,6 +54,48 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
         conflicts.extend(problem.map(|problem| (listener.key, problem)));
     }
     conflicts
+}
+
+/// Classes of clients at most: what stores write for each batch grows by them.
+const MOST_CLASSES: usize = 32;
+
+/// The longest name of a class, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// What is wrong with the classes of clients.
+fn classes(classes: &[ClientClassConfig]) -> Option<String> {
+    if classes.len() > MOST_CLASSES {
+        let found = classes.len();
+        return Some(format!(
+            "expected {MOST_CLASSES} classes at most, found {found}"
+        ));
+    }
+    let mut names = BTreeSet::new();
+    classes.iter().find_map(|class| {
+        let Some(name) = class.name.as_deref() else {
+            return Some("expected a name for each class".to_owned());
+        };
+        let kinds = ["tcp", "tls", "ws", "wss", "unix"];
+        let unknown = class.matching.listener.iter();
+        let unknown = unknown
+            .into_iter()
+            .find(|kind| !kinds.contains(&kind.as_str()));
+        if name.chars().count() > LONGEST_NAME {
+            Some(format!(
+                "expected a name of {LONGEST_NAME} characters at most, found {name}"
+            ))
+        } else if name == DEFAULT_CLASS {
+            Some(format!(
+                "{name} is the class of clients that match no other"
+            ))
+        } else if !names.insert(name) {
+            Some(format!("two classes are called {name}"))
+        } else {
+            let expected = kinds.join(", ");
+            unknown
+                .map(|kind| format!("class {name}: expected listeners of {expected}, found {kind}"))
+        }
+    })
 }
 
 /// A majority of an even number leaves out fewer than half: of four voters one may fail, as of three.

@@ -27,6 +27,7 @@ mod node;
 mod node_name;
 mod options;
 mod origin;
+mod overriding;
 mod private;
 mod problem;
 mod reload;
@@ -43,8 +44,9 @@ pub use network::{Network, Networks};
 pub use node_name::NodeName;
 pub use options::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
-    ClientAuth, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, DenyPublishV3,
-    HttpAnonymous, HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
+    ClassLimitsConfig, ClassMatchConfig, ClientAuth, ClientClassConfig, ClusterConfig,
+    ClusterSslConfig, Config, ConnectionLimits, DEFAULT_CLASS, DenyPublishV3, HttpAnonymous,
+    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyVersion, QueueFull, RetainConfig,
     SessionLimits, SessionOfAnotherUser, SplitPolicy, SslConfig, StoreConfig, SysConfig,
@@ -52,6 +54,7 @@ pub use options::{
     WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
+pub use overriding::Override;
 pub use private::is_private;
 pub use problem::{ConfigError, Nearest, Origin, Problem, Violation};
 pub use reload::ReloadDiff;

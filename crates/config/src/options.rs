@@ -4,6 +4,7 @@
 //! the messages for unknown keys and bad values, and the comparison at SIGHUP follow from it.
 //! What two options must satisfy together stands in `check.rs`.
 
+mod classes;
 mod listeners;
 mod security;
 
@@ -23,6 +24,7 @@ use crate::{
     setting::choice,
 };
 
+pub use classes::{ClassLimitsConfig, ClassMatchConfig, ClientClassConfig, DEFAULT_CLASS};
 pub use listeners::{
     ClientAuth, MqttServerConfig, ProxyConfig, ProxyVersion, SslConfig, TcpListenerConfig,
     TlsListenerConfig, TlsVersion, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
@@ -136,6 +138,8 @@ options! {
         group "mqtt" => mqtt: MqttConfig;
         group "inbox" => inbox: InboxConfig;
         group "limits" => limits: Limits;
+        /// Classes of clients with limits of their own, the first that matches counts. One object, or a list of them, 32 at most.
+        live "clientClasses" => client_classes: Vec<ClientClassConfig>;
         group "retain" => retain: RetainConfig;
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;

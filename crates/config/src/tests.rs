@@ -1103,8 +1103,10 @@ fn exactly_these_options_reload() {
         "authentication.chain.",
         "authorization.",
         "abuse.",
+        "clientClasses.",
     ];
     let single = [
+        "clientClasses",
         "log.level",
         "allowAnonymous",
         "authentication.sessionOfAnotherUser",

@@ -19,13 +19,42 @@ use serde_json::Value;
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
 
-pub(crate) use client::{ClientArguments, DisconnectArguments, disconnect, one};
-pub(crate) use lists::{
+use client::{ClientArguments, DisconnectArguments};
+use lists::{
     ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
-    ShardsArguments, SubscriptionsArguments, clients, drops, nodes, sessions, settings, shards,
-    subscriptions,
+    ShardsArguments, SubscriptionsArguments,
 };
-pub(crate) use matching::{MatchArguments, matching};
+use matching::MatchArguments;
+
+/// A command on a running broker.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    Clients(ClientsArguments),
+    Client(ClientArguments),
+    Disconnect(DisconnectArguments),
+    Subscriptions(SubscriptionsArguments),
+    Match(MatchArguments),
+    Sessions(SessionsArguments),
+    Drops(DropsArguments),
+    Settings(SettingsArguments),
+    Nodes(NodesArguments),
+    Shards(ShardsArguments),
+}
+
+pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Clients(arguments) => lists::clients(arguments),
+        Command::Client(arguments) => client::one(arguments),
+        Command::Disconnect(arguments) => client::disconnect(arguments),
+        Command::Subscriptions(arguments) => lists::subscriptions(arguments),
+        Command::Match(arguments) => matching::matching(arguments),
+        Command::Sessions(arguments) => lists::sessions(arguments),
+        Command::Drops(arguments) => lists::drops(arguments),
+        Command::Settings(arguments) => lists::settings(arguments),
+        Command::Nodes(arguments) => lists::nodes(arguments),
+        Command::Shards(arguments) => lists::shards(arguments),
+    }
+}
 
 /// Not all nodes have answered.
 const IN_PART: u8 = 4;

@@ -16,6 +16,7 @@ mod api_key;
 mod ban;
 mod bench;
 mod check_config;
+mod class;
 mod client;
 mod cluster;
 mod failure;
@@ -61,21 +62,14 @@ enum Command {
     CheckConfig(check_config::Arguments),
     /// Say what the rules allow a client.
     Acl(acl::Arguments),
+    Class(class::Arguments),
     /// Look at the data folder of a broker that does not run.
     Store(store::Arguments),
     /// Add a user to a file of passwords, or change his password.
     Passwd(passwd::Arguments),
     ApiKey(api_key::Arguments),
-    Clients(look::ClientsArguments),
-    Client(look::ClientArguments),
-    Disconnect(look::DisconnectArguments),
-    Subscriptions(look::SubscriptionsArguments),
-    Match(look::MatchArguments),
-    Sessions(look::SessionsArguments),
-    Drops(look::DropsArguments),
-    Settings(look::SettingsArguments),
-    Nodes(look::NodesArguments),
-    Shards(look::ShardsArguments),
+    #[command(flatten)]
+    Look(look::Command),
     /// Say, or change, who a running broker does not let in.
     Ban(ban::Arguments),
     /// Say how a cluster is, and change it.
@@ -101,19 +95,11 @@ fn main() -> ExitCode {
         Command::Acl(arguments) => {
             return ended(acl::run(&arguments));
         }
+        Command::Class(arguments) => return ended(class::run(&arguments)),
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::ApiKey(arguments) => api_key::run(&arguments),
-        Command::Clients(arguments) => return ended(look::clients(&arguments)),
-        Command::Client(arguments) => return ended(look::one(&arguments)),
-        Command::Disconnect(arguments) => return ended(look::disconnect(&arguments)),
-        Command::Subscriptions(arguments) => return ended(look::subscriptions(&arguments)),
-        Command::Match(arguments) => return ended(look::matching(&arguments)),
-        Command::Sessions(arguments) => return ended(look::sessions(&arguments)),
-        Command::Settings(arguments) => return ended(look::settings(&arguments)),
-        Command::Drops(arguments) => return ended(look::drops(&arguments)),
-        Command::Nodes(arguments) => return ended(look::nodes(&arguments)),
-        Command::Shards(arguments) => return ended(look::shards(&arguments)),
+        Command::Look(command) => return ended(look::run(&command)),
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

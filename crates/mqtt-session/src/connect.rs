@@ -11,8 +11,9 @@ use mqtt_proto::{
 use crate::alias::OutboundAliases;
 use crate::declared::Declared;
 use crate::patterns::Patterns;
+use crate::session::Announced;
 use crate::will::Will;
-use crate::{Policy, Session, Timestamp};
+use crate::{ClassId, Policy, Session, Timestamp};
 
 /// The longest client identifier of MQTT 3.1, in characters.
 const CLIENT_ID_MAX_V3_1: usize = 23;
@@ -86,6 +87,8 @@ pub struct Accepted<'a> {
     pub assigned: bool,
     /// Authentication data that end an exchange of authentication.
     pub authentication_data: Option<&'a [u8]>,
+    /// The client's class.
+    pub class: ClassId,
 }
 
 /// Appends an AUTH that goes on with an exchange of authentication before there is a session.
@@ -184,12 +187,15 @@ impl Session {
             keep_alive: 0,
             client_receive_maximum: u16::MAX,
             window: 1,
-            receive_maximum: 1,
-            topic_alias_maximum: 0,
+            announced: Announced {
+                receive_maximum: 1,
+                topic_alias_maximum: 0,
+            },
             next_packet_id: PacketId::FIRST,
             version,
             online: false,
             closing: false,
+            class: ClassId::DEFAULT,
             declared: Declared::NOTHING,
         }
     }
@@ -227,13 +233,14 @@ impl Session {
         self.since = now;
         self.version = connect.version;
         self.online = true;
+        self.class = accepted.class;
         self.client_maximum_packet_size = properties
             .maximum_packet_size
             .map_or(u32::MAX, NonZeroU32::get);
         self.client_receive_maximum = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
         self.set_window(policy);
-        self.receive_maximum = policy.receive_maximum.max(1);
-        self.topic_alias_maximum = if self.version.is_v5() {
+        self.announced.receive_maximum = policy.receive_maximum.max(1);
+        self.announced.topic_alias_maximum = if self.version.is_v5() {
             policy.topic_alias_maximum
         } else {
             0
@@ -263,7 +270,7 @@ impl Session {
         let properties = ConnAckProperties {
             session_expiry_interval: (self.session_expiry != requested_expiry)
                 .then_some(self.session_expiry),
-            receive_maximum: NonZeroU16::new(self.receive_maximum)
+            receive_maximum: NonZeroU16::new(self.announced.receive_maximum)
                 .filter(|maximum| *maximum != NonZeroU16::MAX),
             // [MQTT-3.2.2-9]
             maximum_qos: Some(policy.maximum_qos).filter(|qos| *qos != QoS::ExactlyOnce),
@@ -272,7 +279,8 @@ impl Session {
                 .filter(|size| *size != NonZeroU32::MAX),
             // [MQTT-3.1.3-7]
             assigned_client_identifier: accepted.assigned.then_some(&*client_id),
-            topic_alias_maximum: Some(self.topic_alias_maximum).filter(|maximum| *maximum != 0),
+            topic_alias_maximum: Some(self.announced.topic_alias_maximum)
+                .filter(|maximum| *maximum != 0),
             wildcard_subscription_available: unavailable(policy.wildcard_subscription_available),
             subscription_identifiers_available: unavailable(
                 policy.subscription_identifier_available,

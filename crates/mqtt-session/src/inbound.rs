@@ -107,14 +107,15 @@ impl Session {
         let topic = alias::resolve(
             &mut self.inbound_aliases,
             publish,
-            self.topic_alias_maximum,
+            self.announced.topic_alias_maximum,
             policy,
         )?;
         let refusal = refusal(publish, topic, policy);
         if let Some(packet_id) = publish.packet_id {
             let v5 = self.version.is_v5();
             let inbound = self.inbound.get_or_insert_default();
-            let receipt = inbound.receive(packet_id, publish, v5, self.receive_maximum)?;
+            let receipt =
+                inbound.receive(packet_id, publish, v5, self.announced.receive_maximum)?;
             match receipt {
                 Receipt::New => {}
                 Receipt::Duplicate => {

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod alias;
+mod class;
 mod connect;
 mod deadline;
 mod declared;
@@ -47,6 +48,7 @@ mod will;
 #[cfg(test)]
 mod tests;
 
+pub use class::ClassId;
 pub use connect::{Accepted, check_connect, encode_challenge, encode_refusal, session_expiry};
 pub use deadline::Deadline;
 pub use disconnect::{Detached, Ended};
@@ -58,7 +60,9 @@ pub use mqtt_proto::PacketIdSet;
 pub use overlap::{Target, Wanted};
 pub use patterns::{Pattern, pattern_of};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
-pub use session::{Action, Session, end_with_connection, maximum_packet_size, will_target};
+pub use session::{
+    Action, Session, class_of, end_with_connection, maximum_packet_size, will_target,
+};
 pub use stored::StoredState;
 pub use subscribe::{Subscription, TakenSubscriptions};
 pub use time::Timestamp;

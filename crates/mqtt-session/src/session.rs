@@ -17,7 +17,14 @@ use crate::inbound::Inbound;
 use crate::outbound::{Outbound, WaitingQos0};
 use crate::patterns::Patterns;
 use crate::will::{Will, WillTarget};
-use crate::{ApplicationMessage, Dropped, Policy, Subscription, Timestamp, Violation};
+use crate::{ApplicationMessage, ClassId, Dropped, Policy, Subscription, Timestamp, Violation};
+
+/// What CONNACK has announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    pub(crate) receive_maximum: u16,
+    pub(crate) topic_alias_maximum: u16,
+}
 
 /// One client's session, and its network connection while there is one.
 #[derive(Debug)]
@@ -57,16 +64,15 @@ pub struct Session {
     pub(crate) client_receive_maximum: u16,
     /// The most QoS 1 and 2 deliveries in flight: the lesser of that and the policy's.
     pub(crate) window: u16,
-    /// As announced in CONNACK.
-    pub(crate) receive_maximum: u16,
-    /// As announced in CONNACK.
-    pub(crate) topic_alias_maximum: u16,
+    pub(crate) announced: Announced,
     /// The identifier of the next new outbound message.
     pub(crate) next_packet_id: PacketId,
     pub(crate) version: ProtocolVersion,
     pub(crate) online: bool,
     /// DISCONNECT was sent or received: no packet follows.
     pub(crate) closing: bool,
+    /// Whose policy it is subject to.
+    pub(crate) class: ClassId,
     pub(crate) declared: Declared,
 }
 
@@ -306,6 +312,12 @@ impl Session {
 #[must_use]
 pub fn will_target(session: &Session) -> Option<WillTarget> {
     session.will.as_ref().map(|will| will.described())
+}
+
+/// The class of a session's client, as the server said when it opened the session.
+#[must_use]
+pub fn class_of(session: &Session) -> ClassId {
+    session.class
 }
 
 /// The client's Maximum Packet Size in bytes; `None`: it takes any.

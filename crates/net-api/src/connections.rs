@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use crate::{ConnectionId, PeerAddress};
+use crate::{ConnectionId, PeerAddress, RateGroup, Rates};
 
 /// The connections of one event loop, its deadlines, and its way to the other loops. `M` is the mail that loops
 /// send each other. Calls take effect within the turn; none blocks.
@@ -27,9 +27,12 @@ pub trait Connections<M> {
     #[must_use]
     fn open_connections(&self) -> usize;
 
-    /// Limits each connection's bytes per second in and out; 0 is no limit. What exceeds the rate is
-    /// delayed, never lost. Applies at once to all connections of this loop.
-    fn set_rates(&mut self, bytes_per_s_in: u64, bytes_per_s_out: u64);
+    /// Limits each connection's bytes per second. What exceeds the rate is delayed, never lost. Applies at once to all
+    /// connections of this loop. `groups`: other rates for the connections of groups, from the first group on.
+    fn set_rates(&mut self, rates: Rates, groups: Vec<Rates>);
+
+    /// Puts a connection into a group.
+    fn set_rate_group(&mut self, connection: ConnectionId, group: RateGroup);
 
     /// How long the PROXY, TLS and WebSocket handshakes of a connection may take together. Applies to
     /// connections accepted from now on.

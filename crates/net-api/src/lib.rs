@@ -20,7 +20,7 @@ pub use connections::Connections;
 pub use counter::Counter;
 pub use kind::Kind;
 pub use peer::PeerAddress;
-pub use rate::RateBucket;
+pub use rate::{BytesPerSecond, RateBucket, RateGroup, Rates};
 pub use service::{Arrival, Closed, Next, Received, Service, Transmit};
 pub use spoken::Spoken;
 

@@ -11,6 +11,23 @@ const BURST_US: u64 = 1_000_000;
 /// A throttled connection waits for what the rate yields in as long, at least.
 const LEAST_WAIT_US: u64 = 20_000;
 
+/// A rate; 0: no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BytesPerSecond(pub u64);
+
+/// The rates of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rates {
+    /// What it may send.
+    pub bytes_in: BytesPerSecond,
+    /// What it is sent.
+    pub bytes_out: BytesPerSecond,
+}
+
+/// A group of connections with rates of their own, by its number, from 1; 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RateGroup(pub u8);
+
 /// Takings from a rate that the caller names at each call, so that a reload applies at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RateBucket {

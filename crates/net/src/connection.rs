@@ -6,11 +6,18 @@ use std::os::fd::AsRawFd;
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use net_api::{Kind, PeerAddress, RateBucket};
+use net_api::{PeerAddress, RateBucket, RateGroup};
 use socket2::Socket;
 
 use crate::layered::Layered;
 use crate::listener::Profile;
+
+/// How much a connection has had of its rates.
+#[derive(Debug, Default)]
+pub(crate) struct Metered {
+    pub(crate) inbound: RateBucket,
+    pub(crate) outbound: RateBucket,
+}
 
 /// A connection of an event loop. Its buffers exist only while they hold something.
 #[derive(Debug)]
@@ -19,8 +26,6 @@ pub(crate) struct Connection {
     pub(crate) peer: PeerAddress,
     /// The service's number for the listener that it came by.
     pub(crate) listener: u16,
-    /// What that listener is counted as.
-    pub(crate) kind: Kind,
     /// Of connections that are not plain: what stands between the socket and the service.
     pub(crate) layers: Option<Box<Layered>>,
     pub(crate) phase: Phase,
@@ -29,8 +34,8 @@ pub(crate) struct Connection {
     pub(crate) pending_in: Option<Box<Unconsumed>>,
     /// What the socket did not take, layers included.
     pub(crate) pending_out: Option<Box<Unwritten>>,
-    pub(crate) rate_in: RateBucket,
-    pub(crate) rate_out: RateBucket,
+    pub(crate) metered: Metered,
+    pub(crate) rate_group: RateGroup,
     /// The service's own number for the connection.
     pub(crate) tag: u64,
     /// What the service wants dropped with the connection; few have any, hence the thin pointer.
@@ -123,13 +128,12 @@ impl Connection {
             socket,
             peer,
             listener: profile.number,
-            kind: profile.kind,
             layers,
             phase: Phase::Open,
             pending_in: None,
             pending_out: None,
-            rate_in: RateBucket::default(),
-            rate_out: RateBucket::default(),
+            metered: Metered::default(),
+            rate_group: RateGroup::default(),
             tag: 0,
             attached: None,
             touched: false,

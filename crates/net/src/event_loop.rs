@@ -676,7 +676,7 @@ impl<S: Service> Core<S> {
             self.io.stats.listener(c.listener).failed(failure).add(1);
             tracing::debug!(
                 peer = %c.peer,
-                listener = c.kind.name(),
+                listener = c.listener,
                 reason = failure.name(),
                 error = cause.error().map(tracing::field::display),
                 "a handshake failed"
@@ -725,9 +725,10 @@ impl<S: Service> Core<S> {
             if !c.readable {
                 return;
             }
-            let available = c.rate_in.available(self.io.rate_in, self.io.now_ms);
+            let rate = self.io.rates.of(c.rate_group).bytes_in.0;
+            let available = c.metered.inbound.available(rate, self.io.now_ms);
             if available == 0 {
-                let at = c.rate_in.resumes_at(self.io.rate_in, self.io.now_ms);
+                let at = c.metered.inbound.resumes_at(rate, self.io.now_ms);
                 self.io.throttle(id, at);
                 self.io.stats.throttled_in.add(1);
                 return;
@@ -752,7 +753,7 @@ impl<S: Service> Core<S> {
             // Less than asked for means that the socket is empty (epoll(7), question 9); but an end of
             // the stream that was announced with these bytes is not announced again.
             c.readable = n == wanted || c.peer_closed;
-            c.rate_in.take(n as u64, self.io.rate_in, self.io.now_ms);
+            c.metered.inbound.take(n as u64, rate, self.io.now_ms);
             self.io.stats.bytes_in.add(n as u64);
             let is_layered = c.layers.is_some();
             self.io.charge(READ_WORK);
@@ -949,9 +950,10 @@ impl<S: Service> Core<S> {
                 return;
             }
             let open = c.phase == Phase::Open;
-            let available = c.rate_out.available(self.io.rate_out, self.io.now_ms);
+            let rate = self.io.rates.of(c.rate_group).bytes_out.0;
+            let available = c.metered.outbound.available(rate, self.io.now_ms);
             if available == 0 && open {
-                let at = c.rate_out.resumes_at(self.io.rate_out, self.io.now_ms);
+                let at = c.metered.outbound.resumes_at(rate, self.io.now_ms);
                 self.io.throttle(id, at);
                 self.io.stats.throttled_out.add(1);
                 return;
@@ -1021,9 +1023,10 @@ impl<S: Service> Core<S> {
         let length = u32::try_from(bytes.len() / BYTES_PER_UNIT).unwrap_or(u32::MAX);
         self.io.charge(WRITE_WORK.saturating_add(length));
         let c = self.io.connections.get_mut(id)?;
+        let rate = self.io.rates.of(c.rate_group).bytes_out.0;
         match write_some(c, bytes, &self.io.stats) {
             Ok(n) => {
-                c.rate_out.take(n as u64, self.io.rate_out, self.io.now_ms);
+                c.metered.outbound.take(n as u64, rate, self.io.now_ms);
                 Some(n)
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Registry, Token};
-use net_api::{Arena, ConnectionId, Connections, Key, PeerAddress};
+use net_api::{Arena, ConnectionId, Connections, Key, PeerAddress, RateGroup, Rates};
 use socket2::Socket;
 
 use crate::connection::{Connection, Phase, Unwritten};
@@ -85,12 +85,28 @@ pub struct Io<M> {
     work: u64,
     /// Units at which this part of the turn has done enough.
     work_until: u64,
-    pub(crate) rate_in: u64,
-    pub(crate) rate_out: u64,
+    pub(crate) rates: GroupRates,
     /// How long the handshakes of a connection may take.
     pub(crate) handshake_ms: u64,
     /// What layers made of a transmission; empty between calls.
     sealed: Vec<u8>,
+}
+
+/// The rates of connections, by the groups that the service has put them into.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRates {
+    /// Of those that are in no group, or in one that is not known.
+    rates: Rates,
+    /// From group 1 on.
+    groups: Vec<Rates>,
+}
+
+impl GroupRates {
+    pub(crate) fn of(&self, group: RateGroup) -> Rates {
+        let number = usize::from(group.0).checked_sub(1);
+        let found = number.and_then(|number| self.groups.get(number));
+        found.copied().unwrap_or(self.rates)
+    }
 }
 
 impl<M> Io<M> {
@@ -117,8 +133,7 @@ impl<M> Io<M> {
             flush_soon: false,
             accompanying: None,
             mailed: 0,
-            rate_in: 0,
-            rate_out: 0,
+            rates: GroupRates::default(),
             handshake_ms: HANDSHAKE_MS,
             sealed: Vec::new(),
         }
@@ -227,9 +242,14 @@ impl<M> Connections<M> for Io<M> {
         self.connections.len()
     }
 
-    fn set_rates(&mut self, bytes_per_s_in: u64, bytes_per_s_out: u64) {
-        self.rate_in = bytes_per_s_in;
-        self.rate_out = bytes_per_s_out;
+    fn set_rate_group(&mut self, connection: ConnectionId, group: RateGroup) {
+        if let Some(c) = self.connections.get_mut(connection) {
+            c.rate_group = group;
+        }
+    }
+
+    fn set_rates(&mut self, rates: Rates, groups: Vec<Rates>) {
+        self.rates = GroupRates { rates, groups };
     }
 
     fn set_handshake_limit(&mut self, ms: u64) {

@@ -61,12 +61,15 @@ static COUNTING: Counting = Counting;
 const HEADER: Header = Header {
     now_ms: 1_000,
     limits: Limits {
-        queue_messages: 10_000,
-        queue_bytes: 1 << 24,
-        queue_full: QueueFull::DropNewest,
+        queue: store_state::QueueLimits {
+            messages: 10_000,
+            bytes: 1 << 24,
+            full: QueueFull::DropNewest,
+        },
         qos0: Qos0Inbox::Offline,
         retained_messages: 0,
         retained_bytes: 0,
+        classes: store_state::ClassLimits::NONE,
     },
 };
 

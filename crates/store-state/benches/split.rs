@@ -150,12 +150,15 @@ fn header() -> Header {
     Header {
         now_ms: 0,
         limits: Limits {
-            queue_messages: 0,
-            queue_bytes: 0,
-            queue_full: QueueFull::REFUSE,
+            queue: store_state::QueueLimits {
+                messages: 0,
+                bytes: 0,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Never,
             retained_messages: u64::MAX,
             retained_bytes: u64::MAX,
+            classes: store_state::ClassLimits::NONE,
         },
     }
 }

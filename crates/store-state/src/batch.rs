@@ -1,9 +1,10 @@
 //! A batch: what one log entry holds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mqtt_session::{Qos0Inbox, QueueFull};
-use serde::{Deserialize, Serialize};
+use mqtt_session::{ClassId, Qos0Inbox, QueueFull};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::slot::SlotRange;
 use crate::wire;
@@ -46,7 +47,7 @@ impl Requeued {
 
 /// What holds for all operations of a batch. The proposer says it, so that replicas need no clock and
 /// no settings of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Unix time in ms.
     pub now_ms: u64,
@@ -55,15 +56,10 @@ pub struct Header {
 }
 
 /// The limits in force when a batch was proposed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
-    /// Messages queued in one inbox at most.
-    pub queue_messages: u32,
-    /// Bytes queued in one inbox at most.
-    pub queue_bytes: u64,
-    /// What happens at these two limits.
-    #[serde(with = "wire::queue_full")]
-    pub queue_full: QueueFull,
+    /// Of one inbox.
+    pub queue: QueueLimits,
     /// Which QoS 0 messages are stored.
     #[serde(with = "wire::qos0_inbox")]
     pub qos0: Qos0Inbox,
@@ -71,6 +67,67 @@ pub struct Limits {
     pub retained_messages: u64,
     /// Bytes of retained messages of one shard at most.
     pub retained_bytes: u64,
+    /// The limits of queues whose clients are of a class. A batch has them behind everything else.
+    #[serde(skip)]
+    pub classes: ClassLimits,
+}
+
+/// The limits of the queues of each class of clients, in no order. Most nodes have no classes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClassLimits(Option<Arc<[(ClassId, QueueLimits)]>>);
+
+impl Serialize for ClassLimits {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let all = self.0.iter().flat_map(|classes| classes.iter());
+        let all: Vec<(u32, &QueueLimits)> = all.map(|(class, of)| (class.0, of)).collect();
+        all.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClassLimits {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let all = Vec::<(u32, QueueLimits)>::deserialize(from)?;
+        Ok(all
+            .into_iter()
+            .map(|(class, of)| (ClassId(class), of))
+            .collect())
+    }
+}
+
+impl FromIterator<(ClassId, QueueLimits)> for ClassLimits {
+    fn from_iter<I: IntoIterator<Item = (ClassId, QueueLimits)>>(classes: I) -> Self {
+        let classes: Vec<_> = classes.into_iter().collect();
+        Self((!classes.is_empty()).then(|| classes.into()))
+    }
+}
+
+impl ClassLimits {
+    /// Of no classes.
+    pub const NONE: Self = Self(None);
+
+    /// Whether there are no classes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn get(&self, class: ClassId) -> Option<&QueueLimits> {
+        let mut classes = self.0.iter().flat_map(|classes| classes.iter());
+        let found = classes.find(|(known, _)| *known == class)?;
+        Some(&found.1)
+    }
+}
+
+/// The limits of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueueLimits {
+    /// Messages queued at most.
+    pub messages: u32,
+    /// Bytes queued at most.
+    pub bytes: u64,
+    /// What happens at these two limits.
+    #[serde(with = "wire::queue_full")]
+    pub full: QueueFull,
 }
 
 /// What is left of a limit of a shard, however narrow its range has become: a 256th. Few slots may hold many topics, and
@@ -78,6 +135,14 @@ pub struct Limits {
 const LEAST_SHARE: u128 = 256;
 
 impl Limits {
+    /// The limits of a queue whose client is of a class. One that is not known has those of the default class.
+    #[must_use]
+    pub fn of(&self, class: ClassId) -> QueueLimits {
+        let own = Some(class).filter(|class| !class.is_default());
+        let own = own.and_then(|class| self.classes.get(class));
+        own.copied().unwrap_or(self.queue)
+    }
+
     /// The limits of a shard that has `part` of the slots that the shards of `whole` share: of what a shard may keep, the
     /// share of its slots, rounded up, and a 256th at least. The shard that has all of them has the limits as they are.
     #[must_use]
@@ -171,20 +236,23 @@ mod tests {
     #[test]
     fn a_part_of_the_slots_has_its_share_of_what_may_be_retained() {
         let limits = |messages, bytes| Limits {
-            queue_messages: 7,
-            queue_bytes: 8,
-            queue_full: QueueFull::REFUSE,
+            queue: QueueLimits {
+                messages: 7,
+                bytes: 8,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Never,
             retained_messages: messages,
             retained_bytes: bytes,
+            classes: ClassLimits::default(),
         };
         let slots = |first, last| SlotRange { first, last };
         let all = SlotRange::ALL;
         for (messages, bytes) in [(1, 1), (1_000_000, 1 << 30), (u64::MAX, u64::MAX)] {
             let limits = limits(messages, bytes);
-            assert_eq!(limits.share(all, all), limits);
+            assert_eq!(limits.clone().share(all, all), limits);
             let base = slots(16_384, 32_767);
-            assert_eq!(limits.share(base, base), limits);
+            assert_eq!(limits.clone().share(base, base), limits);
         }
         let share = |part, whole| limits(1_000, 1 << 20).share(part, whole);
         assert_eq!(share(slots(0, 32_767), all), limits(500, 1 << 19));

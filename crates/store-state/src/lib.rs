@@ -39,7 +39,8 @@ mod touched;
 pub mod wire;
 
 pub use batch::{
-    Batch, CorrelationId, Header, Limits, ProposedHere, Request, Requeued, RoutedUntil,
+    Batch, ClassLimits, CorrelationId, Header, Limits, ProposedHere, QueueLimits, Request,
+    Requeued, RoutedUntil,
 };
 pub use descriptor::{ChildShard, DESCRIPTOR_KEY, Descriptor, ShardBirth, ShardVersion};
 pub use insertion_map::InsertionMap;

@@ -68,7 +68,7 @@ impl<M: Split, Told: Clone + PartialEq + Debug> Part<M, Told> {
 
     pub(crate) fn apply(&mut self, header: &Header, op: &M::Op) -> Told {
         let outcome = (self.apply)(&mut self.machine, header, op, &self.table);
-        let entry = Entry::Op(*header, op.clone(), outcome.clone());
+        let entry = Entry::Op(header.clone(), op.clone(), outcome.clone());
         self.log.push(entry);
         outcome
     }

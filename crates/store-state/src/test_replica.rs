@@ -42,7 +42,7 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn apply(&mut self, header: &Header, op: &M::Op) -> String {
         let outcome = (self.apply)(&mut self.machine, header, op, &self.table);
         let written = postcard::to_stdvec(op).unwrap();
-        self.log.push((*header, written, outcome.clone()));
+        self.log.push((header.clone(), written, outcome.clone()));
         self.collect_row();
         outcome
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, PacketId, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{
-    ApplicationMessage, NEVER_EXPIRES, PacketIdSet, Qos0Inbox, QueueFull, SubscriptionIdSet,
-    Timestamp,
+    ApplicationMessage, ClassId, NEVER_EXPIRES, PacketIdSet, Qos0Inbox, QueueFull,
+    SubscriptionIdSet, Timestamp,
 };
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -35,6 +35,11 @@ through!(qos: QoS as u8, |qos: &QoS| qos.as_u8(), QoS::from_u8);
 
 through!(options: SubscriptionOptions as u8, |options: &SubscriptionOptions| options.to_byte(),
     |byte| SubscriptionOptions::from_byte(byte, ProtocolVersion::V5).ok());
+
+through! {
+    class: ClassId as u32,
+    |class: &ClassId| class.0, |class| Some(ClassId(class))
+}
 
 /// A byte, and seconds if they follow.
 pub(crate) mod queue_full {

@@ -257,12 +257,15 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
         header: Header {
             now_ms: 1_000,
             limits: Limits {
-                queue_messages: 10,
-                queue_bytes: 10_000,
-                queue_full: QueueFull::DropOldest,
+                queue: store_state::QueueLimits {
+                    messages: 10,
+                    bytes: 10_000,
+                    full: QueueFull::DropOldest,
+                },
                 qos0: Qos0Inbox::Offline,
                 retained_messages: 10,
                 retained_bytes: 10_000,
+                classes: store_state::ClassLimits::NONE,
             },
         },
         requests: ops.into_iter().map(request).collect(),

@@ -153,6 +153,9 @@ pub struct Session {
     /// The shard of the inbox store that has it.
     #[schema(value_type = Option<u16>)]
     pub shard: Option<u16>,
+    /// The class of its client, `device` if it matched none that is configured; `null`: no node knows it any more.
+    #[serde(default)]
+    pub class: Option<String>,
     /// Counts the connections of the session, among those of all clients of its shard.
     pub epoch: Option<BigNumber>,
 }

@@ -25,6 +25,7 @@
 //! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
 //! connection between their nodes.
 
+use mqtt_session::class_of;
 use std::time::Duration;
 
 use mqtt_proto::peek_frame;
@@ -71,11 +72,11 @@ impl<R: Rim> ClientLoop<R> {
         has_others: bool,
     ) -> bool {
         let mut hold_ms = self.settings.hold_publisher_ms;
-        let policy = &self.settings.policy;
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
         let session = &client.session;
+        let policy = self.settings.policy_of(class_of(session));
         let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
             || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
         if !full || hold_ms == 0 || !session.is_online() {
@@ -281,12 +282,12 @@ impl<R: Rim> ClientLoop<R> {
 
     /// After transmitting: a queue that is less than half full holds nobody back.
     pub(crate) fn relax_hold(&mut self, io: &mut impl LoopIo, key: Key) {
-        let policy = &self.settings.policy;
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
         let Some(hold) = &client.hold else { return };
         let session = &client.session;
+        let policy = self.settings.policy_of(class_of(session));
         let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
             && session.queue_bytes() * 2 < policy.queue_bytes;
         if drained && (hold.spent || !hold.of.is_empty()) {

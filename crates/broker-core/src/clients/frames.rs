@@ -1,7 +1,7 @@
 //! Frames of a connection: which of them are handled now, and what packets ask for.
 
 use mqtt_proto::{DecodeError, Packet, PacketType, ReasonCode, peek_frame};
-use mqtt_session::{Action, Timestamp};
+use mqtt_session::{Action, Timestamp, class_of};
 use net_api::{ConnectionId, Key, Next, Received, Spoken};
 use store_state::api::Store as _;
 
@@ -29,12 +29,13 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return Ok(Next::Close);
         };
+        let policy = self.settings.policy_of(class_of(&client.session));
         let packet =
             Packet::decode(frame, client.session.version()).map_err(Violated::by_decoding)?;
         self.stats.packets_in.add(1);
         let action = client
             .session
-            .handle_packet(&packet, session_key.to_bits(), &self.settings.policy, now)
+            .handle_packet(&packet, session_key.to_bits(), policy, now)
             .map_err(|v| Violated {
                 reason: v.reason_code(),
                 statement: v.statement(),
@@ -140,7 +141,7 @@ impl<R: Rim> ClientLoop<R> {
             let goes_on = client.is_some_and(Client::has_parts_left);
             let version = client.map(|client| client.session.version());
             let limit = match version {
-                Some(_) => self.settings.policy.maximum_packet_size,
+                Some(_) => self.settings.limits.policy.maximum_packet_size,
                 None => self.settings.maximum_connect_size,
             };
             let frame = match peek_frame(rest, version) {
@@ -294,7 +295,10 @@ impl<R: Rim> ClientLoop<R> {
                 return Wait::Pause;
             }
         }
-        let rate = self.settings.publishes_per_s;
+        let rate = self
+            .settings
+            .limits_of(class_of(&client.session))
+            .publishes_per_s;
         if rate != 0 {
             if client.publish_rate.available(rate, io.now_ms()) == 0 {
                 self.stats.throttled_publishes.add(1);

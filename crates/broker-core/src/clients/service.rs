@@ -1,6 +1,7 @@
 //! A loop as the service of its connections: what they bring, timers, mail.
 
 use mqtt_proto::{PacketType, peek_frame};
+use mqtt_session::class_of;
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, PeerAddress, Received, Service, Transmit,
 };
@@ -112,7 +113,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             out,
             budget,
             &mut self.dropped,
-            &self.settings.policy,
+            self.settings.policy_of(class_of(&client.session)),
             now,
         );
         let (packets, publishes) = count_packets(out);
@@ -244,9 +245,19 @@ impl<R: Rim> Service for ClientLoop<R> {
             LoopMessage::ChangeSubscription(asked) => on_behalf::change(self, io, asked),
             LoopMessage::Bans => self.check_bans(io),
             LoopMessage::Reload(settings, done) => {
-                io.set_rates(settings.bytes_per_s_in, settings.bytes_per_s_out);
+                let classes = settings.classes.iter();
+                let groups = classes.map(|class| class.limits.rates);
+                io.set_rates(settings.limits.rates, groups.collect());
                 io.set_handshake_limit(settings.handshake_timeout_ms);
                 self.settings = settings;
+                for key in self.clients.keys() {
+                    if let Some(client) = self.clients.get(key)
+                        && let Some(connection) = client.connection
+                    {
+                        let group = self.settings.rate_group(class_of(&client.session));
+                        io.set_rate_group(connection, group);
+                    }
+                }
                 self.rules_changed(io);
                 self.start_sys(io);
                 drop(done);

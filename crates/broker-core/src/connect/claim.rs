@@ -14,7 +14,7 @@ use hashing::HashMap;
 use mqtt_proto::{Connect, LastWill, MessageBody, ReasonCode, SubscriptionFilter};
 use mqtt_session::{
     ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, Wanted,
-    session_expiry,
+    class_of, session_expiry,
 };
 use net_api::Key;
 use peer_protocol::{Asker, Older};
@@ -42,7 +42,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The session expiry interval that a client gets.
     fn expiry(&self, connect: &Connect<'_>) -> u32 {
-        session_expiry(connect, &self.settings.policy)
+        session_expiry(connect, &self.settings.limits.policy)
     }
 
     /// Asks the store for the identifier of a client that has its place in the loop.
@@ -150,6 +150,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let durable = client.session.session_expiry() != 0;
+        let class = class_of(&client.session);
         let here = client.connection.is_some();
         let Claimed {
             epoch,
@@ -167,6 +168,15 @@ impl<R: Rim> ClientLoop<R> {
             let node = self.node.store().node();
             let node_incarnation = self.node.store().incarnation();
             let op = match self.left_by(key).filter(|_| resumed) {
+                last if !class.is_default() => InboxOp::AttachAs {
+                    client: client_id.clone(),
+                    epoch,
+                    node,
+                    node_incarnation,
+                    resume: resumed,
+                    last,
+                    class,
+                },
                 Some((last, knows_owed)) => InboxOp::AttachAgain {
                     client: client_id.clone(),
                     epoch,
@@ -427,7 +437,7 @@ impl<R: Rim> ClientLoop<R> {
             &connect,
             client_id,
             joining.accepted(),
-            &self.settings.policy,
+            self.settings.policy_of(joining.class()),
             now,
         );
         if let Some(epoch) = epoch {
@@ -501,7 +511,7 @@ impl<R: Rim> ClientLoop<R> {
             joining.accepted(),
             present,
             restored,
-            &self.settings.policy,
+            self.settings.policy_of(joining.class()),
             now,
         );
         match taken {

@@ -1,7 +1,7 @@
 //! A CONNECT that waits for the stores.
 
 use mqtt_proto::{Connect, Packet, ProtocolVersion};
-use mqtt_session::{Accepted, PacketIdSet};
+use mqtt_session::{Accepted, ClassId, PacketIdSet};
 use net_api::ConnectionId;
 use peer_protocol::{Asker, Older};
 use route_exchange::NodeId;
@@ -15,6 +15,8 @@ pub(crate) struct Joining {
     frame: Box<[u8]>,
     /// The server chose the client identifier.
     assigned: bool,
+    /// The client's class.
+    class: ClassId,
     /// Authentication data for CONNACK.
     data: Option<Box<[u8]>>,
     /// The store has a say in it.
@@ -57,6 +59,7 @@ impl Joining {
             frame: frame.into(),
             assigned: accepted.assigned,
             data: accepted.authentication_data.map(Box::from),
+            class: accepted.class,
             is_stored,
             claim: ClaimStage::Unasked,
             deferred_closes: Vec::new(),
@@ -77,10 +80,15 @@ impl Joining {
         &self.frame
     }
 
+    pub(super) fn class(&self) -> ClassId {
+        self.class
+    }
+
     pub(super) fn accepted(&self) -> Accepted<'_> {
         Accepted {
             assigned: self.assigned,
             authentication_data: self.data.as_deref(),
+            class: self.class,
         }
     }
 

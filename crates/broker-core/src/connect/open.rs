@@ -6,12 +6,13 @@ use mqtt_proto::{
     ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, LastWill,
     Packet, PacketType, ProtocolVersion, ReasonCode,
 };
-use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
+use mqtt_session::{Accepted, ClassId, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
 use crate::bridge;
+use crate::classes::Candidate;
 use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
@@ -215,7 +216,7 @@ impl<R: Rim> ClientLoop<R> {
         connect: &Connect<'_>,
         is_first: bool,
     ) -> Result<(), ReasonCode> {
-        check_connect(connect, &self.settings.policy)?;
+        check_connect(connect, &self.settings.limits.policy)?;
         if self.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }
@@ -233,7 +234,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The reason code for a client too many.
     fn full(&self) -> ReasonCode {
-        if self.settings.policy.server_reference.is_some() {
+        if self.settings.limits.policy.server_reference.is_some() {
             ReasonCode::UseAnotherServer
         } else {
             ReasonCode::QuotaExceeded
@@ -257,7 +258,11 @@ impl<R: Rim> ClientLoop<R> {
         let mut bytes = Vec::new();
         if let Some((version, reason)) = answer {
             let is_plain = self.is_plain(io, connection);
-            let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+            let policy = last_policy(
+                self.drained.as_ref(),
+                &self.settings.limits.policy,
+                is_plain,
+            );
             encode_refusal(version, reason, policy, &mut bytes);
         }
         // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
@@ -276,9 +281,22 @@ impl<R: Rim> ClientLoop<R> {
         let data = admission
             .as_ref()
             .and_then(|admission| admission.data.as_deref());
+        let class = self.settings.class_for(&Candidate {
+            user: admission
+                .as_ref()
+                .and_then(|admission| admission.identity().username.as_deref()),
+            client_id: &client_id,
+            certificate: io.certificate_name(entry.connection),
+            listener: io
+                .listener(entry.connection)
+                .and_then(|number| self.node.listener_kinds.get(usize::from(number)).copied()),
+        });
+        let class = class.map_or(ClassId::DEFAULT, |class| class.id);
+        io.set_rate_group(entry.connection, self.settings.rate_group(class));
         let accepted = Accepted {
             assigned: entry.assigned,
             authentication_data: data,
+            class,
         };
         let now = Timestamp(io.now_ms());
         if let Some(will) = &entry.notification {
@@ -287,7 +305,7 @@ impl<R: Rim> ClientLoop<R> {
             self.drops
                 .record(io.now_ms(), &client_id, topic, reason, will.qos, length);
         }
-        let policy = &self.settings.policy;
+        let policy = self.settings.policy_of(class);
         let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
         // A session that others have a say in stands in until they have answered; nothing of it is ever
         // sent.
@@ -493,7 +511,7 @@ impl<R: Rim> ClientLoop<R> {
             return out;
         }
         if self.node.peers().is_some() {
-            let policy = &self.settings.policy;
+            let policy = &self.settings.limits.policy;
             encode_refusal(version, ReasonCode::ServerUnavailable, policy, &mut out);
             return out;
         }

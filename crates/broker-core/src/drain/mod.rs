@@ -32,7 +32,7 @@ impl<R: Rim> ClientLoop<R> {
         let since_ms = self.drained.as_ref().and_then(|drained| drained.since_ms);
         let since_ms = since_ms.or(begins.then(|| io.now_ms()));
         let is_late = since_ms.is_some_and(|since| io.now_ms() >= since + BUSY_MS);
-        let policy = &self.settings.policy;
+        let policy = &self.settings.limits.policy;
         self.drained = Some(Drained::new(policy, elsewhere, since_ms));
         if !begins {
             return;

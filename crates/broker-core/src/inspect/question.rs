@@ -3,7 +3,7 @@
 use std::fmt;
 
 use authorization::Action;
-use mqtt_session::WillTarget;
+use mqtt_session::{ClassId, WillTarget};
 
 use crate::key::SessionKey;
 use crate::rights::access::Verdict;
@@ -152,6 +152,8 @@ pub struct ClientSummary {
     pub queued: u64,
     /// The most that may wait.
     pub queue_limit: u64,
+    /// Its class.
+    pub class: ClassId,
 }
 
 /// A session in full.

@@ -4,7 +4,7 @@ use authentication_api::Identity;
 use authorization::Action;
 use guard::Source;
 use mqtt_proto::{SubscriptionFilter, filter_matches};
-use mqtt_session::{Subscription, maximum_packet_size, will_target};
+use mqtt_session::{Subscription, class_of, maximum_packet_size, will_target};
 use net_api::{Arena, Kind};
 
 use super::question::{ClientDetail, ClientSummary, ConnectionDetail, Life, SubscriptionDetail};
@@ -45,12 +45,18 @@ pub(super) fn summary(view: &View<'_>, io: &impl LoopIo, client: &Client) -> Cli
         address: peer.map(|peer| peer.to_string()),
         durable: session.is_durable(),
         queued: session.queue_len() as u64,
-        queue_limit: view.settings.policy.queue_messages.into(),
+        queue_limit: view
+            .settings
+            .policy_of(class_of(session))
+            .queue_messages
+            .into(),
+        class: class_of(session),
     }
 }
 
 pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, client: &Client) -> ClientDetail {
-    let (session, policy) = (&client.session, &view.settings.policy);
+    let session = &client.session;
+    let policy = view.settings.policy_of(class_of(session));
     let stored = client.stored.as_ref();
     let inbox = stored.and_then(|stored| stored.inbox.as_ref());
     let connection = client.connection.and_then(|id| {

@@ -61,7 +61,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
-        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        let always = self.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
         !target.qos0_only || (message.qos == QoS::AtMostOnce && !always)
     }
 

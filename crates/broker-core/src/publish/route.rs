@@ -7,6 +7,7 @@ use authorization::Action;
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
+    class_of,
 };
 use net_api::Key;
 use peer_protocol::HASH_BITS;
@@ -291,7 +292,7 @@ impl<R: Rim> ClientLoop<R> {
         set: &'m MatchSet,
         message: &ApplicationMessage,
     ) -> &'m [ShardRef] {
-        match (message.qos, self.settings.policy.qos0_inbox) {
+        match (message.qos, self.settings.limits.policy.qos0_inbox) {
             (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
             (QoS::AtMostOnce, Qos0Inbox::Offline) => &set.detached,
             _ => &set.shards,
@@ -445,7 +446,7 @@ impl<R: Rim> ClientLoop<R> {
         set: &MatchSet,
         range: Range<usize>,
     ) {
-        let always = self.settings.policy.qos0_inbox == Qos0Inbox::Always;
+        let always = self.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
         let has_others = set.len() > 1;
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
@@ -501,7 +502,7 @@ impl<R: Rim> ClientLoop<R> {
         let policy = if held {
             &self.settings.beyond_limit
         } else {
-            &self.settings.policy
+            self.settings.policy_of(class_of(&client.session))
         };
         let replay = client.replay.as_ref();
         let passing = replay.and_then(|replay| replay.topic_of(&delivery.message));
@@ -567,7 +568,7 @@ impl<R: Rim> ClientLoop<R> {
                 return None;
             }
             Who::Durable(client) => {
-                let qos0 = self.settings.policy.qos0_inbox;
+                let qos0 = self.settings.limits.policy.qos0_inbox;
                 let stored = item.qos > QoS::AtMostOnce || qos0 == Qos0Inbox::Always;
                 match member.gauge.home() {
                     Some(home) if !stored => home,

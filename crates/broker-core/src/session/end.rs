@@ -33,7 +33,11 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let policy = last_policy(self.drained.as_ref(), &self.settings.policy, is_plain);
+        let policy = last_policy(
+            self.drained.as_ref(),
+            &self.settings.limits.policy,
+            is_plain,
+        );
         client.session.disconnect(reason, policy);
         let mut bytes = Vec::new();
         // Whatever it asks for, this connection is closed after these bytes.
@@ -41,7 +45,7 @@ impl<R: Rim> ClientLoop<R> {
             &mut bytes,
             LAST_BUDGET,
             &mut self.dropped,
-            &self.settings.policy,
+            &self.settings.limits.policy,
             now,
         );
         self.report_dropped(io, key);
@@ -237,7 +241,8 @@ impl<R: Rim> ClientLoop<R> {
 
     /// At shutdown everybody is told, and disconnected.
     pub(crate) fn disconnect_all(&mut self, io: &mut impl LoopIo) {
-        let elsewhere = self.drained.is_some() || self.settings.policy.server_reference.is_some();
+        let elsewhere =
+            self.drained.is_some() || self.settings.limits.policy.server_reference.is_some();
         let reason = if elsewhere {
             ReasonCode::UseAnotherServer
         } else {

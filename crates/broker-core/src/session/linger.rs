@@ -481,7 +481,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let bytes = (client_id.len() + delivery.message.body.heap_len()).max(LATE_LEAST);
         let is_full = self.lingerers.late_bytes + bytes > LATE_UNDER_WAY;
-        if is_full || self.settings.policy.qos0_inbox == Qos0Inbox::Never {
+        if is_full || self.settings.limits.policy.qos0_inbox == Qos0Inbox::Never {
             return self.drop_late(io, &client_id, delivery.message);
         }
         let epoch = lingering.epoch;

@@ -8,7 +8,7 @@ use mqtt_proto::{
     PacketType, ProtocolVersion, QoS, ReasonCode, Subscribe, SubscribeFiltersIter,
     SubscriptionFilter, SubscriptionOptions, Unsubscribe, UnsubscribeFiltersIter,
 };
-use mqtt_session::{Subscription, Wanted};
+use mqtt_session::{ClassId, Subscription, Wanted, class_of};
 use net_api::{Key, Next};
 use store_state::api::{Failure, Store as _};
 use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
@@ -137,8 +137,8 @@ impl<R: Rim> ClientLoop<R> {
             let admitted = admitted.and_then(|options| {
                 if client.session.subscription(text).is_none() && !fresh.contains(text) {
                     let held = client.session.subscriptions().len() + fresh.len();
-                    let full = held >= self.settings.policy.subscriptions as usize;
-                    let policy = &self.settings.policy;
+                    let policy = self.settings.policy_of(class_of(&client.session));
+                    let full = held >= policy.subscriptions as usize;
                     if full
                         || !client.session.admits_pattern(text, &mut patterns, policy)
                         || !room.take(text, &self.node)
@@ -170,7 +170,10 @@ impl<R: Rim> ClientLoop<R> {
         let client = self.clients.get(key);
         let held = client.map_or(0, |client| client.session.filters().0);
         let user = client.and_then(Client::confirmed_user);
-        Room::new(&self.settings, &self.node, held, user, io.now_ms())
+        let class = client.map_or(ClassId::DEFAULT, |client| class_of(&client.session));
+        let most = self.settings.limits_of(class).subscription_bytes;
+        let bytes = most.saturating_sub(held);
+        Room::new(&self.settings, &self.node, bytes, user, io.now_ms())
     }
 
     /// The options to grant a subscription with, or why it is refused.
@@ -182,9 +185,11 @@ impl<R: Rim> ClientLoop<R> {
         options: SubscriptionOptions,
     ) -> Result<SubscriptionOptions, ReasonCode> {
         let client = self.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
-        let checked = client
-            .session
-            .check_filter(text, options, &self.settings.policy);
+        let checked = client.session.check_filter(
+            text,
+            options,
+            self.settings.policy_of(class_of(&client.session)),
+        );
         match checked {
             Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
                 Err(ReasonCode::NotAuthorized)

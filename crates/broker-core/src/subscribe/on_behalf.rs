@@ -8,6 +8,7 @@
 
 use authorization::{Action, Client};
 use mqtt_proto::ReasonCode;
+use mqtt_session::ClassId;
 use net_api::Key;
 use store_state::inbox::StoredSubscription;
 
@@ -88,8 +89,10 @@ pub struct AwaySession<'a> {
     pub client_id: &'a str,
     /// Its user.
     pub user: Option<&'a str>,
-    /// Whether one of them has the same filter.
+    /// Whether it has a subscription with the same filter.
     pub has_filter: bool,
+    /// Its class.
+    pub class: ClassId,
 }
 
 /// The subscription to store for a client that is away, and the code that SUBACK would have. It is judged by the rules and
@@ -105,7 +108,8 @@ pub fn admit_away<R: Rim>(
     subscription: StoredSubscription,
     now_ms: u64,
 ) -> Result<(StoredSubscription, ReasonCode), ReasonCode> {
-    let policy = &settings.policy;
+    let limits = settings.limits_of(away.class);
+    let policy = &limits.policy;
     let (parsed, options) = policy.admit_filter(&subscription.filter, subscription.options)?;
     let client = Client {
         client_id: away.client_id,
@@ -120,7 +124,7 @@ pub fn admit_away<R: Rim>(
         return Err(ReasonCode::NotAuthorized);
     }
     if !away.has_filter {
-        let mut room = Room::new(settings, node, 0, away.user, now_ms);
+        let mut room = Room::new(settings, node, limits.subscription_bytes, away.user, now_ms);
         if held >= u64::from(policy.subscriptions) || !room.take(&subscription.filter, node) {
             return Err(ReasonCode::QuotaExceeded);
         }

@@ -23,17 +23,17 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// `held`: bytes of filters that the session has. None is left while memory is scarce.
+    /// `session`: bytes of filters that the session may still have. None is left while memory is scarce.
     pub(crate) fn new<R: Rim>(
         settings: &Settings,
         node: &Node<R>,
-        held: u64,
+        session: u64,
         user: Option<&str>,
         now_ms: u64,
     ) -> Self {
         let left =
             |most: u64, used: u64| usize::try_from(most.saturating_sub(used)).unwrap_or(usize::MAX);
-        let session = left(settings.session_subscription_bytes, held);
+        let session = left(session, 0);
         let inboxes = node.inbox_filters.load(Ordering::Relaxed) as u64;
         let used = node.subscription_bytes() + inboxes;
         let of_node = left(settings.node_subscription_bytes, used);

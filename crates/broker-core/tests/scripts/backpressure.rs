@@ -62,7 +62,7 @@ fn a_window_that_is_full_holds_messages_back() {
 
 #[test]
 fn a_full_subscriber_holds_its_publisher_back() {
-    let world = World::with(|settings| settings.policy.queue_messages = 2);
+    let world = World::with(|settings| settings.limits.policy.queue_messages = 2);
     check_with(
         world,
         "

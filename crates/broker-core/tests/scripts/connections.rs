@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use broker_core::LoopMessage;
-use net_api::{Arena, ConnectionId, Connections, PeerAddress};
+use net_api::{Arena, ConnectionId, Connections, PeerAddress, RateGroup, Rates};
 
 /// A connection.
 #[derive(Debug, Default)]
@@ -82,7 +82,9 @@ impl Connections<LoopMessage> for Memory {
         self.connections.len()
     }
 
-    fn set_rates(&mut self, _: u64, _: u64) {}
+    fn set_rates(&mut self, _: Rates, _: Vec<Rates>) {}
+
+    fn set_rate_group(&mut self, _: ConnectionId, _: RateGroup) {}
 
     fn set_handshake_limit(&mut self, _: u64) {}
 

@@ -808,7 +808,9 @@ fn without_a_majority_messages_go_by_what_the_last_leaders_had_told() {
 
 #[test]
 fn a_subscriber_that_does_not_keep_up_holds_back_a_publisher_of_another_node() {
-    let world = World::among(&[7, 8], |settings| settings.policy.queue_messages = 2);
+    let world = World::among(&[7, 8], |settings| {
+        settings.limits.policy.queue_messages = 2
+    });
     check_with(
         world,
         "

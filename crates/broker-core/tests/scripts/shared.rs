@@ -200,7 +200,7 @@ fn a_durable_member_that_is_away_is_passed_over_while_another_is_there() {
 /// A queue of a session takes the messages of all groups.
 fn check_many_groups(script: &str) {
     check_with(
-        World::with(|settings| settings.policy.queue_messages = 100_000),
+        World::with(|settings| settings.limits.policy.queue_messages = 100_000),
         script,
     );
 }

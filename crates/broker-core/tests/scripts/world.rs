@@ -53,13 +53,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use broker_core::classes::ClassLimits;
 use broker_core::{
     ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure, Settings,
     TICK_MS, Unsure,
 };
 use mqtt_proto::{MessageBody, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Policy, SubscriptionIdSet};
-use net_api::{Arrival, Closed, ConnectionId, Kind, Next, Service, Transmit};
+use net_api::{Arrival, Closed, ConnectionId, Kind, Next, Rates, Service, Transmit};
 use peer_protocol::{
     Control, DirectoryMessage, Encode as _, Forwarded, PeerMessage, Registration, Takeover, Whom,
 };
@@ -884,19 +885,28 @@ fn settings() -> Settings {
     let policy = Policy::default();
     Settings {
         store_limits: Limits {
-            queue_messages: policy.queue_messages,
-            queue_bytes: policy.queue_bytes,
-            queue_full: policy.queue_full,
+            queue: store_state::QueueLimits {
+                messages: policy.queue_messages,
+                bytes: policy.queue_bytes,
+                full: policy.queue_full,
+            },
             qos0: policy.qos0_inbox,
             retained_messages: 1_000,
             retained_bytes: 1 << 20,
+            classes: store_state::ClassLimits::NONE,
         },
         beyond_limit: Policy {
             queue_messages: u32::MAX,
             queue_bytes: u64::MAX,
             ..policy.clone()
         },
-        policy,
+        limits: ClassLimits {
+            policy,
+            rates: Rates::default(),
+            publishes_per_s: 0,
+            subscription_bytes: 1 << 20,
+        },
+        classes: Vec::new(),
         allow_anonymous: Some(true),
         of_another_user: OfAnotherUser::Refuse,
         authorization: broker_core::Authorization::new(
@@ -905,9 +915,6 @@ fn settings() -> Settings {
             16,
             authorization::Rules::default(),
         ),
-        bytes_per_s_in: 0,
-        bytes_per_s_out: 0,
-        publishes_per_s: 0,
         maximum_connect_size: 65_536,
         connect_timeout_ms: 10_000,
         handshake_timeout_ms: 5_000,
@@ -917,7 +924,6 @@ fn settings() -> Settings {
         unheard_connections: 64,
         connections_per_s: 0,
         sessions: 1_000,
-        session_subscription_bytes: 1 << 20,
         node_subscription_bytes: 1 << 30,
         node_wildcard_patterns: 1_000,
         node_user_share: 25,

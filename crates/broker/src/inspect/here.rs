@@ -107,6 +107,7 @@ impl Inspect {
         Own {
             node: NodeId(self.node.store().node()),
             name: self.name.clone(),
+            settings: Arc::clone(&self.node.settings.read()),
         }
     }
 

@@ -8,7 +8,7 @@ use authorization::Action;
 use broker_core::inspect::MatchingSession;
 use broker_core::{Reason, SessionKey};
 use mqtt_proto::QoS;
-use mqtt_session::{DropReason, Qos0Inbox, QueueFull};
+use mqtt_session::{DropReason, Policy, Qos0Inbox, QueueFull};
 
 use super::question::{MatchPart, Part};
 use super::rows::{Own, shared_parts, state};
@@ -41,6 +41,7 @@ pub(super) async fn here(
             sessions.push(target.session);
         }
     }
+    let settings = Arc::clone(&node.settings.read());
     for session in loops::matching(node, sessions, topic).await? {
         let MatchingSession {
             summary,
@@ -56,7 +57,7 @@ pub(super) async fn here(
             part.counts.delivered -= 1;
             continue;
         };
-        let full = full(node, summary.queued, summary.queue_limit);
+        let full = full(settings.policy_of(summary.class), summary.queued);
         let is_denied = !may_receive.is_allowed;
         let is_dropped = full.is_dropped || is_denied;
         let outcome = match is_dropped {
@@ -107,12 +108,11 @@ pub(super) async fn here(
     }
     let left = limit.saturating_sub(part.receivers.len());
     let absent = stores::absent(node, topic, left);
-    let qos0_waits = node.settings.read().policy.qos0_inbox != Qos0Inbox::Never;
+    let qos0_waits = settings.limits.policy.qos0_inbox != Qos0Inbox::Never;
     let drops_qos0 = qos == QoS::AtMostOnce as u8 && !qos0_waits;
-    let queue_limit = node.settings.read().policy.queue_messages.into();
     let mut dropped = 0;
-    for (mut receiver, queued) in absent.receivers {
-        let full = full(node, queued, queue_limit);
+    for (mut receiver, queued, class) in absent.receivers {
+        let full = full(settings.policy_of(class), queued);
         if full.is_dropped {
             receiver.outcome = Outcome::Dropped;
             receiver.reason = full.reason();
@@ -150,7 +150,8 @@ impl Full {
     }
 }
 
-fn full(node: &Arc<Node>, waiting: u64, limit: u64) -> Full {
+fn full(policy: &Policy, waiting: u64) -> Full {
+    let limit = u64::from(policy.queue_messages);
     if waiting < limit {
         return Full {
             is_dropped: false,
@@ -158,7 +159,7 @@ fn full(node: &Arc<Node>, waiting: u64, limit: u64) -> Full {
         };
     }
     // What makes room is another message than this one.
-    let makes_room = node.settings.read().policy.queue_full == QueueFull::DropOldest;
+    let makes_room = policy.queue_full == QueueFull::DropOldest;
     let what = if makes_room {
         "; the oldest makes room"
     } else {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Session, SharedGroupRow, SubscriptionsOf,
+    At, BigNumber, Client, ClientRow, ClientState, Queue, Session, SharedGroupRow, SubscriptionsOf,
 };
 use admin::cluster::NodeId;
 use admin::page::Found;
@@ -172,6 +172,7 @@ fn add_record(client: &mut Client, record: RecordPart) {
         expiry_s: known.as_ref().map_or(expiry_s, |session| session.expiry_s),
         ends_at: expiry_s.filter(|_| is_away).map(ends),
         since: Some(At::unix_ms(record.since_ms)),
+        class: known.as_ref().and_then(|session| session.class.clone()),
         shard: known.and_then(|session| session.shard),
         epoch: Some(BigNumber::from(record.epoch)),
     });
@@ -180,13 +181,18 @@ fn add_record(client: &mut Client, record: RecordPart) {
 fn add_inbox(client: &mut Client, inbox: InboxPart) {
     if let Some(session) = &mut client.session {
         session.shard = Some(inbox.shard);
+        session.class = session.class.take().or(inbox.class);
     }
-    let mut queue = client.queue.take().unwrap_or_default();
-    // What a connected client has in its loop is a part of what its inbox has.
-    queue.messages = queue.messages.max(inbox.messages);
-    queue.bytes = queue.bytes.max(inbox.bytes);
-    queue.oldest_at = inbox.oldest_ms.map(At::unix_ms);
-    client.queue = Some(queue);
+    client.queue = Some(match client.queue.take() {
+        // What a connected client has in its loop is a part of what its inbox has.
+        Some(known) => Queue {
+            messages: known.messages.max(inbox.queue.messages),
+            bytes: known.bytes.max(inbox.queue.bytes),
+            oldest_at: inbox.queue.oldest_at,
+            ..known
+        },
+        None => inbox.queue,
+    });
     let subscriptions = client.subscriptions.take();
     client.subscriptions = subscriptions.or(Some(SubscriptionsOf {
         count: inbox.subscriptions,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use admin::NodeCommand;
 use admin::api::{
     AclQuestion, Client, ClientRow, ClientState, Counts, Departure, DropRow, Gone, ListenerRow,
-    NewSubscription, NodeHealth, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow,
+    NewSubscription, NodeHealth, Queue, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow,
     SubscriptionRow, Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
@@ -238,14 +238,13 @@ pub(super) struct RecordPart {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct InboxPart {
     pub(super) shard: u16,
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
-    /// When the oldest message was queued, or a little before.
-    #[serde(default)]
-    pub(super) oldest_ms: Option<u64>,
+    pub(super) queue: Queue,
     pub(super) subscriptions: u64,
     /// Some of them.
     pub(super) first: Vec<SubscriptionRow>,
+    /// The name of its client's class, if the node has it.
+    #[serde(default)]
+    pub(super) class: Option<String>,
 }
 
 /// What became of a client that was to be ended.

@@ -9,10 +9,11 @@ use admin::api::{
     WillOf,
 };
 use admin::cluster::NodeId;
+use broker_core::Settings;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
 use config::OptionRow;
 use mqtt_proto::SubscriptionFilter;
-use mqtt_session::NEVER_EXPIRES;
+use mqtt_session::{ClassId, NEVER_EXPIRES};
 use transport::CertificateFacts;
 
 use super::question::{SettingPart, few};
@@ -23,6 +24,18 @@ use crate::node::Node;
 pub(super) struct Own {
     pub(super) node: NodeId,
     pub(super) name: String,
+    /// What it is configured with.
+    pub(super) settings: Arc<Settings>,
+}
+
+impl Own {
+    /// The name of a class; `None`: it is not configured here.
+    pub(super) fn class(&self, id: ClassId) -> Option<String> {
+        match self.settings.class(id) {
+            Some(class) => Some(class.name.to_string()),
+            None => id.is_default().then(|| config::DEFAULT_CLASS.to_owned()),
+        }
+    }
 }
 
 pub(super) fn now(node: &Arc<Node>) -> At {
@@ -101,6 +114,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
             ends_at: None,
             since: is_here.then(|| At::unix_ms(summary.connected_ms)),
             shard: detail.shard,
+            class: own.class(summary.class),
             epoch: detail.epoch.map(BigNumber::from),
         }),
         in_flight: Some(detail.in_flight),

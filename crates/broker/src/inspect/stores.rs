@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::api::At;
-use admin::api::{ClientRow, ClientState, Outcome, Receiver, ShardHolds, SubscriptionRow};
+use admin::api::{ClientRow, ClientState, Outcome, Queue, Receiver, ShardHolds, SubscriptionRow};
 use admin::cluster::NodeId;
 use broker_core::inspect::SubscriptionDetail;
+use mqtt_session::ClassId;
 use store_state::CorrelationId;
 use store_state::api::StoreId;
 use store_state::inbox::StoredSubscription;
+use store_state::inbox::inspect::InboxSummary;
 use store_state::session::SessionOp;
 use store_state::session::inspect::SessionSummary;
 
@@ -81,15 +83,30 @@ pub(super) fn client(node: &Arc<Node>, client_id: &str) -> ClientPart {
         epoch: record.epoch,
         durable: record.durable,
     });
+    let own = Own {
+        node: NodeId(node.store().node()),
+        name: String::new(),
+        settings: Arc::clone(&node.settings.read()),
+    };
+    let queue = |inbox: &InboxSummary| {
+        let policy = own.settings.policy_of(inbox.class);
+        Queue {
+            messages: inbox.messages,
+            bytes: inbox.bytes,
+            limit_messages: Some(policy.queue_messages.into()),
+            limit_bytes: Some(policy.queue_bytes),
+            full: Some(policy.queue_full.name().to_owned()),
+            oldest_at: inbox.oldest_since.map(|since| At::unix_ms(since.0)),
+        }
+    };
     let inbox = inbox.found().map(|inbox| InboxPart {
         shard,
-        messages: inbox.messages,
-        bytes: inbox.bytes,
-        oldest_ms: inbox.oldest_since.map(|since| since.0),
+        queue: queue(&inbox),
         subscriptions: inbox.subscriptions,
         first: few(subscriptions(node, client_id, "", FIRST)
             .into_iter()
             .flatten()),
+        class: own.class(inbox.class),
     });
     ClientPart {
         leads_record,
@@ -113,6 +130,7 @@ pub(super) fn subscriptions(
     let own = Own {
         node: NodeId(node.store().node()),
         name: String::new(),
+        settings: Arc::clone(&node.settings.read()),
     };
     let row = |subscription: StoredSubscription| {
         let detail = SubscriptionDetail {
@@ -163,8 +181,8 @@ pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
 /// Absent sessions that would get a message.
 #[derive(Debug)]
 pub(super) struct Absent {
-    /// Each with how many messages wait for it.
-    pub(super) receivers: Vec<(Receiver, u64)>,
+    /// Each with how many messages wait for it, and its class.
+    pub(super) receivers: Vec<(Receiver, u64, ClassId)>,
     /// All of them, with those that are not listed.
     pub(super) count: u64,
     pub(super) counted_all: bool,
@@ -188,7 +206,7 @@ pub(super) fn absent(node: &Arc<Node>, topic: &str, limit: usize) -> Absent {
             rule: None,
             members: None,
         };
-        (receiver, session.queued)
+        (receiver, session.queued, session.class)
     });
     Absent {
         receivers: receivers.collect(),

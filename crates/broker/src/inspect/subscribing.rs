@@ -115,6 +115,7 @@ async fn change_away(
                 client_id,
                 user: question.user.as_deref(),
                 has_filter: had.is_some(),
+                class: inbox.class,
             };
             let held = inbox.subscriptions;
             let settings = Arc::clone(&node.settings.read());

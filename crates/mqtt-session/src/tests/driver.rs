@@ -243,6 +243,7 @@ impl Driver {
         let accepted = Accepted {
             assigned,
             authentication_data: words.text("data").map(str::as_bytes),
+            class: ClassId::DEFAULT,
         };
         let (client_id, policy, now) = (client_id.into(), &self.policy, self.now);
         self.session = Some(if words.has("durable") {

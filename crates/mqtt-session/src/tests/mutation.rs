@@ -16,6 +16,7 @@ use crate::*;
 const ASSIGNED: Accepted<'_> = Accepted {
     assigned: true,
     authentication_data: None,
+    class: ClassId::DEFAULT,
 };
 
 /// xorshift64*.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mqtt_session::{DropReason, Timestamp};
+use mqtt_session::{ClassId, DropReason, Timestamp};
 
 use super::inbox::{Inbox, is_shared};
 use super::machine::{Context, InboxMachine};
@@ -19,18 +19,34 @@ pub(super) fn runs(nodes: &BTreeMap<u64, u64>, (node, incarnation): (u64, u64)) 
     nodes.get(&node).is_none_or(|&latest| incarnation >= latest)
 }
 
+/// A connection that a session is attached for.
+pub(super) struct Connection<'a> {
+    pub(super) client: &'a str,
+    /// The node that the client is connected to, and the node's incarnation.
+    pub(super) place: (u64, u64),
+    pub(super) class: ClassId,
+}
+
 impl InboxMachine {
-    /// `last`: the epoch of a connection since which the node knows the subscriptions and what they owe, if no other
-    /// came after it.
+    /// `last`: the epoch of a connection since which the node knows the subscriptions, and whether it knows what they owe,
+    /// if no other came after it.
     pub(super) fn attach(
         &mut self,
-        client: &str,
+        connection: &Connection<'_>,
         epoch: u64,
-        place: (u64, u64),
         resume: bool,
-        last: Option<u64>,
+        last: Option<(u64, bool)>,
         context: &mut Context<'_>,
     ) -> Result<InboxReply, TableError> {
+        let &Connection {
+            client,
+            place,
+            class,
+        } = connection;
+        let owes = |number| self.owed.has(number);
+        let owes = self.inboxes.number_of(client).is_some_and(owes);
+        let last = last.filter(|(_, knows_owed)| *knows_owed || !owes);
+        let last = last.map(|(epoch, _)| epoch);
         let mut found = self.inboxes.number_of(client);
         let of = found.and_then(|number| self.inboxes.get(number));
         if of.is_some_and(|inbox| epoch < inbox.epoch) {
@@ -49,6 +65,7 @@ impl InboxMachine {
             self.stock.touch(inbox);
             is_known = inbox.lingers && last == Some(inbox.epoch) && place == inbox.attached;
             inbox.epoch = epoch;
+            inbox.class = class;
             if inbox.is_connected() {
                 inbox.queue.mark_unknown_sent();
             }

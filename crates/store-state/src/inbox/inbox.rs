@@ -1,7 +1,7 @@
 //! One inbox: whose it is, who is attached, its subscriptions and its queue.
 
 use mqtt_proto::SubscriptionFilter;
-use mqtt_session::Timestamp;
+use mqtt_session::{ClassId, Timestamp};
 
 use super::StoredSubscription;
 use super::name::InboxId;
@@ -42,6 +42,8 @@ pub(super) struct Inbox {
     pub(super) is_full: bool,
     /// Its session has ended, and what is queued is for others: it is a legacy.
     pub(super) is_legacy: bool,
+    /// Of its client, as of the last connection.
+    pub(super) class: ClassId,
 }
 
 impl Inbox {
@@ -61,6 +63,7 @@ impl Inbox {
             away_since: Timestamp(0),
             is_full: false,
             is_legacy: false,
+            class: ClassId::DEFAULT,
         }
     }
 
@@ -80,6 +83,7 @@ impl Inbox {
             generation: Generation::default(),
             stored: true,
             is_legacy: false,
+            class: row.rest.class,
         }
     }
 
@@ -155,6 +159,7 @@ impl Inbox {
             rest: Rest {
                 lingers: self.lingers,
                 away_since: self.away_since,
+                class: self.class,
                 marks: marks.map_or_else(Vec::new, <[_]>::to_vec),
             },
         };

@@ -1,6 +1,6 @@
 //! What people can look up in an inbox shard. Nothing here reads the disk.
 
-use mqtt_session::Timestamp;
+use mqtt_session::{ClassId, Timestamp};
 
 use super::inbox::Inbox;
 use super::name::InboxNumber;
@@ -29,6 +29,8 @@ pub struct InboxSummary {
     pub number: InboxNumber,
     /// Of the connection that had it last.
     pub epoch: Epoch,
+    /// Of its client.
+    pub class: ClassId,
 }
 
 /// A session that would get a message.
@@ -42,6 +44,8 @@ pub struct WouldGet {
     pub qos: u8,
     /// Messages that are queued for it.
     pub queued: u64,
+    /// Its class.
+    pub class: ClassId,
 }
 
 /// Sessions without a connection that would get a message.
@@ -73,6 +77,7 @@ pub fn summary(machine: &InboxMachine, client: &str) -> Option<InboxSummary> {
         is_attached: inbox.is_attached(),
         number: inbox.id().number,
         epoch: Epoch(inbox.epoch),
+        class: inbox.class,
     })
 }
 
@@ -132,6 +137,7 @@ pub fn would_queue(
                 filter: subscription.filter.clone(),
                 qos: subscription.options.qos as u8,
                 queued: inbox.queue.len().into(),
+                class: inbox.class,
             });
         }
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mqtt_session::Timestamp;
+use mqtt_session::{ClassId, Timestamp};
 
+use super::attach::Connection;
 use super::calls::Calls;
 use super::fences::Fences;
 use super::filters::Filters;
@@ -102,9 +103,9 @@ impl Machine for InboxMachine {
 
     fn slot(op: &InboxOp, hash: NameHash) -> Option<u16> {
         match op {
-            InboxOp::Attach { client, .. } | InboxOp::AttachAgain { client, .. } => {
-                Some(hash.slot_of(client))
-            }
+            InboxOp::Attach { client, .. }
+            | InboxOp::AttachAgain { client, .. }
+            | InboxOp::AttachAs { client, .. } => Some(hash.slot_of(client)),
             InboxOp::HandOver { client, .. } => Some(client.slot(hash)),
             _ => op.session().map(|session| session.slot(hash)),
         }
@@ -177,8 +178,12 @@ impl InboxMachine {
                 node_incarnation,
                 resume,
             } => {
-                let place = (*node, *node_incarnation);
-                return self.attach(client, *epoch, place, *resume, None, context);
+                let connection = Connection {
+                    client,
+                    place: (*node, *node_incarnation),
+                    class: ClassId::DEFAULT,
+                };
+                return self.attach(&connection, *epoch, *resume, None, context);
             }
             InboxOp::Detach {
                 session,
@@ -250,12 +255,29 @@ impl InboxMachine {
                 last,
                 knows_owed,
             } => {
-                let place = (*node, *node_incarnation);
-                let number = self.inboxes.number_of(client);
-                let owes = number.is_some_and(|number| self.owed.has(number));
-                let owes_unknown = !knows_owed && owes;
-                let last = Some(*last).filter(|_| !owes_unknown);
-                return self.attach(client, *epoch, place, true, last, context);
+                let connection = Connection {
+                    client,
+                    place: (*node, *node_incarnation),
+                    class: ClassId::DEFAULT,
+                };
+                let last = Some((*last, *knows_owed));
+                return self.attach(&connection, *epoch, true, last, context);
+            }
+            InboxOp::AttachAs {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+                last,
+                class,
+            } => {
+                let connection = Connection {
+                    client,
+                    place: (*node, *node_incarnation),
+                    class: *class,
+                };
+                return self.attach(&connection, *epoch, *resume, *last, context);
             }
             InboxOp::DeliverLate {
                 session,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mqtt_proto::{QoS, RetainHandling, SubscriptionOptions};
-use mqtt_session::{ApplicationMessage, DropReason, PacketIdSet, SubscriptionIdSet};
+use mqtt_session::{ApplicationMessage, ClassId, DropReason, PacketIdSet, SubscriptionIdSet};
 use serde::{Deserialize, Serialize};
 
 use super::inbox::is_shared;
@@ -232,6 +232,26 @@ pub enum InboxOp {
         /// Of the publisher's connection.
         epoch: u64,
     },
+    /// As [`Self::Attach`], of a client of a class: the limits of its queue are those of the class from now on. With the other
+    /// ways of attaching they are those of the default class.
+    AttachAs {
+        /// The client.
+        client: Box<str>,
+        /// Of this connection.
+        epoch: u64,
+        /// The node that the client is connected to.
+        node: u64,
+        /// The node's incarnation.
+        node_incarnation: u64,
+        /// Whether a session that exists goes on. If not, it is discarded with all it has.
+        resume: bool,
+        /// As of [`Self::AttachAgain`]: the epoch of a connection since which the node knows the subscriptions, and whether it
+        /// knows what they owe.
+        last: Option<(u64, bool)>,
+        /// The class.
+        #[serde(with = "wire::class")]
+        class: ClassId,
+    },
 }
 
 /// A loop of a node that asks for something.
@@ -261,9 +281,9 @@ impl InboxOp {
     #[must_use]
     pub fn attaches(&self) -> Option<(&str, u64)> {
         match self {
-            Self::Attach { client, epoch, .. } | Self::AttachAgain { client, epoch, .. } => {
-                Some((client, *epoch))
-            }
+            Self::Attach { client, epoch, .. }
+            | Self::AttachAgain { client, epoch, .. }
+            | Self::AttachAs { client, epoch, .. } => Some((client, *epoch)),
             _ => None,
         }
     }
@@ -287,6 +307,7 @@ impl InboxOp {
             Self::NodeUp { .. }
             | Self::Attach { .. }
             | Self::AttachAgain { .. }
+            | Self::AttachAs { .. }
             | Self::HandOver { .. }
             | Self::Publish { .. }
             | Self::PublishOnce { .. }

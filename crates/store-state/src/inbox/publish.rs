@@ -15,7 +15,7 @@ use super::publishing::{Once, Outcome, Publication, Publishing, Tally};
 use super::queue::accounted;
 use super::stock::Stock;
 use super::{InboxDrop, InboxReply, Item, Origin, Progress, SessionName};
-use crate::TableError;
+use crate::{QueueLimits, TableError};
 
 /// The answer to a publication that came before, and that so many sessions refused.
 const fn again(refused: u32) -> InboxReply {
@@ -266,15 +266,16 @@ fn enqueue(
     context: &mut Context<'_>,
 ) -> Result<Outcome, TableError> {
     let bytes = accounted(&item);
-    let refuses = refuses(inbox, stock, context);
+    let limits = context.limits.of(inbox.class);
+    let refuses = refuses(inbox, limits, stock, context);
     let mut is_full = false;
-    while let Some(limit) = inbox.queue.broken_limit(bytes, context.limits) {
-        if !make_room(inbox, &item, limit, stock, context)? {
+    while let Some(limit) = inbox.queue.broken_limit(bytes, &limits) {
+        if !make_room(inbox, &item, (limit, limits), stock, context)? {
             stock.overflowed(inbox);
             drop_message(inbox, &item.message, limit, context);
             return Ok(if refuses && item.qos != QoS::AtMostOnce {
                 Outcome::Refused
-            } else if inbox.is_connected() && inbox.queue.is_filling(context.limits) {
+            } else if inbox.is_connected() && inbox.queue.is_filling(&limits) {
                 context.outlet.filling(&inbox.client, &item.message);
                 Outcome::Overflowed
             } else {
@@ -296,7 +297,7 @@ fn enqueue(
     }
     let message = Arc::clone(&item.message);
     inbox.queue.push(item, body, context.now, stock);
-    let pressing = inbox.is_connected() && inbox.queue.is_filling(context.limits);
+    let pressing = inbox.is_connected() && inbox.queue.is_filling(&limits);
     if pressing {
         context.outlet.filling(&inbox.client, &message);
     }
@@ -309,8 +310,13 @@ fn enqueue(
 
 /// Whether a full queue of an inbox refuses what comes, by the limits in force: not if its client has been away for
 /// longer than these say. Takes note of when that began.
-fn refuses(inbox: &mut Inbox, stock: &mut Stock, context: &Context<'_>) -> bool {
-    match context.limits.queue_full {
+fn refuses(
+    inbox: &mut Inbox,
+    limits: QueueLimits,
+    stock: &mut Stock,
+    context: &Context<'_>,
+) -> bool {
+    match limits.full {
         QueueFull::DropOldest | QueueFull::DropNewest => false,
         QueueFull::Refuse { away_secs } if away_secs == NEVER_EXPIRES => true,
         QueueFull::Refuse { .. } if inbox.is_connected() => true,
@@ -329,7 +335,7 @@ fn refuses(inbox: &mut Inbox, stock: &mut Stock, context: &Context<'_>) -> bool 
 fn make_room(
     inbox: &mut Inbox,
     item: &Item,
-    limit: DropReason,
+    (limit, limits): (DropReason, QueueLimits),
     stock: &mut Stock,
     context: &mut Context<'_>,
 ) -> Result<bool, TableError> {
@@ -337,10 +343,10 @@ fn make_room(
     let Some((oldest, expires)) = inbox.queue.oldest_unsent(stock, table)? else {
         return Ok(false);
     };
-    let drops_oldest = context.limits.queue_full == QueueFull::DropOldest
+    let drops_oldest = limits.full == QueueFull::DropOldest
         && item.qos != QoS::AtMostOnce
-        && context.limits.queue_messages > 0
-        && u64::from(accounted(item)) <= context.limits.queue_bytes;
+        && limits.messages > 0
+        && u64::from(accounted(item)) <= limits.bytes;
     let reason = if expires <= context.now {
         DropReason::Expired
     } else if drops_oldest {

@@ -26,7 +26,7 @@
 use std::sync::Arc;
 
 use mqtt_proto::QoS;
-use mqtt_session::{ApplicationMessage, SubscriptionIdSet, Timestamp};
+use mqtt_session::{ApplicationMessage, ClassId, SubscriptionIdSet, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::name::InboxId;
@@ -235,18 +235,20 @@ pub(super) struct Rest {
     pub(super) lingers: bool,
     /// The beginning of time: not known.
     pub(super) away_since: Timestamp,
+    /// Of its client.
+    pub(super) class: ClassId,
     /// When what is queued came.
     pub(super) marks: Vec<Mark>,
 }
 
-/// Nothing, the flag, the flag and the time, or all.
+/// Nothing, the flag, the flag and the time, or all, the marks behind their number.
 mod rest {
     use std::fmt;
 
     use serde::de::{Error, SeqAccess, Visitor};
     use serde::{Deserializer, Serialize, Serializer};
 
-    use super::{Mark, Rest, Timestamp};
+    use super::{ClassId, Mark, Rest, Timestamp};
     use crate::inbox::queue::ages::MARKS;
 
     pub(in crate::inbox) fn serialize<S: Serializer>(
@@ -256,20 +258,21 @@ mod rest {
         let Rest {
             lingers,
             away_since: Timestamp(away_since),
+            class: ClassId(class),
             marks,
         } = rest;
-        match (lingers, away_since, &marks[..]) {
-            (false, 0, []) => serializer.serialize_unit(),
-            (lingers, 0, []) => lingers.serialize(serializer),
-            (lingers, away_since, []) => (lingers, away_since).serialize(serializer),
-            (lingers, away_since, marks) => (lingers, away_since, marks).serialize(serializer),
+        match (lingers, away_since, class, &marks[..]) {
+            (false, 0, 0, []) => serializer.serialize_unit(),
+            (lingers, 0, 0, []) => lingers.serialize(serializer),
+            (lingers, away_since, 0, []) => (lingers, away_since).serialize(serializer),
+            all => all.serialize(serializer),
         }
     }
 
     pub(in crate::inbox) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Rest, D::Error> {
-        deserializer.deserialize_tuple(3 + MARKS, Read)
+        deserializer.deserialize_tuple(4 + MARKS, Read)
     }
 
     struct Read;
@@ -285,16 +288,24 @@ mod rest {
             // The only thing that can fail is that the row ends here.
             let lingers = from.next_element().ok().flatten();
             let away_since = from.next_element().ok().flatten();
-            let marks: Option<u64> = from.next_element().ok().flatten();
-            // These are there if their number is.
-            let marks = (0..marks.unwrap_or_default()).map(|_| {
-                let mark: Option<Mark> = from.next_element()?;
-                mark.ok_or_else(|| Error::custom("more times than a queue has"))
+            let class: Option<u32> = from.next_element().ok().flatten();
+            // These are there if the class is.
+            let mut left = match class {
+                Some(_) => from.next_element()?.unwrap_or(u64::MAX),
+                None => 0,
+            };
+            let marks = std::iter::from_fn(|| {
+                left = left.checked_sub(1)?;
+                let mark: Result<Option<Mark>, _> = from.next_element();
+                Some(mark.and_then(|mark| {
+                    mark.ok_or_else(|| Error::custom("more times than a queue has"))
+                }))
             });
             let marks = marks.collect::<Result<_, _>>()?;
             Ok(Rest {
                 lingers: lingers.unwrap_or_default(),
                 away_since: Timestamp(away_since.unwrap_or_default()),
+                class: ClassId(class.unwrap_or_default()),
                 marks,
             })
         }

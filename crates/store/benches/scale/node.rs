@@ -23,12 +23,15 @@ pub(crate) const CREDIT: u32 = 256;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const LIMITS: Limits = Limits {
-    queue_messages: 1_000_000,
-    queue_bytes: 1 << 40,
-    queue_full: QueueFull::REFUSE,
+    queue: store_state::QueueLimits {
+        messages: 1_000_000,
+        bytes: 1 << 40,
+        full: QueueFull::REFUSE,
+    },
     qos0: Qos0Inbox::Offline,
     retained_messages: 1,
     retained_bytes: 1,
+    classes: store_state::ClassLimits::NONE,
 };
 
 /// The store with what it tells.

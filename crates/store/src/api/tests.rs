@@ -51,12 +51,15 @@ impl Listener for Told {
 
     fn limits(&self) -> Limits {
         Limits {
-            queue_messages: 100,
-            queue_bytes: 100_000,
-            queue_full: QueueFull::REFUSE,
+            queue: store_state::QueueLimits {
+                messages: 100,
+                bytes: 100_000,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Offline,
             retained_messages: 100,
             retained_bytes: 100_000,
+            classes: store_state::ClassLimits::NONE,
         }
     }
 }

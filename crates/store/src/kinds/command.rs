@@ -18,6 +18,10 @@ const FORMAT: u8 = 1;
 /// The format of entries that split their shard.
 const SPLIT: u8 = 2;
 
+/// The format of entries that are batches with the limits of classes behind them. Earlier programs do not read it; it is
+/// written only where classes are configured.
+const WITH_CLASSES: u8 = 3;
+
 /// One log entry of a shard.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -62,7 +66,16 @@ impl Agreed for Command {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Session(batch) => write(StoreId::Session, batch, out),
-            Self::Inbox(batch) => write(StoreId::Inbox, batch, out),
+            Self::Inbox(batch) => {
+                let begin = out.len();
+                write(StoreId::Inbox, batch, out);
+                let classes = &batch.header.limits.classes;
+                if !classes.is_empty() {
+                    out[begin] = WITH_CLASSES;
+                    let written = postcard::serialize_with_flavor(classes, Append(out));
+                    debug_assert_eq!(written, Ok(()));
+                }
+            }
             Self::Retain(batch) => write(StoreId::Retain, batch, out),
             Self::Split(store, split) => {
                 out.extend_from_slice(&[SPLIT, store.number()]);
@@ -88,6 +101,11 @@ impl Agreed for Command {
                 Ok(StoreId::Session) => read(rest).map(Self::Session),
                 Ok(StoreId::Inbox) => read(rest).map(Self::Inbox),
                 Ok(StoreId::Retain) => read(rest).map(Self::Retain),
+                Err(unknown) => Err(CorruptCommand(unknown.to_string())),
+            },
+            [WITH_CLASSES, store, rest @ ..] => match StoreId::try_from(*store) {
+                Ok(StoreId::Inbox) => read_with_classes(rest).map(Self::Inbox),
+                Ok(other) => Err(CorruptCommand(format!("the {other} store has no classes"))),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
             [SPLIT, store, rest @ ..] => {
@@ -134,9 +152,29 @@ fn write<O: Serialize>(store: StoreId, batch: &Batch<O>, out: &mut Vec<u8>) {
     debug_assert_eq!(written, Ok(()));
 }
 
+fn unreadable(error: postcard::Error) -> CorruptCommand {
+    CorruptCommand(format!("an entry cannot be read: {error}"))
+}
+
+fn read_with_classes(bytes: &[u8]) -> Result<Arc<Batch<InboxOp>>, CorruptCommand> {
+    let (mut batch, rest) =
+        postcard::take_from_bytes::<Batch<InboxOp>>(bytes).map_err(unreadable)?;
+    let (classes, rest) = postcard::take_from_bytes(rest).map_err(unreadable)?;
+    batch.header.limits.classes = classes;
+    finished(batch, bytes, rest)
+}
+
 fn read<O: DeserializeOwned>(bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
-    let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes)
-        .map_err(|error| CorruptCommand(format!("an entry cannot be read: {error}")))?;
+    let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes).map_err(unreadable)?;
+    finished(batch, bytes, rest)
+}
+
+/// `rest`: what follows the batch.
+fn finished<O>(
+    batch: Batch<O>,
+    bytes: &[u8],
+    rest: &[u8],
+) -> Result<Arc<Batch<O>>, CorruptCommand> {
     if rest.is_empty() {
         // A replica that follows may lead next, and sends entries to others by their size.
         Ok(Arc::new(Batch {
@@ -163,12 +201,15 @@ mod tests {
             header: Header {
                 now_ms: 7,
                 limits: Limits {
-                    queue_messages: 1,
-                    queue_bytes: 1,
-                    queue_full: QueueFull::DropOldest,
+                    queue: store_state::QueueLimits {
+                        messages: 1,
+                        bytes: 1,
+                        full: QueueFull::DropOldest,
+                    },
                     qos0: Qos0Inbox::Offline,
                     retained_messages: 1,
                     retained_bytes: 1,
+                    classes: store_state::ClassLimits::NONE,
                 },
             },
             requests: Vec::new(),

@@ -101,6 +101,7 @@ impl Kind for InboxMachine {
             | InboxOp::Replay { .. }
             | InboxOp::Attach { .. }
             | InboxOp::AttachAgain { .. }
+            | InboxOp::AttachAs { .. }
             | InboxOp::DeliverLate { .. }
             | InboxOp::Subscribe { .. }
             | InboxOp::Unsubscribe { .. }

@@ -27,7 +27,7 @@ const ROWS_AT_ONCE: usize = 1024;
 /// Age of a change that only memory and log hold, at which a checkpoint begins.
 const UNSAVED_TIME: Duration = Duration::from_secs(10);
 
-/// How often is looked whether a checkpoint is due.
+/// How often is looked whether a checkpoint is due by its age.
 const CHECKPOINT_LOOK: Duration = Duration::from_secs(1);
 
 /// Time until a checkpoint that could not be written is retried.
@@ -157,6 +157,7 @@ pub(crate) async fn checkpoint<M: Kind>(
     loop {
         tokio::select! {
             _ = look.tick() => {}
+            () = shard.is_unsaved.notified() => {}
             _ = stopping.wait_for(|stop| *stop != Stop::No) => return Written::Nothing,
         }
         match write_checkpoint(&shard, &group, &tables, &stopping).await {

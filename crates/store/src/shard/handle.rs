@@ -15,7 +15,7 @@ use store_state::api::{Event, LastSlot, ShardNumber};
 use store_state::{
     CorrelationId, Descriptor, Limits, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
@@ -69,6 +69,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) writing: Mutex<()>,
     /// Whether a checkpoint is under way.
     pub(super) in_checkpoint: watch::Sender<bool>,
+    /// Told when so much is unsaved that a checkpoint is due.
+    pub(super) is_unsaved: Notify,
     /// Shards that were split off and have no tables of their own yet. This shard writes no checkpoint before, is not
     /// replaced and not removed: its log and its tables are what they begin with.
     pub(super) seeding: Seeding,
@@ -118,6 +120,7 @@ impl<M: Kind> Shard<M> {
             state: RwLock::new(None),
             writing: Mutex::new(()),
             in_checkpoint: watch::Sender::new(false),
+            is_unsaved: Notify::new(),
             seeding: Seeding::default(),
             birth: Birth::default(),
             rebuild: Rebuild::default(),
@@ -445,9 +448,11 @@ impl<M: Kind> Shard<M> {
     }
 
     pub(super) fn count_unsaved(&self, machine: &M) {
-        self.stats
-            .unsaved_bytes
-            .store(machine.unsaved_bytes(), Ordering::Relaxed);
+        let unsaved = machine.unsaved_bytes();
+        self.stats.unsaved_bytes.store(unsaved, Ordering::Relaxed);
+        if unsaved >= UNSAVED_BYTES {
+            self.is_unsaved.notify_one();
+        }
     }
 }
 

@@ -69,12 +69,15 @@ mod tests {
             header: Header {
                 now_ms,
                 limits: Limits {
-                    queue_messages: 1,
-                    queue_bytes: 1,
-                    queue_full: QueueFull::DropOldest,
+                    queue: store_state::QueueLimits {
+                        messages: 1,
+                        bytes: 1,
+                        full: QueueFull::DropOldest,
+                    },
                     qos0: Qos0Inbox::Offline,
                     retained_messages: 1,
                     retained_bytes: 1,
+                    classes: store_state::ClassLimits::NONE,
                 },
             },
             requests: Vec::new(),

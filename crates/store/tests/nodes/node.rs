@@ -80,12 +80,15 @@ impl Listener for Told {
 
     fn limits(&self) -> Limits {
         Limits {
-            queue_messages: 1_000_000,
-            queue_bytes: 1 << 40,
-            queue_full: QueueFull::REFUSE,
+            queue: store_state::QueueLimits {
+                messages: 1_000_000,
+                bytes: 1 << 40,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Offline,
             retained_messages: self.retained_messages.load(Ordering::Relaxed),
             retained_bytes: 1 << 40,
+            classes: store_state::ClassLimits::NONE,
         }
     }
 }

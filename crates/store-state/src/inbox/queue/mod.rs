@@ -23,7 +23,7 @@ use super::Item;
 use super::stock::Stock;
 use super::tables::{self, QueueKey, QueueRow};
 use super::weight::Weight;
-use crate::{Limits, Table, TableError};
+use crate::{QueueLimits, Table, TableError};
 
 /// Bytes accounted for a queued message beside those of its body: what a reference and a message take
 /// in memory, as with `mqtt_session::Delivery`. A number of the format: replicas must agree on it,
@@ -169,17 +169,21 @@ impl Queue {
     }
 
     /// The limit that one more message of this size would break.
-    pub(in crate::inbox) fn broken_limit(&self, bytes: u32, limits: &Limits) -> Option<DropReason> {
-        if self.alive >= limits.queue_messages {
+    pub(in crate::inbox) fn broken_limit(
+        &self,
+        bytes: u32,
+        limits: &QueueLimits,
+    ) -> Option<DropReason> {
+        if self.alive >= limits.messages {
             return Some(DropReason::QueueFullMessages);
         }
-        (self.bytes + u64::from(bytes) > limits.queue_bytes).then_some(DropReason::QueueFullBytes)
+        (self.bytes + u64::from(bytes) > limits.bytes).then_some(DropReason::QueueFullBytes)
     }
 
     /// Whether three quarters of a limit are used.
-    pub(in crate::inbox) fn is_filling(&self, limits: &Limits) -> bool {
-        u64::from(self.alive) * 4 >= u64::from(limits.queue_messages) * 3
-            || self.bytes.saturating_mul(4) >= limits.queue_bytes.saturating_mul(3)
+    pub(in crate::inbox) fn is_filling(&self, limits: &QueueLimits) -> bool {
+        u64::from(self.alive) * 4 >= u64::from(limits.messages) * 3
+            || self.bytes.saturating_mul(4) >= limits.bytes.saturating_mul(3)
     }
 
     /// Queues a message under the next sequence. `body`: where others refer to it too, or 0.

@@ -309,7 +309,7 @@ fn what_lingers_stays_so_over_a_restart_and_ends_with_its_process() {
 
 #[test]
 fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
-    let row_with = |lingers, away_since, marks: &[(u64, u64)]| {
+    let row_with = |lingers, away_since, class, marks: &[(u64, u64)]| {
         row::encode(&InboxRow::<&[StoredSubscription], &[u64]> {
             number: 1,
             incarnation: 1,
@@ -325,11 +325,12 @@ fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
             rest: Rest {
                 lingers,
                 away_since: Timestamp(away_since),
+                class,
                 marks: marks.to_vec(),
             },
         })
     };
-    let row = |lingers, away_since| row_with(lingers, away_since, &[]);
+    let row = |lingers, away_since| row_with(lingers, away_since, ClassId::DEFAULT, &[]);
     let plain = row(false, 0);
     assert_eq!(plain, [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0]);
     assert_eq!(row(true, 0), [&plain[..], &[1]].concat());
@@ -339,14 +340,19 @@ fn the_row_of_an_inbox_that_does_not_linger_is_as_it_always_was() {
         let rest = Rest {
             lingers,
             away_since: Timestamp(away_since),
+            class: ClassId::DEFAULT,
             marks: Vec::new(),
         };
         assert_eq!(read.rest, rest);
     }
-    let marked = row_with(false, 0, &[(3, 4)]);
-    assert_eq!(marked, [&plain[..], &[0, 0, 1, 3, 4]].concat());
+    let marked = row_with(false, 0, ClassId::DEFAULT, &[(3, 4)]);
+    assert_eq!(marked, [&plain[..], &[0, 0, 0, 1, 3, 4]].concat());
     let read: InboxRow = row::decode(b"I", &marked).unwrap();
     assert_eq!(read.rest.marks, [(3, 4)]);
+    let classed = row_with(true, 0, ClassId(7), &[]);
+    assert_eq!(classed, [&plain[..], &[1, 0, 7, 0]].concat());
+    let read: InboxRow = row::decode(b"I", &classed).unwrap();
+    assert_eq!((read.rest.lingers, read.rest.class), (true, ClassId(7)));
     let longer = [&marked[..], &[0]].concat();
     assert!(row::decode::<InboxRow>(b"I", &longer).is_err());
 }
@@ -370,7 +376,7 @@ fn a_late_message_is_for_a_session_without_a_later_connection() {
 #[test]
 fn a_lingering_inbox_that_fills_up_slows_nobody_down() {
     let (mut shard, _) = lingering();
-    shard.header.limits.queue_messages = 2;
+    shard.header.limits.queue.messages = 2;
     let pressing = |reply| match reply {
         InboxReply::Published { pressing, .. } => pressing,
         other => panic!("{other:?}"),

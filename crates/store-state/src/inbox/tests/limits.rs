@@ -1,11 +1,12 @@
 //! What happens at the limits of a queue, and to QoS 0.
 
 use super::*;
+use crate::QueueLimits;
 
 fn full_shard(queue_full: QueueFull) -> (Shard, u64) {
     let mut shard = Shard::new();
-    shard.header.limits.queue_messages = 3;
-    shard.header.limits.queue_full = queue_full;
+    shard.header.limits.queue.messages = 3;
+    shard.header.limits.queue.full = queue_full;
     let inbox = shard.sleeper("ann", "a");
     for payload in ["1", "2", "3"] {
         shard.publish("a", payload, QoS::AtLeastOnce);
@@ -119,7 +120,10 @@ fn full_queues_are_counted_until_there_is_room() {
 fn what_happens_when_a_queue_is_full_is_written_as_it_always_was() {
     let written = |queue_full| {
         let limits = Limits {
-            queue_full,
+            queue: QueueLimits {
+                full: queue_full,
+                ..HEADER.limits.queue
+            },
             ..HEADER.limits
         };
         let bytes = postcard::to_allocvec(&limits).unwrap();
@@ -138,8 +142,8 @@ fn what_happens_when_a_queue_is_full_is_written_as_it_always_was() {
 fn expired_messages_make_room_first() {
     for checkpoints in [false, true] {
         let mut shard = Shard::new();
-        shard.header.limits.queue_messages = 2;
-        shard.header.limits.queue_full = QueueFull::DropNewest;
+        shard.header.limits.queue.messages = 2;
+        shard.header.limits.queue.full = QueueFull::DropNewest;
         let inbox = shard.sleeper("ann", "a");
         let expiring = ApplicationMessage {
             expires_at: Some(Timestamp(2_000)),
@@ -166,7 +170,7 @@ fn bytes_are_limited_too() {
     let mut shard = Shard::new();
     let inbox = shard.sleeper("ann", "a");
     // 2 bytes of length, 1 of topic, 1 of payload.
-    shard.header.limits.queue_bytes = 2 * 100;
+    shard.header.limits.queue.bytes = 2 * 100;
     for payload in ["1", "2", "3"] {
         shard.publish("a", payload, QoS::AtLeastOnce);
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{
-    ApplicationMessage, DropReason, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp,
+    ApplicationMessage, ClassId, DropReason, Qos0Inbox, QueueFull, SubscriptionIdSet, Timestamp,
 };
 
 use super::*;
@@ -101,12 +101,15 @@ pub(super) struct Shard {
 pub(super) const HEADER: Header = Header {
     now_ms: 1_000,
     limits: Limits {
-        queue_messages: 1_000,
-        queue_bytes: 1 << 20,
-        queue_full: QueueFull::DropOldest,
+        queue: crate::QueueLimits {
+            messages: 1_000,
+            bytes: 1 << 20,
+            full: QueueFull::DropOldest,
+        },
         qos0: Qos0Inbox::Offline,
         retained_messages: 0,
         retained_bytes: 0,
+        classes: crate::ClassLimits::NONE,
     },
 };
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::property::CLIENTS;
 use super::*;
-use crate::NameHash;
 use crate::inbox::Call;
 use crate::inbox::fences::FENCE_MS;
 use crate::inbox::origins::LINGER_MS;
+use crate::{NameHash, QueueLimits};
 
 /// Stands with the parts of a publication that was refused.
 const REFUSED: &str = "\0refused";
@@ -39,6 +39,7 @@ pub(super) struct ModelInbox {
     pub(super) epoch: u64,
     pub(super) attached: Option<(u64, u64)>,
     lingers: bool,
+    class: ClassId,
     pub(super) subscriptions: Vec<StoredSubscription>,
     pub(super) queue: Vec<(u64, Item)>,
     pub(super) released: Vec<u64>,
@@ -84,9 +85,9 @@ impl ModelInbox {
     }
 
     /// Whether the queue is three quarters full.
-    fn is_filling(&self, limits: &Limits) -> bool {
-        self.queue.len() as u64 * 4 >= u64::from(limits.queue_messages) * 3
-            || self.bytes() * 4 >= limits.queue_bytes * 3
+    fn is_filling(&self, limits: &QueueLimits) -> bool {
+        self.queue.len() as u64 * 4 >= u64::from(limits.messages) * 3
+            || self.bytes() * 4 >= limits.bytes * 3
     }
 
     /// All that is queued or released from a sequence on.
@@ -464,20 +465,32 @@ impl Model {
                 node_incarnation,
                 last,
                 knows_owed,
-            } => match self.attach(
+            } => {
+                let place = (*node, *node_incarnation);
+                self.attach_again(client, *epoch, place, true, (*last, *knows_owed))
+            }
+            InboxOp::AttachAs {
                 client,
-                *epoch,
-                (*node, *node_incarnation),
-                true,
-                Some(*last),
-            ) {
-                (true, Some(mut attached)) if attached.owed.is_empty() || *knows_owed => {
-                    attached.subscriptions.clear();
-                    attached.owed.clear();
-                    InboxReply::AttachedAgain(attached)
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+                last,
+                class,
+            } => {
+                let place = (*node, *node_incarnation);
+                let reply = match last {
+                    Some(last) => self.attach_again(client, *epoch, place, *resume, *last),
+                    None => {
+                        let (_, attached) = self.attach(client, *epoch, place, *resume, None);
+                        attached.map_or(InboxReply::Stale, InboxReply::Attached)
+                    }
+                };
+                if reply != InboxReply::Stale {
+                    self.current(client, *epoch).unwrap().class = *class;
                 }
-                (_, attached) => attached.map_or(InboxReply::Stale, InboxReply::Attached),
-            },
+                reply
+            }
             InboxOp::DeliverLate {
                 epoch,
                 detached,
@@ -512,6 +525,24 @@ impl Model {
     }
 
     /// Also whether the inbox lingered at this place since the connection with the epoch `last`.
+    fn attach_again(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        place: (u64, u64),
+        resume: bool,
+        (last, knows_owed): (u64, bool),
+    ) -> InboxReply {
+        match self.attach(client, epoch, place, resume, Some(last)) {
+            (true, Some(mut attached)) if attached.owed.is_empty() || knows_owed => {
+                attached.subscriptions.clear();
+                attached.owed.clear();
+                InboxReply::AttachedAgain(attached)
+            }
+            (_, attached) => attached.map_or(InboxReply::Stale, InboxReply::Attached),
+        }
+    }
+
     fn attach(
         &mut self,
         client: &str,
@@ -537,6 +568,7 @@ impl Model {
                 epoch,
                 attached: None,
                 lingers: false,
+                class: ClassId::DEFAULT,
                 subscriptions: Vec::new(),
                 queue: Vec::new(),
                 released: Vec::new(),
@@ -550,6 +582,7 @@ impl Model {
         let inbox = self.current(client, epoch).unwrap();
         let lingered = inbox.lingers && last == Some(inbox.epoch) && inbox.attached == Some(place);
         inbox.epoch = epoch;
+        inbox.class = ClassId::DEFAULT;
         if inbox.is_connected() {
             inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
         }
@@ -812,12 +845,12 @@ impl Model {
 
     /// Whether the session refuses it.
     fn enqueue(&mut self, header: &Header, at: usize, item: Item) -> bool {
-        let Limits {
-            queue_messages,
-            queue_bytes,
-            queue_full,
-            ..
-        } = header.limits;
+        let limits = header.limits.of(self.inboxes[at].class);
+        let QueueLimits {
+            messages: queue_messages,
+            bytes: queue_bytes,
+            full: queue_full,
+        } = limits;
         let client = self.inboxes[at].client.clone();
         let qos0 = item.qos == QoS::AtMostOnce;
         loop {
@@ -842,7 +875,7 @@ impl Model {
                 limit
             } else {
                 let refused = queue_full == QueueFull::REFUSE && !qos0;
-                let presses = !refused && inbox.is_connected() && inbox.is_filling(&header.limits);
+                let presses = !refused && inbox.is_connected() && inbox.is_filling(&limits);
                 self.pressing += u32::from(presses);
                 self.drop(&client, &item.message, limit);
                 return refused;
@@ -857,7 +890,7 @@ impl Model {
         }
         inbox.queue.push((inbox.next, item));
         inbox.next += 1;
-        self.pressing += u32::from(inbox.is_connected() && inbox.is_filling(&header.limits));
+        self.pressing += u32::from(inbox.is_connected() && inbox.is_filling(&limits));
         false
     }
 }

@@ -61,8 +61,8 @@ fn until_it_is_released() {
 #[test]
 fn a_refusal_is_told_again_and_kept_by_nobody_twice() {
     let mut shard = Shard::new();
-    shard.header.limits.queue_full = QueueFull::REFUSE;
-    shard.header.limits.queue_messages = 2;
+    shard.header.limits.queue.full = QueueFull::REFUSE;
+    shard.header.limits.queue.messages = 2;
     let full = shard.sleeper("full", "a");
     for payload in ["1", "2"] {
         shard.publish("a", payload, QoS::ExactlyOnce);
@@ -73,7 +73,7 @@ fn a_refusal_is_told_again_and_kept_by_nobody_twice() {
     shard.checkpoint();
     shard.restart();
     // Its answer was lost, and meanwhile there may be room.
-    shard.header.limits.queue_messages = 3;
+    shard.header.limits.queue.messages = 3;
     assert_eq!(shard.apply(&again), published(1, 1));
     assert_eq!(
         (

@@ -61,10 +61,10 @@ fn a_message_for_many_sessions_is_queued_part_by_part() {
 #[test]
 fn a_message_that_one_session_queued_in_an_earlier_part_is_its_own() {
     let (mut shard, inboxes) = sleepers(&FIVE);
-    shard.header.limits.queue_full = QueueFull::DropNewest;
+    shard.header.limits.queue.full = QueueFull::DropNewest;
     shard.publish("news", "1", QoS::AtLeastOnce);
     shard.acknowledge("ann", 1, 1, &[1]);
-    shard.header.limits.queue_messages = 1;
+    shard.header.limits.queue.messages = 1;
     assert_eq!(
         shard.publish("news", "2", QoS::AtLeastOnce),
         published(5, 0)
@@ -121,8 +121,8 @@ fn a_publication_that_came_before_is_answered_in_its_first_part() {
         incarnation: 1,
         packet_id: 7,
     };
-    shard.header.limits.queue_messages = 1;
-    shard.header.limits.queue_full = QueueFull::REFUSE;
+    shard.header.limits.queue.messages = 1;
+    shard.header.limits.queue.full = QueueFull::REFUSE;
     shard.publish("news", "1", QoS::AtLeastOnce);
     shard.acknowledge("eve", 1, 1, &[1]);
     let op = publish(message("news", "2", QoS::ExactlyOnce), Some(origin));

@@ -12,7 +12,7 @@ use crate::NameHash;
 use crate::inbox::origins::LINGER_MS;
 use crate::inbox::tables::{QueueRow, count_key, number_of};
 use crate::inbox::{Call, Caller};
-use crate::{SlotRange, Split, row};
+use crate::{ClassLimits, QueueLimits, SlotRange, Split, row};
 
 pub(super) const CLIENTS: [&str; 4] = [
     "ann",
@@ -60,7 +60,7 @@ struct Applied {
 /// A step of the log.
 #[derive(Clone)]
 enum Logged {
-    Op(Applied),
+    Op(Box<Applied>),
     /// The shard was split at this slot, and the upper half is this run's.
     Split(u16, bool),
 }
@@ -333,12 +333,12 @@ impl Run {
             assert_eq!(events, expected, "{op:?}");
         }
         self.compare_filters();
-        self.applied.push(Logged::Op(Applied {
+        self.applied.push(Logged::Op(Box::new(Applied {
             header,
             op,
             reply: reply.clone(),
             events: recorder.0,
-        }));
+        })));
         reply
     }
 
@@ -465,14 +465,30 @@ impl Run {
         Header {
             now_ms: self.now_ms,
             limits: Limits {
-                queue_messages: [0, 3, 6, 6, 100, 100, 100][pick % 7],
-                queue_bytes: [150, 500, 1_000, 1 << 20, 1 << 20][pick % 5],
-                queue_full: [
-                    QueueFull::DropOldest,
-                    QueueFull::DropNewest,
-                    QueueFull::REFUSE,
-                    QueueFull::DropOldest,
-                ][pick / 7 % 4],
+                queue: QueueLimits {
+                    messages: [0, 3, 6, 6, 100, 100, 100][pick % 7],
+                    bytes: [150, 500, 1_000, 1 << 20, 1 << 20][pick % 5],
+                    full: [
+                        QueueFull::DropOldest,
+                        QueueFull::DropNewest,
+                        QueueFull::REFUSE,
+                        QueueFull::DropOldest,
+                    ][pick / 7 % 4],
+                },
+                classes: match pick % 3 {
+                    0 => ClassLimits::NONE,
+                    // One of the two classes that clients have.
+                    _ => [(
+                        ClassId(1),
+                        QueueLimits {
+                            messages: [2, 9][pick % 2],
+                            bytes: [400, 1 << 20][pick / 2 % 2],
+                            full: [QueueFull::DropOldest, QueueFull::REFUSE][pick / 5 % 2],
+                        },
+                    )]
+                    .into_iter()
+                    .collect(),
+                },
                 qos0: [Qos0Inbox::Offline, Qos0Inbox::Always, Qos0Inbox::Never][pick / 11 % 3],
                 ..HEADER.limits
             },
@@ -524,16 +540,32 @@ impl Run {
             1..=4 => {
                 self.epoch += 1;
                 let stale = dice[1].is_multiple_of(8);
-                InboxOp::Attach {
-                    client,
-                    epoch: if stale {
-                        epoch.saturating_sub(1)
-                    } else {
-                        self.epoch
+                let last = epoch;
+                let epoch = if stale {
+                    epoch.saturating_sub(1)
+                } else {
+                    self.epoch
+                };
+                let node = 1 + u64::from(dice[2] % 2);
+                let node_incarnation = self.incarnation - u64::from(dice[3].is_multiple_of(8));
+                let resume = !dice[4].is_multiple_of(4);
+                match dice[5] {
+                    0..128 => InboxOp::Attach {
+                        client,
+                        epoch,
+                        node,
+                        node_incarnation,
+                        resume,
                     },
-                    node: 1 + u64::from(dice[2] % 2),
-                    node_incarnation: self.incarnation - u64::from(dice[3].is_multiple_of(8)),
-                    resume: !dice[4].is_multiple_of(4),
+                    _ => InboxOp::AttachAs {
+                        client,
+                        epoch,
+                        node,
+                        node_incarnation,
+                        resume,
+                        last: (dice[5] & 2 != 0).then_some((last, dice[5] & 4 != 0)),
+                        class: ClassId(1 + u32::from(dice[5] & 1)),
+                    },
                 }
             }
             5..=6 => InboxOp::Detach {

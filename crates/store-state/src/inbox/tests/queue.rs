@@ -120,7 +120,7 @@ fn an_attached_inbox_acknowledges_recent_messages_without_the_table() {
     for n in 0..2_000 {
         shard.publish("a", &n.to_string(), QoS::AtLeastOnce);
     }
-    shard.header.limits.queue_messages = 5_000;
+    shard.header.limits.queue.messages = 5_000;
     for n in 0..2_000 {
         shard.publish("a", &n.to_string(), QoS::AtLeastOnce);
     }

@@ -54,7 +54,7 @@ impl Shards {
                     Some(slot) => drop(self.of(slot).apply(header, op)),
                     None => {
                         for run in &mut self.0 {
-                            run.apply(header, op.clone());
+                            run.apply(header.clone(), op.clone());
                         }
                     }
                 }
@@ -120,7 +120,7 @@ fn halves_of(mut lower: Shard) -> (Shard, Shard) {
     let mut upper = Shard {
         machine: lower.machine.split_off(at),
         table: lower.table.clone(),
-        header: lower.header,
+        header: lower.header.clone(),
         events: Vec::new(),
     };
     for (half, range) in [

@@ -17,12 +17,15 @@ pub(super) fn header(now_ms: u64) -> Header {
     Header {
         now_ms,
         limits: Limits {
-            queue_messages: 0,
-            queue_bytes: 0,
-            queue_full: QueueFull::REFUSE,
+            queue: crate::QueueLimits {
+                messages: 0,
+                bytes: 0,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Never,
             retained_messages: 3,
             retained_bytes: 10_000,
+            classes: crate::ClassLimits::NONE,
         },
     }
 }

@@ -24,6 +24,7 @@ fn header(now_ms: u64) -> Header {
         limits: Limits {
             retained_messages: u64::MAX,
             retained_bytes: u64::MAX,
+            classes: crate::ClassLimits::NONE,
             ..header.limits
         },
         ..header
@@ -290,7 +291,7 @@ fn cut(shard: &mut Shard, topic: &str) -> Shard {
     Shard {
         machine: shard.machine.split_off(NameHash::default().slot_of(topic)),
         table: shard.table.clone(),
-        header: shard.header,
+        header: shard.header.clone(),
     }
 }
 
@@ -364,7 +365,7 @@ fn the_halves_of_an_empty_shard_are_empty() {
             let mut half = Shard {
                 machine,
                 table,
-                header,
+                header: header.clone(),
             };
             assert_eq!((half.machine.size(), half.found("#")), ((0, 0), Vec::new()));
             let is_all = half.machine.rebuild_part(1, &half.table, &mut ());

@@ -41,12 +41,15 @@ pub(super) fn header(now_ms: u64) -> Header {
     Header {
         now_ms,
         limits: Limits {
-            queue_messages: 0,
-            queue_bytes: 0,
-            queue_full: QueueFull::REFUSE,
+            queue: crate::QueueLimits {
+                messages: 0,
+                bytes: 0,
+                full: QueueFull::REFUSE,
+            },
             qos0: Qos0Inbox::Never,
             retained_messages: 0,
             retained_bytes: 0,
+            classes: crate::ClassLimits::NONE,
         },
     }
 }

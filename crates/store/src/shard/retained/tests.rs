@@ -92,12 +92,15 @@ impl Cluster {
         let header = Header {
             now_ms: 0,
             limits: Limits {
-                queue_messages: 0,
-                queue_bytes: 0,
-                queue_full: QueueFull::REFUSE,
+                queue: store_state::QueueLimits {
+                    messages: 0,
+                    bytes: 0,
+                    full: QueueFull::REFUSE,
+                },
                 qos0: Qos0Inbox::Never,
                 retained_messages: u64::MAX,
                 retained_bytes: u64::MAX,
+                classes: store_state::ClassLimits::NONE,
             },
         };
         let message = message(topic);

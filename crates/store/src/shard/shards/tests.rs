@@ -53,12 +53,15 @@ impl Listener for Ear {
 
     fn limits(&self) -> Limits {
         Limits {
-            queue_messages: 1,
-            queue_bytes: 1,
-            queue_full: QueueFull::DropOldest,
+            queue: store_state::QueueLimits {
+                messages: 1,
+                bytes: 1,
+                full: QueueFull::DropOldest,
+            },
             qos0: Qos0Inbox::Offline,
             retained_messages: 1,
             retained_bytes: 1,
+            classes: store_state::ClassLimits::NONE,
         }
     }
 }

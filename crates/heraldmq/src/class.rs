@@ -1,0 +1,85 @@
+//! `heraldmq class`: which class of the configuration a client is of.
+//!
+//! Invariant: the answer is the broker's own, from the same classes.
+
+use std::io::{self, Write as _};
+use std::iter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use config::{Config, DEFAULT_CLASS};
+
+use crate::failure::Failure;
+
+/// Say which class a client is of.
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  heraldmq class test --config heraldmq.yml --client billing-1 --user app-billing
+  heraldmq class test --config heraldmq.yml --client gw-1 --listener tls --certificate gw-1
+
+Exit codes: 0 the class is printed, 2 the configuration or the command line is wrong.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say which class a client is of, and why.
+    ///
+    /// Prints the name of the class, then each class that was tried with the option of `match` that does not match, and what the
+    /// limits of the class are where they are its own. The environment is not looked at.
+    #[command(after_help = EXAMPLES)]
+    Test(Question),
+}
+
+#[derive(clap::Args)]
+struct Question {
+    /// Configuration file (YAML) with `clientClasses`.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Client identifier.
+    #[arg(long, value_name = "ID")]
+    client: String,
+    /// User name that authentication has confirmed; without it the client is anonymous.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The name in the client's certificate.
+    #[arg(long, value_name = "NAME")]
+    certificate: Option<String>,
+    /// The kind of the listener: tcp, tls, ws, wss or unix.
+    #[arg(long, value_name = "KIND", default_value = "tcp", value_parser = ["tcp", "tls", "ws", "wss", "unix"])]
+    listener: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Command::Test(question) = &arguments.command;
+    let loaded = Config::load(Some(&question.config), iter::empty(), &[], None)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let tried = broker::try_classes(
+        &loaded.config,
+        &question.client,
+        question.user.as_deref(),
+        question.certificate.as_deref(),
+        &question.listener,
+    );
+    let found = tried.iter().find(|tried| tried.mismatch.is_none());
+    let mut answer = found.map_or(DEFAULT_CLASS, |found| &found.name).to_owned() + "\n";
+    for class in &tried {
+        answer += &match class.mismatch {
+            Some(option) => format!("  {}: match.{option} does not match\n", class.name),
+            None => format!("  {}: matches\n", class.name),
+        };
+    }
+    let own = found.iter().flat_map(|found| &found.limits);
+    for (option, value) in own {
+        answer += &format!("  {option}: {value}\n");
+    }
+    // A reader that stopped listening changes nothing about the outcome.
+    let _ = io::stdout().write_all(answer.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
