@@ -260,7 +260,8 @@ pub(super) struct Ending {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct ChangeQuestion {
     pub(super) client_id: String,
-    /// The user of its session, by whose rules it is judged while it is away.
+    /// Its session is known, with its user, by whose rules it is judged while it is away.
+    pub(super) knows_session: bool,
     pub(super) user: Option<String>,
     pub(super) change: AskedChange,
 }

@@ -81,7 +81,11 @@ pub(super) async fn change_here(
             Changed::NotHere => {}
         }
     }
-    change_away(inspect, question, change, deadline).await
+    match question.knows_session {
+        true => change_away(inspect, question, change, deadline).await,
+        // Nobody knows whose rules hold.
+        false => Ok(ChangePart::NotHere),
+    }
 }
 
 /// Has the inbox of an absent client change, if this node leads its shard, and waits until it has.

@@ -38,11 +38,12 @@ pub(super) async fn change(
         if !is_known && partial.is_empty() {
             return Err(known::not_found(&client_id, partial));
         }
-        let user = parts.into_iter().find_map(|(.., part)| part.record?.user);
+        let record = parts.into_iter().find_map(|(.., part)| part.record);
         let left = deadline.saturating_duration_since(Instant::now());
         let question = Question::ChangeSubscription(ChangeQuestion {
             client_id: client_id.clone(),
-            user,
+            knows_session: record.is_some(),
+            user: record.and_then(|record| record.user),
             change: change.clone(),
         });
         let answers = gather::all(inspect, question, left).await;
