@@ -20,10 +20,10 @@ use super::question::{AskedChange, ChangePart, ChangeQuestion};
 use super::state::Inspect;
 
 /// How soon is looked again whether an inbox has done what it was asked.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What is left of a question's time when a node stops looking.
-const LEFT: Duration = Duration::from_millis(60);
+const LEFT: Duration = Duration::from_millis(10);
 
 impl AskedChange {
     fn to_core(&self) -> Option<SubscriptionChange> {
