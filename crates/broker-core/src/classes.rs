@@ -104,24 +104,22 @@ impl ClassMatch {
             let is_matched = |text: &str| patterns.iter().any(|pattern| pattern.matches(text));
             patterns.is_empty() || text.is_some_and(is_matched)
         };
-        let is_listener = |kind: Kind| self.listeners.contains(&kind);
-        let all = [
-            ("user", one_of(&self.users, candidate.user)),
-            (
-                "clientId",
-                one_of(&self.client_ids, Some(candidate.client_id)),
-            ),
-            (
-                "certificate",
-                one_of(&self.certificates, candidate.certificate),
-            ),
-            (
-                "listener",
-                self.listeners.is_empty() || candidate.listener.is_some_and(is_listener),
-            ),
-        ];
-        let mismatch = all.into_iter().find(|(_, is_matched)| !is_matched);
-        mismatch.map(|(option, _)| option)
+        // One after the other: a client chooses how long its identifier is.
+        if !one_of(&self.users, candidate.user) {
+            Some("user")
+        } else if !one_of(&self.client_ids, Some(candidate.client_id)) {
+            Some("clientId")
+        } else if !one_of(&self.certificates, candidate.certificate) {
+            Some("certificate")
+        } else if !self.has_listener(candidate.listener) {
+            Some("listener")
+        } else {
+            None
+        }
+    }
+
+    fn has_listener(&self, kind: Option<Kind>) -> bool {
+        self.listeners.is_empty() || kind.is_some_and(|kind| self.listeners.contains(&kind))
     }
 }
 

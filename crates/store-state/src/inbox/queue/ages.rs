@@ -53,7 +53,7 @@ impl Ages {
         self.marks.push((sequence, now.0));
     }
 
-    /// A tenth of the time that the marks span, so that half of them are used at least.
+    /// A 32nd of the time that the marks span: so they are 16 at least once they have been halved, and a gap is a tenth at most.
     fn step_ms(&self) -> u64 {
         let first_ms = self.marks.first().map_or(0, |(_, ms)| *ms);
         let last_ms = self.marks.last().map_or(0, |(_, ms)| *ms);
