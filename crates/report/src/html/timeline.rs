@@ -332,11 +332,13 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn time_begins_with_the_load() {
+    fn time_begins_with_the_load_and_ends_with_the_measurement() {
         let record = fixture::pairs("a", 1.0);
         let run = Run::of(&record);
         let points = run.points(|_, sample| Some(sample.at_s));
         assert_eq!(points.first(), Some(&Some((1.0, 9.0))));
+        // 10 s of warm-up and 60 of measurement.
+        assert_eq!(run.end(), 70.0);
         assert_eq!(shades(&[run]), [0.0..10.0]);
     }
 
