@@ -197,6 +197,11 @@ impl Clients {
         }
     }
 
+    /// The client of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.clients.iter().position(|client| client.name == name)
+    }
+
     pub(crate) fn name(&self, client: usize) -> &str {
         &self.clients[client].name
     }
@@ -224,7 +229,7 @@ impl Clients {
     }
 }
 
-fn number_of(payload: &[u8]) -> u64 {
+pub(crate) fn number_of(payload: &[u8]) -> u64 {
     u64::from_be_bytes(payload.try_into().expect("eight bytes"))
 }
 

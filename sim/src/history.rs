@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mqtt_proto::QoS;
+use mqtt_session::DropReason;
 
 /// A message that a client publishes, or its will; its number is its payload.
 #[derive(Clone, Debug)]
@@ -88,6 +89,8 @@ pub(crate) struct History {
     pub(crate) subscribed: BTreeMap<usize, BTreeMap<String, Subscribed>>,
     /// By durable client and message.
     pub(crate) given: BTreeMap<(usize, u64), Given>,
+    /// By durable client and message: when the queue of the client's session let it go, and why.
+    pub(crate) trimmed: BTreeMap<(usize, u64), (u64, DropReason)>,
     /// Retained messages as a new client found them at the end, by topic.
     pub(crate) retained: Option<BTreeMap<String, u64>>,
     /// Retained messages as a client found them meanwhile.
@@ -123,6 +126,12 @@ impl History {
         if !std::mem::take(&mut given.may_come_again) {
             given.times += 1;
         }
+    }
+
+    /// A message is not kept for a client any longer.
+    pub(crate) fn trim(&mut self, client: usize, number: u64, reason: DropReason, now: u64) {
+        let first = self.trimmed.entry((client, number));
+        first.or_insert((now, reason));
     }
 
     /// A client ends its session without having been told that these messages are released.

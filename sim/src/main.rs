@@ -32,6 +32,7 @@ mod splits;
 mod world;
 
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -102,6 +103,8 @@ enum Scenario {
     CalmSplits,
     /// What the seed decides on, while nodes split their shards by themselves.
     Busy,
+    /// What the seed decides on, while messages are kept for some seconds only, and a few of them.
+    Retention,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
 }
@@ -153,13 +156,16 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     if scenario == Scenario::Busy {
         world.by_itself = ByItself::busy();
     }
+    if scenario == Scenario::Retention {
+        world.retention = Arc::new(settings::retention());
+    }
     for _ in 0..3 {
         world.add();
         pass(&mut world, 500)?;
     }
     pass(&mut world, 4_000)?;
     match scenario {
-        Scenario::Faults => faults::rage(&mut world)?,
+        Scenario::Faults | Scenario::Retention => faults::rage(&mut world)?,
         Scenario::Busy => {
             // A shard is split when it has been busy for ten seconds.
             pass(&mut world, CALM)?;

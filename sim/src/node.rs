@@ -18,13 +18,14 @@ use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
 use route_exchange::Times;
 use store::{Cluster, Folder, Listener, Options, Role, SplitBy, Store};
+use store_state::Retention;
 use store_state::api::{PerStore, Slot, StoreId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
 
 use crate::connections::{Connection, Memory};
-use crate::rim::{Clock, Ears, Out, Plug, SimulatedProcess};
+use crate::rim::{Clock, Ears, Out, Plug, SimulatedProcess, Trimmed};
 use crate::settings::{guard, settings};
 use crate::splits::{ByItself, SplitAnswer};
 
@@ -81,6 +82,7 @@ pub(crate) struct Brought {
     pub(crate) out: Vec<Out>,
     /// Shards whose inboxes the store had the broker open again.
     pub(crate) reopened: Vec<u16>,
+    pub(crate) trimmed: Vec<Trimmed>,
     pub(crate) failure: Option<String>,
     pub(crate) split_answers: Vec<SplitAnswer>,
 }
@@ -124,7 +126,7 @@ impl Node {
     pub(crate) fn start(
         &mut self,
         shards: PerStore<u16>,
-        by_itself: ByItself,
+        (by_itself, retention): (ByItself, &Arc<Retention>),
         founds: bool,
         now: u64,
         others: &[u64],
@@ -164,7 +166,11 @@ impl Node {
         let broker = Broker::new(node_options, SimulatedProcess::new(clock)).among(place);
         let broker = Arc::new(broker);
         broker.with_peers(|peers, node| peers.members(node, others));
-        let ears = Arc::new(Ears::new(Arc::clone(&broker), by_itself.look));
+        let ears = Arc::new(Ears::new(
+            Arc::clone(&broker),
+            by_itself.look,
+            Arc::clone(retention),
+        ));
         let options = Options {
             shards,
             threads_most: match by_itself.options.by {
@@ -519,6 +525,7 @@ impl Life {
         Brought {
             out: self.plug.take(),
             reopened: self.ears.take_reopened(),
+            trimmed: self.ears.take_trimmed(),
             failure: self.ears.take_failure(),
             split_answers: std::mem::take(&mut self.split_answers.lock()),
         }

@@ -16,13 +16,14 @@ use net_api::PeerAddress;
 use parking_lot::Mutex;
 use peer_protocol::{Encode, PeerMessage, PublicationsFrame};
 use store::{Listener, Peers, Store};
-use store_state::Limits;
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
+use store_state::{Limits, Retention};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::clients::number_of;
 use crate::node::LOOPS;
 
 /// What a node sends.
@@ -281,11 +282,25 @@ pub(crate) struct Ears {
     /// What the node believes to have used of the CPU: so much more each time that it looks.
     cpu: Mutex<Duration>,
     look: Duration,
+    /// How long messages are kept in queues.
+    retention: Arc<Retention>,
+    /// Messages that were not kept any longer.
+    trimmed: Mutex<Vec<Trimmed>>,
 }
 
+/// A message that was not kept any longer: for which client, its number, and why.
+#[derive(Debug)]
+pub(crate) struct Trimmed(pub(crate) Box<str>, pub(crate) u64, pub(crate) DropReason);
+
 impl Ears {
-    pub(crate) fn new(broker: Arc<Broker<SimulatedProcess>>, look: Duration) -> Self {
+    pub(crate) fn new(
+        broker: Arc<Broker<SimulatedProcess>>,
+        look: Duration,
+        retention: Arc<Retention>,
+    ) -> Self {
         Self {
+            retention,
+            trimmed: Mutex::default(),
             cpu: Mutex::default(),
             look,
             broker: Mutex::new(Some(broker)),
@@ -316,6 +331,11 @@ impl Ears {
     /// Shards whose inboxes the broker was asked to open again since the last call, once for each request.
     pub(crate) fn take_reopened(&self) -> Vec<ShardNumber> {
         std::mem::take(&mut self.reopened.lock())
+    }
+
+    /// Messages that were not kept any longer, since the last call.
+    pub(crate) fn take_trimmed(&self) -> Vec<Trimmed> {
+        std::mem::take(&mut self.trimmed.lock())
     }
 
     fn broker(&self) -> Option<Arc<Broker<SimulatedProcess>>> {
@@ -414,6 +434,14 @@ impl Listener for Ears {
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
+        if matches!(
+            drop.reason,
+            DropReason::RetentionAge | DropReason::RetentionBytes
+        ) {
+            let number = number_of(drop.message.body.payload());
+            let trimmed = Trimmed(drop.client.into(), number, drop.reason);
+            return self.trimmed.lock().push(trimmed);
+        }
         // Of QoS 2, and its client may have received it.
         let is_bound = drop.message.qos == QoS::ExactlyOnce;
         if drop.reason != DropReason::SessionEnded || !is_bound {
@@ -433,5 +461,9 @@ impl Listener for Ears {
 
     fn limits(&self) -> Limits {
         crate::settings::settings().store_limits
+    }
+
+    fn retention(&self) -> Arc<Retention> {
+        Arc::clone(&self.retention)
     }
 }

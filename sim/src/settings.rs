@@ -4,14 +4,37 @@ use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
 use broker_core::{Authorization, Settings};
 use mqtt_session::{ClassId, Policy, QueueFull};
 use net_api::Rates;
+use std::num::NonZero;
+use std::sync::Arc;
 use store_state::session::OfAnotherUser;
-use store_state::{Limits, QueueLimits};
+use store_state::{Limits, QueueLimits, QueueRetention, Retention};
 
 /// What no run reaches.
 const NEVER: u32 = 1_000_000;
 
 pub(crate) fn guard() -> guard::Guard {
     guard::Guard::new(&config::Config::default().abuse)
+}
+
+/// The class that some clients attach as.
+fn application() -> ClassId {
+    ClassId::of("application")
+}
+
+/// How long messages are kept that wait for the class, where they are not for ever, in ms.
+pub(crate) const KEPT_MS: u64 = 3_000;
+
+/// Some twenty messages may wait for the class, and those for [`KEPT_MS`] at most.
+pub(crate) fn retention() -> Retention {
+    let own = QueueRetention {
+        age_ms: NonZero::new(KEPT_MS),
+        class_bytes: NonZero::new(2_500),
+        warn_ms: None,
+    };
+    Retention {
+        classes: vec![(application(), own)],
+        ..Retention::default()
+    }
 }
 
 pub(crate) fn settings() -> Settings {
@@ -34,7 +57,7 @@ pub(crate) fn settings() -> Settings {
     };
     // Some clients attach as those of a class do.
     let class = Class {
-        id: ClassId::of("application"),
+        id: application(),
         name: "application".into(),
         matching: ClassMatch {
             client_ids: ["*1", "*4", "*6"].map(Pattern::new).into(),
@@ -50,6 +73,7 @@ pub(crate) fn settings() -> Settings {
             retained_bytes: 1 << 40,
             classes: [(class.id, queue)].into_iter().collect(),
         },
+        retention: Arc::default(),
         beyond_limit: limits.policy.clone(),
         limits,
         classes: vec![class],

@@ -5,11 +5,13 @@
 //! order in which they live does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use broker_core::TICK_MS;
 use bytes::Bytes;
 use consensus::simulation::{Chance, Loss};
 use store::{Lead, Member, Role};
+use store_state::Retention;
 use store_state::api::PerStore;
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -18,7 +20,7 @@ use crate::clients::Clients;
 use crate::history::History;
 use crate::network::Network;
 use crate::node::{Life, Node, stores};
-use crate::rim::Out;
+use crate::rim::{Out, Trimmed};
 use crate::splits::{ByItself, SplitAnswer, Splits, Wanted};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
@@ -106,6 +108,8 @@ pub(crate) struct World {
     pub(crate) splits: Splits,
     /// How nodes split shards by themselves.
     pub(crate) by_itself: ByItself,
+    /// How long messages are kept in queues.
+    pub(crate) retention: Arc<Retention>,
     network: Network,
     agenda: BTreeMap<(u64, u64), Happening>,
     numbers: u64,
@@ -146,6 +150,7 @@ impl World {
             history: History::default(),
             splits: Splits::default(),
             by_itself: ByItself::default(),
+            retention: Arc::default(),
             network,
             agenda: BTreeMap::new(),
             numbers: 0,
@@ -274,7 +279,8 @@ impl World {
             .copied()
             .filter(|other| *other != id)
             .collect();
-        node.start(shards, self.by_itself, founds, now, &others);
+        let of_queues = (self.by_itself, &self.retention);
+        node.start(shards, of_queues, founds, now, &others);
         self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
         self.known_version.insert(id, version);
@@ -590,6 +596,13 @@ impl World {
             self.note(&format!(
                 "{id} answers the split of {store:?} at {at:?}: {outcome:?}"
             ));
+        }
+        for of in brought.trimmed {
+            self.note(&format!("{id} does not keep {of:?}"));
+            let Trimmed(client, number, reason) = of;
+            if let Some(client) = self.clients.find(&client) {
+                self.history.trim(client, number, reason, now);
+            }
         }
         for shard in brought.reopened {
             self.history.reopened(id, shard, now);

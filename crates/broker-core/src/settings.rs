@@ -1,10 +1,11 @@
 //! The configuration in the form that the event loops use.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt_session::Policy;
-use store_state::Limits;
 use store_state::session::OfAnotherUser;
+use store_state::{Limits, Retention};
 
 use crate::classes::{Class, ClassLimits};
 use crate::rights::access::Authorization;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub node_user_share: usize,
     /// What the stores obey.
     pub store_limits: Limits,
+    /// How long messages are kept in their queues, and how many bytes.
+    pub retention: Arc<Retention>,
     /// How often each user of a database with connected clients is looked up again; `None`: never.
     pub recheck: Option<Duration>,
     /// How often `$SYS` topics are published; 0: never.

@@ -26,6 +26,7 @@ mod metrics;
 mod net_stats;
 mod node;
 mod peers;
+mod queue_metrics;
 mod reread;
 mod rule_file;
 mod settings;

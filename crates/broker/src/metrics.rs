@@ -29,6 +29,7 @@ use broker_core::Reason;
 use broker_core::{BrokerStats, sum};
 
 use crate::net_stats::sum_net;
+use crate::queue_metrics::encode_queues;
 
 /// The registry of a node, for the text format of Prometheus (OpenMetrics).
 pub(crate) fn registry(node: Arc<Node>) -> Registry {
@@ -330,6 +331,7 @@ impl Collector for NodeCollector {
             ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
         }
 
+        encode_queues(&mut encoder, node)?;
         encode_guard(&mut encoder, node)?;
         encode_cluster(&mut encoder, node)?;
         encode_peers(&mut encoder, node)?;

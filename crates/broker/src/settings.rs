@@ -1,6 +1,7 @@
 //! The configuration in the form that the event loops use.
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Duration;
 
 use authorization::{Effect, Rules};
@@ -15,7 +16,7 @@ use mqtt_session::{ClassId, Policy, Qos0Inbox};
 use net_api::{BytesPerSecond, Kind, Rates};
 use rustix::process::{Resource, getrlimit};
 use store_state::session::OfAnotherUser;
-use store_state::{Limits, QueueLimits};
+use store_state::{Limits, QueueLimits, QueueRetention, Retention};
 
 /// One of so many connections may be one that has sent no CONNECT yet.
 const UNHEARD_SHARE: u64 = 4;
@@ -57,6 +58,7 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
     };
     Settings {
         store_limits,
+        retention: Arc::new(retention(config)),
         beyond_limit: Policy {
             queue_messages: u32::MAX,
             queue_bytes: u64::MAX,
@@ -93,6 +95,26 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         sys_interval_ms: millis(config.sys.interval),
         memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
         memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
+    }
+}
+
+/// How long messages are kept in queues, and how many bytes.
+fn retention(config: &Config) -> Retention {
+    let ms = |seconds: u32| NonZero::new(u64::from(seconds) * 1_000);
+    let of = |session: &config::SessionLimits, class_bytes| QueueRetention {
+        age_ms: ms(session.queue_age),
+        class_bytes,
+        warn_ms: ms(session.queue_age_warn),
+    };
+    let class = |class: &ClientClassConfig| {
+        let limits = class.limits.over(&config.limits);
+        let name = class.name.as_deref().unwrap_or_default();
+        (ClassId::of(name), of(&limits.session, class.queued_bytes))
+    };
+    Retention {
+        device: of(&config.limits.session, None),
+        classes: config.client_classes.iter().map(class).collect(),
+        node_bytes: config.limits.node.queued_bytes,
     }
 }
 

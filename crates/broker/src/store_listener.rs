@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store::Listener;
-use store_state::Limits;
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
+use store_state::{Limits, Retention};
 
 use crate::node::Node;
 use broker_core::LoopMessage;
@@ -116,5 +116,9 @@ impl Listener for StoreListener {
 
     fn limits(&self) -> Limits {
         self.node.settings.read().store_limits.clone()
+    }
+
+    fn retention(&self) -> Arc<Retention> {
+        Arc::clone(&self.node.settings.read().retention)
     }
 }

@@ -332,6 +332,12 @@ options! {
         /// With `queueFull: refuse`: a persistent session whose client has been away for longer drops instead, from
         /// the first message that came for it since. 4294967295: it refuses without end.
         live "queueFullAwaySeconds" => queue_full_away: u32 = 3_600, unit Seconds;
+        /// How long a message is kept in the queue of a persistent session. Older ones are dropped within a tenth of that and
+        /// some seconds, unless they may have been sent to the client; each is counted and kept in the drop list. 0: no limit.
+        live "queueAgeSeconds" => queue_age: u32 = 0, unit Seconds;
+        /// The age of the oldest message in the queue of a persistent session at which the log says that the session lags; it
+        /// says so, too, when the session has caught up. 0: never.
+        live "queueAgeWarnSeconds" => queue_age_warn: u32 = 0, unit Seconds;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
         /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have
@@ -367,6 +373,9 @@ options! {
         /// Memory in use at which new connections are refused with 0x97 (3.1.1: 3); not below
         /// `memoryHighWater`. 0: 90 % of what the machine or its cgroup has.
         live "memoryRefuse" => memory_refuse: Option<NonZero<u64>>, unit Bytes;
+        /// Size of the queues of all persistent sessions that are kept on this node, as `limits.session.queueBytes` counts it.
+        /// If they have more, the oldest messages of the largest queue are dropped, until they do not. 0: no limit.
+        live "queuedBytes" => queued_bytes: Option<NonZero<u64>>, unit Bytes;
         /// Drops that the drop list remembers; older ones are forgotten, but stay counted.
         fixed "recentDrops" => recent_drops: u32 = 1024, range 0..=1_048_576;
     }

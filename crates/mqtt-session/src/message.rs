@@ -144,11 +144,15 @@ pub enum DropReason {
     TopicLimit,
     /// Inbound: the payload is not the UTF-8 that its Payload Format Indicator promises.
     PayloadFormatInvalid,
+    /// It was queued for longer than messages of the session's class are kept.
+    RetentionAge,
+    /// The queues of the session's class, or all queues of the node, had more bytes than they may.
+    RetentionBytes,
 }
 
 impl DropReason {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::QueueFullMessages,
         Self::QueueFullBytes,
         Self::Expired,
@@ -157,6 +161,8 @@ impl DropReason {
         Self::SessionEnded,
         Self::TopicLimit,
         Self::PayloadFormatInvalid,
+        Self::RetentionAge,
+        Self::RetentionBytes,
     ];
 
     /// The reason's name in metrics and in the list of recent drops.
@@ -171,6 +177,8 @@ impl DropReason {
             Self::SessionEnded => "session_ended",
             Self::TopicLimit => "topic_limit",
             Self::PayloadFormatInvalid => "payload_format_invalid",
+            Self::RetentionAge => "retention_age",
+            Self::RetentionBytes => "retention_bytes",
         }
     }
 }

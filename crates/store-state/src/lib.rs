@@ -24,6 +24,7 @@ mod load_error;
 mod machine;
 mod partition;
 pub mod retain;
+mod retention;
 mod row;
 pub mod session;
 mod slot;
@@ -46,6 +47,7 @@ pub use descriptor::{ChildShard, DESCRIPTOR_KEY, Descriptor, ShardBirth, ShardVe
 pub use insertion_map::InsertionMap;
 pub use load_error::LoadError;
 pub use machine::{Machine, Split};
+pub use retention::{QueueRetention, Retention};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
 pub use survey::{FullInbox, Rows, Survey, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

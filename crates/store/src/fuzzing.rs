@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use serde::{Serialize, de::DeserializeOwned};
 use store_state::inbox::{
-    InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, StoredSubscription,
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, RetentionLimit, StoredSubscription,
 };
 use store_state::retain::{ConnectionNumber, PublisherHash, RetainMachine, RetainOp};
 use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
@@ -216,6 +216,12 @@ fn commands() -> Vec<Command> {
             session: "c".into(),
             epoch: 1,
             sent: 1,
+        },
+        InboxOp::Trim {
+            session: "d".into(),
+            from: 1,
+            below: 9,
+            limit: RetentionLimit::Age,
         },
     ];
     let retain = vec![

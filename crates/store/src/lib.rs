@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Layers, from the top: `api` (what the broker asks), `node` (threads and the bootstrap of shards), `placement` (who holds
-//! replicas), `leadership` (who leads, and how the nodes know), `shard` (the queue, batches, replies, checkpoints of one shard),
+//! replicas), `leadership` (who leads, and how the nodes know), `retention` (what queues hold, and what they lose), `shard` (the queue, batches, replies, checkpoints of one shard),
 //! `kinds` (how the three stores differ), `peers` (messages between nodes), `storage` (folder, tables).
 //!
 //! Invariants: a reply follows the sync of what it answers; requests of one loop to one shard are applied in their order; every
@@ -30,6 +30,7 @@ mod leadership;
 mod node;
 mod peers;
 mod placement;
+mod retention;
 mod shard;
 #[cfg(feature = "simulation")]
 mod simulation;
@@ -41,6 +42,7 @@ pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
+pub use api::queues::class_queues;
 pub use api::split::SplitError;
 pub use api::splits::Splits;
 pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
@@ -49,6 +51,9 @@ pub use consensus::LogStats;
 pub use peers::member::{Member, Role};
 pub use peers::message::Lead;
 pub use peers::network::Peers;
+pub use retention::found::{
+    ClassQueues, LargeQueue, QueueRates, QueuedBytes, QueuedMessages, WaitingSessions,
+};
 pub use shard::load::{HalfLoad, HalfSlot, Percent, Rate, ShardCost, ShardLoad, Total};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;

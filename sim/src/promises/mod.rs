@@ -10,6 +10,7 @@ pub(crate) mod quiet;
 mod ranges;
 mod replicas;
 mod retained;
+mod retention;
 mod splits;
 
 use crate::node::stores;
@@ -23,6 +24,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     p04_once::check(&world.history)?;
     p04_in_order::check(&world.history)?;
     calm::check(&world.history)?;
+    retention::check(&world.history)?;
     p03_routes::check(world)?;
     ranges::check(&stores(&world.nodes))?;
     replicas::check(world)

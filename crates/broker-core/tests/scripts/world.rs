@@ -895,6 +895,7 @@ fn settings() -> Settings {
             retained_bytes: 1 << 20,
             classes: store_state::ClassLimits::NONE,
         },
+        retention: Arc::default(),
         beyond_limit: Policy {
             queue_messages: u32::MAX,
             queue_bytes: u64::MAX,

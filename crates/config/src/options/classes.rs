@@ -30,6 +30,10 @@ options! {
         /// Its name, 1 to 64 characters. It is stored with sessions, by a hash.
         live "name" => name: Option<String>;
         group "match" => matching: ClassMatchConfig;
+        /// Size of the queues of all sessions of the class that are kept on a node, as `limits.session.queueBytes` counts it.
+        /// If they have more, the oldest messages of the largest queue of the class are dropped, until they do not. 0: no
+        /// limit.
+        live "queuedBytes" => queued_bytes: Option<NonZero<u64>>, unit Bytes;
         group "limits" => limits: ClassLimitsConfig;
     }
 
@@ -62,6 +66,10 @@ options! {
         live "queueFull" => queue_full: Override<QueueFull>;
         /// As `limits.session.queueFullAwaySeconds`.
         live "queueFullAwaySeconds" => queue_full_away: Override<u32>, unit Seconds;
+        /// As `limits.session.queueAgeSeconds`.
+        live "queueAgeSeconds" => queue_age: Override<u32>, unit Seconds;
+        /// As `limits.session.queueAgeWarnSeconds`.
+        live "queueAgeWarnSeconds" => queue_age_warn: Override<u32>, unit Seconds;
         /// As `limits.session.subscriptions`.
         live "subscriptions" => subscriptions: Override<u32>, range 1..=U32;
         /// As `limits.session.wildcardPatterns`.
@@ -122,6 +130,10 @@ impl ClassLimitsConfig {
         self.session
             .queue_full_away
             .apply(&mut session.queue_full_away);
+        self.session.queue_age.apply(&mut session.queue_age);
+        self.session
+            .queue_age_warn
+            .apply(&mut session.queue_age_warn);
         self.session.subscriptions.apply(&mut session.subscriptions);
         self.session
             .wildcard_patterns

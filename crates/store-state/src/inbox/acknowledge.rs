@@ -1,7 +1,13 @@
-//! What clients are done with.
+//! What clients are done with, and what they do not get because it is not kept any longer.
 
-use super::machine::InboxMachine;
-use super::{InboxReply, SessionName};
+use std::ops::Range;
+
+use mqtt_proto::QoS;
+
+use super::machine::{Context, InboxMachine};
+use super::queue;
+use super::queue::trim::first_unsent;
+use super::{InboxDrop, InboxReply, Item, RetentionLimit, SessionName};
 use crate::{Table, TableError};
 
 impl InboxMachine {
@@ -51,4 +57,41 @@ impl InboxMachine {
         inbox.queue.release(sequence);
         Ok(InboxReply::Done)
     }
+}
+
+/// Drops what is queued under these sequences, as far as it cannot have been sent.
+pub(super) fn trim(
+    machine: &mut InboxMachine,
+    session: &SessionName,
+    sequences: Range<u64>,
+    limit: RetentionLimit,
+    context: &mut Context<'_>,
+) -> Result<InboxReply, TableError> {
+    let Some(inbox) = machine.inboxes.named(session) else {
+        return Ok(InboxReply::Stale);
+    };
+    let before = inbox.queue.len();
+    if before == 0 || sequences.end <= first_unsent(&inbox.queue) {
+        return Ok(InboxReply::Done);
+    }
+    machine.stock.touch(inbox);
+    // An identifier that a client holds is used again so many sequences later: a message that had it then would be lost.
+    let held_below = match inbox.is_connected() {
+        true => inbox.queue.sent() + u64::from(u16::MAX),
+        false => 0,
+    };
+    let is_held = |sequence, item: &Item| sequence < held_below && item.qos == QoS::ExactlyOnce;
+    let (client, outlet) = (&inbox.client, &mut *context.outlet);
+    let (stock, table) = (&mut machine.stock, context.table);
+    queue::trim::trim(&mut inbox.queue, sequences, stock, table, is_held, |item| {
+        outlet.dropped(InboxDrop {
+            client,
+            message: &item.message,
+            reason: limit.reason(),
+        });
+    })?;
+    if inbox.queue.len() < before {
+        machine.stock.has_room(inbox);
+    }
+    Ok(InboxReply::Done)
 }

@@ -147,7 +147,7 @@ impl InboxMachine {
         inbox.attached = inbox.attached.filter(|&place| runs(&self.nodes, place));
         inbox.lingers &= inbox.is_attached();
         self.attached += usize::from(inbox.is_attached());
-        self.stock.load(&inbox.queue);
+        self.stock.load(&mut inbox);
         for subscription in &inbox.subscriptions {
             self.stock.filter_bytes += subscription.filter.len();
             if is_shared(&subscription.filter) {
@@ -162,8 +162,8 @@ impl InboxMachine {
     }
 
     fn load_legacy(&mut self, client: &str, row: InboxRow) {
-        let legacy = Box::new(Inbox::load_legacy(client, self.hash.slot_of(client), row));
-        self.stock.load(&legacy.queue);
+        let mut legacy = Box::new(Inbox::load_legacy(client, self.hash.slot_of(client), row));
+        self.stock.load(&mut legacy);
         self.inboxes.legacies.insert(legacy.number, legacy);
     }
 

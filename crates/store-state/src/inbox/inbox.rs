@@ -40,6 +40,8 @@ pub(super) struct Inbox {
     pub(super) away_since: Timestamp,
     /// A message was dropped because the queue is full, and it has been full since. Not written.
     pub(super) is_full: bool,
+    /// The stock has it in its list of inboxes whose queues may hold something. Not written.
+    pub(super) is_listed: bool,
     /// Its session has ended, and what is queued is for others: it is a legacy.
     pub(super) is_legacy: bool,
     /// Of its client, as of the last connection.
@@ -62,6 +64,7 @@ impl Inbox {
             stored,
             away_since: Timestamp(0),
             is_full: false,
+            is_listed: false,
             is_legacy: false,
             class: ClassId::DEFAULT,
         }
@@ -77,6 +80,7 @@ impl Inbox {
             lingers: row.rest.lingers,
             away_since: row.rest.away_since,
             is_full: false,
+            is_listed: false,
             queue: Queue::load(slot, &mut row),
             subscriptions: row.subscriptions,
             round: 0,
@@ -143,7 +147,7 @@ impl Inbox {
 
     /// Hands out the inbox's row and those of its queue.
     pub(super) fn collect(&mut self, changes: &mut Changes) {
-        let marks = self.queue.ages().map(Ages::marks);
+        let marks = self.queue.ages().map(Ages::to_write);
         let row = InboxRow {
             number: self.number,
             incarnation: self.incarnation,
@@ -160,7 +164,7 @@ impl Inbox {
                 lingers: self.lingers,
                 away_since: self.away_since,
                 class: self.class,
-                marks: marks.map_or_else(Vec::new, <[_]>::to_vec),
+                marks: marks.unwrap_or_default(),
             },
         };
         changes.put(self.key(), row::encode(&row));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mqtt_session::{ClassId, Timestamp};
 
+use super::acknowledge;
 use super::attach::Connection;
 use super::calls::Calls;
 use super::fences::Fences;
@@ -285,6 +286,12 @@ impl InboxMachine {
                 detached,
                 item,
             } => return self.deliver_late(session, *epoch, *detached, item, context),
+            InboxOp::Trim {
+                session,
+                from,
+                below,
+                limit,
+            } => return acknowledge::trim(self, session, *from..*below, *limit, context),
             InboxOp::DeliverFenced { origin, epoch, .. }
                 if self.fences.is_over(&origin.client, *epoch) =>
             {

@@ -40,6 +40,7 @@ mod publish;
 mod publishing;
 mod queue;
 mod recount;
+mod retention;
 mod split;
 mod stock;
 mod subscribe;
@@ -54,8 +55,9 @@ pub use machine::{InboxCounts, InboxMachine, clients};
 pub use name::{ClientName, InboxId, InboxNumber, SessionName, Slot};
 pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
-    Progress, Queued, StoredSubscription,
+    Progress, Queued, RetentionLimit, StoredSubscription,
 };
+pub use retention::{QueuePass, QueueView};
 pub use tables::each_stored;
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.

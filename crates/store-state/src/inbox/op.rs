@@ -252,6 +252,40 @@ pub enum InboxOp {
         #[serde(with = "wire::class")]
         class: ClassId,
     },
+    /// Messages of a queue are not kept any longer: those of some sequences are dropped that cannot have been sent. Of a
+    /// session whose client is connected, it is not known what was sent since the last acknowledgement: what has QoS 2 and
+    /// may have a packet identifier that the client holds stays. Whoever proposes it says by the sequences how many are dropped at
+    /// most.
+    Trim {
+        /// The session.
+        session: SessionName,
+        /// The first sequence that may go.
+        from: u64,
+        /// The first sequence that stays.
+        below: u64,
+        /// Why.
+        limit: RetentionLimit,
+    },
+}
+
+/// What queued messages are dropped by although their queue is not full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RetentionLimit {
+    /// How long messages of a class are kept.
+    Age,
+    /// How many bytes the queues of a class, or of a node, may have.
+    Bytes,
+}
+
+impl RetentionLimit {
+    /// As it is counted.
+    #[must_use]
+    pub const fn reason(self) -> DropReason {
+        match self {
+            Self::Age => DropReason::RetentionAge,
+            Self::Bytes => DropReason::RetentionBytes,
+        }
+    }
 }
 
 /// A loop of a node that asks for something.
@@ -303,7 +337,8 @@ impl InboxOp {
             | Self::DeliverOnce { session, .. }
             | Self::DeliverFenced { session, .. }
             | Self::Linger { session, .. }
-            | Self::DeliverLate { session, .. } => Some(session),
+            | Self::DeliverLate { session, .. }
+            | Self::Trim { session, .. } => Some(session),
             Self::NodeUp { .. }
             | Self::Attach { .. }
             | Self::AttachAgain { .. }

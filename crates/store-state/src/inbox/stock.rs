@@ -16,7 +16,6 @@ use mqtt_session::ApplicationMessage;
 use super::bodies::Bodies;
 use super::inbox::Inbox;
 use super::inboxes::Inboxes;
-use super::queue::Queue;
 use super::tables::QueueKey;
 use super::weight::{REFERENCE, Weight};
 use crate::{Changes, SlotRange, Table, TableError, row};
@@ -38,6 +37,8 @@ pub(super) struct Stock {
     round: u32,
     /// Inboxes whose rows are to be written, each once.
     touched: Vec<u64>,
+    /// Inboxes whose queues may hold something: those that do, and some that have changed since they were looked at.
+    pub(super) listed: Vec<u64>,
     /// A checkpoint has begun, and has yet to hand out what follows.
     collecting: bool,
     /// Inboxes, some of which were handed out ahead of their turn.
@@ -130,6 +131,14 @@ impl Stock {
             self.touched.push(inbox.number);
             self.fresh += INBOX_ROW;
         }
+        self.list(inbox);
+    }
+
+    /// The queue of an inbox may hold something.
+    fn list(&mut self, inbox: &mut Inbox) {
+        if !std::mem::replace(&mut inbox.is_listed, true) {
+            self.listed.push(inbox.number);
+        }
     }
 
     /// An inbox is about to change in memory, or to be removed: the checkpoint under way gets it as it is.
@@ -188,6 +197,9 @@ impl Stock {
         let touched = std::mem::take(&mut self.touched).into_iter();
         let (moved, kept) = touched.partition(|number| upper.has(*number));
         self.touched = kept;
+        let listed = std::mem::take(&mut self.listed).into_iter();
+        let (upper_listed, kept) = listed.partition(|number| upper.has(*number));
+        self.listed = kept;
         let first = QueueKey {
             slot: at,
             inbox: 0,
@@ -203,6 +215,7 @@ impl Stock {
             gone: self.gone.split_off(&first),
             round: self.round,
             touched: moved,
+            listed: upper_listed,
             ended: self.ended.extract_if(.., is_upper).collect(),
             fresh: self.fresh,
             ..counted
@@ -227,10 +240,13 @@ impl Stock {
         Ok(done.is_all)
     }
 
-    /// The tables have a queue.
-    pub(super) fn load(&mut self, queue: &Queue) {
-        self.messages += u64::from(queue.len());
-        self.bytes += queue.bytes();
+    /// The tables have an inbox.
+    pub(super) fn load(&mut self, inbox: &mut Inbox) {
+        self.messages += u64::from(inbox.queue.len());
+        self.bytes += inbox.queue.bytes();
+        if inbox.queue.len() > 0 {
+            self.list(inbox);
+        }
     }
 
     pub(super) fn unsaved_bytes(&self) -> usize {
@@ -321,6 +337,7 @@ impl Default for Stock {
             going: BTreeSet::new(),
             round: 1,
             touched: Vec::new(),
+            listed: Vec::new(),
             collecting: false,
             due: Vec::new(),
             early: Changes::default(),

@@ -249,7 +249,7 @@ mod rest {
     use serde::{Deserializer, Serialize, Serializer};
 
     use super::{ClassId, Mark, Rest, Timestamp};
-    use crate::inbox::queue::ages::MARKS;
+    use crate::inbox::queue::ages::WRITTEN;
 
     pub(in crate::inbox) fn serialize<S: Serializer>(
         rest: &Rest,
@@ -272,7 +272,7 @@ mod rest {
     pub(in crate::inbox) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Rest, D::Error> {
-        deserializer.deserialize_tuple(4 + MARKS, Read)
+        deserializer.deserialize_tuple(4 + WRITTEN, Read)
     }
 
     struct Read;

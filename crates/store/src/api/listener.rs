@@ -6,13 +6,14 @@
 //!
 //! Lower layers know this file of `api/` and `error.rs`, and no other one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt_session::ApplicationMessage;
 use rustix::time::{ClockId, clock_gettime};
-use store_state::Limits;
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
+use store_state::{Limits, Retention};
 
 /// Who is told what the store brings about. Called by the shards' threads.
 pub trait Listener: Send + Sync + 'static {
@@ -99,4 +100,9 @@ pub trait Listener: Send + Sync + 'static {
 
     /// The limits in force.
     fn limits(&self) -> Limits;
+
+    /// How long messages are kept in queues, and how many bytes.
+    fn retention(&self) -> Arc<Retention> {
+        Arc::default()
+    }
 }

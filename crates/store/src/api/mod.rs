@@ -15,6 +15,7 @@ pub(crate) mod inspect;
 pub(crate) mod listener;
 mod open;
 pub(crate) mod options;
+pub(crate) mod queues;
 mod requests;
 mod retain;
 mod session;

@@ -114,6 +114,7 @@ impl Store {
         });
         let services = Arc::new(NodeServices {
             led_shards: Arc::default(),
+            held_queues: Arc::default(),
             threads,
             tables: PerStore::from_fn(|store| Arc::clone(&places[store].tables)),
             log: Arc::clone(&log),
@@ -157,6 +158,7 @@ impl Store {
             over_limit,
             splits,
             led_shards: Arc::clone(&services.led_shards),
+            held_queues: Arc::clone(&services.held_queues),
             known_peers,
             folder,
             condition: log.watch(),

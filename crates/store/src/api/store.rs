@@ -30,6 +30,7 @@ use crate::leadership::led_shards::LedShards;
 use crate::node::disk::is_full;
 use crate::node::shutdown::Stop;
 use crate::peers::known::KnownPeers;
+use crate::retention::held::HeldQueues;
 use crate::storage::folder::Folder;
 
 /// How long a shutdown waits for the log when the reserve was released for it.
@@ -47,6 +48,7 @@ pub struct Store {
     pub(super) splits: Arc<Splits>,
     pub(super) known_peers: Arc<KnownPeers>,
     pub(super) led_shards: Arc<LedShards>,
+    pub(super) held_queues: Arc<HeldQueues>,
     pub(super) folder: Arc<Folder>,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,

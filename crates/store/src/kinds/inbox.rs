@@ -1,12 +1,13 @@
 //! The inbox store, as far as its shards differ.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{
-    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, Queued, SessionName,
-    StoredSubscription,
+    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, QueuePass, QueueView,
+    Queued, RetentionLimit, SessionName, StoredSubscription,
 };
 use store_state::{Batch, CorrelationId, Table, TableError};
 
@@ -19,6 +20,7 @@ use crate::peers::message::{Forwarded, Message};
 impl Kind for InboxMachine {
     const STORE: StoreId = StoreId::Inbox;
     const HAS_CURSORS: bool = true;
+    const HAS_QUEUES: bool = true;
     const HAS_ROUTES: bool = true;
 
     fn shards_changed(listener: &dyn Listener) {
@@ -68,6 +70,29 @@ impl Kind for InboxMachine {
         ))
     }
 
+    fn look_at_queues(
+        &mut self,
+        pass: &mut Option<QueuePass>,
+        inboxes: usize,
+        tell: &mut dyn FnMut(QueueView<'_>),
+    ) -> bool {
+        let begun = pass.get_or_insert_with(|| QueuePass::new(self));
+        let is_over = begun.go_on(self, inboxes, tell);
+        if is_over {
+            *pass = None;
+        }
+        is_over
+    }
+
+    fn trim(session: SessionName, sequences: Range<u64>, limit: RetentionLimit) -> Option<InboxOp> {
+        Some(InboxOp::Trim {
+            session,
+            from: sequences.start,
+            below: sequences.end,
+            limit,
+        })
+    }
+
     fn is_fenced(op: &InboxOp) -> bool {
         match op {
             InboxOp::Publish { origin, .. } | InboxOp::Deliver { origin, .. } => {
@@ -105,7 +130,8 @@ impl Kind for InboxMachine {
             | InboxOp::DeliverLate { .. }
             | InboxOp::Subscribe { .. }
             | InboxOp::Unsubscribe { .. }
-            | InboxOp::Receipt { .. } => false,
+            | InboxOp::Receipt { .. }
+            | InboxOp::Trim { .. } => false,
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Invariant: shards are generic over the store; no code outside of `kinds/` and `api/` distinguishes the three.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
-use store_state::inbox::{Queued, SessionName};
+use store_state::inbox::{QueuePass, QueueView, Queued, RetentionLimit, SessionName};
 use store_state::retain::PageBudget;
 use store_state::{Batch, CorrelationId, Split, Table, TableError};
 use topic_router::Cursor;
@@ -29,6 +30,9 @@ pub(crate) trait Kind: Split + Sync {
 
     /// Whether event loops open inbox cursors in its shards.
     const HAS_CURSORS: bool = false;
+
+    /// Whether its shards have queues.
+    const HAS_QUEUES: bool = false;
 
     /// Whether others go by what its shards tell of filters.
     const HAS_ROUTES: bool = false;
@@ -74,6 +78,26 @@ pub(crate) trait Kind: Split + Sync {
         _out: &mut Vec<(u64, Queued)>,
     ) -> Result<(u64, bool), TableError> {
         Ok((from, true))
+    }
+
+    /// Goes on with a look at all queues that hold something, or begins one: `tell` gets those of so many inboxes. True:
+    /// those were the last.
+    fn look_at_queues(
+        &mut self,
+        _pass: &mut Option<QueuePass>,
+        _inboxes: usize,
+        _tell: &mut dyn FnMut(QueueView<'_>),
+    ) -> bool {
+        true
+    }
+
+    /// The operation that drops messages of a queue; `None`: it has no queues.
+    fn trim(
+        _session: SessionName,
+        _sequences: Range<u64>,
+        _limit: RetentionLimit,
+    ) -> Option<Self::Op> {
+        None
     }
 
     /// An operation that nobody waits for was refused: tells of messages that are lost by that.

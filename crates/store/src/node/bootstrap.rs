@@ -18,6 +18,7 @@ use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
 use crate::placement::controller::ReplicaController;
+use crate::retention::task::watch_queues;
 use crate::shard::handle::Shard;
 use crate::shard::rebuild::rebuild;
 use crate::shard::request::{OVERHEAD, work};
@@ -103,6 +104,11 @@ impl<M: Kind> ShardBootstrap<M> {
         if M::due().is_some() {
             let due = watch_deadlines(Arc::clone(&shard), Arc::clone(&services.listener));
             tasks.push(tokio::spawn(due));
+        }
+        if M::HAS_QUEUES {
+            let held = Arc::clone(&services.held_queues);
+            let watch = watch_queues(Arc::clone(&shard), held, Arc::clone(&services.listener));
+            tasks.push(tokio::spawn(watch));
         }
         // One that was split off is, when its parent has applied the split.
         let is_here = shard.routing.group.borrow().is_some();

@@ -14,6 +14,7 @@ use crate::leadership::led_shards::LedShards;
 use crate::node::shutdown::Stop;
 use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;
+use crate::retention::held::HeldQueues;
 use crate::shard::deferred::Backlog;
 use crate::storage::folder::Folder;
 use crate::storage::tables::Tables;
@@ -29,6 +30,8 @@ pub(crate) struct NodeServices {
     pub(crate) backlog: Backlog,
     pub(crate) known_peers: Arc<KnownPeers>,
     pub(crate) led_shards: Arc<LedShards>,
+    /// What the queues hold that this node keeps.
+    pub(crate) held_queues: Arc<HeldQueues>,
     /// The threads that shards live on.
     pub(crate) threads: StoreThreads,
     /// Shards that are not here are begun here.

@@ -61,6 +61,11 @@ impl InboxCursors {
         cursor.page.push((sequence, Queued::Message(item.clone())));
     }
 
+    /// The first sequence that a session was not given, and is not about to be. `None`: its cursor is not open.
+    pub(crate) fn next_of(&self, inbox: u64) -> Option<u64> {
+        Some(self.by_inbox.get(&inbox)?.next)
+    }
+
     /// Forgets all cursors: another replica serves them.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

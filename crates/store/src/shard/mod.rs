@@ -27,6 +27,7 @@ pub(crate) mod outbox;
 pub(crate) mod outstanding;
 pub(crate) mod proposer;
 pub(crate) mod queue;
+pub(crate) mod queues;
 pub(crate) mod rebuild;
 mod refuse;
 mod replies;

@@ -13,6 +13,9 @@ pub(in crate::inbox) type Mark = (u64, u64);
 /// Marks of a queue at most.
 pub(in crate::inbox) const MARKS: usize = 32;
 
+/// Marks that are written at most: these, and that of the last message.
+pub(in crate::inbox) const WRITTEN: usize = MARKS + 1;
+
 /// The least between two marks, in ms.
 const STEP_MS: u64 = 1_000;
 
@@ -20,37 +23,51 @@ const STEP_MS: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(in crate::inbox) struct Ages {
     marks: Vec<Mark>,
+    /// Of the message that came last.
+    last: Mark,
 }
 
 impl Ages {
     /// As they were written.
     pub(super) fn load(marks: Vec<Mark>) -> Option<Box<Self>> {
-        (!marks.is_empty()).then(|| Box::new(Self { marks }))
+        let last = *marks.last()?;
+        Some(Box::new(Self { marks, last }))
     }
 
-    pub(in crate::inbox) fn marks(&self) -> &[Mark] {
+    /// As they are to be written: with that of the last message.
+    pub(in crate::inbox) fn to_write(&self) -> Vec<Mark> {
+        let mut marks = self.marks.clone();
+        if marks.last() != Some(&self.last) {
+            marks.push(self.last);
+        }
+        marks
+    }
+
+    #[cfg(test)]
+    fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
     /// A message is queued; none is below `head`.
     pub(super) fn queued(&mut self, sequence: u64, now: Timestamp, head: u64) {
+        // The clock of another leader may be behind.
+        self.last = (sequence, now.0.max(self.last.1));
         let Some(&(_, last_ms)) = self.marks.last() else {
-            self.marks.push((sequence, now.0));
+            self.marks.push(self.last);
             return;
         };
-        // The clock of another leader may be behind.
         if now.0 < last_ms.saturating_add(self.step_ms()) {
             return;
         }
         self.trim(head);
-        if self.marks.len() == MARKS {
+        if self.marks.len() >= MARKS {
             let mut number = 0;
             self.marks.retain(|_| {
                 number += 1;
                 number % 2 == 1
             });
         }
-        self.marks.push((sequence, now.0));
+        self.marks.push(self.last);
     }
 
     /// A 32nd of the time that the marks span: so they are 16 at least once they have been halved, and a gap is a tenth at most.
@@ -70,7 +87,9 @@ impl Ages {
 
     /// The queue is empty.
     pub(super) fn clear(&mut self) {
+        // Their place is kept: a queue may be empty after each message.
         self.marks.clear();
+        self.last = (0, 0);
     }
 
     /// The time before which no message at `sequence` or behind it came; `None`: not known.
@@ -78,6 +97,18 @@ impl Ages {
         let before = self.marks.partition_point(|(of, _)| *of <= sequence);
         let (_, ms) = self.marks.get(before.checked_sub(1)?)?;
         Some(Timestamp(*ms))
+    }
+
+    /// A sequence below which all messages came at this time or before, the highest that is known; `None`: none is.
+    pub(in crate::inbox) fn came_by(&self, time: Timestamp) -> Option<u64> {
+        let by_then = self.marks.partition_point(|(_, ms)| *ms <= time.0);
+        let mark = self.marks.get(by_then.checked_sub(1)?)?;
+        let (sequence, _) = if self.last.1 <= time.0 {
+            &self.last
+        } else {
+            mark
+        };
+        Some(sequence + 1)
     }
 }
 
@@ -104,6 +135,30 @@ mod tests {
                 came - since <= (now - begin) / 10,
                 "{sequence}: {since}, {came}"
             );
+        }
+    }
+
+    #[test]
+    fn what_came_by_a_time_is_known_to_have() {
+        let mut ages = Ages::default();
+        assert_eq!(ages.came_by(Timestamp(u64::MAX)), None);
+        for sequence in 1..=10_000_u64 {
+            ages.queued(sequence, Timestamp(sequence * 100), 1);
+        }
+        let all = Timestamp(1_000_000);
+        assert_eq!(ages.came_by(all), Some(10_001));
+        let again = Ages::load(ages.to_write()).expect("marks");
+        assert_eq!(again.came_by(all), Some(10_001));
+        ages.queued(10_001, Timestamp(1_000_001), 1);
+        ages.queued(10_002, Timestamp(1_000_000), 1);
+        assert!(ages.came_by(all).expect("a mark") < 10_001);
+        assert_eq!(ages.came_by(Timestamp(1_000_001)), Some(10_003));
+        assert_eq!(ages.came_by(Timestamp(99)), None);
+        assert_eq!(ages.came_by(Timestamp(100)), Some(2));
+        for by in [5_000, 123_456, 999_999, 1_000_000] {
+            let below = ages.came_by(Timestamp(by)).expect("a mark");
+            assert!((below - 1) * 100 <= by, "{below} came after {by}");
+            assert!(by - (below - 1) * 100 <= 100_000, "{below} at {by}");
         }
     }
 

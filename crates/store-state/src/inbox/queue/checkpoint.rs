@@ -80,7 +80,7 @@ impl Queue {
         }
         self.first += count as u64;
         debug_assert!(self.cold <= self.alive, "what is cold is queued");
-        self.trim();
+        self.trim_slots();
         if self.slots.is_empty() {
             self.slots = VecDeque::new();
         } else if self.slots.capacity() / 4 > self.slots.len() {

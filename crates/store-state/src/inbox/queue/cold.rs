@@ -1,6 +1,6 @@
 //! What a queue finds in the tables: rows of sequences below its first slot.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use mqtt_session::Timestamp;
 
@@ -102,7 +102,7 @@ impl Queue {
         mut stays: impl FnMut(u64, &Item) -> bool,
     ) -> Result<(), TableError> {
         self.paged = None;
-        for (sequence, row) in self.cold_rows(0, usize::MAX, usize::MAX, stock, table)? {
+        for (sequence, row) in self.cold_rows(0..u64::MAX, usize::MAX, usize::MAX, stock, table)? {
             let weight = row.weight();
             let item = row.into_item(|body| stock.bodies.message(body, table))?;
             if !stays(sequence, &item) {
@@ -120,26 +120,27 @@ impl Queue {
                 self.let_go(sequence, weight, stock, table)?;
             }
         }
-        self.trim();
+        self.trim_slots();
         Ok(())
     }
 
-    /// The rows of queued messages below `first`, until there are `max_items` or `max_bytes`.
+    /// The rows of queued messages of these sequences below `first`, until there are `max_items` or `max_bytes`.
     pub(super) fn cold_rows(
         &self,
-        from: u64,
+        Range { start, end }: Range<u64>,
         max_items: usize,
         max_bytes: usize,
         stock: &Stock,
         table: &dyn Table,
     ) -> Result<Vec<(u64, QueueRow)>, TableError> {
         let mut rows = Vec::new();
-        if self.cold == 0 || from >= self.first || max_items == 0 {
+        let (start, end) = (start.max(self.head), end.min(self.first));
+        if self.cold == 0 || start >= end || max_items == 0 {
             return Ok(rows);
         }
         let mut bytes = 0;
         let mut damage = Ok(());
-        let (from, to) = (self.key(from.max(self.head)), self.key(self.first));
+        let (from, to) = (self.key(start), self.key(end));
         table.range(&from.to_bytes(), &to.to_bytes(), &mut |key, value| {
             let sequence = tables::sequence(key);
             if stock.is_gone(self.key(sequence)) {

@@ -12,6 +12,7 @@ mod checkpoint;
 mod cold;
 mod page;
 mod paged;
+pub(super) mod trim;
 
 use std::collections::VecDeque;
 
@@ -328,7 +329,7 @@ impl Queue {
                 return Ok(None);
             };
             let weight = std::mem::replace(slot, Slot::Gone).weight();
-            self.trim();
+            self.trim_slots();
             return Ok(weight);
         }
         let weight = self.cold_weight(sequence, stock, table)?;
@@ -337,7 +338,7 @@ impl Queue {
     }
 
     /// Removes slots at the front that are not queued.
-    fn trim(&mut self) {
+    fn trim_slots(&mut self) {
         while self.slots.front().is_some_and(Slot::is_gone) {
             self.slots.pop_front();
             self.first += 1;

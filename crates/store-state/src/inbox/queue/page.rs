@@ -59,7 +59,7 @@ impl Queue {
         out: &mut Vec<(u64, Queued)>,
     ) -> Result<u64, TableError> {
         let (items, bytes) = limits;
-        let rows = self.cold_rows(from, items, bytes, stock, table)?;
+        let rows = self.cold_rows(from..u64::MAX, items, bytes, stock, table)?;
         if attached && !rows.is_empty() {
             let paged = self.paged.get_or_insert_default();
             for (sequence, row) in &rows {

@@ -491,6 +491,23 @@ impl Model {
                 }
                 reply
             }
+            InboxOp::Trim {
+                from, below, limit, ..
+            } => {
+                let Some(inbox) = self.inboxes.iter_mut().find(|of| *of.client == *client) else {
+                    return InboxReply::Stale;
+                };
+                let (sent, is_connected) = (inbox.sent, inbox.is_connected());
+                let goes = |of: &mut (u64, Item)| {
+                    let is_held = is_connected && of.1.qos == QoS::ExactlyOnce;
+                    of.0 > sent && (*from..*below).contains(&of.0) && !is_held
+                };
+                let gone: Vec<_> = inbox.queue.extract_if(.., goes).collect();
+                for (_, item) in gone {
+                    self.drop(client, &item.message, limit.reason());
+                }
+                InboxReply::Done
+            }
             InboxOp::DeliverLate {
                 epoch,
                 detached,

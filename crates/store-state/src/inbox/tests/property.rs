@@ -206,6 +206,27 @@ impl Run {
         }
         self.collect_row();
         self.compare_counts();
+        self.look_at_queues();
+    }
+
+    /// A look finds all queues that hold something, once each.
+    fn look_at_queues(&mut self) {
+        let queues = self.model.inboxes.iter().filter(|of| !of.queue.is_empty());
+        let mut expected: Vec<_> = queues
+            .map(|of| (of.number, of.queue.len() as u32, of.bytes()))
+            .collect();
+        expected.sort_unstable();
+        for machine in [&mut self.crashing, &mut self.steady] {
+            let mut found = Vec::new();
+            let mut pass = QueuePass::new(machine);
+            let tell = |queue: QueueView<'_>| {
+                found.push((queue.id().number.0, queue.messages(), queue.bytes()));
+            };
+            let mut tell = tell;
+            while !pass.go_on(machine, 2, &mut tell) {}
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        }
     }
 
     fn compare_counts(&self) {
@@ -529,7 +550,7 @@ impl Run {
         let client = CLIENTS[usize::from(dice[0]) % 4];
         let epoch = self.epoch_of(client, dice[1]);
         let client: Box<str> = client.into();
-        match kind % 40 {
+        match kind % 42 {
             0 => {
                 self.incarnation += u64::from(dice[2] % 2);
                 InboxOp::NodeUp {
@@ -651,6 +672,15 @@ impl Run {
                     knows_owed: dice[5] & 1 != 0,
                 }
             }
+            38..=39 => InboxOp::Trim {
+                from: match dice[5] % 4 {
+                    0 => self.some_sequence(&client, dice[4]),
+                    _ => 0,
+                },
+                below: self.some_sequence(&client, dice[2]) + u64::from(dice[3] % 4),
+                limit: [RetentionLimit::Age, RetentionLimit::Bytes][usize::from(dice[4] & 1)],
+                session: self.session(&client, dice),
+            },
             _ => InboxOp::DeliverLate {
                 session: self.session(&client, dice),
                 epoch,

@@ -1,0 +1,139 @@
+//! Which queues hold how much since when, and messages that are not kept any longer.
+//!
+//! Whoever leads a shard looks at its queues, some at a time ([`QueuePass`]), and proposes [`InboxOp::Trim`](super::InboxOp::Trim)
+//! by what it sees. What is looked at, replicas need not agree on; what is dropped, the operation says.
+//!
+//! Invariant: an inbox whose queue holds something is listed in the stock, once.
+
+use mqtt_session::{ClassId, Timestamp};
+
+use super::InboxId;
+use super::inbox::Inbox;
+use super::machine::InboxMachine;
+use super::queue::ages::Ages;
+use super::queue::trim::first_unsent;
+
+/// A look at all queues of a shard that hold something, some at a time. Queues that fill meanwhile may be left out.
+#[derive(Debug)]
+pub struct QueuePass {
+    left: Listed,
+}
+
+/// Inboxes of the list that are to be looked at still.
+#[derive(Debug)]
+struct Listed(usize);
+
+/// A queue that holds something.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueView<'a> {
+    inbox: &'a Inbox,
+}
+
+impl QueueView<'_> {
+    /// The session's inbox.
+    #[must_use]
+    pub fn id(&self) -> InboxId {
+        self.inbox.id()
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        &self.inbox.client
+    }
+
+    /// Of the session.
+    #[must_use]
+    pub fn class(&self) -> ClassId {
+        self.inbox.class
+    }
+
+    /// Messages queued, in flight ones included.
+    #[must_use]
+    pub fn messages(&self) -> u32 {
+        self.inbox.queue.len()
+    }
+
+    /// Their accounted bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inbox.queue.bytes()
+    }
+
+    /// The next sequence to be given: one more than messages have ever been queued.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.inbox.queue.next()
+    }
+
+    /// A sequence below which nothing is queued that cannot have been sent.
+    #[must_use]
+    pub fn first_unsent(&self) -> u64 {
+        first_unsent(&self.inbox.queue)
+    }
+
+    /// Whether the client is connected, as far as is known: then messages may have been sent that are not below
+    /// [`QueueView::first_unsent`].
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.inbox.is_connected()
+    }
+
+    /// The time before which nothing that is queued came, to a tenth of its age; `None`: not known.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.ages()?.since(self.inbox.queue.head())
+    }
+
+    /// A sequence below which all messages came at this time or before; `None`: none is known to have.
+    #[must_use]
+    pub fn came_by(&self, time: Timestamp) -> Option<u64> {
+        self.ages()?.came_by(time)
+    }
+
+    fn ages(&self) -> Option<&Ages> {
+        self.inbox.queue.ages()
+    }
+}
+
+impl QueuePass {
+    /// Begins to look.
+    #[must_use]
+    pub fn new(machine: &InboxMachine) -> Self {
+        Self {
+            left: Listed(machine.stock.listed.len()),
+        }
+    }
+
+    /// Goes on: `tell` gets the queues of so many inboxes, in no order. True: those were the last. The machine may be another
+    /// one than that with which the look began.
+    pub fn go_on(
+        &mut self,
+        machine: &mut InboxMachine,
+        inboxes: usize,
+        mut tell: impl FnMut(QueueView<'_>),
+    ) -> bool {
+        let listed = &mut machine.stock.listed;
+        let Listed(left) = &mut self.left;
+        *left = (*left).min(listed.len());
+        for _ in 0..inboxes.min(*left) {
+            *left -= 1;
+            match machine.inboxes.get_mut(listed[*left]) {
+                Some(inbox) if inbox.queue.len() > 0 => tell(QueueView { inbox }),
+                Some(inbox) => {
+                    inbox.is_listed = false;
+                    listed.swap_remove(*left);
+                }
+                // The session has ended.
+                None => {
+                    listed.swap_remove(*left);
+                }
+            }
+        }
+        let is_over = *left == 0;
+        if is_over && listed.capacity() / 4 > listed.len() {
+            listed.shrink_to_fit();
+        }
+        is_over
+    }
+}

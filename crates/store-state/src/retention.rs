@@ -1,0 +1,38 @@
+//! How long messages are kept in queues, and how many bytes queues may have together.
+//!
+//! No replica goes by these: whoever leads a shard proposes what is dropped ([`InboxOp::Trim`](crate::inbox::InboxOp::Trim)).
+
+use std::num::NonZero;
+
+use mqtt_session::ClassId;
+
+/// What is kept in the queues of the sessions of each class, and of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Retention {
+    /// Of sessions that are of no class, or of one that is not known.
+    pub device: QueueRetention,
+    /// Of those of a class.
+    pub classes: Vec<(ClassId, QueueRetention)>,
+    /// Accounted bytes of all queues that a node keeps, as the leader of their shard or not; `None`: no limit.
+    pub node_bytes: Option<NonZero<u64>>,
+}
+
+/// What is kept in the queues of the sessions of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueRetention {
+    /// How long a message is kept, in ms; `None`: no limit.
+    pub age_ms: Option<NonZero<u64>>,
+    /// Accounted bytes of all queues of the class that a node keeps; `None`: no limit.
+    pub class_bytes: Option<NonZero<u64>>,
+    /// The age of the oldest message at which the log says that a session lags, in ms; `None`: at none.
+    pub warn_ms: Option<NonZero<u64>>,
+}
+
+impl Retention {
+    /// Of the sessions of a class.
+    #[must_use]
+    pub fn of(&self, class: ClassId) -> QueueRetention {
+        let found = self.classes.iter().find(|(known, _)| *known == class);
+        found.map_or(self.device, |(_, own)| *own)
+    }
+}

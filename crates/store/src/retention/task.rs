@@ -1,0 +1,142 @@
+//! Looks at the queues of a shard again and again, and drops what is not kept any longer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mqtt_session::Timestamp;
+use store_state::CorrelationId;
+use store_state::inbox::{QueueView, SessionName};
+use tokio::time::{Instant, sleep};
+
+use crate::api::listener::Listener;
+use crate::kinds::kind::Kind;
+use crate::retention::found::Found;
+use crate::retention::held::{HeldQueues, Looked, ShardQueues};
+use crate::retention::lag::{LagChange, LagWatch};
+use crate::retention::policy::{Trim, plan};
+use crate::retention::tried::Tried;
+use crate::shard::handle::Shard;
+use crate::shard::queues::look_at_queues;
+use crate::shard::request::{weigh, work};
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Inboxes that are looked at before the shard does something else: about a tenth of a millisecond.
+const INBOXES_AT_ONCE: usize = 1_024;
+
+/// Time between two parts of a look.
+const PART_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often is looked whether what was dropped is dropped.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long that is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Log lines about sessions that lag, after one look of one shard, at most.
+const LINES: usize = 16;
+
+/// Looks at the queues of a shard for as long as it is there.
+pub(crate) async fn watch_queues<M: Kind>(
+    shard: Arc<Shard<M>>,
+    held: Arc<HeldQueues>,
+    listener: Arc<dyn Listener>,
+) {
+    let _looked = Looked {
+        held: &held,
+        shard: shard.number,
+    };
+    let mut lag = LagWatch::default();
+    let mut tried = Tried::default();
+    let mut looked_at = Instant::now();
+    // When the shard has last dropped something because there was too much.
+    let mut shrunk_at = looked_at;
+    loop {
+        let rules = listener.retention();
+        let mut found = Found::default();
+        if look(&shard, &mut found, &*listener).await.is_none() {
+            held.remove(shard.number);
+            sleep(PAUSE).await;
+            continue;
+        }
+        let elapsed = looked_at.elapsed().as_secs_f64();
+        looked_at = Instant::now();
+        found.rate(&held.of(shard.number), elapsed);
+        let is_led = shard.routing.is_here();
+        let classes = found.classes.clone();
+        let queues = ShardQueues {
+            classes,
+            is_led,
+            looked_at,
+        };
+        held.put(shard.number, queues);
+        if !is_led {
+            lag = LagWatch::default();
+            sleep(PAUSE).await;
+            continue;
+        }
+        log(lag.handle_look(std::mem::take(&mut found.lagging), !found.more_lag));
+        tried.leave_out_again(&mut found.overdue);
+        let plan = plan(&found, held.bytes_since(shrunk_at).as_ref(), &rules);
+        for trim in &plan.trims {
+            carry_out(&shard, trim).await;
+        }
+        if plan.trims.iter().any(Trim::is_for_bytes) {
+            shrunk_at = Instant::now();
+        }
+        if plan.has_more {
+            tried.forget();
+        } else {
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// One look. `None`: the shard does not serve.
+async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Listener) -> Option<()> {
+    let rules = listener.retention();
+    let mut pass = None;
+    loop {
+        let now = Timestamp(listener.now_ms());
+        let tell = |queue: QueueView<'_>, given| found.add(&queue, given, (&rules, now));
+        if look_at_queues(shard, &mut pass, INBOXES_AT_ONCE, tell)? {
+            return Some(());
+        }
+        sleep(PART_PAUSE).await;
+    }
+}
+
+/// Drops messages, and waits until that is done, or another node leads.
+async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) {
+    let session = SessionName::Inbox(trim.inbox);
+    let op = M::trim(session, trim.sequences.clone(), trim.limit);
+    if let Some(op) = op.filter(|_| shard.routing.is_here()) {
+        let bytes = weigh(&op);
+        shard.give(work(CorrelationId::NONE, op, false), bytes);
+        let (given, since) = (shard.given(), Instant::now());
+        while !shard.has_finished(given) && shard.routing.is_here() && since.elapsed() < PATIENCE {
+            sleep(LOOK).await;
+        }
+    }
+}
+
+fn log(changes: Vec<LagChange>) {
+    let left_out = changes.len().saturating_sub(LINES);
+    for change in changes.into_iter().take(LINES) {
+        match change {
+            LagChange::Lags(of) => tracing::warn!(
+                client = &*of.client_id,
+                messages = of.messages.0,
+                age_s = of.age.as_secs(),
+                "a session lags behind"
+            ),
+            LagChange::CaughtUp(client) => {
+                tracing::info!(client = &*client, "a session has caught up");
+            }
+        }
+    }
+    if left_out > 0 {
+        tracing::warn!(left_out, "more sessions lag behind, or have caught up");
+    }
+}

@@ -1,0 +1,126 @@
+"""Messages that queues do not keep: by age, by the size of a class or of the node; who lags, and how far."""
+
+import signal
+import time
+
+import yaml
+from harness.broker import BASE, Broker
+from harness.wait import until
+from test_classes import drained, gone_away, state
+
+
+def application(session=(), **own):
+    return {"name": "application", "match": {"clientId": ["*-app"]}, "limits": {"session": dict(session)}, **own}
+
+
+def dropped(broker, reason) -> float:
+    return broker.metric("heraldmq_messages_dropped_total", reason=reason)
+
+
+def waiting(broker, client_id) -> int:
+    return state(broker, client_id)["queue"]["messages"]
+
+
+def publish(broker, topic, numbers, payload=b""):
+    """With an acknowledgement each: they are queued."""
+    with broker.client("publisher") as publisher:
+        for number in numbers:
+            publisher.published(topic, b"%d " % number + payload, qos=1)
+
+
+def numbers_of(payloads) -> list[int]:
+    return [int(payload.split(b" ")[0]) for payload in payloads]
+
+
+def test_a_message_that_is_older_than_its_class_keeps_it_is_dropped_also_across_a_restart(tmp_path, name):
+    device, app = f"{name}-dev", f"{name}-app"
+    config = {**BASE, "clientClasses": [application(session={"queueAgeSeconds": 4})]}
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        for client_id in (device, app):
+            gone_away(broker, client_id, f"{name}/#")
+        publish(broker, f"{name}/a", range(100))
+        assert waiting(broker, app) == 100
+        begun = time.time()
+        broker.kill()
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        publish(broker, f"{name}/a", range(100, 120))
+        young_at = time.time()
+        until(lambda: waiting(broker, app) <= 20, what="the older ones to go")
+        # Not before their time, and nothing that is younger.
+        assert time.time() - begun >= 4
+        left = waiting(broker, app)
+        assert left == 20 or time.time() - young_at >= 4
+        until(lambda: dropped(broker, "retention_age") == 120, what="the others to go")
+        assert time.time() - young_at >= 4 and waiting(broker, app) == 0
+        drop = next(drop for drop in broker.drops() if drop["client_id"] == app)
+        assert (drop["reason"], drop["topic"]) == ("retention_age", f"{name}/a")
+        # Devices keep theirs, and what comes from now on is kept.
+        assert numbers_of(drained(broker, device)) == list(range(120))
+        publish(broker, f"{name}/a", [7])
+        assert numbers_of(drained(broker, app)) == [7]
+
+
+def test_a_connected_client_that_is_too_slow_loses_what_it_was_not_sent(name):
+    app = f"{name}-app"
+    config = {**BASE, "clientClasses": [application(session={"queueAgeSeconds": 2})]}
+    with Broker(config=config) as broker:
+        with broker.client(app, props={"session_expiry": 600, "receive_maximum": 3}) as client:
+            client.subscribe(f"{name}/#", qos=2)
+            with broker.client("publisher") as publisher:
+                for number in range(1_000):
+                    publisher.published(f"{name}/{number}", str(number), qos=1)
+            until(lambda: waiting(broker, app) < 400, what="the older ones to go")
+            lost = int(dropped(broker, "retention_age"))
+            # What the session has been given is delivered, and each message either comes or is counted.
+            received = []
+            until(lambda: dropped(broker, "retention_age") + waiting(broker, app) == 1_000, what="a rest")
+            lost, left = int(dropped(broker, "retention_age")), waiting(broker, app)
+            for _ in range(left):
+                received.append(int(client.message().payload))
+            assert lost + len(received) == 1_000
+            assert received == sorted(received) and len(set(received)) == len(received)
+            client.ping()
+
+
+def test_the_oldest_of_the_largest_queue_go_when_a_class_has_too_much(name):
+    small, large, device = f"{name}-1-app", f"{name}-2-app", f"{name}-dev"
+    config = {**BASE, "clientClasses": [application(queuedBytes=300_000)]}
+    with Broker(config=config) as broker:
+        gone_away(broker, small, f"{name}/small")
+        for client_id in (large, device):
+            gone_away(broker, client_id, f"{name}/#")
+        publish(broker, f"{name}/small", range(50), b"x" * 900)
+        publish(broker, f"{name}/large", range(50, 500), b"x" * 900)
+        of_class = lambda what: broker.metric(f"heraldmq_class_waiting_{what}", **{"class": "application"})
+        until(lambda: 0 < of_class("bytes") <= 300_000, what="less bytes")
+        until(lambda: of_class("messages") == waiting(broker, large) + 50, what="fresh figures")
+        assert waiting(broker, small) == 50 and waiting(broker, device) == 500
+        left = waiting(broker, large)
+        assert 150 < left < 260 and dropped(broker, "retention_bytes") == 500 - left
+        named = broker.metric("heraldmq_session_waiting_messages", **{"class": "application", "client": large})
+        assert named == left
+        # The oldest ones have gone.
+        assert numbers_of(drained(broker, large)) == list(range(500 - left, 500))
+        # A limit of the node, by a reload: of all classes, the largest queue.
+        until(lambda: of_class("messages") == 50, what="fresh figures")
+        broker.write_config(yaml.safe_dump({**config, "limits": {"node": {"queuedBytes": 200_000}}}))
+        broker.signal(signal.SIGHUP)
+        until(lambda: waiting(broker, device) < 200, what="the limit of the node")
+        assert waiting(broker, small) == 50
+        until(lambda: dropped(broker, "retention_bytes") == 1_000 - left - waiting(broker, device), what="counts")
+
+
+def test_the_log_says_who_lags_and_who_has_caught_up(name):
+    app, device = f"{name}-app", f"{name}-dev"
+    config = {**BASE, "clientClasses": [application(session={"queueAgeWarnSeconds": 1})]}
+    with Broker(config=config) as broker:
+        for client_id in (app, device):
+            gone_away(broker, client_id, f"{name}/#")
+        publish(broker, f"{name}/a", range(3))
+        until(lambda: broker.find("a session lags behind", client=app, messages=3), what="the log line")
+        age = lambda: broker.metric("heraldmq_class_oldest_age_seconds", **{"class": "application"})
+        assert age() >= 1 and not broker.find("a session has caught up")
+        assert len(drained(broker, app)) == 3
+        until(lambda: broker.find("a session has caught up", client=app), what="the log line")
+        assert not broker.find("a session lags behind", client=device)
+        assert len(broker.find("a session lags behind")) == 1
