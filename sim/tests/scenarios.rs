@@ -37,3 +37,8 @@ fn shards_that_are_split_while_things_go_wrong_keep_all_promises() {
 fn shards_that_split_by_themselves_while_things_go_wrong_keep_all_promises() {
     run("busy", 0..3);
 }
+
+#[test]
+fn what_queues_do_not_keep_is_dropped_by_its_reason_and_the_same_everywhere() {
+    run("retention", 0..8);
+}

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from harness.broker import BASE, Broker, run
-from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC
+from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, connect
 from harness.wait import Stopwatch, until
-from test_authentication import passwd
+from test_authentication import SECRET, passwd, serve, token
 
 APPLICATION = {
     "name": "application",
@@ -227,3 +227,58 @@ def test_a_queue_that_refuses_beside_one_that_drops(name, qos):
             assert codes == {f"{name}d/x": [0] * 6, f"{name}a/x": [0] * 3 + [0x97] * 3}
         until(lambda: state(broker, f"{name}-app")["queue"]["messages"] == 3, what="the full queue")
         assert state(broker, f"{name}-dev")["queue"]["messages"] == 5
+
+
+def test_a_login_names_the_class(tmp_path, name, postgres_server):
+    passwd(tmp_path / "users", "alice", "correct horse")
+    hashed = (tmp_path / "users").read_text().strip().split(":", 1)[1]
+    postgres_server.sql(
+        f"""
+        CREATE TABLE mqtt_user (username text PRIMARY KEY, password_hash text, class text);
+        INSERT INTO mqtt_user VALUES ('row', '{hashed}', 'application'), ('null', '{hashed}', NULL);
+        """
+    )
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    answers = {"asked": {"result": "allow", "class": "application"}, "unasked": {"result": "allow"}}
+
+    def judge(asked):
+        return 200, json.dumps(answers.get(asked["username"], {"result": "ignore"}))
+
+    with serve(judge) as server:
+        chain = [
+            {"kind": "jwt", "jwt": {"secretFile": str(secret), "classClaim": "class"}},
+            {"kind": "http", "http": {"url": server.url}},
+            {
+                "kind": "postgres",
+                "postgres": {
+                    "connection": postgres_server.connection,
+                    "passwordFile": str(postgres_server.password_file),
+                    "query": "SELECT password_hash, class FROM mqtt_user WHERE username = $1",
+                },
+            },
+        ]
+        # What the login says comes before what matches.
+        matching = {**APPLICATION, "name": "other", "match": {"clientId": "*"}}
+        classes = (matching, {**APPLICATION, "match": {"user": "nobody"}})
+        with Broker(config=configured(*classes, authentication={"chain": chain})) as broker:
+            for username, password, expected in (
+                ("token", token(**{"class": "application"}), "application"),
+                ("token", token(), "other"),
+                ("token", token(**{"class": "device"}), "device"),
+                ("token", token(**{"class": "unknown"}), "other"),
+                ("asked", b"", "application"),
+                ("unasked", b"", "other"),
+                ("row", b"correct horse", "application"),
+                ("null", b"correct horse", "other"),
+            ):
+                with broker.client(name, username=username, password=password, clean=True):
+                    assert state(broker, name)["session"]["class"] == expected, (username, expected)
+            with broker.raw() as client:
+                client.send(connect(name, username="token", password=token(**{"class": 7})))
+                client.expect_refused(0x86)
+            unknown = "a login names a class that the configuration does not have: what the client matches counts"
+            assert len(broker.find(unknown, **{"class": "unknown"})) == 1
+            broker.write_config(configured(APPLICATION))
+            tested = run("class", "test", "--config", broker.config_path, "--client", "x", "--login-class", "application")
+            assert tested.stdout.startswith("application\n"), tested

@@ -58,6 +58,8 @@ pub struct Identity {
     pub rules: Option<Arc<Rules>>,
     /// When it must be disconnected, in seconds since 1970-01-01 UTC.
     pub expires_at: Option<u64>,
+    /// The class of clients that it is of, whatever else it matches; `None`: what it matches says it.
+    pub class: Option<Box<str>>,
     /// What has confirmed the user.
     pub source: Source,
     /// What the user can be looked up by again in the database that has confirmed it.

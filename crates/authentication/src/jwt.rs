@@ -184,6 +184,7 @@ impl Jwt {
             username: self.username(claims, credentials)?,
             rules,
             expires_at: self.expires_at(claims),
+            class: self.class(claims)?,
             ..Identity::default()
         })
     }
@@ -206,6 +207,14 @@ impl Jwt {
             return Err(format!("{claim} is not the user name"));
         }
         Ok(Some(username.into()))
+    }
+
+    /// The class that the token names, if it has the claim.
+    fn class(&self, claims: &Claims) -> Result<Option<Box<str>>, String> {
+        let claim = self.config.class_claim.as_deref();
+        let claim = claim.filter(|claim| claims.contains_key(*claim));
+        let class = claim.map(|claim| text(claims, claim)).transpose()?;
+        Ok(class.map(Box::from))
     }
 
     /// A token is taken until its end and the leeway, and so long the client may stay.

@@ -35,6 +35,7 @@ const MAX_PASSWORD_BYTES: u64 = 8 << 10;
 
 const PASSWORD_HASH: &str = "password_hash";
 const IS_SUPERUSER: &str = "is_superuser";
+const CLASS: &str = "class";
 
 /// The database, and where passwords are checked.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ pub(crate) struct Postgres {
 struct User {
     hash: Arc<PasswordHash>,
     is_superuser: bool,
+    class: Option<Box<str>>,
 }
 
 impl Postgres {
@@ -106,10 +108,15 @@ impl Postgres {
             _ => return Err(format!("row of {user:?}: more than one row")),
         };
         let bad_row = |reason| format!("row of {user:?}: {reason}");
-        let is_superuser = User::read(row).map_err(bad_row)?.is_superuser;
+        let User {
+            is_superuser,
+            class,
+            ..
+        } = User::read(row).map_err(bad_row)?;
         Ok(Opinion::Allow(Box::new(Identity {
             username: user.username.clone(),
             is_superuser,
+            class,
             rules: rules(&found.rules).map_err(bad_row)?,
             ..Identity::default()
         })))
@@ -143,6 +150,7 @@ impl Postgres {
         Ok(Opinion::Allow(Box::new(Identity {
             username: credentials.username.clone(),
             is_superuser: user.is_superuser,
+            class: user.class,
             rules,
             database: Some(Arc::new(
                 self.database_user(credentials, address.as_deref()),
@@ -187,16 +195,14 @@ impl Authenticator for Postgres {
 impl User {
     fn read(row: &Row) -> Result<Self, String> {
         let hash: &str = column(row, PASSWORD_HASH)?;
-        let is_superuser: Option<bool> = if has_column(row, IS_SUPERUSER) {
-            column(row, IS_SUPERUSER)?
-        } else {
-            None
-        };
+        let is_superuser: Option<bool> = if_present(row, IS_SUPERUSER)?;
+        let class: Option<&str> = if_present(row, CLASS)?;
         Ok(Self {
             hash: PasswordHash::parse(hash)
                 .map(Arc::new)
                 .map_err(|error| format!("column {PASSWORD_HASH}: {error}"))?,
             is_superuser: is_superuser.unwrap_or(false),
+            class: class.map(Box::from),
         })
     }
 }
@@ -221,8 +227,13 @@ fn rule(row: &Row) -> Result<LoginRule, String> {
     )
 }
 
-fn has_column(row: &Row, name: &str) -> bool {
-    row.columns().iter().any(|column| column.name() == name)
+/// A column that a query may leave out, and that may be NULL.
+fn if_present<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<Option<T>, String> {
+    let mut columns = row.columns().iter();
+    match columns.any(|column| column.name() == name) {
+        true => column(row, name),
+        false => Ok(None),
+    }
 }
 
 fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, String> {

@@ -5,7 +5,11 @@
 use mqtt_session::{ClassId, Policy};
 use net_api::{Kind, RateGroup, Rates};
 
+use crate::excerpt::excerpt;
 use crate::settings::Settings;
+
+/// What people call the class of clients that match no other.
+pub const DEFAULT_CLASS: &str = "device";
 
 /// A class of clients.
 #[derive(Debug)]
@@ -131,6 +135,12 @@ impl Settings {
         classes.find(|class| class.matching.matches(candidate))
     }
 
+    /// A class by its name.
+    #[must_use]
+    pub fn class_named(&self, name: &str) -> Option<&Class> {
+        self.classes.iter().find(|class| *class.name == *name)
+    }
+
     /// A class by its number; `None`: the default one, or one that is not configured any more.
     #[must_use]
     pub fn class(&self, id: ClassId) -> Option<&Class> {
@@ -161,6 +171,33 @@ impl Settings {
     pub fn policy_of(&self, id: ClassId) -> &Policy {
         &self.limits_of(id).policy
     }
+}
+
+/// The class of a client that has logged in: the one that its login names, or the first that it matches. Of a name that no class
+/// has, the log says so, if `line` gives it a line: how many were left out before.
+pub(crate) fn class_of_login(
+    settings: &Settings,
+    named: Option<&str>,
+    candidate: &Candidate<'_>,
+    line: impl FnOnce() -> Option<u64>,
+) -> ClassId {
+    let by_name = named.and_then(|name| settings.class_named(name));
+    let is_default = named == Some(DEFAULT_CLASS);
+    if let Some(class) = named.filter(|_| by_name.is_none() && !is_default)
+        && let Some(left_out) = line()
+    {
+        tracing::warn!(
+            client_id = &*excerpt(candidate.client_id),
+            class = &*excerpt(class),
+            left_out,
+            "a login names a class that the configuration does not have: what the client matches counts"
+        );
+    }
+    let class = match is_default {
+        true => None,
+        false => by_name.or_else(|| settings.class_for(candidate)),
+    };
+    class.map_or(ClassId::DEFAULT, |class| class.id)
 }
 
 #[cfg(test)]

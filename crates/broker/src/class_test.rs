@@ -1,7 +1,7 @@
 //! Which class of a configuration a client is of, for people.
 
 use broker_core::classes::Candidate;
-use config::Config;
+use config::{ClientClassConfig, Config, DEFAULT_CLASS};
 use net_api::Kind;
 
 use crate::settings::client_class;
@@ -17,24 +17,44 @@ pub struct TriedClass {
     pub limits: Vec<(String, String)>,
 }
 
-/// Tries the classes in their order until one matches. `listener`: the kind of the listener by its name.
+/// A client as people describe it.
+#[derive(Clone, Copy, Debug)]
+pub struct DescribedClient<'a> {
+    /// Client identifier.
+    pub client_id: &'a str,
+    /// The user that authentication has confirmed.
+    pub user: Option<&'a str>,
+    /// The class that its login names.
+    pub login_class: Option<&'a str>,
+    /// The name in its certificate.
+    pub certificate: Option<&'a str>,
+    /// The kind of the listener by its name.
+    pub listener: &'a str,
+}
+
+/// Tries the classes in their order until one matches; only the one that the login names, if there is such a class.
 #[must_use]
-pub fn try_classes(
-    config: &Config,
-    client_id: &str,
-    user: Option<&str>,
-    certificate: Option<&str>,
-    listener: &str,
-) -> Vec<TriedClass> {
+pub fn try_classes(config: &Config, client: &DescribedClient<'_>) -> Vec<TriedClass> {
+    let mut kinds = Kind::ALL.into_iter();
     let candidate = Candidate {
-        user,
-        client_id,
-        certificate,
-        listener: Kind::ALL.into_iter().find(|kind| kind.name() == listener),
+        user: client.user,
+        client_id: client.client_id,
+        certificate: client.certificate,
+        listener: kinds.find(|kind| kind.name() == client.listener),
     };
     let mut tried = Vec::new();
-    for class in &config.client_classes {
-        let mismatch = client_class(config, class).matching.mismatch(&candidate);
+    let is_named = |class: &ClientClassConfig| class.name.as_deref() == client.login_class;
+    let named = config.client_classes.iter().find(|class| is_named(class));
+    let named = named.filter(|_| client.login_class.is_some());
+    if client.login_class == Some(DEFAULT_CLASS) {
+        return tried;
+    }
+    let all = config.client_classes.iter();
+    for class in all.filter(|class| named.is_none() || is_named(class)) {
+        let mismatch = match named {
+            Some(_) => None,
+            None => client_class(config, class).matching.mismatch(&candidate),
+        };
         tried.push(TriedClass {
             name: class.name.clone().unwrap_or_default(),
             mismatch,

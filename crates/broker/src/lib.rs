@@ -53,7 +53,7 @@ use config::{Config, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops};
 
-pub use class_test::{TriedClass, try_classes};
+pub use class_test::{DescribedClient, TriedClass, try_classes};
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};

@@ -7,6 +7,7 @@ use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use broker::DescribedClient;
 use clap::Subcommand;
 use config::{Config, DEFAULT_CLASS};
 
@@ -48,6 +49,9 @@ struct Question {
     /// User name that authentication has confirmed; without it the client is anonymous.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// Class that the client's login names: by `jwt.classClaim`, or in the answer of an HTTP server or of PostgreSQL.
+    #[arg(long, value_name = "NAME")]
+    login_class: Option<String>,
     /// The name in the client's certificate.
     #[arg(long, value_name = "NAME")]
     certificate: Option<String>,
@@ -60,13 +64,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Command::Test(question) = &arguments.command;
     let loaded = Config::load(Some(&question.config), iter::empty(), &[], None)
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let tried = broker::try_classes(
-        &loaded.config,
-        &question.client,
-        question.user.as_deref(),
-        question.certificate.as_deref(),
-        &question.listener,
-    );
+    let client = DescribedClient {
+        client_id: &question.client,
+        user: question.user.as_deref(),
+        login_class: question.login_class.as_deref(),
+        certificate: question.certificate.as_deref(),
+        listener: &question.listener,
+    };
+    let tried = broker::try_classes(&loaded.config, &client);
     let found = tried.iter().find(|tried| tried.mismatch.is_none());
     let mut answer = found.map_or(DEFAULT_CLASS, |found| &found.name).to_owned() + "\n";
     for class in &tried {

@@ -71,9 +71,8 @@ struct GroupKeys {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PersistentSessionInfo {
-    /// Both have sessions that outlast their connections; they differ only in how TBMQ keeps their messages.
-    #[serde(rename = "clientType")]
-    _client_type: ClientType,
+    /// Both have sessions that outlast their connections; they differ in how the broker keeps their messages.
+    client_type: ClientType,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -363,7 +362,8 @@ pub fn combine(tests: &[Test], login: Login) -> Result<Combined, TbmqError> {
         telemetry_keys,
     };
     check_client_ids(&listed)?;
-    let notes = unmet(&publishers, &subscribers, &listed)?;
+    let mut notes = unmet(&publishers, &subscribers, &listed)?;
+    notes.extend(applications(&subscribers, &listed));
     let payload_len = match listed.telemetry_keys.as_slice() {
         [] => least_len.max(Stamp::LEN),
         keys => Template::new(keys, least_len).len(),
@@ -481,6 +481,35 @@ fn unmet(
         }
     }
     Ok(notes)
+}
+
+/// Groups of application clients that a note names.
+const NAMED: usize = 3;
+
+/// Says by what the broker knows the application clients, if there are some: nothing that they send says it.
+fn applications(subscribers: &[(u64, &GroupKeys)], listed: &Listed) -> Option<String> {
+    let is_application = |group: &GroupKeys| {
+        let info = group.persistent_session_info;
+        info.is_some_and(|info| info.client_type == ClientType::Application)
+    };
+    let groups = subscribers.iter().zip(&listed.subscribers);
+    let groups = groups.filter(|((_, group), _)| is_application(group));
+    let mut patterns: Vec<String> = groups
+        .map(|(_, group)| format!("\"{}*\"", group.client_id_prefix))
+        .collect();
+    patterns.dedup();
+    let more = patterns.len().saturating_sub(NAMED);
+    patterns.truncate(NAMED);
+    if more > 0 {
+        patterns.push(format!("and {more} more"));
+    }
+    (!patterns.is_empty()).then(|| {
+        format!(
+            "the broker does not see that clients are of type APPLICATION; HeraldMQ gives them limits of their own by \
+             `clientClasses` with `match.clientId` {}",
+            patterns.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

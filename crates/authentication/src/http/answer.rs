@@ -41,6 +41,7 @@ struct Body {
     #[serde(default)]
     acl: Vec<AclEntry>,
     expire_at: Option<u64>,
+    class: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +79,7 @@ impl Answer {
             is_superuser: body.is_superuser,
             rules: rules(&body.acl)?,
             expires_at: body.expire_at,
+            class: body.class,
             ..Identity::default()
         }))
     }
@@ -202,6 +204,7 @@ mod tests {
             r#"{"result": true}"#,
             r#"{"result": "allow", "is_superuser": "yes"}"#,
             r#"{"result": "allow", "expire_at": -1}"#,
+            r#"{"result": "allow", "class": 7}"#,
         ] {
             assert!(answer(200, bad).is_err(), "{bad}");
         }
@@ -209,13 +212,14 @@ mod tests {
 
     #[test]
     fn what_an_allowed_client_may() {
-        let body = r#"{"result": "allow", "is_superuser": true, "expire_at": 1800000060,
+        let body = r#"{"result": "allow", "is_superuser": true, "expire_at": 1800000060, "class": "application",
             "acl": [{"permission": "deny", "action": "publish", "topic": "a/#"}]}"#;
         let Ok(Answer::Allow(identity)) = answer(200, body) else {
             panic!("not allowed");
         };
         assert!(identity.is_superuser);
         assert_eq!(identity.expires_at, Some(NOW + 60));
+        assert_eq!(identity.class.as_deref(), Some("application"));
         let client = Client {
             client_id: "c",
             username: None,

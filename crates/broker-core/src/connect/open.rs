@@ -6,13 +6,13 @@ use mqtt_proto::{
     ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, LastWill,
     Packet, PacketType, ProtocolVersion, ReasonCode,
 };
-use mqtt_session::{Accepted, ClassId, Session, Timestamp, check_connect, encode_refusal};
+use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
 use store_state::session::OfAnotherUser;
 
 use crate::bridge;
-use crate::classes::Candidate;
+use crate::classes::{Candidate, class_of_login};
 use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
@@ -281,17 +281,19 @@ impl<R: Rim> ClientLoop<R> {
         let data = admission
             .as_ref()
             .and_then(|admission| admission.data.as_deref());
-        let class = self.settings.class_for(&Candidate {
-            user: admission
-                .as_ref()
-                .and_then(|admission| admission.identity().username.as_deref()),
+        let identity = admission.as_ref().map(|admission| admission.identity());
+        let candidate = Candidate {
+            user: identity.and_then(|identity| identity.username.as_deref()),
             client_id: &client_id,
             certificate: io.certificate_name(entry.connection),
             listener: io
                 .listener(entry.connection)
                 .and_then(|number| self.node.listener_kinds.get(usize::from(number)).copied()),
+        };
+        let named = identity.and_then(|identity| identity.class.as_deref());
+        let class = class_of_login(&self.settings, named, &candidate, || {
+            self.node.lines.refusals.take(io.now_ms())
         });
-        let class = class.map_or(ClassId::DEFAULT, |class| class.id);
         io.set_rate_group(entry.connection, self.settings.rate_group(class));
         let accepted = Accepted {
             assigned: entry.assigned,

@@ -64,6 +64,9 @@ options! {
         live "clientIdClaim" => client_id_claim: Option<String>;
         /// Claim with rules of authorization.
         live "aclClaim" => acl_claim: String = "acl".to_owned();
+        /// Claim with the name of one of `clientClasses`, of which the client is then whatever else it matches. Unset: it is not
+        /// looked at.
+        live "classClaim" => class_claim: Option<String>;
         /// How far clocks may be apart.
         live "leewaySeconds" => leeway: Duration = Duration::from_secs(5), unit Seconds, range 0..=3600;
         /// Whether a client is disconnected (0x87) when its token expires.
@@ -102,7 +105,8 @@ options! {
         /// Unset: those of the system.
         live "caFile" => ca_file: Option<PathBuf>;
         /// Query for a user, with `$1` for the user name, `$2` for the client identifier and `$3` for the
-        /// peer's address as text. Columns: `password_hash`; if present `is_superuser`.
+        /// peer's address as text. Columns: `password_hash`; if present `is_superuser`, and `class`, the name of one of
+        /// `clientClasses`.
         live "query" => query: String = "SELECT password_hash, is_superuser FROM mqtt_user WHERE username = $1".to_owned();
         /// Query for a user's rules, with the same parameters. Columns: `permission`, `action`, `topic`,
         /// in the order in which they count. Unset: no rules.
