@@ -374,7 +374,8 @@ options! {
         /// `memoryHighWater`. 0: 90 % of what the machine or its cgroup has.
         live "memoryRefuse" => memory_refuse: Option<NonZero<u64>>, unit Bytes;
         /// Size of the queues of all persistent sessions that are kept on this node, as `limits.session.queueBytes` counts it.
-        /// If they have more, the oldest messages of the largest queue are dropped, until they do not. 0: no limit.
+        /// If they have more, the oldest messages of the largest queue are dropped, until they do not: first of clients of no
+        /// class, then of `clientClasses` from the last to the first. 0: no limit.
         live "queuedBytes" => queued_bytes: Option<NonZero<u64>>, unit Bytes;
         /// Drops that the drop list remembers; older ones are forgotten, but stay counted.
         fixed "recentDrops" => recent_drops: u32 = 1024, range 0..=1_048_576;

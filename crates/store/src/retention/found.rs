@@ -8,7 +8,7 @@ use store_state::Retention;
 use store_state::inbox::{InboxId, QueueView};
 
 /// Queues that are remembered of each class: those with the most bytes.
-const LARGEST: usize = 16;
+const LARGEST: usize = 128;
 
 /// Queues whose messages are too old that are remembered; the next look finds the others.
 const OVERDUE: usize = 1_024;
@@ -41,7 +41,7 @@ pub struct ClassQueues {
     pub bytes: QueuedBytes,
     /// When the oldest one came, to a tenth of its age; `None`: not known.
     pub oldest: Option<Timestamp>,
-    /// The queues with the most bytes, these first; 16 at most.
+    /// The queues with the most bytes, these first; 128 at most.
     pub largest: Vec<LargeQueue>,
 }
 

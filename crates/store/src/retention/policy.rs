@@ -2,8 +2,9 @@
 //!
 //! A message that is too old is dropped. If the queues of a class that a node keeps have too many bytes, each shard that the
 //! node leads drops its share of what is too much, in proportion to what it has: the oldest messages of the queue with the
-//! most bytes, [`AT_ONCE`] of them, and then again of the one that has the most by then. After the classes, all queues of the
-//! node in the same way.
+//! most bytes, [`AT_ONCE`] of them, and then again of the one that has the most by then. If all queues of the node have too
+//! many, the default class drops first, then the other ones from the last to the first: so devices, which come and go in any
+//! number, cannot push out what waits for a class that somebody has chosen.
 //!
 //! Replicas of a shard on several nodes are limited by each of these; as only the leader drops, and only its share, what is too
 //! much is dropped once. After a shard has dropped for that reason, it does so again only when all others have been looked at.
@@ -12,10 +13,11 @@
 
 use std::ops::Range;
 
+use mqtt_session::ClassId;
 use store_state::Retention;
 use store_state::inbox::{InboxId, RetentionLimit};
 
-use crate::retention::found::{ClassQueues, Found, LargeQueue, Overdue};
+use crate::retention::found::{Found, LargeQueue, Overdue, QueuedBytes};
 use crate::retention::held::HeldBytes;
 
 /// Messages that one operation drops at most: what else the shard has to do comes in between.
@@ -89,6 +91,7 @@ impl Plan {
             let dropped = (end - first) * mean;
             queue.droppable.start = end;
             queue.bytes.0 = queue.bytes.0.saturating_sub(dropped);
+            queue.messages.0 = queue.messages.0.saturating_sub(end - first);
             left = left.saturating_sub(dropped);
             self.push(Trim {
                 inbox: queue.inbox,
@@ -115,27 +118,50 @@ pub(super) fn plan(found: &Found, held: Option<&HeldBytes>, rules: &Retention) -
 
 impl Plan {
     fn limit_bytes(&mut self, found: &Found, held: &HeldBytes, rules: &Retention) {
-        let mut classes = found.classes.clone();
-        let mut dropped = 0;
-        for class in &mut classes {
-            let of_class = held.classes.iter().find(|(of, _)| *of == class.class);
-            let held_bytes = of_class.map_or(0, |(_, bytes)| bytes.0);
-            let most = rules.of(class.class).class_bytes;
-            let excess = most.map_or(0, |most| held_bytes.saturating_sub(most.get()));
-            let share = share(excess, class.bytes.0, held_bytes);
-            dropped += self.shrink(&mut class.largest, share);
+        let excess = excess(held, rules);
+        for class in &found.classes {
+            let of_class = excess.iter().find(|of| of.class == class.class);
+            let share = of_class.map_or(0, |of| share(of.excess.0, class.bytes.0, of.bytes.0));
+            self.shrink(&mut class.largest.clone(), share);
         }
-        let excess = rules
-            .node_bytes
-            .map_or(0, |most| held.node.0.saturating_sub(most.get()));
-        let own: u64 = classes
-            .iter()
-            .map(|class: &ClassQueues| class.bytes.0)
-            .sum();
-        let rest = share(excess, own, held.node.0).saturating_sub(dropped);
-        let mut largest: Vec<LargeQueue> = classes.into_iter().flat_map(|of| of.largest).collect();
-        self.shrink(&mut largest, rest);
     }
+}
+
+/// What the queues of a class have, and how much of that is too much.
+struct Excess {
+    class: ClassId,
+    bytes: QueuedBytes,
+    excess: QueuedBytes,
+}
+
+/// What is too much in each class: by its own limit, and by that of the node. What the node has too much, the default class has
+/// first, with classes that are not configured, and then the others from the last to the first.
+fn excess(held: &HeldBytes, rules: &Retention) -> Vec<Excess> {
+    let own = |&(class, bytes): &(ClassId, QueuedBytes)| {
+        let most = rules.of(class).class_bytes;
+        let excess = most.map_or(0, |most| bytes.0.saturating_sub(most.get()));
+        Excess {
+            class,
+            bytes,
+            excess: QueuedBytes(excess),
+        }
+    };
+    let mut classes: Vec<Excess> = held.classes.iter().map(own).collect();
+    classes.sort_by_key(|of| {
+        let place = rules.classes.iter().position(|(id, _)| *id == of.class);
+        place.map_or(0, |place| rules.classes.len() - place)
+    });
+    let of_node = rules
+        .node_bytes
+        .map_or(0, |most| held.node.0.saturating_sub(most.get()));
+    let gone: u64 = classes.iter().map(|of| of.excess.0).sum();
+    let mut left = of_node.saturating_sub(gone);
+    for of in &mut classes {
+        let more = left.min(of.bytes.0 - of.excess.0);
+        of.excess.0 += more;
+        left -= more;
+    }
+    classes
 }
 
 /// The part of an excess that falls to a shard, by its bytes and all bytes. Rounded up: the last byte goes, too.
@@ -148,12 +174,10 @@ fn share(excess: u64, own: u64, all: u64) -> u64 {
 mod tests {
     use std::num::NonZero;
 
-    use mqtt_session::ClassId;
     use store_state::QueueRetention;
-    use store_state::inbox::InboxId;
 
     use super::*;
-    use crate::retention::found::{QueuedBytes, QueuedMessages, WaitingSessions};
+    use crate::retention::found::{ClassQueues, QueuedMessages, WaitingSessions};
 
     fn inbox(number: u64) -> InboxId {
         InboxId::new(1, number)
@@ -269,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_has_too_much_drops_of_the_largest_queues_of_all_classes() {
+    fn a_node_that_has_too_much_drops_of_the_largest_queues_of_devices_first() {
         let found = Found {
             classes: vec![
                 class(0, vec![queue(1, 3_000), queue(5, 100)]),
@@ -284,9 +308,23 @@ mod tests {
                 (ClassId(7), QueuedBytes(290_000)),
             ],
         };
-        let all = plan(&found, Some(&held), &rules(0, 300_000));
-        let expected = [(1, 2_049), (2, 953)];
+        let devices = plan(&found, Some(&held), &rules(0, 300_000));
+        let expected = [(1, 2_049), (1, 3_001)];
+        assert_eq!(trims(&devices, RetentionLimit::Bytes), expected);
+        // If that is not enough, the other class.
+        let all = plan(&found, Some(&held), &rules(0, 280_000));
+        let expected = [(1, 2_049), (1, 3_001), (5, 101), (2, 101)];
         assert_eq!(trims(&all, RetentionLimit::Bytes), expected);
+        // Half of the devices' queues are in shards of others: these drop the other half.
+        let more = HeldBytes {
+            node: QueuedBytes(910_000),
+            classes: vec![
+                (ClassId(0), QueuedBytes(620_000)),
+                (ClassId(7), QueuedBytes(290_000)),
+            ],
+        };
+        let half = plan(&found, Some(&more), &rules(0, 890_000));
+        assert_eq!(trims(&half, RetentionLimit::Bytes), [(1, 101)]);
         // What the class drops is dropped of what the node has.
         let of_class = plan(&found, Some(&held), &rules(250_000, 560_000));
         assert_eq!(trims(&of_class, RetentionLimit::Bytes), [(2, 401)]);
