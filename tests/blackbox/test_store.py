@@ -86,6 +86,7 @@ def test_inspect_tells_what_there_is(data):
     assert counted["retained messages"] == 2
     inbox = survey["stores"][1]["shards"][0]
     assert [(of["client"], of["messages"]) for of in inbox["fullest"]] == [("ann", 3), ("bob", 3)]
+    assert all(abs(survey["last_alive_ms"] - of["oldest_ms"]) < 60_000 for of in inbox["fullest"])
     assert inbox["log"]["replay_requests"] == 0 and inbox["checkpoint"] == inbox["log"]["next"] - 1
 
     text = run("store", "inspect", data).stdout

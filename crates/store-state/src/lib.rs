@@ -49,5 +49,5 @@ pub use load_error::LoadError;
 pub use machine::{Machine, Split};
 pub use retention::{QueueRetention, Retention};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
-pub use survey::{FullInbox, Rows, Survey, WrongRow};
+pub use survey::{FullInbox, Rows, Survey, UnixMs, WrongRow};
 pub use table::{Change, Changes, Table, TableError};

@@ -57,7 +57,14 @@ pub struct FullInbox {
     pub messages: u64,
     /// Their bytes, as limits count them.
     pub bytes: u64,
+    /// The time before which none of them came, to a tenth of the age of the oldest; `None`: not known.
+    pub oldest_ms: Option<UnixMs>,
 }
+
+/// Unix time in ms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(transparent)]
+pub struct UnixMs(pub u64);
 
 /// A row that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -151,15 +158,11 @@ impl Survey {
     }
 
     /// An inbox has messages queued.
-    pub(crate) fn note_inbox(&mut self, client: &str, messages: u64, bytes: u64) {
-        if messages == 0 {
+    pub(crate) fn note_inbox(&mut self, inbox: FullInbox) {
+        if inbox.messages == 0 {
             return;
         }
-        self.fullest.push(FullInbox {
-            client: client.to_owned(),
-            messages,
-            bytes,
-        });
+        self.fullest.push(inbox);
         // Sorted now and then, so that a million inboxes are not all kept.
         if self.fullest.len() >= 100 * FULLEST_NAMED {
             self.fullest

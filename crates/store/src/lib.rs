@@ -66,4 +66,4 @@ pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };
 pub use storage::tables::{RowFilter, ShardTable, Tables, TablesError, TablesOptions};
-pub use store_state::{FullInbox, Rows};
+pub use store_state::{FullInbox, Rows, UnixMs};

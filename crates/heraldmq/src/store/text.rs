@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use report::Table;
 use report::units::count;
-use store::{Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey};
+use store::{Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey, UnixMs};
 use store_state::api::StoreId;
 
 /// Shown where there is nothing, or nothing that could be read.
@@ -143,10 +143,7 @@ fn finding(found: &Finding) -> String {
 
 /// What concerns the node as a whole: names and values in two columns.
 fn node(survey: &NodeSurvey) -> String {
-    let last_alive = survey.last_alive_ms.map(|ms| {
-        let at = UNIX_EPOCH + Duration::from_millis(ms);
-        humantime::format_rfc3339_seconds(at).to_string()
-    });
+    let last_alive = survey.last_alive_ms.map(time);
     let incarnation = survey.incarnation.map(count);
     let log = survey.log.as_ref().map(log);
     let lines = [
@@ -222,7 +219,7 @@ fn rows(survey: &NodeSurvey) -> Table {
 
 /// Empty if nothing is queued.
 fn fullest(survey: &NodeSurvey) -> String {
-    let mut table = Table::new(["fullest inboxes", "shard", "messages", "bytes"]);
+    let mut table = Table::new(["fullest inboxes", "shard", "messages", "bytes", "oldest"]);
     let mut inboxes: Vec<_> = every_shard(survey)
         .flat_map(|(_, shard)| shard.fullest.iter().map(|inbox| (shard.number, inbox)))
         .collect();
@@ -236,6 +233,7 @@ fn fullest(survey: &NodeSurvey) -> String {
             shard.to_string(),
             count(inbox.messages),
             count(inbox.bytes),
+            inbox.oldest_ms.map_or_else(none, |UnixMs(ms)| time(ms)),
         ]);
     }
     table.to_string()
@@ -244,6 +242,12 @@ fn fullest(survey: &NodeSurvey) -> String {
 fn every_shard(survey: &NodeSurvey) -> impl Iterator<Item = (&'static str, &ShardSurvey)> {
     let stores = survey.stores.iter();
     stores.flat_map(|store| store.shards.iter().map(|shard| (store.name, shard)))
+}
+
+/// Unix time in ms, for people.
+fn time(ms: u64) -> String {
+    let at = UNIX_EPOCH + Duration::from_millis(ms);
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 fn none() -> String {

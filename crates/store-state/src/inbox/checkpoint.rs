@@ -77,12 +77,16 @@ impl InboxMachine {
             machine.calls.load(row::decode(CALLS, &value)?);
         }
         row::each(table, INBOX, range, |key, value| {
-            machine.load_inbox(row::name(key)?, row::decode(key, value)?);
+            let row: InboxRow = row::decode(key, value)?;
+            row.check_queue(key)?;
+            machine.load_inbox(row::name(key)?, row);
             Ok(())
         })?;
         row::each(table, LEGACY, range, |key, value| {
             let (client, _) = row::name_and_number(key)?;
-            machine.load_legacy(client, row::decode(key, value)?);
+            let row: InboxRow = row::decode(key, value)?;
+            row.check_queue(key)?;
+            machine.load_legacy(client, row);
             Ok(())
         })?;
         row::each(table, ORIGINS, SlotRange::ALL, |key, value| {

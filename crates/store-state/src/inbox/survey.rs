@@ -9,6 +9,7 @@ use super::Owed;
 use super::calls::CallsRow;
 use super::fences::Fence;
 use super::name;
+use super::queue::ages::Ages;
 use super::tables::{
     BODY, BROKERS, BodyRow, BrokersRow, CALLS, COUNT, CountRow, FENCE, INBOX, InboxRow, LEGACY,
     MachineRow, ORIGINS, OWED, OriginsRow, OwedRow, PAGE, PENDING_FILTER, PENDING_OF_CLIENT,
@@ -16,7 +17,7 @@ use super::tables::{
     number_of, page_in,
 };
 use crate::survey::{ensure, ensure_slot};
-use crate::{LoadError, NameHash, SlotRange, Slots, Survey, Table, row};
+use crate::{FullInbox, LoadError, NameHash, SlotRange, Slots, Survey, Table, UnixMs, row};
 
 /// What rows say of others.
 struct Claims {
@@ -36,6 +37,7 @@ struct Inbox {
     head: u64,
     next: u64,
     released: Vec<u64>,
+    oldest: Option<UnixMs>,
     alive: u32,
     bytes: u64,
     found: u32,
@@ -179,7 +181,11 @@ impl Claims {
         row: InboxRow,
         slots: Slots,
     ) -> Result<(), LoadError> {
+        let queue = row.check_queue(key);
+        let ages = Ages::load(row.rest.marks);
+        let oldest = ages.and_then(|ages| ages.since(row.head));
         let inbox = Inbox {
+            oldest: oldest.map(|oldest| UnixMs(oldest.0)),
             key: key.to_vec(),
             client: client.into(),
             slot: slots.hash.slot_of(client),
@@ -206,11 +212,7 @@ impl Claims {
             key,
             "its session began after its last connection",
         )?;
-        ensure(
-            1 <= row.head && row.head <= row.next && row.sent < row.next,
-            key,
-            "its queue ends before it begins, or before what was sent",
-        )?;
+        queue?;
         ensure(
             is_ascending && is_released_sent,
             key,
@@ -297,7 +299,12 @@ impl Claims {
         let mut inboxes: Vec<&Inbox> = self.inboxes.values().collect();
         inboxes.sort_unstable_by_key(|inbox| (inbox.slot, &inbox.client, &inbox.key));
         for inbox in inboxes {
-            survey.note_inbox(&inbox.client, inbox.found.into(), inbox.found_bytes);
+            survey.note_inbox(FullInbox {
+                client: inbox.client.to_string(),
+                messages: inbox.found.into(),
+                bytes: inbox.found_bytes,
+                oldest_ms: inbox.oldest,
+            });
             if (inbox.alive, inbox.bytes) != (inbox.found, inbox.found_bytes) {
                 let what = format!(
                     "it has {} messages of {} bytes queued, and there are {} of {}",

@@ -33,6 +33,7 @@ use super::name::InboxId;
 use super::queue::ages::Mark;
 use super::weight::Weight;
 use super::{Item, Owed, StoredSubscription};
+use crate::survey::ensure;
 use crate::{LoadError, SlotRange, Table, TableError, row, wire};
 
 pub(super) const MACHINE: &[u8] = b"M";
@@ -209,6 +210,26 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     /// Rows of earlier versions end before this.
     #[serde(with = "rest")]
     pub(super) rest: Rest,
+}
+
+/// No queue is so long that sequences reach this: so what is added to one is a number, too.
+const LAST_SEQUENCE: u64 = 1 << 62;
+
+impl<S, R> InboxRow<S, R> {
+    /// Checks the ends of its queue, on which everything counts that is done with it.
+    pub(super) fn check_queue(&self, key: &[u8]) -> Result<(), LoadError> {
+        ensure(
+            1 <= self.head && self.head <= self.next && self.sent < self.next,
+            key,
+            "its queue ends before it begins, or before what was sent",
+        )?;
+        let is_number = self.next < LAST_SEQUENCE;
+        ensure(
+            is_number,
+            key,
+            "its queue has had more messages than there can be",
+        )
+    }
 }
 
 /// Visits the inboxes that the tables of a shard hold, without loading them: the client, and the highest epoch that was

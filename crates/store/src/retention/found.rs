@@ -13,6 +13,9 @@ const LARGEST: usize = 128;
 /// Queues whose messages are too old that are remembered; the next look finds the others.
 const OVERDUE: usize = 1_024;
 
+/// Bytes of a client identifier that are kept.
+const SHOWN: usize = 256;
+
 /// Sessions that lag that are remembered.
 const LAGGING: usize = 1_024;
 
@@ -48,7 +51,7 @@ pub struct ClassQueues {
 /// One of the largest queues.
 #[derive(Clone, Debug)]
 pub struct LargeQueue {
-    /// The session.
+    /// The session: the first 256 bytes of its client identifier at most.
     pub client_id: Box<str>,
     /// Messages that wait.
     pub messages: QueuedMessages,
@@ -132,7 +135,7 @@ impl Found {
             if !self.more_lag {
                 self.lagging.push(Lagging {
                     inbox,
-                    client_id: queue.client().into(),
+                    client_id: beginning(queue.client()),
                     messages,
                     age: Duration::from_millis(age),
                 });
@@ -145,7 +148,7 @@ impl Found {
         class.bytes.0 += bytes.0;
         class.oldest = earliest(class.oldest, oldest);
         class.keep(bytes, || LargeQueue {
-            client_id: queue.client().into(),
+            client_id: beginning(queue.client()),
             messages,
             bytes,
             oldest,
@@ -216,6 +219,12 @@ fn class_mut(classes: &mut Vec<ClassQueues>, class: ClassId) -> &mut ClassQueues
         classes.len() - 1
     });
     &mut classes[place]
+}
+
+/// What is kept of a client identifier: clients choose how long these are.
+fn beginning(client: &str) -> Box<str> {
+    let end = client.floor_char_boundary(SHOWN);
+    client.get(..end).unwrap_or_default().into()
 }
 
 fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {

@@ -29,7 +29,7 @@ pub(in crate::inbox) struct Ages {
 
 impl Ages {
     /// As they were written.
-    pub(super) fn load(marks: Vec<Mark>) -> Option<Box<Self>> {
+    pub(in crate::inbox) fn load(marks: Vec<Mark>) -> Option<Box<Self>> {
         let last = *marks.last()?;
         Some(Box::new(Self { marks, last }))
     }
@@ -108,7 +108,7 @@ impl Ages {
         } else {
             mark
         };
-        Some(sequence + 1)
+        Some(sequence.saturating_add(1))
     }
 }
 
