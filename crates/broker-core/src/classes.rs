@@ -205,6 +205,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_default_class_is_called_as_in_the_configuration() {
+        assert_eq!(DEFAULT_CLASS, config::DEFAULT_CLASS);
+    }
+
+    #[test]
     fn a_star_stands_for_any_characters() {
         for (pattern, matching, others) in [
             ("", &[""][..], &["a"][..]),

@@ -42,24 +42,22 @@ pub fn try_classes(config: &Config, client: &DescribedClient<'_>) -> Vec<TriedCl
         certificate: client.certificate,
         listener: kinds.find(|kind| kind.name() == client.listener),
     };
-    let mut tried = Vec::new();
-    let is_named = |class: &ClientClassConfig| class.name.as_deref() == client.login_class;
-    let named = config.client_classes.iter().find(|class| is_named(class));
-    let named = named.filter(|_| client.login_class.is_some());
-    if client.login_class == Some(DEFAULT_CLASS) {
-        return tried;
+    let of = |class: &ClientClassConfig, mismatch| TriedClass {
+        name: class.name.clone().unwrap_or_default(),
+        mismatch,
+        limits: class.own_limits(),
+    };
+    if let Some(name) = client.login_class {
+        let mut classes = config.client_classes.iter();
+        let named = classes.find(|class| class.name.as_deref() == Some(name));
+        if named.is_some() || name == DEFAULT_CLASS {
+            return named.map(|class| of(class, None)).into_iter().collect();
+        }
     }
-    let all = config.client_classes.iter();
-    for class in all.filter(|class| named.is_none() || is_named(class)) {
-        let mismatch = match named {
-            Some(_) => None,
-            None => client_class(config, class).matching.mismatch(&candidate),
-        };
-        tried.push(TriedClass {
-            name: class.name.clone().unwrap_or_default(),
-            mismatch,
-            limits: class.own_limits(),
-        });
+    let mut tried = Vec::new();
+    for class in &config.client_classes {
+        let mismatch = client_class(config, class).matching.mismatch(&candidate);
+        tried.push(of(class, mismatch));
         if mismatch.is_none() {
             break;
         }

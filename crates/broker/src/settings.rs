@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authorization::{Effect, Rules};
-use broker_core::classes::{Class, ClassLimits, ClassMatch, DEFAULT_CLASS, Pattern};
+use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
 use broker_core::{Authorization, Settings};
 use config::{
     AuthorizationConfig, ClientClassConfig, Config, DenyPublishV3, InboxQos0, Listed, MaximumQos,
@@ -30,12 +30,6 @@ const NAMES: usize = 4 * 65_536;
 
 /// What a client may send at most, the stores can keep.
 const _: () = assert!(config::LARGEST_PACKET as usize + NAMES <= store_state::api::REQUEST_LIMIT);
-
-/// A login may name the default class, too.
-const _: () = assert!(matches!(
-    (config::DEFAULT_CLASS.as_bytes(), DEFAULT_CLASS.as_bytes()),
-    (b"device", b"device")
-));
 
 /// What a configuration and its rules come to.
 pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {

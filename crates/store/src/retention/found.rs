@@ -1,5 +1,6 @@
 //! What a look at the queues of a shard has found.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -165,8 +166,10 @@ impl Found {
     /// Compares what it has found with what was found so many seconds before.
     pub(crate) fn rate(&mut self, before: &[ClassQueues], elapsed_s: f64) {
         let queues = before.iter().flat_map(|class| &class.largest);
+        let by_inbox: BTreeMap<u64, &LargeQueue> =
+            queues.map(|queue| (queue.inbox.number.0, queue)).collect();
         for queue in self.classes.iter_mut().flat_map(|class| &mut class.largest) {
-            let known = queues.clone().find(|of| of.inbox == queue.inbox);
+            let known = by_inbox.get(&queue.inbox.number.0);
             queue.rates = known.filter(|_| elapsed_s > 0.0).map(|known| {
                 let came = queue.droppable.end.saturating_sub(known.droppable.end);
                 let went = (known.messages.0 + came).saturating_sub(queue.messages.0);

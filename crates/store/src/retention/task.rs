@@ -79,15 +79,18 @@ pub(crate) async fn watch_queues<M: Kind>(
         log(lag.handle_look(std::mem::take(&mut found.lagging), !found.more_lag));
         tried.leave_out_again(&mut found.overdue);
         let plan = plan(&found, held.bytes_since(shrunk_at).as_ref(), &rules);
-        for trim in &plan.trims {
-            carry_out(&shard, trim).await;
+        let mut trims = plan.trims.iter();
+        let mut is_done = true;
+        while is_done && let Some(trim) = trims.next() {
+            is_done = carry_out(&shard, trim).await;
         }
         if plan.trims.iter().any(Trim::is_for_bytes) {
             shrunk_at = Instant::now();
         }
-        if plan.has_more {
+        if plan.has_more || !is_done {
             tried.forget();
-        } else {
+        }
+        if !plan.has_more || !is_done {
             sleep(PAUSE).await;
         }
     }
@@ -107,18 +110,22 @@ async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Liste
     }
 }
 
-/// Drops messages, and waits until that is done, or another node leads.
-async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) {
+/// Drops messages, and waits until that is done or refused. False: another node leads, or no majority answers; what follows
+/// would only wait in the queue behind it.
+async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let session = SessionName::Inbox(trim.inbox);
     let op = M::trim(session, trim.sequences.clone(), trim.limit);
-    if let Some(op) = op.filter(|_| shard.routing.is_here()) {
+    let op = op.filter(|_| shard.routing.is_here());
+    let is_here = op.is_some();
+    if let Some(op) = op {
         let bytes = weigh(&op);
         shard.give(work(CorrelationId::NONE, op, false), bytes);
-        let (given, since) = (shard.given(), Instant::now());
-        while !shard.has_finished(given) && shard.routing.is_here() && since.elapsed() < PATIENCE {
-            sleep(LOOK).await;
-        }
     }
+    let (given, since) = (shard.given(), Instant::now());
+    while !shard.has_finished(given) && shard.routing.is_here() && since.elapsed() < PATIENCE {
+        sleep(LOOK).await;
+    }
+    is_here && shard.has_finished(given)
 }
 
 fn log(changes: Vec<LagChange>) {
