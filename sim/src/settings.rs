@@ -1,6 +1,6 @@
 //! The settings of all brokers: the default ones, with queues that are never full.
 
-use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
+use broker_core::classes::{Class, ClassLimits, ClassMatch, DiskBytes, Pattern};
 use broker_core::{Authorization, Settings};
 use mqtt_session::{ClassId, Policy, QueueFull};
 use net_api::Rates;
@@ -48,12 +48,14 @@ pub(crate) fn settings() -> Settings {
         messages: policy.queue_messages,
         bytes: policy.queue_bytes,
         full: policy.queue_full,
+        is_closed: false,
     };
     let limits = ClassLimits {
         policy,
         rates: Rates::default(),
         publishes_per_s: 0,
         subscription_bytes: 1 << 20,
+        queue_disk_free: DiskBytes::default(),
     };
     // Some clients attach as those of a class do.
     let class = Class {

@@ -4,6 +4,7 @@ import signal
 import time
 
 import yaml
+from harness import raw
 from harness.broker import BASE, Broker
 from harness.wait import until
 from test_classes import drained, gone_away, state
@@ -124,3 +125,52 @@ def test_the_log_says_who_lags_and_who_has_caught_up(name):
         until(lambda: broker.find("a session has caught up", client=app), what="the log line")
         assert not broker.find("a session lags behind", client=device)
         assert len(broker.find("a session lags behind")) == 1
+
+
+# More than any disk has.
+ALL_OF_IT = 2**60
+NO_SPACE = "the disk has little space left: nothing is queued for clients of a class that are away"
+
+
+def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
+    device, app, connected = f"{name}-dev", f"{name}-app", f"{name}-on"
+    config = {**BASE, "clientClasses": [application(session={"queueDiskFree": 0})]}
+    closed = lambda broker, of: broker.metric("heraldmq_class_closed", **{"class": of})
+
+    def reload(broker, **session):
+        broker.write_config(yaml.safe_dump({**config, "limits": {"session": session}}))
+        broker.signal(signal.SIGHUP)
+
+    with Broker(config=config) as broker:
+        for client_id in (device, app):
+            gone_away(broker, client_id, f"{name}/#")
+        publish(broker, f"{name}/a", range(3))
+        reload(broker, queueDiskFree=ALL_OF_IT)
+        until(lambda: closed(broker, "device") == 1, what="devices to be closed")
+        assert closed(broker, "application") == 0
+        assert broker.find(NO_SPACE, **{"class": "device"})
+        with broker.client(connected, props={"session_expiry": 600}) as client:
+            client.subscribe(f"{name}/#", qos=1)
+            publish(broker, f"{name}/a", range(3, 8))
+            # What passes through a queue of its class still does.
+            assert [numbers_of([client.message().payload])[0] for _ in range(5)] == list(range(3, 8))
+        assert (waiting(broker, device), waiting(broker, app)) == (3, 8)
+        assert dropped(broker, "disk_high_water") == 5
+        drop = next(drop for drop in broker.drops() if drop["reason"] == "disk_high_water")
+        assert (drop["client_id"], drop["topic"]) == (device, f"{name}/a")
+        health = broker.api("/api/v1/health")
+        assert [alarm["name"] for alarm in health["alarms"]] == ["disk_high_water"]
+        assert broker.metric("heraldmq_disk_free_bytes") > 0
+        # With `refuse`, the publisher is told.
+        reload(broker, queueDiskFree=ALL_OF_IT, queueFull="refuse")
+        with broker.client("refused") as publisher:
+            def answer():
+                pid = publisher.publish(f"{name}/b", b"8 ", qos=1)
+                return publisher.answer(raw.PUBACK, pid).reason
+
+            until(lambda: answer() == 0x97, what="a refusal")
+        reload(broker, queueDiskFree=0)
+        until(lambda: closed(broker, "device") == 0, what="devices to be open")
+        assert broker.find("the disk has space again for queues of a class", **{"class": "device"})
+        publish(broker, f"{name}/a", [9])
+        assert numbers_of(drained(broker, device)) == [0, 1, 2, 9]

@@ -35,7 +35,13 @@ pub struct ClassLimits {
     pub publishes_per_s: u64,
     /// Bytes of the topic filters of a session.
     pub subscription_bytes: u64,
+    /// What queues leave free on the disk.
+    pub queue_disk_free: DiskBytes,
 }
+
+/// Bytes of a disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct DiskBytes(pub u64);
 
 /// Which clients are of a class: all that is not empty must match, each by one of its patterns.
 #[derive(Debug, Default)]

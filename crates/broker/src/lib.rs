@@ -16,6 +16,7 @@ mod cluster_bans;
 mod cluster_time;
 mod clustered;
 mod control;
+mod disk_space;
 mod drain;
 mod eviction;
 mod http_tls;
@@ -63,6 +64,7 @@ use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::{AloneControl, ClusterControl, Control};
+use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
 use inspect::{About, Answering, Asking, Inspect};
@@ -104,7 +106,7 @@ const TELL_CONNECTIONS: Duration = Duration::from_secs(1);
 const BLOCKING_THREADS: usize = 16;
 
 /// How often the memory is looked at.
-const MEMORY_CHECK: Duration = Duration::from_millis(500);
+const RESOURCE_CHECK: Duration = Duration::from_millis(500);
 
 /// A running node.
 pub struct Broker {
@@ -251,7 +253,8 @@ impl Broker {
         let ban_file = Arc::new(ban_file);
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
-        let process = Process::new(clock, authentication, trusted_peers, loops);
+        let disk = DiskSpace::new(config.data_dir.clone());
+        let process = Process::new(clock, authentication, trusted_peers, disk, loops);
         let options = NodeOptions {
             settings: Arc::clone(&settings),
             guard: Arc::new(guard),
@@ -313,7 +316,6 @@ impl Broker {
         };
         let about = About {
             name: clustered::node_name(config),
-            data_dir: config.data_dir.clone(),
             listeners: listeners.listening(),
         };
         let inspect = Inspect::new(&node, control, ban_file, about);
@@ -772,7 +774,7 @@ impl Side {
 
 async fn beside_loops(node: Arc<Node>) {
     tokio::select! {
-        () = watch_memory(&node) => {}
+        () = watch_resources(&node) => {}
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}
         () = keep_cluster_time(&node) => {}
@@ -787,11 +789,13 @@ async fn share_bans(node: &Arc<Node>) {
     }
 }
 
-async fn watch_memory(node: &Arc<Node>) {
-    let mut interval = tokio::time::interval(MEMORY_CHECK);
+async fn watch_resources(node: &Arc<Node>) {
+    let mut interval = tokio::time::interval(RESOURCE_CHECK);
     loop {
         interval.tick().await;
         memory::check(node);
+        let settings = Arc::clone(&node.settings.read());
+        node.rim.disk.check(&settings);
     }
 }
 

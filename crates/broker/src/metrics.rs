@@ -1091,7 +1091,13 @@ mod tests {
             recent_drops: 0,
             seed: 0,
         };
-        let process = Process::new(Clock::start(), authentication, Box::default(), 2);
+        let process = Process::new(
+            Clock::start(),
+            authentication,
+            Box::default(),
+            crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
+            2,
+        );
         text(&registry(Arc::new(Node::new(options, process)))).unwrap()
     }
 

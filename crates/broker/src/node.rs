@@ -17,6 +17,7 @@ use store::Store;
 use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
+use crate::disk_space::DiskSpace;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::sys::SysTopics;
@@ -36,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) cluster_time: ClusterTime,
     /// The peers that each listener takes connections of, by its number; `None`: all.
     trusted_peers: Box<[Option<Networks>]>,
+    /// That of the data folder.
+    pub(crate) disk: DiskSpace,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// Who may use the HTTP port.
@@ -62,6 +65,7 @@ impl Process {
         clock: Clock,
         authentication: Authentication,
         trusted_peers: Box<[Option<Networks>]>,
+        disk: DiskSpace,
         loops: usize,
     ) -> Self {
         let listeners = trusted_peers.len();
@@ -69,6 +73,7 @@ impl Process {
             clock,
             cluster_time: ClusterTime::default(),
             trusted_peers,
+            disk,
             authentication,
             rights: Arc::default(),
             store: OnceLock::new(),

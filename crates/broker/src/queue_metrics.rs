@@ -3,7 +3,7 @@
 //! Sessions are named only if they are of a class that the configuration has: an operator has chosen these. Devices choose their
 //! identifiers themselves, and would make as many series as they like.
 
-use mqtt_session::Timestamp;
+use mqtt_session::{ClassId, Timestamp};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -77,6 +77,23 @@ pub(crate) fn encode_queues(encoder: &mut DescriptorEncoder<'_>, node: &Node) ->
                 ConstGauge::new(value).encode(family.encode_family(&[("class", class)])?)?;
             }
         }
+    }
+    let help = "Whether nothing is queued for clients of a class that are away, because the disk has less space left than limits.session.queueDiskFree, by class of clients; 0 or 1";
+    let mut family = encoder.encode_descriptor("class_closed", help, None, MetricType::Gauge)?;
+    let closed = node.rim.disk.closed();
+    let of_classes = settings
+        .classes
+        .iter()
+        .map(|class| (&*class.name, class.id));
+    for (name, class) in of_classes.chain([(config::DEFAULT_CLASS, ClassId::DEFAULT)]) {
+        let is_closed = ConstGauge::new(u64::from(closed.contains(&class)));
+        is_closed.encode(family.encode_family(&[("class", name)])?)?;
+    }
+    let help = "Space left on the disk of the data folder";
+    let family =
+        encoder.encode_descriptor("disk_free", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+    if let Some(free) = node.rim.disk.free_bytes() {
+        ConstGauge::new(free).encode(family)?;
     }
     let queues = named
         .iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authorization::{Effect, Rules};
-use broker_core::classes::{Class, ClassLimits, ClassMatch, Pattern};
+use broker_core::classes::{Class, ClassLimits, ClassMatch, DiskBytes, Pattern};
 use broker_core::{Authorization, Settings};
 use config::{
     AuthorizationConfig, ClientClassConfig, Config, DenyPublishV3, InboxQos0, Listed, MaximumQos,
@@ -44,6 +44,7 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         messages: limits.policy.queue_messages,
         bytes: limits.policy.queue_bytes,
         full: limits.policy.queue_full,
+        is_closed: false,
     };
     let policy = &own.policy;
     let store_limits = Limits {
@@ -132,6 +133,7 @@ fn class_limits(config: &Config, limits: &config::Limits) -> ClassLimits {
             .map_or(0, NonZero::get)
             .into(),
         subscription_bytes: limits.session.subscription_bytes,
+        queue_disk_free: DiskBytes(limits.session.queue_disk_free),
     }
 }
 

@@ -115,7 +115,8 @@ impl Listener for StoreListener {
     }
 
     fn limits(&self) -> Limits {
-        self.node.settings.read().store_limits.clone()
+        let limits = self.node.settings.read().store_limits.clone();
+        self.node.rim.disk.limits(limits)
     }
 
     fn retention(&self) -> Arc<Retention> {

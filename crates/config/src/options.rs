@@ -338,6 +338,11 @@ options! {
         /// The age of the oldest message in the queue of a persistent session at which the log says that the session lags; it
         /// says so, too, when the session has caught up. 0: never.
         live "queueAgeWarnSeconds" => queue_age_warn: u32 = 0, unit Seconds;
+        /// Space on the disk of the data folder that queues of persistent sessions leave free. While the node that leads a
+        /// session's shard has less, nothing more is queued for a client that is away, and at most 1,000 messages for one
+        /// that is connected: `queueFull` says whether such a message is dropped or refused, but the oldest one never makes
+        /// room. 0: queues may fill the disk.
+        live "queueDiskFree" => queue_disk_free: u64 = 0, unit Bytes;
         /// Subscriptions; further ones are refused with 0x97.
         live "subscriptions" => subscriptions: u32 = 10_000, range 1..=U32;
         /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have

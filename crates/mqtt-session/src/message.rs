@@ -148,11 +148,13 @@ pub enum DropReason {
     RetentionAge,
     /// The queues of the session's class, or all queues of the node, had more bytes than they may.
     RetentionBytes,
+    /// The disk had less space left than queues of the session's class leave free.
+    DiskHighWater,
 }
 
 impl DropReason {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::QueueFullMessages,
         Self::QueueFullBytes,
         Self::Expired,
@@ -163,6 +165,7 @@ impl DropReason {
         Self::PayloadFormatInvalid,
         Self::RetentionAge,
         Self::RetentionBytes,
+        Self::DiskHighWater,
     ];
 
     /// The reason's name in metrics and in the list of recent drops.
@@ -179,6 +182,7 @@ impl DropReason {
             Self::PayloadFormatInvalid => "payload_format_invalid",
             Self::RetentionAge => "retention_age",
             Self::RetentionBytes => "retention_bytes",
+            Self::DiskHighWater => "disk_high_water",
         }
     }
 }

@@ -65,6 +65,7 @@ const HEADER: Header = Header {
             messages: 10_000,
             bytes: 1 << 24,
             full: QueueFull::DropNewest,
+            is_closed: false,
         },
         qos0: Qos0Inbox::Offline,
         retained_messages: 0,

@@ -283,6 +283,7 @@ fn header(now_ms: u64) -> Header {
                 messages: 0,
                 bytes: 0,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Never,
             retained_messages: u64::MAX,

@@ -154,6 +154,7 @@ fn header() -> Header {
                 messages: 0,
                 bytes: 0,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Never,
             retained_messages: u64::MAX,

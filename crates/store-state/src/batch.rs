@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mqtt_session::{ClassId, Qos0Inbox, QueueFull};
+use mqtt_session::{ClassId, DropReason, Qos0Inbox, QueueFull};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::slot::SlotRange;
@@ -120,14 +120,36 @@ impl ClassLimits {
 
 /// The limits of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "wire::QueueLimits", into = "wire::QueueLimits")]
 pub struct QueueLimits {
     /// Messages queued at most.
     pub messages: u32,
     /// Bytes queued at most.
     pub bytes: u64,
-    /// What happens at these two limits.
-    #[serde(with = "wire::queue_full")]
+    /// What happens at these two limits, and if the queue is closed.
     pub full: QueueFull,
+    /// The disk has too little space left for queues of this class: nothing is queued for a client that is away.
+    pub is_closed: bool,
+}
+
+/// Messages that a closed queue has at most while its client is connected: what passes through it.
+const PASSING: u32 = 1_000;
+
+impl QueueLimits {
+    /// Messages queued at most, and why a further one is not.
+    pub(crate) fn most_messages(&self, is_connected: bool) -> (u32, DropReason) {
+        let most = match (self.is_closed, is_connected) {
+            (false, _) => self.messages,
+            (true, true) => self.messages.min(PASSING),
+            (true, false) => 0,
+        };
+        let reason = if most == self.messages {
+            DropReason::QueueFullMessages
+        } else {
+            DropReason::DiskHighWater
+        };
+        (most, reason)
+    }
 }
 
 /// What is left of a limit of a shard, however narrow its range has become: a 256th. Few slots may hold many topics, and
@@ -135,6 +157,20 @@ pub struct QueueLimits {
 const LEAST_SHARE: u128 = 256;
 
 impl Limits {
+    /// Closes the queues of these classes.
+    #[must_use]
+    pub fn closing(mut self, closed: &[ClassId]) -> Self {
+        self.queue.is_closed = closed.iter().any(|class| class.is_default());
+        let classes = self.classes.0.iter().flat_map(|classes| classes.iter());
+        self.classes = classes
+            .map(|&(class, of)| {
+                let is_closed = closed.contains(&class);
+                (class, QueueLimits { is_closed, ..of })
+            })
+            .collect();
+        self
+    }
+
     /// The limits of a queue whose client is of a class. One that is not known has those of the default class.
     #[must_use]
     pub fn of(&self, class: ClassId) -> QueueLimits {
@@ -240,6 +276,7 @@ mod tests {
                 messages: 7,
                 bytes: 8,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Never,
             retained_messages: messages,

@@ -41,8 +41,37 @@ through! {
     |class: &ClassId| class.0, |class| Some(ClassId(class))
 }
 
-/// A byte, and seconds if they follow.
-pub(crate) mod queue_full {
+/// The limits of a queue as they are written: messages, bytes, and the rest.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct QueueLimits(u32, u64, #[serde(with = "queue_full")] WhenFull);
+
+/// What happens when a queue is full, and whether it is closed.
+struct WhenFull {
+    full: QueueFull,
+    is_closed: bool,
+}
+
+impl From<crate::QueueLimits> for QueueLimits {
+    fn from(limits: crate::QueueLimits) -> Self {
+        let (full, is_closed) = (limits.full, limits.is_closed);
+        Self(limits.messages, limits.bytes, WhenFull { full, is_closed })
+    }
+}
+
+impl From<QueueLimits> for crate::QueueLimits {
+    fn from(written: QueueLimits) -> Self {
+        let QueueLimits(messages, bytes, WhenFull { full, is_closed }) = written;
+        Self {
+            messages,
+            bytes,
+            full,
+            is_closed,
+        }
+    }
+}
+
+/// A byte, and seconds if they follow. Earlier versions do not read that of a closed queue.
+mod queue_full {
     use std::fmt;
 
     use serde::de::{SeqAccess, Visitor};
@@ -51,44 +80,54 @@ pub(crate) mod queue_full {
 
     const REFUSE_FOR: u8 = 3;
 
-    pub(crate) fn serialize<S: Serializer>(full: &QueueFull, to: S) -> Result<S::Ok, S::Error> {
-        let byte = match full {
+    /// Added for a closed queue.
+    const CLOSED: u8 = 4;
+
+    pub(super) fn serialize<S: Serializer>(when: &WhenFull, to: S) -> Result<S::Ok, S::Error> {
+        let closed = if when.is_closed { CLOSED } else { 0 };
+        let byte = match when.full {
             QueueFull::DropOldest => 0u8,
             QueueFull::DropNewest => 1,
             QueueFull::Refuse {
                 away_secs: NEVER_EXPIRES,
             } => 2,
-            QueueFull::Refuse { away_secs } => return (REFUSE_FOR, away_secs).serialize(to),
+            QueueFull::Refuse { away_secs } => {
+                return (REFUSE_FOR + closed, away_secs).serialize(to);
+            }
         };
-        byte.serialize(to)
+        (byte + closed).serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<QueueFull, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<WhenFull, D::Error> {
         from.deserialize_tuple(2, Read)
     }
 
     struct Read;
 
     impl<'de> Visitor<'de> for Read {
-        type Value = QueueFull;
+        type Value = WhenFull;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("what happens when a queue is full")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<QueueFull, A::Error> {
-            match from.next_element::<u8>()? {
-                Some(0) => Ok(QueueFull::DropOldest),
-                Some(1) => Ok(QueueFull::DropNewest),
-                Some(2) => Ok(QueueFull::Refuse {
-                    away_secs: NEVER_EXPIRES,
-                }),
-                Some(REFUSE_FOR) => match from.next_element()? {
-                    Some(away_secs) => Ok(QueueFull::Refuse { away_secs }),
-                    None => Err(A::Error::custom("the seconds are missing")),
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<WhenFull, A::Error> {
+            let byte = from.next_element::<u8>()?.unwrap_or(u8::MAX);
+            let (is_closed, policy) = match byte.checked_sub(CLOSED) {
+                Some(policy) => (true, policy),
+                None => (false, byte),
+            };
+            let full = match policy {
+                0 => QueueFull::DropOldest,
+                1 => QueueFull::DropNewest,
+                2 => QueueFull::REFUSE,
+                REFUSE_FOR => match from.next_element()? {
+                    Some(away_secs) => QueueFull::Refuse { away_secs },
+                    None => return Err(A::Error::custom("the seconds are missing")),
                 },
-                _ => Err(A::Error::custom("no queue_full")),
-            }
+                _ => return Err(A::Error::custom("no queue_full")),
+            };
+            Ok(WhenFull { full, is_closed })
         }
     }
 }

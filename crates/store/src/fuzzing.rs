@@ -267,6 +267,7 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
                     messages: 10,
                     bytes: 10_000,
                     full: QueueFull::DropOldest,
+                    is_closed: false,
                 },
                 qos0: Qos0Inbox::Offline,
                 retained_messages: 10,

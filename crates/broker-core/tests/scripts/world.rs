@@ -53,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use broker_core::classes::ClassLimits;
+use broker_core::classes::{ClassLimits, DiskBytes};
 use broker_core::{
     ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure, Settings,
     TICK_MS, Unsure,
@@ -889,6 +889,7 @@ fn settings() -> Settings {
                 messages: policy.queue_messages,
                 bytes: policy.queue_bytes,
                 full: policy.queue_full,
+                is_closed: false,
             },
             qos0: policy.qos0_inbox,
             retained_messages: 1_000,
@@ -906,6 +907,7 @@ fn settings() -> Settings {
             rates: Rates::default(),
             publishes_per_s: 0,
             subscription_bytes: 1 << 20,
+            queue_disk_free: DiskBytes::default(),
         },
         classes: Vec::new(),
         allow_anonymous: Some(true),

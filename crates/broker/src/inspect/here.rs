@@ -22,6 +22,7 @@ use super::rows::{self, Own};
 use super::state::Inspect;
 use super::{loops, matching, node, stores, subscribing};
 use crate::control;
+use crate::disk_space::class_name;
 use crate::listeners::Listening;
 
 /// Identifiers that are taken from the registry and the session store at a time.
@@ -336,7 +337,7 @@ impl Inspect {
             cpu_s: cpu_s(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             memory_bytes: crate::memory::resident_bytes(),
-            disk_free_bytes: self.disk_free(),
+            disk_free_bytes: node.rim.disk.free_bytes(),
             sessions: node.sessions(),
             shards_led: led,
             dropped,
@@ -346,11 +347,6 @@ impl Inspect {
             }),
             alarms: self.alarms(),
         }
-    }
-
-    fn disk_free(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(&self.data_dir).ok()?;
-        Some(stat.f_bavail * stat.f_frsize)
     }
 
     /// What a person should see to, as this node knows.
@@ -382,6 +378,19 @@ impl Inspect {
         if self.node.store().is_full() {
             let detail = "the disk is full: what has to be stored is refused";
             alarms.push(alarm("disk_full", detail.to_owned()));
+        }
+        let closed = self.node.rim.disk.closed();
+        if !closed.is_empty() {
+            let settings = self.node.settings.read();
+            let names: Vec<&str> = closed
+                .iter()
+                .map(|class| class_name(&settings, *class))
+                .collect();
+            let names = names.join(", ");
+            let detail = format!(
+                "the disk has little space left: nothing is queued for clients that are away of the classes {names}"
+            );
+            alarms.push(alarm("disk_high_water", detail));
         }
         let now = Duration::from_millis(self.node.rim.clock.now_ms());
         for listening in &self.listeners {

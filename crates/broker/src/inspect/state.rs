@@ -1,7 +1,6 @@
 //! What is asked and answered with.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,7 +28,6 @@ pub(crate) struct Inspect {
     pub(super) registry: Registry,
     /// What people call this node.
     pub(super) name: String,
-    pub(super) data_dir: PathBuf,
     pub(super) listeners: Vec<Listening>,
     pub(super) started: Instant,
     /// What the node is configured with.
@@ -45,8 +43,6 @@ pub(crate) struct Inspect {
 pub(crate) struct About {
     /// What people call it.
     pub(crate) name: String,
-    /// Where its data is.
-    pub(crate) data_dir: PathBuf,
     /// Its listeners, by their numbers.
     pub(crate) listeners: Vec<Listening>,
 }
@@ -64,18 +60,13 @@ impl Inspect {
         ban_file: Arc<BanFile>,
         about: About,
     ) -> Arc<Self> {
-        let About {
-            name,
-            data_dir,
-            listeners,
-        } = about;
+        let About { name, listeners } = about;
         Arc::new(Self {
             registry: crate::metrics::registry(Arc::clone(node)),
             node: Arc::clone(node),
             control,
             ban_file,
             name,
-            data_dir,
             listeners,
             started: Instant::now(),
             settings: RwLock::default(),

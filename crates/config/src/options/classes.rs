@@ -70,6 +70,8 @@ options! {
         live "queueAgeSeconds" => queue_age: Override<u32>, unit Seconds;
         /// As `limits.session.queueAgeWarnSeconds`.
         live "queueAgeWarnSeconds" => queue_age_warn: Override<u32>, unit Seconds;
+        /// As `limits.session.queueDiskFree`.
+        live "queueDiskFree" => queue_disk_free: Override<u64>, unit Bytes;
         /// As `limits.session.subscriptions`.
         live "subscriptions" => subscriptions: Override<u32>, range 1..=U32;
         /// As `limits.session.wildcardPatterns`.
@@ -134,6 +136,9 @@ impl ClassLimitsConfig {
         self.session
             .queue_age_warn
             .apply(&mut session.queue_age_warn);
+        self.session
+            .queue_disk_free
+            .apply(&mut session.queue_disk_free);
         self.session.subscriptions.apply(&mut session.subscriptions);
         self.session
             .wildcard_patterns

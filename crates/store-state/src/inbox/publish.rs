@@ -269,7 +269,10 @@ fn enqueue(
     let limits = context.limits.of(inbox.class);
     let refuses = refuses(inbox, limits, stock, context);
     let mut is_full = false;
-    while let Some(limit) = inbox.queue.broken_limit(bytes, &limits) {
+    while let Some(limit) = inbox
+        .queue
+        .broken_limit(bytes, &limits, inbox.is_connected())
+    {
         if !make_room(inbox, &item, (limit, limits), stock, context)? {
             stock.overflowed(inbox);
             drop_message(inbox, &item.message, limit, context);
@@ -331,7 +334,7 @@ fn refuses(
 }
 
 /// Drops the oldest message that cannot have been sent, if it has expired or the policy says so. Not
-/// for a message that would not fit into an empty queue either.
+/// for a message that would not fit into an empty queue either, nor into a closed one, which would be emptied at once.
 fn make_room(
     inbox: &mut Inbox,
     item: &Item,
@@ -339,6 +342,9 @@ fn make_room(
     stock: &mut Stock,
     context: &mut Context<'_>,
 ) -> Result<bool, TableError> {
+    if limit == DropReason::DiskHighWater {
+        return Ok(false);
+    }
     let table = context.table;
     let Some((oldest, expires)) = inbox.queue.oldest_unsent(stock, table)? else {
         return Ok(false);

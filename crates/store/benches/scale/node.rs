@@ -27,6 +27,7 @@ const LIMITS: Limits = Limits {
         messages: 1_000_000,
         bytes: 1 << 40,
         full: QueueFull::REFUSE,
+        is_closed: false,
     },
     qos0: Qos0Inbox::Offline,
     retained_messages: 1,

@@ -55,6 +55,7 @@ impl Listener for Told {
                 messages: 100,
                 bytes: 100_000,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Offline,
             retained_messages: 100,

@@ -205,6 +205,7 @@ mod tests {
                         messages: 1,
                         bytes: 1,
                         full: QueueFull::DropOldest,
+                        is_closed: false,
                     },
                     qos0: Qos0Inbox::Offline,
                     retained_messages: 1,

@@ -84,6 +84,7 @@ impl Listener for Told {
                 messages: 1_000_000,
                 bytes: 1 << 40,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Offline,
             retained_messages: self.retained_messages.load(Ordering::Relaxed),

@@ -174,16 +174,19 @@ impl Queue {
         &self,
         bytes: u32,
         limits: &QueueLimits,
+        is_connected: bool,
     ) -> Option<DropReason> {
-        if self.alive >= limits.messages {
-            return Some(DropReason::QueueFullMessages);
+        let (messages, reason) = limits.most_messages(is_connected);
+        if self.alive >= messages {
+            return Some(reason);
         }
         (self.bytes + u64::from(bytes) > limits.bytes).then_some(DropReason::QueueFullBytes)
     }
 
-    /// Whether three quarters of a limit are used.
+    /// Whether three quarters of a limit for connected clients are used.
     pub(in crate::inbox) fn is_filling(&self, limits: &QueueLimits) -> bool {
-        u64::from(self.alive) * 4 >= u64::from(limits.messages) * 3
+        let (messages, _) = limits.most_messages(true);
+        u64::from(self.alive) * 4 >= u64::from(messages) * 3
             || self.bytes.saturating_mul(4) >= limits.bytes.saturating_mul(3)
     }
 

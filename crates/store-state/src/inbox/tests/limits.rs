@@ -139,6 +139,95 @@ fn what_happens_when_a_queue_is_full_is_written_as_it_always_was() {
 }
 
 #[test]
+fn a_closed_queue_is_written_as_nothing_that_an_earlier_version_reads() {
+    let closed = HEADER.limits.closing(&[ClassId::DEFAULT]);
+    let bytes = postcard::to_allocvec(&closed).unwrap();
+    assert_eq!(bytes[bytes.len() - 4], 4);
+    assert_eq!(postcard::from_bytes(&bytes), Ok(closed));
+    let limits = Limits {
+        queue: QueueLimits {
+            full: QueueFull::Refuse { away_secs: 5 },
+            is_closed: true,
+            ..HEADER.limits.queue
+        },
+        ..HEADER.limits
+    };
+    let bytes = postcard::to_allocvec(&limits).unwrap();
+    assert_eq!(postcard::from_bytes(&bytes), Ok(limits));
+}
+
+#[test]
+fn a_class_is_closed_without_the_others() {
+    let application = ClassId(1);
+    let limits = Limits {
+        classes: [(application, HEADER.limits.queue)].into_iter().collect(),
+        ..HEADER.limits
+    };
+    let closed = |classes: &[ClassId]| {
+        let limits = limits.clone().closing(classes);
+        [ClassId::DEFAULT, application].map(|class| limits.of(class).is_closed)
+    };
+    assert_eq!(closed(&[]), [false, false]);
+    assert_eq!(closed(&[ClassId::DEFAULT]), [true, false]);
+    assert_eq!(closed(&[application]), [false, true]);
+    assert_eq!(limits.clone().closing(&[application]).closing(&[]), limits);
+}
+
+#[test]
+fn a_closed_queue_keeps_what_it_has_and_takes_nothing_while_its_client_is_away() {
+    let high = DropReason::DiskHighWater;
+    for full in [
+        QueueFull::DropOldest,
+        QueueFull::DropNewest,
+        QueueFull::REFUSE,
+    ] {
+        let mut shard = Shard::new();
+        shard.header.limits.queue.full = full;
+        let inbox = shard.sleeper("ann", "a");
+        let expiring = ApplicationMessage {
+            expires_at: Some(Timestamp(1_001)),
+            ..message("a", "1", QoS::AtLeastOnce)
+        };
+        shard.apply(&publish(expiring, None));
+        shard.publish("a", "2", QoS::AtLeastOnce);
+        shard.header.limits.queue.is_closed = true;
+        shard.header.now_ms = 2_000;
+        let refused = u32::from(full == QueueFull::REFUSE);
+        let reply = shard.publish("a", "3", QoS::AtLeastOnce);
+        assert_eq!(reply, published(1, refused));
+        assert_eq!(shard.publish("a", "4", QoS::AtMostOnce), published(1, 0));
+        assert_eq!(shard.drops(), [drop_of("3", high), drop_of("4", high)]);
+        assert_eq!(shard.queue(inbox), payloads(&[(1, "1"), (2, "2")]));
+        shard.header.limits.queue.is_closed = false;
+        assert_eq!(shard.publish("a", "5", QoS::AtLeastOnce), published(1, 0));
+    }
+}
+
+#[test]
+fn what_passes_to_a_connected_client_passes_through_a_closed_queue() {
+    let mut shard = Shard::new();
+    shard.header.limits.queue.messages = 2_000;
+    shard.header.limits.queue.full = QueueFull::DropNewest;
+    shard.header.limits.queue.is_closed = true;
+    let inbox = shard.session("ann", "a");
+    for number in 0..1_001 {
+        shard.publish("a", &number.to_string(), QoS::AtLeastOnce);
+    }
+    assert_eq!(shard.drops(), [drop_of("1000", DropReason::DiskHighWater)]);
+    assert_eq!(shard.queue(inbox).len(), 1_000);
+    shard.acknowledge("ann", 1, 1, &[1]);
+    shard.publish("a", "1001", QoS::AtLeastOnce);
+    assert_eq!(shard.drops(), []);
+    // The queue's own limit is the smaller one.
+    shard.header.limits.queue.messages = 10;
+    shard.publish("a", "1002", QoS::AtLeastOnce);
+    assert_eq!(
+        shard.drops(),
+        [drop_of("1002", DropReason::QueueFullMessages)]
+    );
+}
+
+#[test]
 fn expired_messages_make_room_first() {
     for checkpoints in [false, true] {
         let mut shard = Shard::new();

@@ -105,6 +105,7 @@ pub(super) const HEADER: Header = Header {
             messages: 1_000,
             bytes: 1 << 20,
             full: QueueFull::DropOldest,
+            is_closed: false,
         },
         qos0: Qos0Inbox::Offline,
         retained_messages: 0,

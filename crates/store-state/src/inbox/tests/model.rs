@@ -86,7 +86,11 @@ impl ModelInbox {
 
     /// Whether the queue is three quarters full.
     fn is_filling(&self, limits: &QueueLimits) -> bool {
-        self.queue.len() as u64 * 4 >= u64::from(limits.messages) * 3
+        let messages = match limits.is_closed {
+            true => limits.messages.min(1_000),
+            false => limits.messages,
+        };
+        self.queue.len() as u64 * 4 >= u64::from(messages) * 3
             || self.bytes() * 4 >= limits.bytes * 3
     }
 
@@ -867,12 +871,17 @@ impl Model {
             messages: queue_messages,
             bytes: queue_bytes,
             full: queue_full,
+            is_closed,
         } = limits;
         let client = self.inboxes[at].client.clone();
         let qos0 = item.qos == QoS::AtMostOnce;
         loop {
             let inbox = &mut self.inboxes[at];
-            let limit = if inbox.queue.len() >= queue_messages as usize {
+            let passing: u32 = if inbox.is_connected() { 1_000 } else { 0 };
+            let is_closed = is_closed && passing < queue_messages;
+            let limit = if is_closed && inbox.queue.len() >= passing as usize {
+                DropReason::DiskHighWater
+            } else if inbox.queue.len() >= queue_messages as usize {
                 DropReason::QueueFullMessages
             } else if inbox.bytes() + weight(&item) > queue_bytes {
                 DropReason::QueueFullBytes
@@ -881,6 +890,7 @@ impl Model {
             };
             let sent = inbox.sent;
             let oldest = inbox.queue.iter().position(|(of, _)| *of > sent);
+            let oldest = oldest.filter(|_| limit != DropReason::DiskHighWater);
             let expired = oldest.is_some_and(|oldest| {
                 let message = &inbox.queue[oldest].1.message;
                 message.is_expired(Timestamp(header.now_ms))

@@ -495,6 +495,7 @@ impl Run {
                         QueueFull::REFUSE,
                         QueueFull::DropOldest,
                     ][pick / 7 % 4],
+                    is_closed: pick % 13 == 0,
                 },
                 classes: match pick % 3 {
                     0 => ClassLimits::NONE,
@@ -505,6 +506,7 @@ impl Run {
                             messages: [2, 9][pick % 2],
                             bytes: [400, 1 << 20][pick / 2 % 2],
                             full: [QueueFull::DropOldest, QueueFull::REFUSE][pick / 5 % 2],
+                            is_closed: pick % 11 == 0,
                         },
                     )]
                     .into_iter()

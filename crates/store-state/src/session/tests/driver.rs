@@ -45,6 +45,7 @@ pub(super) fn header(now_ms: u64) -> Header {
                 messages: 0,
                 bytes: 0,
                 full: QueueFull::REFUSE,
+                is_closed: false,
             },
             qos0: Qos0Inbox::Never,
             retained_messages: 0,

@@ -96,6 +96,7 @@ impl Cluster {
                     messages: 0,
                     bytes: 0,
                     full: QueueFull::REFUSE,
+                    is_closed: false,
                 },
                 qos0: Qos0Inbox::Never,
                 retained_messages: u64::MAX,
