@@ -138,6 +138,14 @@ SCRIPT
     PATH="$PATH:$unpacked/bin"
 }
 
+# prometheus and promtool, for the tests of dashboards and alerts: the package would start a service as well.
+need_prometheus() {
+    command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1 && return
+    unpacked="$(target_dir)/prometheus"
+    [ -x "$unpacked/usr/bin/prometheus" ] && [ -x "$unpacked/usr/bin/promtool" ] || unpack "$unpacked" prometheus
+    PATH="$PATH:$unpacked/usr/bin"
+}
+
 # unpack FOLDER PACKAGE ...: fetches Debian packages and unpacks them into a folder, without installing them.
 unpack() {
     into=$1

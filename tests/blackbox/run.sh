@@ -6,6 +6,7 @@ root=$(CDPATH='' cd -- ../.. && pwd)
 . "$root/scripts/tools.sh"
 need_mosquitto_passwd
 need_mosquitto
+need_prometheus
 ./setup.sh
 need_broker
 # More workers than cores: most tests wait, few compute.
