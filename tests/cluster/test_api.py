@@ -94,6 +94,38 @@ def test_a_client_is_subscribed_from_any_node(cluster, name):
     assert ask(asked, f"/api/v1/sessions/{name}", "DELETE")[0] == 200
 
 
+def test_messages_are_published_kept_and_read_at_any_node(cluster, name):
+    one, two, three = cluster.nodes
+    with two.client(f"{name}-on") as client, three.client(f"{name}-away", props={"session_expiry": 600}) as away:
+        client.subscribe(f"{name}/#", qos=2)
+        away.subscribe(f"{name}/#", qos=1)
+        away.disconnect()
+        # Other nodes know of the subscriptions as of SUBACK.
+        messages = [{"topic": f"{name}/{number}", "payload": str(number), "retain": True} for number in range(50)]
+        status, results = ask(one, "/api/v1/publish/bulk", "POST", {"messages": messages})
+        assert status == 200 and all(result["published"]["retained"] for result in results)
+        assert {client.message().topic for _ in messages} == {message["topic"] for message in messages}
+    for node in cluster.nodes:
+        page = ask(node, f"/api/v1/retained?filter={name}/%23&limit=20")[1]
+        rows = page["items"]
+        while page["next"]:
+            page = ask(node, f"/api/v1/retained?filter={name}/%23&limit=20&after={page['next']}")[1]
+            assert page["partial"] == []
+            rows += page["items"]
+        assert [row["topic"] for row in rows] == sorted(message["topic"] for message in messages)
+        page = ask(node, f"/api/v1/retained/levels?below={name}&limit=500")[1]
+        assert len(page["items"]) == 50 and page["next"] is None
+        status, message = ask(node, f"/api/v1/retained/message?topic={name}/7")
+        assert (status, message["payload"]) == (200, "7")
+        queue = ask(node, f"/api/v1/sessions/{name}-away/queue?limit=500")[1]
+        assert [row["topic"] for row in queue["items"]] == [message["topic"] for message in messages]
+        assert len(ask(node, "/api/v1/stats/history")[1]["nodes"]) == 3
+    until(
+        lambda: any(row["client_id"] == f"{name}-away" for row in ask(one, "/api/v1/queues")[1]["items"]),
+        what="the queue among the largest",
+    )
+
+
 def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
     silent, asked = cluster.nodes[2], cluster.nodes[0]
     with silent.client(f"{name}s"), asked.client(f"{name}a"):

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{
     AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone,
-    HolderRow, ListenerRow, Match, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow,
-    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow,
+    History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
+    NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueueRow, QueuedMessage,
+    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
+    SubscriptionChanged, SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -97,6 +98,15 @@ pub struct DropFilter {
     pub node: Option<NodeId>,
 }
 
+/// Whose queue is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueQuestion {
+    /// The client identifier.
+    pub client_id: String,
+    /// With payloads.
+    pub payloads: bool,
+}
+
 /// A broker, as the API sees it. Methods without a future do not wait for anything but short locks.
 pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Whether clients are served; what is wrong meanwhile, a line each.
@@ -141,6 +151,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// Counts of all nodes.
     fn stats(&self, budget: Duration) -> Asked<Stats>;
+
+    /// What each node has counted in the last hour. `since_ms`: only samples that ended later.
+    fn history(&self, since_ms: Option<u64>, budget: Duration) -> Asked<History>;
 
     /// Whether a client may do something.
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer>;
@@ -193,6 +206,37 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// Who would get a message.
     fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match>;
+
+    /// Publishes messages, those of one topic in their order. There is a result for each.
+    fn publish(
+        &self,
+        messages: Vec<NewMessage>,
+        budget: Duration,
+    ) -> Asked<Vec<Result<PublishedMessage, Problem>>>;
+
+    /// Retained messages whose topics a filter matches, in the order of topics. The key is a place in that order.
+    fn retained(&self, filter: String, range: Range) -> Asked<Found<RetainedRow>>;
+
+    /// The levels below a topic, or the first ones, that have retained messages or whose levels below have.
+    fn retained_levels(
+        &self,
+        below: Option<String>,
+        range: Range,
+    ) -> Asked<Found<RetainedLevelRow>>;
+
+    /// The retained message of a topic.
+    fn retained_message(&self, topic: String, budget: Duration) -> Asked<Message>;
+
+    /// The first queues in an order.
+    fn queues(
+        &self,
+        by: QueueOrder,
+        limit: usize,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<QueueRow>>>;
+
+    /// What waits for a durable session, the oldest first. The key is a sequence.
+    fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
 
     /// Dropped messages, the latest first. The key of a row is its place.
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>>;

@@ -22,7 +22,9 @@ mod rights;
 mod routes;
 mod serve;
 
-pub use backend::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
+pub use backend::{
+    Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range,
+};
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, NoSuchRole, Rights, Role,
     Token, Who,

@@ -48,6 +48,8 @@ pub enum Kind {
     NotReady,
     /// Nobody leads the shard that would have to answer.
     NoLeader,
+    /// A client that had published the message would not be acknowledged.
+    NotStored,
     /// The only node that could answer is silent.
     NodeSilent,
 }
@@ -75,7 +77,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 18] = [
+pub const ROWS: [Row; 19] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -177,6 +179,12 @@ pub const ROWS: [Row; 18] = [
         "no-leader",
         StatusCode::SERVICE_UNAVAILABLE,
         "Nobody leads the shard",
+    ),
+    row(
+        Kind::NotStored,
+        "not-stored",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The message is not kept by all who are to keep it",
     ),
     row(
         Kind::NodeSilent,

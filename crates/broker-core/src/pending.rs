@@ -14,6 +14,7 @@ use crate::backpressure::throttle::Receivers;
 use crate::clients::message::Done;
 use crate::connect::taking::{Closing, Taking};
 use crate::publish::once::Once;
+use crate::publish::operator::Operator;
 use crate::session::lingering::Late;
 use crate::shared::handover::Handover;
 use crate::subscribe::parts::AnswerTo;
@@ -149,6 +150,8 @@ pub(crate) enum Awaiting {
     Client(Key, PacketId),
     /// Nobody's: a retained message of QoS 0 of a client, which is to be counted if it is not kept.
     Nobody(Key),
+    /// An operator's.
+    Operator(Operator),
     /// The session store's: a will.
     Will { client: Box<str>, epoch: u64 },
 }

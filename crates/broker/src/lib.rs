@@ -19,6 +19,7 @@ mod control;
 mod disk_space;
 mod drain;
 mod eviction;
+mod history;
 mod http_tls;
 mod inspect;
 mod listeners;
@@ -67,7 +68,7 @@ use control::{AloneControl, ClusterControl, Control};
 use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
-use inspect::{About, Answering, Asking, Inspect};
+use inspect::{About, Answering, Asking, Inspect, record_history};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use peers::PeerLinks;
@@ -321,7 +322,8 @@ impl Broker {
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
         node.rim.set_answerer(&answerer);
-        let side = Side::start("beside", beside_loops(Arc::clone(&node)));
+        let side = beside_loops(Arc::clone(&node), Arc::clone(&inspect));
+        let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
         let asking = Asking(Arc::clone(&inspect));
         let router = admin::router(Arc::new(asking), &node.rim.rights);
@@ -772,8 +774,9 @@ impl Side {
     }
 }
 
-async fn beside_loops(node: Arc<Node>) {
+async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>) {
     tokio::select! {
+        () = record_history(inspect) => {}
         () = watch_resources(&node) => {}
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}

@@ -178,7 +178,8 @@ impl Policy {
     }
 
     /// Whether a topic name or filter is within the limits of length and levels.
-    pub(crate) fn admits_topic(&self, topic: &str) -> bool {
+    #[must_use]
+    pub fn admits_topic(&self, topic: &str) -> bool {
         if topic.len() > usize::from(self.topic_length) {
             return false;
         }

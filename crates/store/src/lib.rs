@@ -43,6 +43,7 @@ pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::queues::class_queues;
+pub use api::retained_rows::{InTopicOrder, RetainedLevel, RetainedRows};
 pub use api::split::SplitError;
 pub use api::splits::Splits;
 pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
@@ -67,3 +68,4 @@ pub use storage::survey::{
 };
 pub use storage::tables::{RowFilter, ShardTable, Tables, TablesError, TablesOptions};
 pub use store_state::{FullInbox, Rows, UnixMs};
+pub use topic_router::Cursor;

@@ -6,8 +6,11 @@ mod change;
 mod client;
 mod drops;
 mod health;
+mod history;
 mod matching;
+mod message;
 mod node;
+mod queue;
 mod rule;
 mod setting;
 mod shard;
@@ -22,8 +25,13 @@ pub use client::{
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use health::{Health, HealthState, NodeCheck};
+pub use history::{History, NodeHistory, Series};
 pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
+pub use message::{
+    Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,
+};
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
+pub use queue::{QueueOrder, QueueRow, QueuedMessage};
 pub use rule::{AclAnswer, AclQuestion, DecidedBy, Verdict};
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};

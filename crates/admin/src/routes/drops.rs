@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::input::{BudgetParams, ListParams, Params, limit, word};
+use super::input::{BudgetParams, ListParams, Params, limit, time, word};
 use crate::api::{DropRow, DropTotals, HolderRow, SessionDrops};
 use crate::api_state::Turn;
 use crate::backend::{Broker, DropFilter};
@@ -59,13 +59,8 @@ pub(super) async fn list(
     };
     let range = params.range(&list)?;
     let (since, node) = (query.since.as_deref(), query.node.as_deref());
-    let time = "a time such as 2026-11-24T10:12:03Z";
     let filter = DropFilter {
-        since_ms: word("since", since, time, |text| {
-            let time = humantime::parse_rfc3339(text).ok()?;
-            let since_1970 = time.duration_since(std::time::UNIX_EPOCH).ok()?;
-            u64::try_from(since_1970.as_millis()).ok()
-        })?,
+        since_ms: time("since", since)?,
         node: word("node", node, "16 hexadecimal digits", |text| {
             text.parse::<NodeId>().ok()
         })?,

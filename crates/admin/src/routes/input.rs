@@ -158,3 +158,13 @@ pub(super) fn word<T>(
         },
     }
 }
+
+/// A parameter that is a time, in ms of Unix time.
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<u64>, Problem> {
+    let accepted = "a time such as 2026-11-24T10:12:03Z";
+    word(name, text, accepted, |text| {
+        let time = humantime::parse_rfc3339(text).ok()?;
+        let since_1970 = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+        u64::try_from(since_1970.as_millis()).ok()
+    })
+}

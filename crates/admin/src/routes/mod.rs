@@ -13,6 +13,7 @@ mod drops;
 mod health;
 mod input;
 mod matching;
+mod messages;
 mod nodes;
 mod rules;
 mod settings;
@@ -89,6 +90,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(nodes::health))
             .routes(routes!(settings::list))
             .routes(routes!(settings::stats))
+            .routes(routes!(settings::history))
             .routes(routes!(cluster::shards))
             .routes(routes!(cluster::shard))
             .routes(routes!(cluster::listeners))
@@ -101,6 +103,10 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(subscriptions::groups))
             .routes(routes!(matching::matching))
             .routes(routes!(rules::test))
+            .routes(routes!(messages::retained))
+            .routes(routes!(messages::levels))
+            .routes(routes!(messages::queues))
+            .routes(routes!(messages::queue))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))
@@ -114,6 +120,14 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(subscriptions::unsubscribe))
             .routes(routes!(subscriptions::subscribe_for))
             .routes(routes!(subscriptions::unsubscribe_for))
+            .routes(routes!(messages::publish))
+            .merge(with_long_bodies())
+            .routes(routes!(
+                messages::retained_message,
+                messages::retain,
+                messages::remove_retained
+            ))
+            .routes(routes!(messages::queue_with_payloads))
             .routes(routes!(bans::add))
             .routes(routes!(bans::remove))
             .routes(routes!(cluster::drain))
@@ -128,6 +142,13 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(cluster::evict))
             .routes(routes!(cluster::split)),
     }
+}
+
+/// Paths whose bodies may have more than [`LARGEST_BODY`].
+fn with_long_bodies() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(messages::bulk))
+        .layer(DefaultBodyLimit::max(messages::LARGEST_BULK))
 }
 
 /// This document.

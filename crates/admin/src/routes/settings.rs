@@ -7,8 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::input::{BudgetParams, Params, budget, word};
-use crate::api::{SettingRow, Stats};
+use super::input::{BudgetParams, Params, budget, time, word};
+use crate::api::{History, SettingRow, Stats};
 use crate::api_state::Turn;
 use crate::backend::Broker;
 use crate::cluster::NodeId;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Query {
+pub(super) struct SettingsQuery {
     /// What the names of options begin with, such as `limits.session`.
     prefix: Option<String>,
     /// The node whose values are the first; without it the one that answers.
@@ -28,11 +28,11 @@ pub(super) struct Query {
 }
 
 /// What a node is configured with, who said so, and where other nodes differ.
-#[utoipa::path(get, path = "/api/v1/settings", tag = "cluster", params(Query), responses((status = 200, body = Page<SettingRow>)))]
+#[utoipa::path(get, path = "/api/v1/settings", tag = "cluster", params(SettingsQuery), responses((status = 200, body = Page<SettingRow>)))]
 pub(super) async fn list(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
-    Params(query): Params<Query>,
+    Params(query): Params<SettingsQuery>,
 ) -> Result<Json<Page<SettingRow>>, Problem> {
     let node = query.node.as_deref();
     let node = word("node", node, "16 hexadecimal digits", |text| {
@@ -42,6 +42,28 @@ pub(super) async fn list(
     let prefix = query.prefix.unwrap_or_default();
     let settings = broker.settings(node, prefix, budget).await?;
     Ok(Json(settings.page()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryQuery {
+    /// Only samples that end after this time, RFC 3339, such as the `end` of an earlier answer.
+    since: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    budget_ms: Option<String>,
+}
+
+/// The last hour of each node, a sample for each 10 s; nodes keep it in memory.
+#[utoipa::path(get, path = "/api/v1/stats/history", tag = "cluster", params(HistoryQuery), responses((status = 200, body = History)))]
+pub(super) async fn history(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<HistoryQuery>,
+) -> Result<Json<History>, Problem> {
+    let since = time("since", query.since.as_deref())?;
+    let budget = budget(query.budget_ms.as_deref())?;
+    Ok(Json(broker.history(since, budget).await?))
 }
 
 /// What there is now, and what has happened since the nodes have started.

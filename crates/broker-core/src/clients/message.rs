@@ -14,6 +14,7 @@ use crate::connect::login_stage::Login;
 use crate::inspect::{End, Inspection};
 use crate::key::SessionKey;
 use crate::peers::PeerEvent;
+use crate::publish::operator::PublishForOperator;
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 use crate::settings::Settings;
@@ -37,6 +38,8 @@ pub enum LoopMessage {
     End(End),
     /// An operator changes a subscription of a client.
     ChangeSubscription(ChangeSubscription),
+    /// An operator publishes something.
+    Publish(PublishForOperator),
     /// There are new bans: clients that they concern are to be disconnected.
     Bans,
     /// The configuration has been read again.

@@ -17,6 +17,7 @@ use crate::inspect::view::View;
 use crate::node::Pressure;
 use crate::peers::PeerEvent;
 use crate::pending::Answer;
+use crate::publish::on_behalf as publish_on_behalf;
 use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
@@ -243,6 +244,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
             LoopMessage::End(end) => inspect::end(self, io, end),
             LoopMessage::ChangeSubscription(asked) => on_behalf::change(self, io, asked),
+            LoopMessage::Publish(asked) => publish_on_behalf::publish(self, io, asked),
             LoopMessage::Bans => self.check_bans(io),
             LoopMessage::Reload(settings, done) => {
                 let classes = settings.classes.iter();

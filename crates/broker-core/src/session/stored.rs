@@ -18,6 +18,7 @@ use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
 use crate::connect::inbox::CREDIT;
 use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
+use crate::publish::on_behalf::{self, Kept};
 use crate::publish::once::Once;
 use crate::rim::Rim;
 use crate::session::new_leaders;
@@ -350,6 +351,14 @@ impl<R: Rim> ClientLoop<R> {
         }
         match from {
             Awaiting::Nobody(_) => {}
+            Awaiting::Operator(operator) => {
+                let done = Kept {
+                    reason,
+                    storing,
+                    not_retained,
+                };
+                on_behalf::publication_done(self, io, &operator, &message, done);
+            }
             Awaiting::Client(key, packet_id) => {
                 // Who is not told sends the message again, and those that have it know it by its origin.
                 let Some(client) = self.clients.get_mut(key) else {

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use admin::api::{
     AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchRequest, NewBan, NewSubscription,
-    NodeChange, NodeRow, NotReached, Publisher, SessionDrops, SettingRow, ShardRow, SharedGroupRow,
-    Stats, SubscriptionChanged, SubscriptionRow, Voter,
+    DropTotals, Gone, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan,
+    NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher,
+    QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow,
+    ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
-use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
+use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range};
 use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
@@ -24,9 +25,12 @@ use peer_protocol::{INSPECTION_SINCE, Refusal};
 use tokio::time::Instant;
 
 use super::gather::SHORTEST;
+use super::known::{nobody, uncovered};
 use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
-use super::{gather, known, matching, merge, node, rows, stores, subscriptions};
+use super::{
+    gather, known, matching, merge, messages, node, publishing, rows, stores, subscriptions,
+};
 use crate::control;
 
 /// Clients whose subscriptions are looked up for one page of all subscriptions.
@@ -138,6 +142,11 @@ impl Broker for Asking {
     fn stats(&self, budget: Duration) -> Asked<Stats> {
         let inspect = Arc::clone(&self.0);
         async move { node::stats(&inspect, budget).await }.boxed()
+    }
+
+    fn history(&self, since_ms: Option<u64>, budget: Duration) -> Asked<History> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(node::history_of_all(&inspect, since_ms, budget).await) }.boxed()
     }
 
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {
@@ -256,6 +265,49 @@ impl Broker for Asking {
     fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match> {
         let inspect = Arc::clone(&self.0);
         async move { inspect.matching(request, budget).await }.boxed()
+    }
+
+    fn publish(
+        &self,
+        messages: Vec<NewMessage>,
+        budget: Duration,
+    ) -> Asked<Vec<Result<PublishedMessage, Problem>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(publishing::publish(&inspect, messages, budget).await) }.boxed()
+    }
+
+    fn retained(&self, filter: String, range: Range) -> Asked<Found<RetainedRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move { messages::retained(&inspect, filter, range).await }.boxed()
+    }
+
+    fn retained_levels(
+        &self,
+        below: Option<String>,
+        range: Range,
+    ) -> Asked<Found<RetainedLevelRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move { messages::levels(&inspect, below, range).await }.boxed()
+    }
+
+    fn retained_message(&self, topic: String, budget: Duration) -> Asked<Message> {
+        let inspect = Arc::clone(&self.0);
+        async move { messages::retained_message(&inspect, topic, budget).await }.boxed()
+    }
+
+    fn queues(
+        &self,
+        by: QueueOrder,
+        limit: usize,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<QueueRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(messages::first_queues(&inspect, by, limit, budget).await) }.boxed()
+    }
+
+    fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {
+        let inspect = Arc::clone(&self.0);
+        async move { messages::queue(&inspect, question, range).await }.boxed()
     }
 
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>> {
@@ -789,20 +841,6 @@ impl Inspect {
             .collect()
     }
 }
-
-/// No node has answered.
-fn nobody(partial: &[Missing]) -> Problem {
-    let is_busy = |missing: &Missing| missing.reason == MissingReason::Busy;
-    let problem = if partial.iter().all(is_busy) {
-        let why = "all nodes answer as many questions of this kind as they work on at once";
-        Problem::new(Kind::TooManyRequests, why).with("limit", "scans")
-    } else {
-        Problem::new(Kind::NotReady, "no node has answered in time")
-    };
-    let partial = serde_json::to_value(partial).unwrap_or_default();
-    problem.with("partial", partial)
-}
-
 /// The first of these rows, with the key that the next page begins behind.
 fn cut<T>(rows: BTreeMap<String, T>, limit: usize, partial: Vec<Missing>) -> Found<T> {
     let is_cut = rows.len() > limit;
@@ -819,29 +857,6 @@ fn cut<T>(rows: BTreeMap<String, T>, limit: usize, partial: Vec<Missing>) -> Fou
         partial,
         scanned,
     }
-}
-
-/// The ranges of slots that nobody has answered for.
-fn uncovered(store: &str, covered: impl Iterator<Item = (u16, u16)>) -> Option<Missing> {
-    let mut covered: Vec<(u16, u16)> = covered.collect();
-    covered.sort_unstable();
-    let mut next = 0_u32;
-    let mut missing = Vec::new();
-    for (first, last) in covered {
-        if u32::from(first) > next {
-            missing.push(format!("{store}:{next}-{}", first - 1));
-        }
-        next = next.max(u32::from(last) + 1);
-    }
-    if next <= u32::from(u16::MAX) {
-        missing.push(format!("{store}:{next}-{}", u16::MAX));
-    }
-    (!missing.is_empty()).then(|| Missing {
-        node: None,
-        node_name: String::new(),
-        reason: MissingReason::NoLeader,
-        missing,
-    })
 }
 
 /// The filter that has the most levels in common with a topic, and where the two part.

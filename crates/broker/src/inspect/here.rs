@@ -14,15 +14,17 @@ use broker_core::{Drop, Drops, Pressure, Reason, SessionKey};
 use tokio::time::Instant;
 use transport::CertificateFacts;
 
+use super::parts::{MessagesAnswer, MessagesQuestion};
 use super::question::{
-    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, Part,
-    PlacedDrop, Question, size,
+    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, LEFT,
+    Part, PlacedDrop, Question, size,
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{loops, matching, node, stores, subscribing};
+use super::{loops, matching, node, queues, retained, stores, subscribing};
 use crate::control;
 use crate::disk_space::class_name;
+use crate::history;
 use crate::listeners::Listening;
 
 /// Identifiers that are taken from the registry and the session store at a time.
@@ -98,10 +100,38 @@ impl Inspect {
                 Answer::Settings(node::settings_of_node(self, &prefix))
             }
             Question::Stats => Answer::Stats(Box::new(node::counts(self))),
+            Question::History { since_ms } => Answer::History(node::history(self, since_ms)),
+            Question::Messages(question) => {
+                Answer::Messages(self.messages_here(&question, deadline))
+            }
             Question::Acl(question) => Answer::Acl(node::acl_here(self, &question).await?),
             Question::Change(command) => Answer::Change(node::change_here(self, command).await),
             Question::Unknown => Answer::NotKnown,
         })
+    }
+
+    fn messages_here(&self, question: &MessagesQuestion, deadline: Instant) -> MessagesAnswer {
+        let node = &self.node;
+        match question {
+            MessagesQuestion::Retained { filter, range } => {
+                MessagesAnswer::Retained(retained::messages(node, filter, range, deadline))
+            }
+            MessagesQuestion::Levels { below, range } => {
+                let below = below.as_deref();
+                MessagesAnswer::Levels(retained::levels(node, below, range, deadline))
+            }
+            MessagesQuestion::Message { topic } => {
+                MessagesAnswer::Message(retained::message(node, topic))
+            }
+            MessagesQuestion::FirstQueues { by, limit } => {
+                let limit = usize::from(limit.0.min(LARGEST_LIMIT));
+                MessagesAnswer::FirstQueues(queues::first(node, &self.own(), *by, limit))
+            }
+            MessagesQuestion::Waiting(question) => {
+                MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
+            }
+            MessagesQuestion::Unknown => MessagesAnswer::NotKnown,
+        }
     }
 
     pub(super) fn own(&self) -> Own {
@@ -334,7 +364,7 @@ impl Inspect {
         NodeHealth {
             ready: node.rim.ready.load(Ordering::Relaxed),
             uptime_s: self.started.elapsed().as_secs(),
-            cpu_s: cpu_s(),
+            cpu_s: history::cpu_s(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             memory_bytes: crate::memory::resident_bytes(),
             disk_free_bytes: node.rim.disk.free_bytes(),
@@ -454,9 +484,6 @@ fn ends_soon(facts: &CertificateFacts, now: Duration) -> Option<String> {
     }
 }
 
-/// What is left of a question's time when a node stops looking further.
-const LEFT: Duration = Duration::from_millis(100);
-
 /// Sorts the latest first, and says where a page goes on.
 fn place(at_ms: u64, node: NodeId, number: u32) -> String {
     format!("{:016x}{node}{number:08x}", u64::MAX - at_ms)
@@ -485,16 +512,6 @@ fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {
         && question
             .durable
             .is_none_or(|durable| row.durable == durable)
-}
-
-/// CPU time of this process so far.
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name of the command, which may have spaces: the 12th and 13th are ticks in user and kernel mode.
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut ticks = fields.split_ascii_whitespace().skip(11).take(2);
-    let sum: f64 = ticks.by_ref().filter_map(|t| t.parse::<f64>().ok()).sum();
-    sum / rustix::param::clock_ticks_per_second() as f64
 }
 
 #[cfg(test)]

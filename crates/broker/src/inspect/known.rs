@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::cluster::NodeId;
-use admin::page::Missing;
+use admin::page::{Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 
 use super::gather;
@@ -36,4 +36,40 @@ pub(super) fn not_found(client_id: &str, partial: Vec<Missing>) -> Problem {
     let silent: Vec<String> = silent.map(|node| node.to_string()).collect();
     let why = "the nodes that have answered do not know the client, and others have not answered";
     Problem::new(Kind::NodeSilent, why).with("nodes", silent)
+}
+
+/// No node has answered.
+pub(super) fn nobody(partial: &[Missing]) -> Problem {
+    let is_busy = |missing: &Missing| missing.reason == MissingReason::Busy;
+    let problem = if partial.iter().all(is_busy) {
+        let why = "all nodes answer as many questions of this kind as they work on at once";
+        Problem::new(Kind::TooManyRequests, why).with("limit", "scans")
+    } else {
+        Problem::new(Kind::NotReady, "no node has answered in time")
+    };
+    let partial = serde_json::to_value(partial).unwrap_or_default();
+    problem.with("partial", partial)
+}
+
+/// The ranges of slots that nobody has answered for.
+pub(super) fn uncovered(store: &str, covered: impl Iterator<Item = (u16, u16)>) -> Option<Missing> {
+    let mut covered: Vec<(u16, u16)> = covered.collect();
+    covered.sort_unstable();
+    let mut next = 0_u32;
+    let mut missing = Vec::new();
+    for (first, last) in covered {
+        if u32::from(first) > next {
+            missing.push(format!("{store}:{next}-{}", first - 1));
+        }
+        next = next.max(u32::from(last) + 1);
+    }
+    if next <= u32::from(u16::MAX) {
+        missing.push(format!("{store}:{next}-{}", u16::MAX));
+    }
+    (!missing.is_empty()).then(|| Missing {
+        node: None,
+        node_name: String::new(),
+        reason: MissingReason::NoLeader,
+        missing,
+    })
 }

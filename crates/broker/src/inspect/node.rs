@@ -7,7 +7,8 @@ use std::time::Duration;
 use admin::Gathered;
 use admin::NodeCommand;
 use admin::api::{
-    AclAnswer, AclQuestion, Counts, NodeChange, NodeStats, SettingElsewhere, SettingRow, Stats,
+    AclAnswer, AclQuestion, At, Counts, History, NodeChange, NodeHistory, NodeStats,
+    SettingElsewhere, SettingRow, Stats,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, Reach};
 use admin::page::{Missing, MissingReason};
@@ -18,10 +19,11 @@ use mqtt_proto::{SubscriptionFilter, validate_topic_name};
 use peer_protocol::{NodeAnswer, Refusal};
 use store_state::api::StoreId;
 
-use super::question::{AclPart, Answer, Question, SettingPart};
+use super::question::{AclPart, Answer, HistoryPart, Question, SettingPart, UnixMs};
 use super::state::Inspect;
 use super::{gather, loops, rows, stores};
 use crate::eviction;
+use crate::history::{Reading, STEP_MS, cpu_s, until_next_ms};
 
 pub(super) fn settings_of_node(inspect: &Arc<Inspect>, prefix: &str) -> Vec<SettingPart> {
     let settings = inspect.settings.read();
@@ -64,6 +66,82 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
         connects_refused: sum(&node.stats, |s| &s.refused),
         dropped: Reason::all().map(dropped).sum(),
         unmatched: sum(&node.stats, |s| &s.unmatched),
+    }
+}
+
+/// What this node has counted.
+pub(super) fn history(inspect: &Arc<Inspect>, since_ms: Option<UnixMs>) -> HistoryPart {
+    let samples = inspect.history.samples(since_ms.map(|since| since.0));
+    let series = samples.series.into_iter().map(|(name, values)| {
+        let values = values.into_iter().map(|value| value.map(rounded));
+        (name.to_owned(), values.collect())
+    });
+    HistoryPart {
+        end_ms: samples.end_ms.map(UnixMs),
+        series: series.collect(),
+    }
+}
+
+/// What all nodes have counted.
+pub(super) async fn history_of_all(
+    inspect: &Arc<Inspect>,
+    since_ms: Option<u64>,
+    budget: Duration,
+) -> History {
+    let since_ms = since_ms.map(UnixMs);
+    let answers = gather::all(inspect, Question::History { since_ms }, budget).await;
+    let (parts, partial) = gather::sort(answers, "history", |answer| match answer {
+        Answer::History(part) => Some(part),
+        _ => None,
+    });
+    let nodes = parts
+        .into_iter()
+        .map(|(node, node_name, part)| NodeHistory {
+            node,
+            node_name,
+            end: part.end_ms.map(|end| At::unix_ms(end.0)),
+            series: part.series,
+        });
+    History {
+        step_s: u32::try_from(STEP_MS / 1_000).unwrap_or(u32::MAX),
+        nodes: nodes.collect(),
+        partial,
+    }
+}
+
+/// A value of about seven digits, without those that a conversion makes up.
+fn rounded(value: f32) -> f64 {
+    let value = f64::from(value);
+    match value.abs() {
+        large if large >= 10_000.0 => value.round(),
+        _ => (value * 1_000.0).round() / 1_000.0,
+    }
+}
+
+/// Samples what there is, until the node ends.
+pub(crate) async fn record_history(inspect: Arc<Inspect>) {
+    // The first sample begins now.
+    let mut wait_ms = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        let of = Arc::clone(&inspect);
+        let inspect = Arc::clone(&inspect);
+        // It waits for the locks of shards.
+        let sampled = tokio::task::spawn_blocking(move || {
+            let node = &inspect.node;
+            let reading = Reading {
+                counts: counts(&inspect),
+                cpu_s: cpu_s(),
+                memory_bytes: crate::memory::resident_bytes(),
+                disk_free_bytes: node.rim.disk.free_bytes(),
+            };
+            inspect.history.record(reading, node.cluster_now_ms());
+        });
+        if let Err(error) = sampled.await {
+            tracing::error!(%error, "the history of this node ends");
+            return std::future::pending().await;
+        }
+        wait_ms = until_next_ms(of.node.cluster_now_ms());
     }
 }
 

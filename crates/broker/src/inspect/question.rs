@@ -1,6 +1,7 @@
 //! What nodes ask each other for people, as JSON: a node of another version reads what it knows.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use admin::NodeCommand;
 use admin::api::{
@@ -11,6 +12,11 @@ use admin::api::{
 use admin::cluster::{NodeId, StoreName};
 use peer_protocol::NodeAnswer;
 use serde::{Deserialize, Serialize};
+
+use super::parts::{MessagesAnswer, MessagesQuestion};
+
+/// What is left of a question's time when a node stops looking further.
+pub(super) const LEFT: Duration = Duration::from_millis(100);
 
 /// The longest answer, in bytes, without what a last item adds.
 pub(super) const ANSWER_BYTES: usize = 512 * 1024;
@@ -58,6 +64,10 @@ pub(super) enum Question {
     Settings { prefix: String },
     /// Counts.
     Stats,
+    /// What it has counted since then, or in the last hour.
+    History { since_ms: Option<UnixMs> },
+    /// Messages that wait or are kept.
+    Messages(MessagesQuestion),
     /// Whether a client may do something.
     Acl(AclQuestion),
     /// A change of the node itself.
@@ -121,6 +131,8 @@ pub(super) enum Answer {
     DropTotals(BTreeMap<String, u64>),
     Settings(Vec<SettingPart>),
     Stats(Box<Counts>),
+    History(HistoryPart),
+    Messages(MessagesAnswer),
     Acl(AclPart),
     /// The change has begun, or why not.
     Change(NodeAnswer),
@@ -131,6 +143,20 @@ pub(super) enum Answer {
     /// It does not know the question.
     #[serde(other)]
     NotKnown,
+}
+
+/// A moment, in ms of Unix time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct UnixMs(pub(super) u64);
+
+/// Samples of a node.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct HistoryPart {
+    /// When the last one ended, in ms of Unix time.
+    pub(super) end_ms: Option<UnixMs>,
+    /// Values by name.
+    pub(super) series: BTreeMap<String, Vec<Option<f64>>>,
 }
 
 /// A part of a list.

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::ban_file::BanFile;
 use crate::control::ClusterControl;
+use crate::history::History;
 use crate::listeners::Listening;
 use crate::node::Node;
 
@@ -30,6 +31,8 @@ pub(crate) struct Inspect {
     pub(super) name: String,
     pub(super) listeners: Vec<Listening>,
     pub(super) started: Instant,
+    /// What it has counted in the last hour.
+    pub(super) history: History,
     /// What the node is configured with.
     pub(super) settings: RwLock<Listing>,
     /// Of [`ANSWERS`].
@@ -69,6 +72,7 @@ impl Inspect {
             name,
             listeners,
             started: Instant::now(),
+            history: History::default(),
             settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),

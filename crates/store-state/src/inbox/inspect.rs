@@ -1,10 +1,11 @@
-//! What people can look up in an inbox shard. Nothing here reads the disk.
+//! What people can look up in an inbox shard. Nothing here reads the disk, but what waits in a queue.
 
 use mqtt_session::{ClassId, Timestamp};
 
 use super::inbox::Inbox;
 use super::name::InboxNumber;
-use super::{InboxMachine, StoredSubscription};
+use super::{InboxMachine, Item, Queued, StoredSubscription};
+use crate::{Table, TableError};
 
 /// The epoch of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +107,47 @@ pub fn subscriptions(
     let first = all.partition_point(|subscription| &*subscription.filter <= after);
     let rest = all.get(first..).unwrap_or_default();
     Some(rest.iter().take(limit).cloned().collect())
+}
+
+/// A part of what waits in a queue.
+#[derive(Clone, Debug)]
+pub struct QueuePart {
+    /// The messages with their sequences, ascending.
+    pub messages: Vec<(u64, Item)>,
+    /// The sequence from which on the next ones may stand; `None`: there are none.
+    pub next: Option<u64>,
+}
+
+/// What waits for a client from a sequence on, until there are `items` of it or `bytes`. Reads the tables.
+///
+/// # Errors
+/// They cannot be read.
+pub fn queue(
+    machine: &mut InboxMachine,
+    client: &str,
+    from: u64,
+    limits: (usize, usize),
+    table: &dyn Table,
+) -> Result<Option<QueuePart>, TableError> {
+    let number = machine.inboxes.number_of(client);
+    let inbox = number.and_then(|number| machine.inboxes.get_mut(number));
+    let stock = &machine.stock;
+    let part = inbox.map(|Inbox { queue, .. }| {
+        let mut page = Vec::new();
+        // As of a client that is away: what is read here is not what its connection is acknowledging.
+        let next = queue.page(from, limits, false, stock, table, &mut page)?;
+        let messages = page
+            .into_iter()
+            .filter_map(|(sequence, queued)| match queued {
+                Queued::Message(item) => Some((sequence, item)),
+                Queued::Released => None,
+            });
+        Ok(QueuePart {
+            messages: messages.collect(),
+            next: (next < queue.next()).then_some(next),
+        })
+    });
+    part.transpose()
 }
 
 /// Who without a connection would get a message of a topic: `limit` of them, of at most `looked_at` sessions that match.

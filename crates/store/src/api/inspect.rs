@@ -3,20 +3,27 @@
 //! Invariant: a shard is read under its shared lock, so many rows at a time; the lock is given up in between.
 
 use std::fmt;
+use std::sync::Arc;
 
+use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::SlotRange;
 use store_state::api::StoreId;
-use store_state::inbox::inspect::{InboxSummary, WouldQueue};
+use store_state::inbox::inspect::{InboxSummary, QueuePart, WouldQueue};
 use store_state::inbox::{InboxCounts, InboxMachine, StoredSubscription};
-use store_state::retain::RetainMachine;
+use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
 use store_state::session::inspect::SessionSummary;
+use topic_router::Cursor;
 
+use crate::api::retained_rows::{RetainedLevel, RetainedRows, TOPICS, levels};
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
 
 /// Rows of a shard that are read under one lock.
 const ROWS: usize = 512;
+
+/// Messages of a queue, and bytes of them, that are read under one lock.
+const QUEUED: (usize, usize) = (64, 256 * 1024);
 
 /// What a look-up of one client finds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,6 +163,15 @@ impl Inspection<'_> {
         (number, Look::of(looked))
     }
 
+    /// What waits for a client from a sequence on, as many messages as are read under one lock.
+    #[must_use]
+    pub fn queue(&self, client: &str, from: u64) -> Look<QueuePart> {
+        let set = self.inbox;
+        let shard = set.get(set.of(client));
+        let shard = shard.filter(|shard| shard.routing.is_here());
+        Look::of(shard.and_then(|shard| shard.read_queue(client, from, QUEUED)))
+    }
+
     /// The first `limit` subscriptions of a durable session behind a filter, as it was given; empty: from the first on.
     #[must_use]
     pub fn subscriptions(
@@ -208,6 +224,75 @@ impl Inspection<'_> {
                 all.first.extend(found.first);
                 all.count += found.count;
                 all.counted_all &= found.counted_all;
+            }
+        }
+        all
+    }
+
+    /// The first `limit` retained messages behind `after` whose topics match a filter. There may be fewer, or none, and yet
+    /// `next`: a shard looks at a bounded number of topics.
+    #[must_use]
+    pub fn retained(
+        &self,
+        filter: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> RetainedRows<Arc<ApplicationMessage>> {
+        let limit = limit.min(ROWS);
+        let found = self.of_retain_shards(|machine| {
+            let mut budget = PageBudget {
+                messages: limit,
+                bytes: usize::MAX,
+                work: TOPICS,
+            };
+            machine.page(filter, after, &mut budget, now)
+        });
+        found.merged(limit)
+    }
+
+    /// The retained message of a topic.
+    #[must_use]
+    pub fn retained_message(&self, topic: &str, now: Timestamp) -> Look<Arc<ApplicationMessage>> {
+        let set = self.retain;
+        let shard = set.get(set.of(topic));
+        let shard = shard.filter(|shard| shard.routing.is_here());
+        Look::of(shard.and_then(|shard| shard.look(|machine| machine.get(topic, now).cloned())))
+    }
+
+    /// The first `limit` levels directly below a topic, or the first levels of all topics but those that begin with `$`.
+    #[must_use]
+    pub fn retained_levels(
+        &self,
+        below: Option<&str>,
+        after: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> RetainedRows<RetainedLevel> {
+        let limit = limit.min(ROWS);
+        let found =
+            self.of_retain_shards(|machine| levels(machine, below, after, limit, (now, TOPICS)));
+        found.merged(limit)
+    }
+
+    fn of_retain_shards<T>(
+        &self,
+        read: impl Fn(&RetainMachine) -> (Vec<T>, Option<Cursor>),
+    ) -> RetainedRows<T> {
+        let mut all = RetainedRows {
+            rows: Vec::new(),
+            next: None,
+            covered: Vec::new(),
+        };
+        for shard in self.retain.shards.load().iter() {
+            if !shard.routing.is_here() {
+                continue;
+            }
+            let found = shard.look_within(|machine, range| (read(machine), range));
+            if let Some(((rows, next), range)) = found {
+                all.rows.extend(rows);
+                all.next = all.next.into_iter().chain(next).min();
+                all.covered.push(range);
             }
         }
         all

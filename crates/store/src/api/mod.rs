@@ -18,6 +18,7 @@ pub(crate) mod options;
 pub(crate) mod queues;
 mod requests;
 mod retain;
+pub(crate) mod retained_rows;
 mod session;
 mod shard_set;
 pub(crate) mod split;

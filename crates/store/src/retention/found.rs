@@ -8,7 +8,7 @@ use mqtt_session::{ClassId, Timestamp};
 use store_state::Retention;
 use store_state::inbox::{InboxId, QueueView};
 
-/// Queues that are remembered of each class: those with the most bytes.
+/// Queues that are remembered of each class in each of the three orders.
 const LARGEST: usize = 128;
 
 /// Queues whose messages are too old that are remembered; the next look finds the others.
@@ -47,6 +47,10 @@ pub struct ClassQueues {
     pub oldest: Option<Timestamp>,
     /// The queues with the most bytes, these first; 128 at most.
     pub largest: Vec<LargeQueue>,
+    /// Those with the most messages.
+    pub longest: Vec<LargeQueue>,
+    /// Those whose oldest message is the oldest.
+    pub oldest_first: Vec<LargeQueue>,
 }
 
 /// One of the largest queues.
@@ -54,6 +58,8 @@ pub struct ClassQueues {
 pub struct LargeQueue {
     /// The session: the first 256 bytes of its client identifier at most.
     pub client_id: Box<str>,
+    /// Its class.
+    pub class: ClassId,
     /// Messages that wait.
     pub messages: QueuedMessages,
     /// Their size.
@@ -148,8 +154,9 @@ impl Found {
         class.messages.0 += messages.0;
         class.bytes.0 += bytes.0;
         class.oldest = earliest(class.oldest, oldest);
-        class.keep(bytes, || LargeQueue {
+        class.keep((bytes, messages, oldest), || LargeQueue {
             client_id: beginning(queue.client()),
+            class: queue.class(),
             messages,
             bytes,
             oldest,
@@ -165,10 +172,10 @@ impl Found {
 
     /// Compares what it has found with what was found so many seconds before.
     pub(crate) fn rate(&mut self, before: &[ClassQueues], elapsed_s: f64) {
-        let queues = before.iter().flat_map(|class| &class.largest);
+        let queues = before.iter().flat_map(ClassQueues::all);
         let by_inbox: BTreeMap<u64, &LargeQueue> =
             queues.map(|queue| (queue.inbox.number.0, queue)).collect();
-        for queue in self.classes.iter_mut().flat_map(|class| &mut class.largest) {
+        for queue in self.classes.iter_mut().flat_map(ClassQueues::all_mut) {
             let known = by_inbox.get(&queue.inbox.number.0);
             queue.rates = known.filter(|_| elapsed_s > 0.0).map(|known| {
                 let came = queue.droppable.end.saturating_sub(known.droppable.end);
@@ -183,13 +190,31 @@ impl Found {
 }
 
 impl ClassQueues {
-    /// Puts a queue among the largest, if it is one.
-    fn keep(&mut self, bytes: QueuedBytes, queue: impl FnOnce() -> LargeQueue) {
+    /// Puts a queue among the first, if it is one.
+    fn keep(
+        &mut self,
+        (bytes, messages, oldest): (QueuedBytes, QueuedMessages, Option<Timestamp>),
+        queue: impl Fn() -> LargeQueue,
+    ) {
         let place = self.largest.partition_point(|of| of.bytes >= bytes);
-        if place < LARGEST {
-            self.largest.truncate(LARGEST - 1);
-            self.largest.insert(place, queue());
+        keep(&mut self.largest, place, &queue);
+        let place = self.longest.partition_point(|of| of.messages >= messages);
+        keep(&mut self.longest, place, &queue);
+        if let Some(oldest) = oldest {
+            let is_before = |of: &LargeQueue| of.oldest.is_some_and(|of| of <= oldest);
+            let place = self.oldest_first.partition_point(is_before);
+            keep(&mut self.oldest_first, place, &queue);
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &LargeQueue> {
+        let others = self.longest.iter().chain(&self.oldest_first);
+        self.largest.iter().chain(others)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut LargeQueue> {
+        let others = self.longest.iter_mut().chain(&mut self.oldest_first);
+        self.largest.iter_mut().chain(others)
     }
 
     fn add(&mut self, other: &Self) {
@@ -198,8 +223,29 @@ impl ClassQueues {
         self.bytes.0 += other.bytes.0;
         self.oldest = earliest(self.oldest, other.oldest);
         for queue in &other.largest {
-            self.keep(queue.bytes, || queue.clone());
+            let place = self.largest.partition_point(|of| of.bytes >= queue.bytes);
+            keep(&mut self.largest, place, || queue.clone());
         }
+        for queue in &other.longest {
+            let place = self
+                .longest
+                .partition_point(|of| of.messages >= queue.messages);
+            keep(&mut self.longest, place, || queue.clone());
+        }
+        for queue in &other.oldest_first {
+            let place = self
+                .oldest_first
+                .partition_point(|of| of.oldest <= queue.oldest);
+            keep(&mut self.oldest_first, place, || queue.clone());
+        }
+    }
+}
+
+/// Puts a queue at its place among the first ones.
+fn keep(queues: &mut Vec<LargeQueue>, place: usize, queue: impl FnOnce() -> LargeQueue) {
+    if place < LARGEST {
+        queues.truncate(LARGEST - 1);
+        queues.insert(place, queue());
     }
 }
 

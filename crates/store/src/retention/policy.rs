@@ -188,6 +188,7 @@ mod tests {
         let messages = u64::from(messages);
         LargeQueue {
             client_id: number.to_string().into(),
+            class: ClassId::DEFAULT,
             messages: QueuedMessages(messages),
             bytes: QueuedBytes(messages * 100),
             oldest: None,
@@ -206,6 +207,7 @@ mod tests {
             bytes: QueuedBytes(largest.iter().map(|queue| queue.bytes.0).sum()),
             oldest: None,
             largest,
+            ..ClassQueues::default()
         }
     }
 

@@ -44,10 +44,33 @@ pub struct RetainedIndex<M> {
 }
 
 /// Where the next page begins. Valid for the filter that it was returned for, at any later time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(Vec<u8>);
 
 impl Cursor {
+    /// The place of a topic, whether it is there or not.
+    #[must_use]
+    pub fn at(topic: &str) -> Self {
+        Self(order::of_topic(topic))
+    }
+
+    /// The first place behind a topic. What is below it follows.
+    #[must_use]
+    pub fn behind(topic: &str) -> Self {
+        Self::at(topic).and(order::SEPARATOR)
+    }
+
+    /// The first place behind a topic and all that is below it.
+    #[must_use]
+    pub fn behind_all_below(topic: &str) -> Self {
+        Self::at(topic).and(order::LONGER)
+    }
+
+    fn and(mut self, byte: u8) -> Self {
+        self.0.push(byte);
+        self
+    }
+
     /// What [`Cursor::from_bytes`] makes the same cursor of.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

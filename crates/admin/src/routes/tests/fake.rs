@@ -15,12 +15,16 @@ use crate::api::{
     NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow,
     Stats, SubscriptionChanged, SubscriptionRow, Verdict,
 };
+use crate::api::{
+    Encoding, History, Message, NewMessage, PublishedMessage, QueueOrder, QueueRow, QueuedMessage,
+    RetainedLevelRow, RetainedRow,
+};
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
 };
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
-use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, Range};
+use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range};
 
 #[derive(Debug, Default)]
 pub(super) struct Fake {
@@ -384,6 +388,65 @@ impl Broker for Fake {
 
     fn drop_totals(&self, _: Duration) -> Asked<Gathered<DropTotals>> {
         gathered(DropTotals::new())
+    }
+
+    fn history(&self, _: Option<u64>, _: Duration) -> Asked<History> {
+        let history = History {
+            step_s: 10,
+            nodes: Vec::new(),
+            partial: Vec::new(),
+        };
+        async move { Ok(history) }.boxed()
+    }
+
+    fn publish(
+        &self,
+        messages: Vec<NewMessage>,
+        _: Duration,
+    ) -> Asked<Vec<Result<PublishedMessage, Problem>>> {
+        let published = messages.into_iter().map(|message| {
+            Ok(PublishedMessage {
+                topic: message.topic,
+                reason_code: 0,
+                matched: true,
+                retained: message.retain.then_some(true),
+            })
+        });
+        let published = published.collect();
+        async move { Ok(published) }.boxed()
+    }
+
+    fn retained(&self, _: String, _: Range) -> Asked<Found<RetainedRow>> {
+        async move { Ok(nothing()) }.boxed()
+    }
+
+    fn retained_levels(&self, _: Option<String>, _: Range) -> Asked<Found<RetainedLevelRow>> {
+        async move { Ok(nothing()) }.boxed()
+    }
+
+    fn retained_message(&self, topic: String, _: Duration) -> Asked<Message> {
+        let message = Message {
+            topic,
+            qos: 1,
+            payload: Some(String::new()),
+            encoding: Encoding::Utf8,
+            payload_bytes: 0,
+            expires_at: None,
+            payload_is_utf8: false,
+            content_type: None,
+            response_topic: None,
+            correlation_data: None,
+            user_properties: Vec::new(),
+        };
+        async move { Ok(message) }.boxed()
+    }
+
+    fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {
+        gathered(Vec::new())
+    }
+
+    fn queue(&self, _: QueueQuestion, _: Range) -> Asked<Found<QueuedMessage>> {
+        async move { Ok(nothing()) }.boxed()
     }
 
     fn session_drops(&self, _: usize) -> Vec<SessionDrops> {

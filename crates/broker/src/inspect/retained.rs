@@ -1,0 +1,185 @@
+//! Retained messages of clients, which the retain store has. Those below `$SYS` are each node's own, and in no list.
+
+use std::sync::Arc;
+
+use admin::api::{At, Encoding, Message, RetainedLevelRow, RetainedRow, UserProperty};
+use admin::page::{Found, Missing};
+use mqtt_session::{ApplicationMessage, Timestamp};
+use serde::Serialize;
+use store::{Cursor, InTopicOrder, RetainedRows};
+use tokio::time::Instant;
+
+use super::parts::{Held, Listed, PlaceRange, RetainedPart};
+use super::question::{ANSWER_BYTES, LEFT, few, size};
+use crate::node::Node;
+
+/// The largest payload that an answer has, in bytes.
+const PAYLOAD: usize = 128 * 1024;
+
+/// A row of such a list.
+pub(super) trait Row: InTopicOrder + Serialize {}
+
+impl<T: InTopicOrder + Serialize> Row for T {}
+
+/// A place as text.
+fn text(place: &Cursor) -> String {
+    // Places are made of topics and of bytes that are ASCII.
+    String::from_utf8_lossy(place.as_bytes()).into_owned()
+}
+
+fn place(text: &str) -> Cursor {
+    Cursor::from_bytes(text.as_bytes())
+}
+
+/// The messages of the shards that this node leads.
+pub(super) fn messages(
+    node: &Node,
+    filter: &str,
+    range: &PlaceRange,
+    deadline: Instant,
+) -> RetainedPart<Listed<RetainedRow>> {
+    let now = Timestamp(node.cluster_now_ms());
+    collect(range, deadline, |after, limit| {
+        let found = node.store().inspect().retained(filter, after, limit, now);
+        RetainedRows {
+            rows: found
+                .rows
+                .iter()
+                .map(|message| Listed(row(message)))
+                .collect(),
+            next: found.next,
+            covered: found.covered,
+        }
+    })
+}
+
+/// The levels in the shards that this node leads.
+pub(super) fn levels(
+    node: &Node,
+    below: Option<&str>,
+    range: &PlaceRange,
+    deadline: Instant,
+) -> RetainedPart<Listed<RetainedLevelRow>> {
+    let now = Timestamp(node.cluster_now_ms());
+    collect(range, deadline, |after, limit| {
+        let found = node
+            .store()
+            .inspect()
+            .retained_levels(below, after, limit, now);
+        let rows = found.rows.into_iter().map(|level| {
+            Listed(RetainedLevelRow {
+                topic: level.topic.into(),
+                has_message: level.has_message,
+                has_more_below: level.has_more_below,
+            })
+        });
+        RetainedRows {
+            rows: rows.collect(),
+            next: found.next,
+            covered: found.covered,
+        }
+    })
+}
+
+/// Looks until there are enough rows, or no time is left.
+fn collect<T: Row>(
+    range: &PlaceRange,
+    deadline: Instant,
+    look: impl Fn(Option<&Cursor>, usize) -> RetainedRows<T>,
+) -> RetainedPart<T> {
+    let limit = usize::from(range.limit.0);
+    let mut after = range.after.as_deref().map(place);
+    let mut part = RetainedPart {
+        rows: Vec::new(),
+        next: None,
+        covered: Vec::new(),
+    };
+    let mut bytes = 0;
+    loop {
+        let found = look(after.as_ref(), limit - part.rows.len());
+        part.covered = found
+            .covered
+            .iter()
+            .map(|range| (range.first, range.last))
+            .collect();
+        after = found.next;
+        for row in found.rows {
+            bytes += size(&row);
+            part.rows.push(row);
+            if part.rows.len() >= limit || bytes >= ANSWER_BYTES {
+                after = part.rows.last().map(T::behind);
+                break;
+            }
+        }
+        let is_late = deadline.saturating_duration_since(Instant::now()) < LEFT;
+        let is_full = part.rows.len() >= limit || bytes >= ANSWER_BYTES;
+        if after.is_none() || is_full || is_late {
+            part.next = after.as_ref().map(text);
+            return part;
+        }
+    }
+}
+
+/// One page of what all nodes have found.
+pub(super) fn merged<T: Row>(parts: Vec<RetainedPart<T>>, limit: usize) -> Found<T> {
+    let scanned = parts.iter().map(|part| part.rows.len() as u64).sum();
+    let nexts = parts.iter().filter_map(|part| part.next.as_deref());
+    let next = nexts.map(place).min();
+    let rows = parts.into_iter().flat_map(|part| part.rows).collect();
+    let all = RetainedRows {
+        rows,
+        next,
+        covered: Vec::new(),
+    };
+    let all = all.merged(limit);
+    Found {
+        items: all.rows,
+        last: all.next.as_ref().map(text),
+        partial: Vec::<Missing>::new(),
+        scanned,
+    }
+}
+
+fn row(message: &Arc<ApplicationMessage>) -> RetainedRow {
+    RetainedRow {
+        topic: message.body.topic().to_owned(),
+        qos: message.qos.as_u8(),
+        payload_bytes: message.body.payload().len() as u64,
+        expires_at: message.expires_at.map(|at| At::unix_ms(at.0)),
+    }
+}
+
+/// The message of a topic, in full.
+pub(super) fn message(node: &Node, topic: &str) -> Held<Box<Message>> {
+    let now = Timestamp(node.cluster_now_ms());
+    match node.store().inspect().retained_message(topic, now) {
+        store::Look::Elsewhere => Held::Elsewhere,
+        store::Look::Absent => Held::Absent,
+        store::Look::Found(found) => Held::Found(Box::new(in_full(&found))),
+    }
+}
+
+fn in_full(message: &ApplicationMessage) -> Message {
+    let payload = message.body.payload();
+    let is_short = payload.len() <= PAYLOAD;
+    let (encoding, text) = Encoding::write(if is_short { payload } else { b"" });
+    let properties = message.body.properties();
+    let user = properties.user_properties.iter();
+    let user = user.map(|(name, value)| UserProperty {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    });
+    Message {
+        topic: message.body.topic().to_owned(),
+        qos: message.qos.as_u8(),
+        payload: is_short.then_some(text),
+        encoding,
+        payload_bytes: payload.len() as u64,
+        expires_at: message.expires_at.map(|at| At::unix_ms(at.0)),
+        payload_is_utf8: properties.payload_format_indicator == Some(true),
+        content_type: properties.content_type.map(str::to_owned),
+        response_topic: properties.response_topic.map(str::to_owned),
+        correlation_data: properties.correlation_data.map(Encoding::base64),
+        user_properties: few(user),
+    }
+}
