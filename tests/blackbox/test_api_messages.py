@@ -125,6 +125,23 @@ def test_a_full_queue_that_refuses_is_told(keys, name):  # noqa: F811
         assert row["payload_bytes"] == 1
 
 
+def test_what_is_not_retained_is_told(keys, name):  # noqa: F811
+    options = {"retain.maxMessages": 1, "limits.topic.length": 65_535}
+    with Broker({**options, "http.keyFile": keys["file"]}) as broker:
+        broker.keys = keys
+        answers = [
+            ask(broker, "PUT", "/api/v1/retained/message", {"topic": f"{name}/{number}", "payload": "x"})
+            for number in range(100)
+        ]
+        refused = [problem for status, problem in answers if status != 200]
+        assert 0 < len(refused) < 100
+        assert all((p["status"], p["reason_code"], p["retained"]) == (503, 0x97, False) for p in refused)
+        assert broker.metric("heraldmq_messages_dropped_total", reason="retained_limit") == len(refused)
+        assert len(walk(broker, "/api/v1/retained", 500)) == 100 - len(refused)
+        status, problem = ask(broker, "PUT", "/api/v1/retained/message", {"topic": "a" * 60_001, "payload": "x"})
+        assert (status, problem["pointer"]) == (400, "/topic")
+
+
 def test_retained_messages_are_listed_read_set_and_removed(stage, name):
     topics = [f"{name}/{number // 10}/{number % 10}" for number in range(120)] + [f"{name}/7", f"{name}/x//y"]
     for topic in topics:

@@ -40,7 +40,7 @@ mod will;
 
 pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
-pub use clients::{ClientLoop, Done, FromLoop, LoopMessage};
+pub use clients::{ClientLoop, Done, FromLoop, LoopMessage, STORED_NAME};
 pub use connect::departures::Departure;
 pub use drops::{Drop, Drops, Reason};
 pub use excerpt::excerpt;

@@ -69,7 +69,7 @@ pub(crate) const TIMER_HORIZON_MS: u64 = 10 * 60 * 1000;
 
 /// The longest topic of a retained message, in bytes: names in the store's tables are shorter than 64 KiB with what stands
 /// before and behind them.
-pub(crate) const STORED_NAME: usize = 60_000;
+pub const STORED_NAME: usize = 60_000;
 
 /// How soon connections that wait for the store look again.
 pub(crate) const STORE_RETRY_MS: u64 = 2;

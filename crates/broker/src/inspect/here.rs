@@ -102,7 +102,11 @@ impl Inspect {
             Question::Stats => Answer::Stats(Box::new(node::counts(self))),
             Question::History { since_ms } => Answer::History(node::history(self, since_ms)),
             Question::Messages(question) => {
-                Answer::Messages(self.messages_here(&question, deadline))
+                // It reads the disk, and looks at many topics.
+                let inspect = Arc::clone(self);
+                let looked =
+                    tokio::task::spawn_blocking(move || inspect.messages_here(&question, deadline));
+                Answer::Messages(looked.await.map_err(|_| MissingReason::Failed)?)
             }
             Question::Acl(question) => Answer::Acl(node::acl_here(self, &question).await?),
             Question::Change(command) => Answer::Change(node::change_here(self, command).await),

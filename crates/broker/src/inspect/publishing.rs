@@ -103,17 +103,22 @@ impl Sent {
             Published::Answered {
                 reason,
                 not_retained,
-            } if !reason.is_error() || not_retained => Ok(PublishedMessage {
+            } if !reason.is_error() => Ok(PublishedMessage {
                 topic: self.topic,
                 reason_code: reason.as_u8(),
                 matched: reason != ReasonCode::NoMatchingSubscribers,
                 retained: self.retain.then_some(!not_retained),
             }),
-            Published::Answered { reason, .. } => {
+            Published::Answered {
+                reason,
+                not_retained,
+            } => {
                 let (name, code) = (reason.name(), reason.as_u8());
                 let why = format!("a client would be answered {name} (0x{code:02x})");
                 let problem = Problem::new(Kind::NotStored, why);
-                Err(problem.with("reason_code", code).with("reason", name))
+                let retained = self.retain.then_some(!not_retained);
+                let problem = problem.with("reason_code", code).with("reason", name);
+                Err(problem.with("retained", retained))
             }
             Published::MayBeKept => {
                 let why = "not all who are to keep the message have answered in time; they may still keep it";
@@ -145,6 +150,11 @@ impl Asked {
             let most = policy.maximum_qos.as_u8();
             return Err(wrong("/qos", format!("`qos` is 0 to {most}")));
         };
+        if new.retain && new.topic.len() > broker_core::STORED_NAME {
+            let most = broker_core::STORED_NAME;
+            let why = format!("the topic of a retained message has at most {most} bytes");
+            return Err(wrong("/topic", why));
+        }
         if new.retain && !policy.retain_available {
             let why = "`mqtt.retainAvailable` is off";
             return Err(wrong("/retain", why.to_owned()));

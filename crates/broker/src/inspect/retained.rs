@@ -13,6 +13,9 @@ use super::parts::{Held, Listed, PlaceRange, RetainedPart};
 use super::question::{ANSWER_BYTES, LEFT, few, size};
 use crate::node::Node;
 
+/// Looks at shards for one answer: some 30 ms of CPU. A filter that few topics match has pages with few rows, or none.
+const LOOKS: usize = 64;
+
 /// The largest payload that an answer has, in bytes.
 const PAYLOAD: usize = 128 * 1024;
 
@@ -95,7 +98,7 @@ fn collect<T: Row>(
         covered: Vec::new(),
     };
     let mut bytes = 0;
-    loop {
+    for look_number in 1.. {
         let found = look(after.as_ref(), limit - part.rows.len());
         part.covered = found
             .covered
@@ -113,11 +116,12 @@ fn collect<T: Row>(
         }
         let is_late = deadline.saturating_duration_since(Instant::now()) < LEFT;
         let is_full = part.rows.len() >= limit || bytes >= ANSWER_BYTES;
-        if after.is_none() || is_full || is_late {
-            part.next = after.as_ref().map(text);
-            return part;
+        if after.is_none() || is_full || is_late || look_number == LOOKS {
+            break;
         }
     }
+    part.next = after.as_ref().map(text);
+    part
 }
 
 /// One page of what all nodes have found.
