@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 from staged.cluster import HTTP, Cluster
 
+from harness.events import Stream
 from harness.wait import until
 
 
@@ -241,3 +242,24 @@ def test_a_walk_over_a_split_and_a_restart_sees_each_session_once(cluster, name)
             restarted.kill()
             restarted.start()
     assert seen == ids
+
+
+def test_each_node_tells_what_happens_on_all(cluster, name):
+    asked, other, silent = cluster.nodes
+    token = cluster.token.read_text().strip()
+    with (
+        Stream(asked.place.address, HTTP, token, prefix=name) as clients,
+        Stream(asked.place.address, HTTP, token, type="node.state,shard.leader") as nodes,
+    ):
+        assert clients.next()[0] == nodes.next()[0] == "hello"
+        other.client(name).close()
+        events = clients.until(lambda kind, _: kind == "client.disconnected")
+        assert {data["node"] for _, data in events} == {other.id}
+        identifier = silent.id
+        silent.pause()
+        try:
+            seen = nodes.until(lambda kind, data: kind == "node.state" and data["reason"] == "down")
+            assert [data[0]["node"] for kind, data in seen if kind == "partial" and data][:1] == [identifier]
+        finally:
+            silent.resume()
+        nodes.until(lambda kind, data: kind == "node.state" and data["reason"] == "up")

@@ -19,6 +19,9 @@ pub(crate) const WAITING: usize = 64;
 /// Pages of lists that are read or wait, fewer than [`QUERIES`]: one who walks with many requests leaves places for others.
 pub(crate) const LISTS: usize = 8;
 
+/// Streams of a node at once.
+pub(crate) const STREAMS: usize = 32;
+
 /// What handlers share.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
@@ -29,6 +32,8 @@ pub(crate) struct Api {
     places: Arc<Semaphore>,
     /// Of [`LISTS`].
     lists: Arc<Semaphore>,
+    /// Of [`STREAMS`].
+    streams: Arc<Semaphore>,
     pace: Arc<Pace>,
 }
 
@@ -39,8 +44,18 @@ impl Api {
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
             lists: Arc::new(Semaphore::new(LISTS)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
             pace: Arc::default(),
         }
+    }
+
+    /// The place of a stream, if there is one.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.streams).try_acquire_owned();
+        place.map_err(|_| {
+            let why = format!("{STREAMS} streams of this node go on, which is as many as it has");
+            Problem::new(Kind::TooManyRequests, why).with("limit", "streams")
+        })
     }
 
     /// The right to ask, if there is a place.

@@ -8,11 +8,11 @@ use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{
-    AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, Gone,
-    History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
-    NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueueRow, QueuedMessage,
-    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
-    SubscriptionChanged, SubscriptionRow,
+    AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, EventKind,
+    Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan,
+    NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueueRow,
+    QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -95,6 +95,21 @@ pub struct DropFilter {
     /// Not before, in ms of Unix time.
     pub since_ms: Option<u64>,
     /// On which node.
+    pub node: Option<NodeId>,
+}
+
+/// Which events are asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventFilter {
+    /// Of these kinds; none: of all.
+    pub kinds: Vec<EventKind>,
+    /// What concerns this client.
+    pub client_id: Option<String>,
+    /// What concerns clients whose identifiers begin so.
+    pub prefix: Option<String>,
+    /// What concerns topics that this filter matches.
+    pub topic: Option<String>,
+    /// What happens on this node.
     pub node: Option<NodeId>,
 }
 
@@ -237,6 +252,14 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
+
+    /// What has happened on all nodes since a position, or where to begin if there is none.
+    fn events(
+        &self,
+        filter: EventFilter,
+        after: Option<String>,
+        budget: Duration,
+    ) -> Asked<Happened>;
 
     /// Dropped messages, the latest first. The key of a row is its place.
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>>;

@@ -14,6 +14,7 @@ pub mod api;
 mod api_state;
 mod backend;
 pub mod cluster;
+mod connection;
 mod pace;
 pub mod page;
 pub mod problem;
@@ -21,9 +22,11 @@ mod requests;
 mod rights;
 mod routes;
 mod serve;
+mod streams;
 
 pub use backend::{
-    Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range,
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
+    Range,
 };
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, NoSuchRole, Rights, Role,

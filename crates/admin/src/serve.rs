@@ -21,6 +21,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::connection::{Connection, LONGEST_STREAM};
+
 /// Connections at once; further ones wait in the kernel.
 const CONNECTIONS: usize = 128;
 
@@ -33,7 +35,7 @@ const HEADER_TIME: Duration = Duration::from_secs(5);
 /// Time for a request, from its header to the answer.
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(10);
 
-/// How long a connection lives. A request that is under way then has [`REQUEST_TIME`] to end.
+/// How long a connection lives, unless its answer is a stream. A request that is under way then has [`REQUEST_TIME`] to end.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
 /// Bytes of a request's header, and fields in it.
@@ -103,11 +105,14 @@ async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     router: Router,
-    _place: OwnedSemaphorePermit,
+    place: OwnedSemaphorePermit,
 ) {
+    let whose = Connection::new(place);
+    let of_requests = whose.clone();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(of_requests.clone());
         router.call(request)
     });
     let connection = http1::Builder::new()
@@ -121,7 +126,11 @@ async fn serve_connection(
         served = connection.as_mut() => served,
         () = sleep(CONNECTION_TIME) => {
             connection.as_mut().graceful_shutdown();
-            timeout(REQUEST_TIME, connection).await.unwrap_or(Ok(()))
+            let rest = match whose.is_stream() {
+                true => LONGEST_STREAM,
+                false => REQUEST_TIME,
+            };
+            timeout(rest, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = served {

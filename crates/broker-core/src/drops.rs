@@ -2,6 +2,7 @@
 //! Subscriptions that rules deny stand in the list as well, with their filter for a topic.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use authorization::Action;
@@ -132,6 +133,16 @@ pub struct Drop {
     pub bytes: u64,
 }
 
+/// What [`Drops::since`] finds.
+#[derive(Clone, Debug, Default)]
+pub struct DropsSince {
+    /// The oldest first.
+    pub drops: Vec<Drop>,
+    /// Their numbers. It begins behind the number that was asked for if drops are not in the list any more; its end is the number
+    /// that the next one gets.
+    pub numbers: Range<u64>,
+}
+
 /// The drops of one loop, whose turns have nobody to wait for here, or of the store, whose threads share
 /// them.
 #[derive(Debug)]
@@ -143,9 +154,15 @@ pub struct Drops {
     limit: usize,
 }
 
+/// How many drops were recorded.
+#[derive(Debug, Default)]
+struct Recorded(u64);
+
 #[derive(Debug, Default)]
 struct Recent {
     list: VecDeque<Drop>,
+    /// All that ever stood in it.
+    recorded: Recorded,
     sessions: Sessions,
 }
 
@@ -199,6 +216,7 @@ impl Drops {
         if self.limit == 0 {
             return;
         }
+        recent.recorded.0 += 1;
         let recent = &mut recent.list;
         // A flood of drops must not cost allocations: the oldest record's strings are used again.
         let mut record = if recent.len() >= self.limit {
@@ -247,6 +265,17 @@ impl Drops {
         all
     }
 
+    /// The drops in the list from a number on; the first one of a process has 0.
+    pub fn since(&self, from: u64) -> DropsSince {
+        let recent = self.recent.lock();
+        let first = recent.recorded.0 - recent.list.len() as u64;
+        let skipped = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
+        DropsSince {
+            drops: recent.list.iter().skip(skipped).cloned().collect(),
+            numbers: first.max(from)..recent.recorded.0,
+        }
+    }
+
     /// What sessions have lost, of several: `limit` of them, newest losses first. Of each `Drops` at most 4,096 sessions
     /// are remembered.
     pub fn by_session(of: &[Arc<Self>], limit: usize) -> Vec<SessionDrops> {
@@ -285,6 +314,29 @@ mod tests {
         let recent = Drops::recent(&[drops], 10, |_| true);
         assert_eq!(recent.iter().map(|d| d.at_ms).collect::<Vec<_>>(), [4, 3]);
         assert_eq!(recent[0].topic.len(), 256);
+    }
+
+    #[test]
+    fn who_reads_on_from_a_number_has_each_drop_once_or_learns_how_many_are_gone() {
+        let drops = Drops::new(3);
+        let reason = Reason::Session(DropReason::Expired);
+        let record = |count: u64| {
+            for at_ms in 0..count {
+                drops.record(at_ms, "a", "t", reason, QoS::AtMostOnce, 1);
+            }
+        };
+        let seen = |from: u64| {
+            let found = drops.since(from);
+            (found.drops.len(), found.numbers)
+        };
+        assert_eq!(seen(0), (0, 0..0));
+        record(2);
+        assert_eq!(seen(0), (2, 0..2));
+        assert_eq!(seen(2), (0, 2..2));
+        record(2);
+        assert_eq!(seen(2), (2, 2..4));
+        record(7);
+        assert_eq!(seen(4), (3, 8..11));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use net_api::PeerAddress;
 use store_state::api::Store;
 
 use crate::clients::message::LoopMessage;
+use crate::events::ClientEvent;
 use crate::node::Node;
 use crate::peers::Links;
 
@@ -84,6 +85,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// Tells the other nodes that this process is the one that runs.
     fn tell_incarnation(&self);
+
+    /// Something has happened to a client, for those who watch. Nobody watches unless a process lets them.
+    fn tell(&self, _: &ClientEvent<'_>) {}
 
     /// The topics below `$SYS` and their values now.
     fn sys_topics(&self, node: &Node<Self>) -> Vec<(String, String)>;

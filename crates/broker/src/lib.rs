@@ -18,6 +18,7 @@ mod clustered;
 mod control;
 mod disk_space;
 mod drain;
+mod events;
 mod eviction;
 mod history;
 mod http_tls;
@@ -68,7 +69,7 @@ use control::{AloneControl, ClusterControl, Control};
 use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
-use inspect::{About, Answering, Asking, Inspect, record_history};
+use inspect::{About, Answering, Asking, Inspect, record_history, tell_changes};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use peers::PeerLinks;
@@ -776,7 +777,8 @@ impl Side {
 
 async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>) {
     tokio::select! {
-        () = record_history(inspect) => {}
+        () = record_history(Arc::clone(&inspect)) => {}
+        () = tell_changes(inspect) => {}
         () = watch_resources(&node) => {}
         () = tick_peers(&node) => {}
         () = tell_connections(&node) => {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{LoopMessage, Rim};
+use broker_core::{ClientEvent, LoopMessage, Rim};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
@@ -18,6 +18,7 @@ use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
 use crate::disk_space::DiskSpace;
+use crate::events::Events;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::sys::SysTopics;
@@ -39,6 +40,8 @@ pub(crate) struct Process {
     trusted_peers: Box<[Option<Networks>]>,
     /// That of the data folder.
     pub(crate) disk: DiskSpace,
+    /// What has happened.
+    pub(crate) events: Events,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// Who may use the HTTP port.
@@ -74,6 +77,7 @@ impl Process {
             cluster_time: ClusterTime::default(),
             trusted_peers,
             disk,
+            events: Events::default(),
             authentication,
             rights: Arc::default(),
             store: OnceLock::new(),
@@ -251,6 +255,10 @@ impl Rim for Process {
         if let (Some(clustered), Some(store)) = (self.clustered(), self.store.get()) {
             clustered.tell(INCARNATION, &store.incarnation().to_string());
         }
+    }
+
+    fn tell(&self, event: &ClientEvent<'_>) {
+        self.events.handle_client(event, self.clock.now_ms());
     }
 
     fn sys_topics(&self, node: &Node) -> Vec<(String, String)> {

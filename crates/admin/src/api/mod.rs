@@ -5,6 +5,7 @@ mod ban;
 mod change;
 mod client;
 mod drops;
+mod event;
 mod health;
 mod history;
 mod matching;
@@ -24,6 +25,7 @@ pub use client::{
     SubscriptionsOf, WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
+pub use event::{Event, EventKind, Gap, Happened};
 pub use health::{Health, HealthState, NodeCheck};
 pub use history::{History, NodeHistory, Series};
 pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};

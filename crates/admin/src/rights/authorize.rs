@@ -195,6 +195,7 @@ pub(crate) async fn authorize(
     }
     let changes = needed > Role::Viewer && request.method() != Method::GET;
     if !changes {
+        request.extensions_mut().insert(Arc::clone(&rights));
         request.extensions_mut().insert(caller);
         return next.run(request).await;
     }

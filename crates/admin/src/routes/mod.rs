@@ -10,6 +10,7 @@ mod clients;
 mod cluster;
 mod documented;
 mod drops;
+mod events;
 mod health;
 mod input;
 mod matching;
@@ -107,6 +108,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(messages::levels))
             .routes(routes!(messages::queues))
             .routes(routes!(messages::queue))
+            .routes(routes!(events::stream))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))

@@ -574,3 +574,44 @@ fn the_document_is_checked_in() {
          UPDATE_GENERATED=1 cargo test -p herald-admin writes it"
     );
 }
+
+#[tokio::test]
+async fn a_stream_of_events_says_where_it_begins_what_happens_and_why_it_ends() {
+    let stage = Stage::new(Fake::default());
+    let path = "/api/v1/events?type=client.connected,message.dropped&prefix=c";
+    let answer = stage.send("GET", path, &Value::Null).await;
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "text/event-stream");
+    let blocks: Vec<&str> = answer.text.trim_end().split("\n\n").collect();
+    assert_eq!(blocks.len(), 3, "{}", answer.text);
+    assert_eq!(blocks[0], "event: hello\ndata: {\"step_ms\":500}");
+    let lines: Vec<&str> = blocks[1].lines().collect();
+    assert_eq!(lines[0], "event: client.connected");
+    let event: crate::api::Event =
+        serde_json::from_str(lines[1].strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(event.client_id.as_deref(), Some("c\n1"));
+    assert_eq!(lines[2], "id: 0000000000000001-3-8");
+    assert_eq!(blocks[2], "event: end\ndata: {\"reason\":\"not-ready\"}");
+    for query in ["type=other", "type=", "type=client", "node=mq-1", "since=1"] {
+        let path = format!("/api/v1/events?{query}");
+        let answer = stage.send("GET", &path, &Value::Null).await;
+        assert_eq!(answer.problem(), "invalid-parameter", "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_has_so_many_streams_and_their_places_come_back() {
+    let stage = Stage::new(Fake::default());
+    let service = TowerToHyperService::new(stage.router.clone());
+    let begin = || request("GET", "/api/v1/events", &Value::Null, None);
+    let mut streams = Vec::new();
+    for _ in 0..crate::api_state::STREAMS {
+        let answer = service.call(begin()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        streams.push(answer);
+    }
+    let answer = stage.ask(begin()).await;
+    assert_eq!(answer.problem(), "too-many-requests");
+    assert_eq!(answer.json()["limit"], "streams");
+    streams.pop();
+    assert_eq!(stage.ask(begin()).await.status, StatusCode::OK);
+}

@@ -1,13 +1,14 @@
-//! What the log says of clients: who has come, who has gone and why, who was not let in.
+//! What the log and those who watch events are told of clients: who has come, who has gone and why, who was not let in.
 //!
 //! Invariant: lines are limited per second and node, each says how many before it were left out, and what
-//! clients choose is cut.
+//! clients choose is cut. Events of clients that were let in are told without limit.
 
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::Timestamp;
 use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
 
 use crate::clients::{Client, ClientLoop, LoopIo};
+use crate::events::{ClientEvent, Happened};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 
@@ -25,10 +26,17 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
+        let peer = client.connection.and_then(|id| io.peer(id));
+        self.node.rim.tell(&ClientEvent {
+            what: Happened::Connected,
+            client_id: client.session.client_id(),
+            user: client.user(),
+            peer: peer.as_ref().map(|peer| peer as _),
+            reason: None,
+        });
         let Some(left_out) = self.node.lines.connects.take(io.now_ms()) else {
             return;
         };
-        let peer = client.connection.and_then(|id| io.peer(id));
         tracing::info!(
             client_id = &*excerpt(client.session.client_id()),
             user = client.user().map(excerpt).as_deref(),
@@ -78,6 +86,13 @@ impl<R: Rim> ClientLoop<R> {
         };
         let peer = client.connection.and_then(|id| io.peer(id));
         let (now_ms, client_id) = (io.now_ms(), client.session.client_id());
+        self.node.rim.tell(&ClientEvent {
+            what: Happened::Disconnected,
+            client_id,
+            user: client.user(),
+            peer: peer.as_ref().map(|peer| peer as _),
+            reason: Some(reason),
+        });
         let address = peer.map(|peer| peer.to_string());
         let registry = &self.node.registry;
         registry.depart(Timestamp(now_ms), client_id, reason, address);
@@ -107,10 +122,18 @@ impl<R: Rim> ClientLoop<R> {
         let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) else {
             return;
         };
+        let peer = io.peer(connection);
+        self.node.rim.tell(&ClientEvent {
+            what: Happened::Refused,
+            client_id: connect.client_id,
+            user: connect.username,
+            peer: peer.as_ref().map(|peer| peer as _),
+            reason: Some(reason.name()),
+        });
         tracing::info!(
             client_id = &*excerpt(connect.client_id),
             user = connect.username.map(excerpt).as_deref(),
-            peer = io.peer(connection).map(tracing::field::display),
+            peer = peer.map(tracing::field::display),
             version = version_name(connect.version),
             reason = reason.name(),
             left_out,

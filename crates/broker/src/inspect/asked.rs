@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use admin::api::{
     AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan,
-    NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher,
-    QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow,
-    ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
+    DropTotals, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
+    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage,
+    Publisher, QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops,
+    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
-use admin::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range};
+use admin::{
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
+    Range,
+};
 use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
@@ -29,7 +32,7 @@ use super::known::{nobody, uncovered};
 use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
 use super::{
-    gather, known, matching, merge, messages, node, publishing, rows, stores, subscriptions,
+    events, gather, known, matching, merge, messages, node, publishing, rows, stores, subscriptions,
 };
 use crate::control;
 
@@ -147,6 +150,16 @@ impl Broker for Asking {
     fn history(&self, since_ms: Option<u64>, budget: Duration) -> Asked<History> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(node::history_of_all(&inspect, since_ms, budget).await) }.boxed()
+    }
+
+    fn events(
+        &self,
+        filter: EventFilter,
+        after: Option<String>,
+        budget: Duration,
+    ) -> Asked<Happened> {
+        let inspect = Arc::clone(&self.0);
+        async move { events::of_all(&inspect, filter, after, budget).await }.boxed()
     }
 
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {

@@ -21,7 +21,7 @@ use super::question::{
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{loops, matching, node, queues, retained, stores, subscribing};
+use super::{events, loops, matching, node, queues, retained, stores, subscribing};
 use crate::control;
 use crate::disk_space::class_name;
 use crate::history;
@@ -101,6 +101,9 @@ impl Inspect {
             }
             Question::Stats => Answer::Stats(Box::new(node::counts(self))),
             Question::History { since_ms } => Answer::History(node::history(self, since_ms)),
+            Question::Events(question) => {
+                Answer::Events(events::here(&self.node, &self.own(), &question))
+            }
             Question::Messages(question) => {
                 // It reads the disk, and looks at many topics.
                 let inspect = Arc::clone(self);
@@ -384,7 +387,7 @@ impl Inspect {
     }
 
     /// What a person should see to, as this node knows.
-    fn alarms(&self) -> Vec<Alarm> {
+    pub(super) fn alarms(&self) -> Vec<Alarm> {
         let own = self.own();
         let alarm = |name: &str, detail: String| Alarm {
             name: name.to_owned(),

@@ -9,6 +9,8 @@
 
 mod asked;
 mod bans;
+mod changes;
+mod events;
 mod gather;
 mod here;
 mod known;
@@ -29,6 +31,7 @@ mod subscribing;
 mod subscriptions;
 
 pub(crate) use asked::Asking;
+pub(crate) use changes::tell_changes;
 pub(crate) use gather::Answering;
 pub(crate) use node::record_history;
 pub(crate) use state::{About, Inspect};

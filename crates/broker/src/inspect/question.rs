@@ -13,6 +13,7 @@ use admin::cluster::{NodeId, StoreName};
 use peer_protocol::NodeAnswer;
 use serde::{Deserialize, Serialize};
 
+use super::events::{EventsPart, EventsQuestion};
 use super::parts::{MessagesAnswer, MessagesQuestion};
 
 /// What is left of a question's time when a node stops looking further.
@@ -66,6 +67,8 @@ pub(super) enum Question {
     Stats,
     /// What it has counted since then, or in the last hour.
     History { since_ms: Option<UnixMs> },
+    /// What has happened on it.
+    Events(EventsQuestion),
     /// Messages that wait or are kept.
     Messages(MessagesQuestion),
     /// Whether a client may do something.
@@ -132,6 +135,7 @@ pub(super) enum Answer {
     Settings(Vec<SettingPart>),
     Stats(Box<Counts>),
     History(HistoryPart),
+    Events(EventsPart),
     Messages(MessagesAnswer),
     Acl(AclPart),
     /// The change has begun, or why not.

@@ -16,15 +16,18 @@ use crate::api::{
     Stats, SubscriptionChanged, SubscriptionRow, Verdict,
 };
 use crate::api::{
-    Encoding, History, Message, NewMessage, PublishedMessage, QueueOrder, QueueRow, QueuedMessage,
-    RetainedLevelRow, RetainedRow,
+    Encoding, Event, EventKind, Happened, History, Message, NewMessage, PublishedMessage,
+    QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
 };
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
-use crate::{Asked, Broker, ClientFilter, DropFilter, Gathered, NodeCommand, QueueQuestion, Range};
+use crate::{
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
+    Range,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Fake {
@@ -377,6 +380,36 @@ impl Broker for Fake {
                 counts: MatchCounts::default(),
                 counted_all: true,
                 partial: Vec::new(),
+            })
+        }
+        .boxed()
+    }
+
+    /// One event; whoever asks for more is told that the node stops.
+    fn events(&self, _: EventFilter, after: Option<String>, _: Duration) -> Asked<Happened> {
+        async move {
+            if after.is_some() {
+                return Err(Problem::new(Kind::NotReady, "the node stops"));
+            }
+            Ok(Happened {
+                gaps: Vec::new(),
+                events: vec![Event {
+                    kind: EventKind::ClientConnected,
+                    at: At::unix_ms(0),
+                    node: NodeId(1),
+                    node_name: "a".to_owned(),
+                    seq: 7.into(),
+                    client_id: Some("c\n1".to_owned()),
+                    user: None,
+                    address: None,
+                    reason: None,
+                    topic: None,
+                    count: None,
+                    detail: None,
+                }],
+                position: "0000000000000001-3-8".to_owned(),
+                partial: Vec::new(),
+                more: true,
             })
         }
         .boxed()

@@ -1,0 +1,38 @@
+//! What happens to clients, for those who watch.
+
+use std::fmt;
+
+/// Something that has happened to a client on this node.
+#[derive(Clone, Copy)]
+pub struct ClientEvent<'a> {
+    /// What.
+    pub what: Happened,
+    /// The client identifier.
+    pub client_id: &'a str,
+    /// The user that it has authenticated as, or else the one that it named.
+    pub user: Option<&'a str>,
+    /// Where its connection comes from.
+    pub peer: Option<&'a dyn fmt::Display>,
+    /// Why, as in the log.
+    pub reason: Option<&'static str>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Happened {
+    /// It has a session and a connection.
+    Connected,
+    /// Its connection has ended.
+    Disconnected,
+    /// It was not let in. Those are told that the log has a line for: strangers choose how many there are.
+    Refused,
+}
+
+impl fmt::Debug for ClientEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientEvent")
+            .field("what", &self.what)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}

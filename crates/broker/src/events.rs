@@ -1,0 +1,228 @@
+//! What has happened on this node, in order, for those who watch: a ring, which each reads from where he was.
+//!
+//! Invariant: numbers of events grow by one; who has fallen behind learns how many he has missed. Nobody who reads slowly makes
+//! anything grow.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use admin::api::EventKind;
+use broker_core::{ClientEvent, Happened};
+use mqtt_session::Timestamp;
+use parking_lot::Mutex;
+
+/// Events that are kept.
+const EVENTS: usize = 16_384;
+
+/// Bytes of texts in them that are kept: clients choose how long their identifiers are.
+const BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of a text that are kept.
+const SHOWN: usize = 1024;
+
+/// Something that has happened.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: EventKind,
+    pub(crate) at: Timestamp,
+    pub(crate) client_id: Option<Box<str>>,
+    pub(crate) user: Option<Box<str>>,
+    pub(crate) address: Option<Box<str>>,
+    /// As in logs and metrics.
+    pub(crate) reason: Option<Cow<'static, str>>,
+    pub(crate) topic: Option<Box<str>>,
+    /// How often.
+    pub(crate) count: Option<u64>,
+    /// For people.
+    pub(crate) detail: Option<Box<str>>,
+}
+
+impl Event {
+    /// One of which nothing but its kind is known so far; `at_ms` is of Unix time.
+    pub(crate) fn new(kind: EventKind, at_ms: u64) -> Self {
+        Self {
+            kind,
+            at: Timestamp(at_ms),
+            client_id: None,
+            user: None,
+            address: None,
+            reason: None,
+            topic: None,
+            count: None,
+            detail: None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = [
+            &self.client_id,
+            &self.user,
+            &self.address,
+            &self.topic,
+            &self.detail,
+        ];
+        let texts = texts.into_iter().flatten().map(|text| text.len());
+        size_of::<Self>() + texts.sum::<usize>()
+    }
+}
+
+/// The beginning of a text that others choose.
+pub(crate) fn shown(text: &str) -> Box<str> {
+    let end = text.floor_char_boundary(SHOWN);
+    text.get(..end).unwrap_or_default().into()
+}
+
+/// A part of what has happened.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Read {
+    /// With their numbers.
+    pub(crate) events: Vec<(u64, Arc<Event>)>,
+    /// The numbers of those that were looked at. It begins behind the number that was asked for if events are not kept any more.
+    pub(crate) numbers: Range<u64>,
+}
+
+/// The last events of this node.
+#[derive(Debug, Default)]
+pub(crate) struct Events(Mutex<Ring>);
+
+impl Events {
+    /// Something has happened to a client, at a time in ms of Unix time.
+    pub(crate) fn handle_client(&self, event: &ClientEvent<'_>, at_ms: u64) {
+        let kind = match event.what {
+            Happened::Connected => EventKind::ClientConnected,
+            Happened::Disconnected => EventKind::ClientDisconnected,
+            Happened::Refused => EventKind::ClientRefused,
+        };
+        self.push(Event {
+            client_id: Some(shown(event.client_id)),
+            user: event.user.map(shown),
+            address: event.peer.map(|peer| peer.to_string().into()),
+            reason: event.reason.map(Cow::Borrowed),
+            ..Event::new(kind, at_ms)
+        });
+    }
+
+    /// Adds what has happened.
+    pub(crate) fn push(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+
+    /// The number that the next event gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.lock().numbers.end
+    }
+
+    /// The first `limit` wanted events from a number on. `looked_at`: the most that are looked at.
+    pub(crate) fn read(
+        &self,
+        from: u64,
+        limit: usize,
+        looked_at: usize,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> Read {
+        let (first, events) = self.0.lock().from(from, looked_at);
+        let mut read = Read {
+            events: Vec::new(),
+            numbers: first..first,
+        };
+        for (number, event) in (first..).zip(events) {
+            if read.events.len() == limit {
+                break;
+            }
+            read.numbers.end = number + 1;
+            if is_wanted(&event) {
+                read.events.push((number, event));
+            }
+        }
+        read
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// Those of the events.
+    numbers: Range<u64>,
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+}
+
+impl Ring {
+    fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push_back(Arc::new(event));
+        self.numbers.end += 1;
+        while self.events.len() > EVENTS || self.bytes > BYTES {
+            let oldest = self.events.pop_front().expect("what is too much is there");
+            self.bytes -= oldest.bytes();
+            self.numbers.start += 1;
+        }
+    }
+
+    /// The events from a number on, or from the first one that is kept, and its number.
+    fn from(&self, from: u64, limit: usize) -> (u64, Vec<Arc<Event>>) {
+        // A number that was not given yet is of another process.
+        let first = from.clamp(self.numbers.start, self.numbers.end);
+        let skipped = usize::try_from(first - self.numbers.start).unwrap_or(usize::MAX);
+        let events = self.events.iter().skip(skipped).take(limit);
+        (first, events.map(Arc::clone).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: usize) -> Event {
+        Event {
+            client_id: Some(number.to_string().into()),
+            ..Event::new(EventKind::ClientConnected, 0)
+        }
+    }
+
+    #[test]
+    fn who_reads_has_each_event_once_and_learns_what_he_missed() {
+        let events = Events::default();
+        assert_eq!(events.read(0, 10, 10, |_| true).numbers, 0..0);
+        for number in 0..EVENTS {
+            events.push(event(number));
+        }
+        let mut from = 0;
+        let mut seen = Vec::new();
+        while from < EVENTS as u64 {
+            let read = events.read(from, 1_000, 700, |_| true);
+            assert_eq!(read.numbers.start, from);
+            seen.extend(read.events.into_iter().map(|(number, _)| number));
+            from = read.numbers.end;
+        }
+        assert!(seen.iter().copied().eq(0..EVENTS as u64));
+        for number in 0..10 {
+            events.push(event(number));
+        }
+        let read = events.read(3, 2, 100, |_| true);
+        assert_eq!(read.numbers, 10..12);
+        assert_eq!(read.events[0].0, 10);
+        // Filters look at a bounded number.
+        let read = events.read(10, 2, 100, |_| false);
+        assert_eq!((read.events.len(), read.numbers), (0, 10..110));
+        assert_eq!(events.read(u64::MAX, 2, 9, |_| true).events, []);
+    }
+
+    #[test]
+    fn long_texts_take_a_bounded_number_of_bytes() {
+        let events = Events::default();
+        let name = shown(&"ü".repeat(2_000));
+        assert_eq!(name.len(), SHOWN);
+        for _ in 0..EVENTS {
+            events.push(Event {
+                client_id: Some(name.clone()),
+                user: Some(name.clone()),
+                ..Event::new(EventKind::ClientConnected, 0)
+            });
+        }
+        let ring = events.0.lock();
+        assert!(ring.bytes <= BYTES && ring.events.len() < EVENTS);
+        assert_eq!(ring.numbers.end, EVENTS as u64);
+    }
+}

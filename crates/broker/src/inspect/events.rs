@@ -1,0 +1,246 @@
+//! What happens on all nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::EventFilter;
+use admin::api::{At, Event, EventKind, Gap, Happened};
+use admin::cluster::NodeId;
+use admin::problem::{Kind, Problem};
+use mqtt_proto::filter_matches;
+use serde::{Deserialize, Serialize};
+
+use super::gather;
+use super::question::{ANSWER_BYTES, Answer, Question, size};
+use super::rows::Own;
+use super::state::Inspect;
+use crate::events;
+use crate::node::Node;
+
+/// Events of a node in one answer.
+const MOST: usize = 500;
+
+/// Events that one question looks at.
+const LOOKED_AT: usize = 4_096;
+
+/// A place in what happens on a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Place(u64, u64);
+
+impl Place {
+    /// `incarnation`: of the node. `next`: the number of the next event.
+    fn new(incarnation: u64, next: u64) -> Self {
+        Self(incarnation, next)
+    }
+}
+
+/// Which events.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct EventsQuestion {
+    /// `None`: from now on.
+    after: Option<Place>,
+    kinds: Vec<EventKind>,
+    client_id: Option<String>,
+    prefix: Option<String>,
+    topic: Option<String>,
+}
+
+/// What has happened on a node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct EventsPart {
+    events: Vec<Event>,
+    next: Place,
+    /// How many were missed; the node has started anew if that is not known.
+    missed: Option<Missed>,
+    more: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Missed {
+    Some(u64),
+    Unknown,
+}
+
+/// What has happened on this node.
+pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsPart {
+    let incarnation = node.store().incarnation();
+    let Some(Place(of, from)) = question.after else {
+        return EventsPart {
+            events: Vec::new(),
+            next: Place::new(incarnation, node.rim.events.next()),
+            missed: None,
+            more: false,
+        };
+    };
+    let from = if of == incarnation { from } else { 0 };
+    let read = node
+        .rim
+        .events
+        .read(from, MOST, LOOKED_AT, |event| is_wanted(question, event));
+    let missed = match read.numbers.start.saturating_sub(from) {
+        _ if of != incarnation => Some(Missed::Unknown),
+        0 => None,
+        missed => Some(Missed::Some(missed)),
+    };
+    let (mut events, mut next, mut bytes) = (Vec::new(), read.numbers.end, 0);
+    for (seq, event) in &read.events {
+        // Clients choose how long names are.
+        if bytes >= ANSWER_BYTES {
+            next = *seq;
+            break;
+        }
+        let row = row(own, *seq, event);
+        bytes += size(&row);
+        events.push(row);
+    }
+    EventsPart {
+        more: next < node.rim.events.next(),
+        next: Place::new(incarnation, next),
+        missed,
+        events,
+    }
+}
+
+fn is_wanted(question: &EventsQuestion, event: &events::Event) -> bool {
+    let client = event.client_id.as_deref();
+    let is_client =
+        |wanted: &String| client.is_some_and(|client| *client == *events::shown(wanted));
+    let begins = |prefix: &String| client.is_some_and(|client| client.starts_with(prefix.as_str()));
+    let matches = |filter: &String| {
+        let topic = event.topic.as_deref();
+        topic.is_some_and(|topic| filter_matches(filter, topic))
+    };
+    (question.kinds.is_empty() || question.kinds.contains(&event.kind))
+        && question.client_id.as_ref().is_none_or(is_client)
+        && question.prefix.as_ref().is_none_or(begins)
+        && question.topic.as_ref().is_none_or(matches)
+}
+
+fn row(own: &Own, seq: u64, event: &events::Event) -> Event {
+    let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+    Event {
+        kind: event.kind,
+        at: At::unix_ms(event.at.0),
+        node: own.node,
+        node_name: own.name.clone(),
+        seq: seq.into(),
+        client_id: text(&event.client_id),
+        user: text(&event.user),
+        address: text(&event.address),
+        reason: event.reason.as_deref().map(str::to_owned),
+        topic: text(&event.topic),
+        count: event.count,
+        detail: text(&event.detail),
+    }
+}
+
+/// Where somebody who watches is, on each node that he has heard of.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Position(BTreeMap<NodeId, Place>);
+
+impl Position {
+    fn parse(text: &str) -> Option<Self> {
+        let place = |part: &str| {
+            let mut parts = part.split('-');
+            let node = parts.next()?.parse().ok()?;
+            let place = Place(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            parts.next().is_none().then_some((node, place))
+        };
+        let places: Option<_> = text.split('.').map(place).collect();
+        places.map(Self)
+    }
+
+    fn text(&self) -> String {
+        let places = self.0.iter();
+        let places: Vec<String> = places
+            .map(|(node, Place(incarnation, next))| format!("{node}-{incarnation}-{next}"))
+            .collect();
+        places.join(".")
+    }
+}
+
+/// What has happened on all nodes since a position.
+pub(super) async fn of_all(
+    inspect: &Arc<Inspect>,
+    filter: EventFilter,
+    after: Option<String>,
+    budget: Duration,
+) -> Result<Happened, Problem> {
+    let mut position = match after.map(|text| Position::parse(&text)) {
+        None => Position::default(),
+        Some(Some(position)) => position,
+        Some(None) => {
+            let why = "`after` is to be the `id` of an event";
+            return Err(Problem::new(Kind::InvalidCursor, why).with("parameter", "after"));
+        }
+    };
+    let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+    let wanted = nodes.iter().map(|(node, ..)| *node);
+    let wanted: Vec<NodeId> = wanted
+        .filter(|node| filter.node.is_none_or(|wanted| wanted == *node))
+        .collect();
+    let question = |node: NodeId| {
+        Question::Events(EventsQuestion {
+            after: position.0.get(&node).copied(),
+            kinds: filter.kinds.clone(),
+            client_id: filter.client_id.clone(),
+            prefix: filter.prefix.clone(),
+            topic: filter.topic.clone(),
+        })
+    };
+    let answers = gather::some(inspect, &nodes, &wanted, question, budget).await;
+    let (parts, partial) = gather::sort(answers, "events", |answer| match answer {
+        Answer::Events(part) => Some(part),
+        _ => None,
+    });
+    let (mut gaps, mut events, mut more) = (Vec::new(), Vec::new(), false);
+    for (node, node_name, part) in parts {
+        if let Some(missed) = part.missed {
+            gaps.push(Gap {
+                node,
+                node_name,
+                count: match missed {
+                    Missed::Some(count) => Some(count),
+                    Missed::Unknown => None,
+                },
+            });
+        }
+        position.0.insert(node, part.next);
+        events.extend(part.events);
+        more |= part.more;
+    }
+    Ok(Happened {
+        gaps,
+        events,
+        position: position.text(),
+        partial,
+        more,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_text_and_back() {
+        for text in [
+            "000000000000002a-7-0",
+            "000000000000002a-7-9.5f3a90c2d1e4b867-1-18446744073709551615",
+        ] {
+            assert_eq!(Position::parse(text).unwrap().text(), text);
+        }
+        for text in [
+            "",
+            "x",
+            "2a",
+            "000000000000002a-7",
+            "000000000000002a-7-1-2",
+            "000000000000002a-7--1",
+        ] {
+            assert_eq!(Position::parse(text), None, "{text}");
+        }
+    }
+}

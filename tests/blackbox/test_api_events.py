@@ -1,0 +1,136 @@
+"""What happens, as it happens: `/events`."""
+
+import signal
+
+import pytest
+
+from harness.broker import Broker, run
+from harness.events import Stream
+from harness.wait import until
+from test_api import keys, request  # noqa: F401
+
+# Of a node at once.
+STREAMS = 32
+
+# Events that a node keeps.
+KEPT = 16_384
+
+
+@pytest.fixture(scope="module")
+def stage(keys):  # noqa: F811
+    options = {"http.keyFile": keys["file"], "limits.session.queueMessages": 5}
+    with Broker(options) as broker:
+        yield broker
+
+
+def watch(broker, **query):
+    stream = Stream("127.0.0.1", broker.http_port, **query)
+    assert stream.status == 200
+    assert stream.next() == ("hello", {"step_ms": 500})
+    return stream
+
+
+def told(events, *fields):
+    return [(name, *(data[field] for field in fields)) for name, data in events]
+
+
+def test_each_client_is_told_in_order_to_those_who_ask_for_it(stage, name):
+    with watch(stage, prefix=name) as all_of_them, watch(stage, client_id=f"{name}b") as only_b:
+        with stage.client(f"{name}a") as a, stage.client(f"{name}b") as b:
+            a.disconnect()
+            until(lambda: stage.api(f"/api/v1/clients?prefix={name}a")["items"] == [], what="the end of a")
+            b.close()
+            expected = [
+                ("client.connected", f"{name}a", None),
+                ("client.connected", f"{name}b", None),
+                ("client.disconnected", f"{name}a", "DISCONNECT"),
+                ("client.disconnected", f"{name}b", "the connection was closed without DISCONNECT"),
+            ]
+            events = all_of_them.until(lambda kind, data: told([(kind, data)], "client_id", "reason")[0] == expected[-1])
+            assert told(events, "client_id", "reason") == expected
+            numbers = [int(data["seq"]) for _, data in events]
+            assert numbers == sorted(set(numbers))
+            first = events[0][1]
+            assert first["address"].startswith("127.0.0.1:") and first["node"] and first["at"].endswith("Z")
+            events = only_b.until(lambda kind, _: kind == "client.disconnected")
+            assert told(events, "client_id") == [(kind, f"{name}b") for kind in ("client.connected", "client.disconnected")]
+
+
+def test_a_stream_goes_on_where_another_one_ended(stage, name):
+    with watch(stage, prefix=name) as stream:
+        stage.client(f"{name}1").close()
+        stream.until(lambda kind, _: kind == "client.disconnected")
+        last = stream.last
+    stage.client(f"{name}2").close()
+    for how in ({"last": last}, {"after": last}):
+        with watch(stage, prefix=name, **how) as stream:
+            events = stream.until(lambda kind, _: kind == "client.disconnected")
+            assert told(events, "client_id") == [
+                ("client.connected", f"{name}2"),
+                ("client.disconnected", f"{name}2"),
+            ]
+    status, problem = request(stage, "GET", "/api/v1/events?after=x")
+    assert (status, problem["parameter"]) == (400, "after")
+
+
+def test_drops_are_told_with_client_reason_and_topic(stage, name):
+    durable = {"session_expiry": 600}
+    with stage.client(f"{name}away", props=durable) as client:
+        client.subscribe(f"{name}/#", qos=1)
+        client.disconnect()
+    until(lambda: stage.api(f"/api/v1/clients/{name}away")["state"] == "away", what="the absence")
+    with watch(stage, type="message.dropped", topic=f"{name}/#") as stream, stage.client(name) as publisher:
+        for _ in range(12):
+            publisher.published(f"{name}/t", qos=1)
+        count = 0
+        while count < 7:
+            [(_, data)] = stream.until(lambda *_: True)
+            assert data["client_id"] == f"{name}away" and data["topic"] == f"{name}/t"
+            assert data["reason"] == "queue_full_messages"
+            count += data["count"]
+        assert count == 7
+
+
+def test_streams_leave_the_places_of_requests_free_and_are_bounded(stage):
+    streams = [watch(stage) for _ in range(STREAMS)]
+    status, problem = request(stage, "GET", "/api/v1/events")
+    assert (status, problem["limit"]) == (429, "streams")
+    assert request(stage, "GET", "/api/v1/clients")[0] == 200
+    for stream in streams:
+        stream.close()
+    until(lambda: Stream("127.0.0.1", stage.http_port).status == 200, what="a place")
+
+
+def test_who_is_too_slow_and_who_watched_an_earlier_process_learn_of_the_gap(tmp_path, name):
+    with Broker(data_dir=tmp_path / "data") as broker:
+        with watch(broker, prefix=name) as stream:
+            broker.client(f"{name}first").close()
+            stream.until(lambda kind, _: kind == "client.disconnected")
+            last = stream.last
+        for _ in range(KEPT // 2 + 100):
+            broker.client(f"{name}x").close()
+        until(lambda: broker.metric("heraldmq_connections") == 0, what="the end of all clients")
+        with watch(broker, prefix=name, last=last) as stream:
+            kind, gap = stream.next()
+            assert kind == "gap" and gap["count"] >= 200, gap
+            assert stream.next()[1]["client_id"] == f"{name}x"
+    with Broker(data_dir=tmp_path / "data") as broker:
+        with watch(broker, prefix=name, last=last) as stream:
+            kind, gap = stream.next()
+            assert kind == "gap" and gap["count"] is None
+
+
+def test_refusals_are_told_and_a_key_that_is_removed_ends_its_streams(tmp_path, name):
+    file = tmp_path / "keys.json"
+    key = run("api-key", "add", file, "--name", "k", "--role", "viewer").stdout.strip()
+    options = {"http.keyFile": file, "http.anonymous": "none", "allowAnonymous": False}
+    with Broker(options) as broker:
+        assert Stream("127.0.0.1", broker.http_port).status == 401
+        with watch(broker, key=key, type="client.refused") as stream:
+            broker.client(name, reason=0x87).close()
+            [(_, data)] = stream.until(lambda *_: True)
+            assert data["client_id"] == name and data["reason"]
+            assert run("api-key", "remove", file, key.split("_")[1]).returncode == 0
+            broker.signal(signal.SIGHUP)
+            assert stream.until(lambda kind, _: kind == "end")[-1] == ("end", {"reason": "not-authenticated"})
+            assert stream.next() is None
