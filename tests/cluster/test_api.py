@@ -8,6 +8,7 @@ import pytest
 from staged.cluster import HTTP, Cluster
 
 from harness.events import Stream
+from harness.people import Browser, add_user
 from harness.wait import until
 
 
@@ -263,3 +264,22 @@ def test_each_node_tells_what_happens_on_all(cluster, name):
         finally:
             silent.resume()
         nodes.until(lambda kind, data: kind == "node.state" and data["reason"] == "up")
+
+
+def test_a_session_counts_at_each_node_and_ends_at_all(tmp_path):
+    users = tmp_path / "people"
+    add_user(users, "anna", "password of anna")
+    with Cluster(2, {"http.userFile": str(users), "http.operators": "anna", "http.anonymous": "none"}) as cluster:
+        here, there = (Browser(node.place.address, HTTP) for node in cluster.nodes)
+        assert here.login("anna")[0] == 200
+        there.cookie = here.cookie
+        status, me = there.ask("GET", "/me")
+        assert (status, me["user"], me["role"]) == (200, "anna", "operator")
+        assert there.ask("POST", "/bans", {"client": "x"})[1]["type"].endswith("csrf")
+        there.csrf = me["csrf_token"]
+        assert there.ask("POST", "/bans", {"client": "x"})[0] == 201
+        kept = there.cookie
+        assert there.ask("POST", "/logout")[0] == 204
+        for browser in (here, there):
+            browser.cookie = kept
+            assert browser.ask("GET", "/me")[0] == 401

@@ -19,6 +19,9 @@ pub(crate) const WAITING: usize = 64;
 /// Pages of lists that are read or wait, fewer than [`QUERIES`]: one who walks with many requests leaves places for others.
 pub(crate) const LISTS: usize = 8;
 
+/// Logins that are checked or wait for that.
+const LOGINS: usize = 16;
+
 /// Streams of a node at once.
 pub(crate) const STREAMS: usize = 32;
 
@@ -32,6 +35,8 @@ pub(crate) struct Api {
     places: Arc<Semaphore>,
     /// Of [`LISTS`].
     lists: Arc<Semaphore>,
+    /// Of [`LOGINS`].
+    logins: Arc<Semaphore>,
     /// Of [`STREAMS`].
     streams: Arc<Semaphore>,
     pace: Arc<Pace>,
@@ -44,6 +49,7 @@ impl Api {
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
             lists: Arc::new(Semaphore::new(LISTS)),
+            logins: Arc::new(Semaphore::new(LOGINS)),
             streams: Arc::new(Semaphore::new(STREAMS)),
             pace: Arc::default(),
         }
@@ -79,6 +85,22 @@ fn full(limit: &str) -> Problem {
 impl FromRef<Api> for Arc<dyn Broker> {
     fn from_ref(api: &Api) -> Self {
         Arc::clone(&api.broker)
+    }
+}
+
+/// The right to have a password checked.
+pub(crate) struct LoginTurn {
+    _place: OwnedSemaphorePermit,
+}
+
+impl FromRequestParts<Api> for LoginTurn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let place = Arc::clone(&api.logins).try_acquire_owned();
+        Ok(Self {
+            _place: place.map_err(|_| full("logins"))?,
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! What the API asks of a broker.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use peer_protocol::Refusal;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::api::{
     AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, EventKind,
@@ -17,6 +19,7 @@ use crate::api::{
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
 use crate::problem::Problem;
+use crate::rights::{LoginSession, Role, TokenHash};
 
 /// An answer that is waited for.
 pub type Asked<T> = BoxFuture<'static, Result<T, Problem>>;
@@ -111,6 +114,41 @@ pub struct EventFilter {
     pub topic: Option<String>,
     /// What happens on this node.
     pub node: Option<NodeId>,
+}
+
+/// Somebody wants to log in.
+pub struct LoginAttempt {
+    /// As whom.
+    pub user: String,
+    /// What is to prove it.
+    pub password: Zeroizing<String>,
+    /// Where the request came from.
+    pub peer: Option<SocketAddr>,
+}
+
+impl fmt::Debug for LoginAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginAttempt")
+            .field("user", &self.user)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is asked of the node where a session began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionQuestion {
+    /// Whether it goes on; it is used now.
+    Find {
+        /// Which.
+        hash: TokenHash,
+    },
+    /// Its end.
+    End {
+        /// Which.
+        hash: TokenHash,
+    },
 }
 
 /// Whose queue is asked for.
@@ -252,6 +290,17 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
+
+    /// The role of a user, if the password is right and the address has not failed too often.
+    fn log_in(&self, attempt: LoginAttempt) -> Asked<Role>;
+
+    /// Asks the node where a session began, if it is another one.
+    fn login_session(
+        &self,
+        node: NodeId,
+        question: SessionQuestion,
+        budget: Duration,
+    ) -> Asked<Option<LoginSession>>;
 
     /// What has happened on all nodes since a position, or where to begin if there is none.
     fn events(

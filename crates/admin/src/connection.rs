@@ -19,14 +19,22 @@ struct State {
     /// One of those that connections have.
     place: Mutex<Option<OwnedSemaphorePermit>>,
     is_stream: AtomicBool,
+    /// It speaks TLS.
+    is_secure: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(place: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(place: OwnedSemaphorePermit, is_secure: bool) -> Self {
         Self(Arc::new(State {
             place: Mutex::new(Some(place)),
             is_stream: AtomicBool::new(false),
+            is_secure,
         }))
+    }
+
+    /// Whether nobody on the way reads it.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.0.is_secure
     }
 
     /// Whether one of its answers goes on.

@@ -25,12 +25,12 @@ mod serve;
 mod streams;
 
 pub use backend::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
-    Range,
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, NodeCommand,
+    QueueQuestion, Range, SessionQuestion,
 };
 pub use rights::{
-    Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, NoSuchRole, Rights, Role,
-    Token, Who,
+    Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,
+    People, Rights, Role, Sessions, Token, TokenHash, Who,
 };
 pub use routes::{document, not_ready, router};
 pub use serve::{Tls, serve};

@@ -22,8 +22,12 @@ pub enum Kind {
     InvalidCursor,
     /// No key was shown, or one that nobody has.
     NotAuthenticated,
+    /// The user or the password is wrong.
+    LoginFailed,
     /// The key's role may not do this.
     NoRight,
+    /// A change by a session without the session's token.
+    Csrf,
     /// The header `Host` names neither an address nor a host of `http.hosts`.
     HostNotAllowed,
     /// There is no such path.
@@ -77,7 +81,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 19] = [
+pub const ROWS: [Row; 21] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -103,10 +107,22 @@ pub const ROWS: [Row; 19] = [
         "A key is needed",
     ),
     row(
+        Kind::LoginFailed,
+        "login-failed",
+        StatusCode::UNAUTHORIZED,
+        "The user or the password is wrong",
+    ),
+    row(
         Kind::NoRight,
         "no-right",
         StatusCode::FORBIDDEN,
         "The key's role may not do this",
+    ),
+    row(
+        Kind::Csrf,
+        "csrf",
+        StatusCode::FORBIDDEN,
+        "The session's token is missing",
     ),
     row(
         Kind::HostNotAllowed,

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -79,10 +79,16 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) {
             Ok((stream, peer)) => {
                 let router = router.clone();
                 match tls.as_ref().map(Tls::acceptor) {
-                    None => drop(tokio::spawn(serve_connection(stream, peer, router, place))),
+                    None => {
+                        let whose = Connection::new(place, false);
+                        drop(tokio::spawn(serve_connection(stream, peer, router, whose)));
+                    }
                     Some(acceptor) => drop(tokio::spawn(async move {
                         match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-                            Ok(Ok(stream)) => serve_connection(stream, peer, router, place).await,
+                            Ok(Ok(stream)) => {
+                                let whose = Connection::new(place, true);
+                                serve_connection(stream, peer, router, whose).await;
+                            }
                             Ok(Err(error)) => {
                                 tracing::debug!(%peer, %error, "a TLS handshake on the HTTP port failed");
                             }
@@ -105,9 +111,8 @@ async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     router: Router,
-    place: OwnedSemaphorePermit,
+    whose: Connection,
 ) {
-    let whose = Connection::new(place);
     let of_requests = whose.clone();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {

@@ -1,7 +1,6 @@
 //! Answers that go on: each takes a place of its own, and gives that of its connection back.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -11,21 +10,22 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::api_state::Api;
 use crate::connection::Connection;
 use crate::problem::Problem;
-use crate::rights::Rights;
+use crate::rights::Gate;
 use crate::serve::Peer;
 
 /// The place of a stream, and whose it is. It ends with the stream.
 pub(crate) struct StreamTurn {
     _place: OwnedSemaphorePermit,
-    rights: Arc<Rights>,
+    gate: Gate,
     headers: HeaderMap,
     peer: Option<SocketAddr>,
 }
 
 impl StreamTurn {
     /// Whether the one whose stream it is could begin it now: keys end, and are taken back.
-    pub(crate) fn check(&self) -> Result<(), Problem> {
-        self.rights.caller(&self.headers, self.peer).map(drop)
+    pub(crate) async fn check(&self) -> Result<(), Problem> {
+        let caller = self.gate.check(&self.headers, self.peer).await;
+        caller.map(drop)
     }
 }
 
@@ -34,14 +34,14 @@ impl FromRequestParts<Api> for StreamTurn {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let place = api.stream()?;
-        let rights = parts.extensions.get::<Arc<Rights>>();
-        let rights = rights.expect("paths that read have passed the check of rights");
+        let gate = parts.extensions.get::<Gate>();
+        let gate = gate.expect("paths that read have passed the check of rights");
         if let Some(connection) = parts.extensions.get::<Connection>() {
             connection.becomes_stream();
         }
         Ok(Self {
             _place: place,
-            rights: Arc::clone(rights),
+            gate: gate.clone(),
             headers: parts.headers.clone(),
             peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
         })

@@ -35,7 +35,7 @@ mod users;
 use std::fmt;
 
 pub use service::Authentication;
-pub use users::{EditError, Storage, UsersError, with_user, without_user};
+pub use users::{EditError, Storage, Users, UsersError, UsersFileError, with_user, without_user};
 
 /// Why authentication cannot be set up: which authenticator, and what is wrong.
 #[derive(Debug)]

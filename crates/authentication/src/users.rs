@@ -21,7 +21,7 @@ const MAX_NAME_BYTES: usize = 65_535;
 
 /// Users by name.
 #[derive(Debug, Default)]
-pub(crate) struct Users {
+pub struct Users {
     hashes: Vec<Vec<PasswordHash>>,
     places: HashMap<Box<str>, usize>,
 }
@@ -64,7 +64,36 @@ impl fmt::Display for UsersError {
 
 impl std::error::Error for UsersError {}
 
+/// Why a file of users cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum UsersFileError {
+    /// It cannot be read.
+    Read(String),
+    /// A line is wrong.
+    Content(UsersError),
+}
+
+impl fmt::Display for UsersFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(why) => f.write_str(why),
+            Self::Content(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UsersFileError {}
+
 impl Users {
+    /// Reads a file of at most 64 MiB.
+    ///
+    /// # Errors
+    /// It cannot be read, or has a mistake.
+    pub fn read_file(path: &Path) -> Result<Self, UsersFileError> {
+        let text = read_text(path, MAX_FILE_BYTES).map_err(UsersFileError::Read)?;
+        Self::parse(&text).map_err(UsersFileError::Content)
+    }
+
     /// Reads a file.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, String> {
         let path = path.ok_or("file is missing")?;
@@ -107,13 +136,15 @@ impl Users {
     }
 
     /// Whether there is a user of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
         self.places.contains_key(name)
     }
 
     /// Whether the password is that of the user; `None`: there is no such user. Takes as long for a name
     /// that does not exist as for one that does.
-    pub(crate) fn check(&self, name: &str, password: &[u8]) -> Option<bool> {
+    #[must_use]
+    pub fn check(&self, name: &str, password: &[u8]) -> Option<bool> {
         let place = self.places.get(name);
         let fits = self.hashes[place.copied().or_else(|| self.decoy(name))?]
             .iter()

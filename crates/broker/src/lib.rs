@@ -29,6 +29,7 @@ mod metrics;
 mod net_stats;
 mod node;
 mod peers;
+mod people;
 mod queue_metrics;
 mod reread;
 mod rule_file;
@@ -48,7 +49,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use admin::{Anonymous, KeyFile, Rights, Token};
+use admin::{Anonymous, KeyFile, People, Rights, Token};
 use authentication::Authentication;
 use axum::Router;
 use broker_core::{LoopMessage, NodeOptions, Place, SessionKey, Settings};
@@ -74,6 +75,7 @@ use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use peers::PeerLinks;
 use peers::answerer::Answerer;
+use people::ConfiguredPeople;
 use route_exchange::Times;
 use settings::settings;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
@@ -667,12 +669,18 @@ fn configure_rights(rights: &Rights, config: &HttpConfig) -> Result<(), StartErr
         read.map_err(|error| failed("HTTP keys", path, io::Error::other(error)))
     });
     let (token, keys) = (token.transpose()?, keys.transpose()?);
+    let people = config.user_file.as_deref().map(|path| {
+        let read = ConfiguredPeople::read(path, config);
+        read.map_err(|error| failed("HTTP users", path, io::Error::other(error)))
+    });
+    let people = people.transpose()?;
+    let people = people.map(|people| Arc::new(people) as Arc<dyn People>);
     let anonymous = match config.anonymous {
         HttpAnonymous::Viewer => Anonymous::Viewer,
         HttpAnonymous::None => Anonymous::None,
     };
     let hosts = config.hosts.iter().map(ToString::to_string).collect();
-    rights.configure(token, keys.unwrap_or_default(), anonymous, hosts);
+    rights.configure(token, keys.unwrap_or_default(), anonymous, hosts, people);
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use crate::{
     address::{Endpoints, Host, Hosts},
     cpu_share::CpuShare,
     declare::options,
+    listed::Listed,
     node_name::NodeName,
     private::is_private,
     setting::choice,
@@ -201,6 +202,13 @@ options! {
         live "tokenFile" => token_file: Option<PathBuf>;
         /// Keys with roles, as `heraldmq api-key` writes them. Without it and `tokenFile`, nothing can be changed.
         live "keyFile" => key_file: Option<PathBuf>;
+        /// People who log in at the HTTP port, with hashed passwords, as `heraldmq passwd` writes them: a file of its own, not that of
+        /// MQTT clients. Whoever has no role by `operators` and `administrators` is a viewer.
+        live "userFile" => user_file: Option<PathBuf>;
+        /// Users of `userFile` who may act on clients, messages, bans and leaders.
+        live "operators" => operators: Listed<String>;
+        /// Users of `userFile` who may also change the cluster.
+        live "administrators" => administrators: Listed<String>;
         /// What requests without a key may do that come from this machine, and that no proxy has passed on.
         live "anonymous" => anonymous: HttpAnonymous = HttpAnonymous::Viewer;
         /// Names of the node in the header `Host` of requests without a key, beside addresses and `localhost`.

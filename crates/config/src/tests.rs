@@ -1115,6 +1115,9 @@ fn exactly_these_options_reload() {
         "sys.intervalSeconds",
         "http.tokenFile",
         "http.keyFile",
+        "http.userFile",
+        "http.operators",
+        "http.administrators",
         "http.anonymous",
         "http.hosts",
     ];

@@ -8,6 +8,7 @@ mod drops;
 mod event;
 mod health;
 mod history;
+mod login;
 mod matching;
 mod message;
 mod node;
@@ -28,6 +29,7 @@ pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use event::{Event, EventKind, Gap, Happened};
 pub use health::{Health, HealthState, NodeCheck};
 pub use history::{History, NodeHistory, Series};
+pub use login::{Credentials, Me};
 pub use matching::{Match, MatchCounts, MatchRequest, NotReached, Outcome, Publisher, Receiver};
 pub use message::{
     Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
@@ -10,6 +10,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
 
+use super::gate::Gate;
+use super::sessions::{LoginSession, People, Sessions, TokenHash};
 use super::{KeyId, Keys, Role, Token};
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
@@ -17,7 +19,10 @@ use crate::serve::Peer;
 
 /// Who may do what, as configured now.
 #[derive(Debug, Default)]
-pub struct Rights(RwLock<Configured>);
+pub struct Rights {
+    configured: RwLock<Configured>,
+    sessions: Sessions,
+}
 
 #[derive(Debug, Default)]
 struct Configured {
@@ -25,6 +30,7 @@ struct Configured {
     keys: Keys,
     anonymous: Anonymous,
     hosts: Vec<String>,
+    people: Option<Arc<dyn People>>,
 }
 
 /// What requests without a key may do.
@@ -62,6 +68,8 @@ pub enum Who {
     },
     /// The token of `http.tokenFile`.
     Token,
+    /// A user who has logged in.
+    User(LoginSession),
 }
 
 impl Rights {
@@ -73,13 +81,37 @@ impl Rights {
         keys: Keys,
         anonymous: Anonymous,
         hosts: Vec<String>,
+        people: Option<Arc<dyn People>>,
     ) {
-        *self.0.write() = Configured {
+        *self.configured.write() = Configured {
             token,
             keys,
             anonymous,
             hosts,
+            people,
         };
+    }
+
+    /// The users who may log in, if there are any.
+    pub fn people(&self) -> Option<Arc<dyn People>> {
+        self.configured.read().people.clone()
+    }
+
+    /// Those who have logged in on this node.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// A session of this node. `is_use`: it is used now.
+    pub fn session(&self, hash: &TokenHash, is_use: bool) -> Option<LoginSession> {
+        let people = self.people();
+        let sessions = &self.sessions;
+        sessions.find(hash, is_use, people.as_ref(), Instant::now())
+    }
+
+    /// Ends a session of this node.
+    pub fn end_session(&self, hash: &TokenHash) {
+        self.sessions.end(hash);
     }
 
     /// Whose a request is.
@@ -87,7 +119,7 @@ impl Rights {
     /// # Errors
     /// What was shown is no key, or nothing was shown where a key is needed.
     pub fn caller(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Caller, Problem> {
-        let configured = self.0.read();
+        let configured = self.configured.read();
         // While there is no key, what is shown cannot be one: who shows something is as good as who shows nothing.
         if let Some(shown) = headers.get(header::AUTHORIZATION)
             && configured.has_keys()
@@ -126,14 +158,18 @@ impl Rights {
     }
 
     /// Whether anybody can have the right to change something.
-    fn has_keys(&self) -> bool {
-        self.0.read().has_keys()
+    fn can_change(&self) -> bool {
+        self.configured.read().can_change()
     }
 }
 
 impl Configured {
     fn has_keys(&self) -> bool {
         self.token.is_some() || !self.keys.is_empty()
+    }
+
+    fn can_change(&self) -> bool {
+        self.has_keys() || self.people.is_some()
     }
 
     fn known(&self, header: &[u8]) -> Result<(Who, Role), Problem> {
@@ -181,21 +217,22 @@ fn is_of_proxy(name: &str) -> bool {
 
 /// Lets a request through whose caller has the role, and logs each that changes something.
 pub(crate) async fn authorize(
-    State((rights, needed)): State<(Arc<Rights>, Role)>,
+    State((gate, needed)): State<(Gate, Role)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let caller = match rights.caller(request.headers(), peer) {
+    let caller = gate.caller(request.method(), request.headers(), peer);
+    let caller = match caller.await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
     if caller.role < needed {
-        return refuse(&rights, &caller, needed).into_response();
+        return refuse(gate.rights(), &caller, needed).into_response();
     }
     let changes = needed > Role::Viewer && request.method() != Method::GET;
     if !changes {
-        request.extensions_mut().insert(Arc::clone(&rights));
+        request.extensions_mut().insert(gate);
         request.extensions_mut().insert(caller);
         return next.run(request).await;
     }
@@ -215,18 +252,18 @@ pub(crate) struct Target(pub(crate) String);
 fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
     if caller.who != Who::Anonymous {
         let why = format!(
-            "this needs the role {needed}, and the key has {}",
+            "this needs the role {needed}, and the caller has {}",
             caller.role
         );
         return Problem::new(Kind::NoRight, why).with("needs", needed.name());
     }
-    if rights.has_keys() {
+    if rights.can_change() {
         let why = format!(
-            "this needs the header `Authorization: Bearer` with a key of the role {needed}"
+            "this needs the header `Authorization: Bearer` with a key of the role {needed}, or the session of such a user"
         );
         return Problem::new(Kind::NotAuthenticated, why).with("needs", needed.name());
     }
-    let why = "nothing can be changed by HTTP: neither http.tokenFile nor http.keyFile has a key";
+    let why = "nothing can be changed by HTTP: neither http.tokenFile nor http.keyFile has a key, and http.userFile names no users";
     Problem::new(Kind::NoRight, why).with("needs", needed.name())
 }
 
@@ -242,6 +279,7 @@ fn log(
         Who::Anonymous => ("none".to_owned(), ""),
         Who::Key { id, name } => (id.to_string(), name.as_str()),
         Who::Token => ("token-file".to_owned(), ""),
+        Who::User(session) => ("session".to_owned(), session.user.as_str()),
     };
     tracing::info!(
         key,
@@ -269,7 +307,7 @@ mod tests {
         let rights = Rights::default();
         let token = Token::read(file.path()).unwrap();
         let hosts = vec!["mq.example.com".to_owned()];
-        rights.configure(Some(token), Keys::default(), anonymous, hosts);
+        rights.configure(Some(token), Keys::default(), anonymous, hosts, None);
         rights
     }
 

@@ -1,11 +1,15 @@
 //! Who may do what: roles, keys, and requests without a key.
 
 mod authorize;
+mod gate;
 mod keys;
+mod sessions;
 
 pub use authorize::{Anonymous, Caller, Rights, Who};
 pub(crate) use authorize::{Target, authorize};
+pub(crate) use gate::{COOKIE, Gate};
 pub use keys::{Added, Key, KeyFile, KeyFileError, KeyId, Keys, Token};
+pub use sessions::{LoginSession, People, Sessions, TokenHash};
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,9 @@
 //! The OpenAPI document: what the routes say of themselves, with what all of them have in common.
 
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref,
     ResponseBuilder,
@@ -9,12 +11,13 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 use crate::problem::Document;
-use crate::rights::Role;
+use crate::rights::{COOKIE, Role};
 
 const KEY: &str = "key";
+const SESSION: &str = "session";
 
-/// One document of all groups.
-pub(super) fn document(groups: [(Role, OpenApi); 3]) -> OpenApi {
+/// One document of all groups. `logins`: what needs no right.
+pub(super) fn document(logins: OpenApi, groups: [(Role, OpenApi); 3]) -> OpenApi {
     let info = InfoBuilder::new()
         .title("HeraldMQ")
         .version("1")
@@ -36,13 +39,21 @@ pub(super) fn document(groups: [(Role, OpenApi); 3]) -> OpenApi {
                     .build(),
             ),
         )
+        .security_scheme(
+            SESSION,
+            SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
+                COOKIE,
+                "What /login has set; what is no GET also needs the header X-CSRF-Token",
+            ))),
+        )
         .schema(Document::name(), Document::schema())
         .build();
     let mut document = OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
         .build();
-    for (role, mut group) in groups {
+    let groups = groups.map(|(role, group)| (Some(role), group));
+    for (role, mut group) in [(None, logins)].into_iter().chain(groups) {
         for item in group.paths.paths.values_mut() {
             for operation in operations(item) {
                 complete(operation, role);
@@ -64,9 +75,16 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     .flatten()
 }
 
-/// Says which role an operation needs, and how it refuses.
-fn complete(operation: &mut Operation, role: Role) {
-    operation.security = Some(vec![SecurityRequirement::new(KEY, [role.name()])]);
+/// Says which role an operation needs, if it does, and how it refuses.
+fn complete(operation: &mut Operation, role: Option<Role>) {
+    let needed = |role: Role| {
+        let role = [role.name()];
+        vec![
+            SecurityRequirement::new(KEY, role),
+            SecurityRequirement::new(SESSION, role),
+        ]
+    };
+    operation.security = Some(role.map_or_else(Vec::new, needed));
     let refusal = ResponseBuilder::new()
         .description("A problem")
         .content(

@@ -146,7 +146,7 @@ impl Watch {
             return;
         }
         self.next = Instant::now() + PAUSE;
-        if let Err(problem) = self.turn.check() {
+        if let Err(problem) = self.turn.check().await {
             return self.end(&problem);
         }
         let (filter, position) = (self.filter.clone(), self.position.clone());

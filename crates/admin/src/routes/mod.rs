@@ -13,6 +13,7 @@ mod drops;
 mod events;
 mod health;
 mod input;
+mod login;
 mod matching;
 mod messages;
 mod nodes;
@@ -22,6 +23,7 @@ mod subscriptions;
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::Json;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -36,20 +38,23 @@ use crate::api_state::Api;
 use crate::backend::Broker;
 use crate::problem::{Kind, Problem};
 use crate::requests;
-use crate::rights::{Rights, Role, authorize};
+use crate::rights::{Gate, Rights, Role, authorize};
 
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: usize = 64 * 1024;
 
 /// All paths of a node that serves.
 pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
+    let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker));
     let api = Api::new(broker);
-    let may = |role| middleware::from_fn_with_state((Arc::clone(rights), role), authorize);
+    let may = |role| middleware::from_fn_with_state((gate.clone(), role), authorize);
     let [viewers, operators, administrators] = Role::ALL.map(|role| {
         let (routes, _) = group(role).split_for_parts();
         routes.route_layer(may(role))
     });
+    let (logins, _) = logins().split_for_parts();
     public()
+        .merge(logins.layer(Extension(gate)))
         .merge(viewers)
         .merge(operators)
         .merge(administrators)
@@ -71,7 +76,7 @@ pub fn not_ready() -> Router {
 #[must_use]
 pub fn document() -> OpenApi {
     let groups = Role::ALL.map(|role| (role, group(role).split_for_parts().1));
-    documented::document(groups)
+    documented::document(logins().split_for_parts().1, groups)
 }
 
 fn public() -> Router<Api> {
@@ -81,10 +86,17 @@ fn public() -> Router<Api> {
         .route("/readyz", get(health::ready))
 }
 
+/// Paths of the API that need no right.
+fn logins() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(login::login))
+}
+
 fn group(role: Role) -> OpenApiRouter<Api> {
     match role {
         Role::Viewer => OpenApiRouter::new()
             .routes(routes!(openapi))
+            .routes(routes!(login::who))
+            .routes(routes!(login::logout))
             .routes(routes!(cluster::status))
             .routes(routes!(nodes::list))
             .routes(routes!(nodes::one))

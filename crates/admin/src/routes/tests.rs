@@ -15,7 +15,7 @@ use store_state::api::Slot;
 use super::*;
 use crate::api_state::{LISTS, QUERIES, WAITING};
 use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
-use crate::rights::{Anonymous, KeyFile};
+use crate::rights::{Anonymous, KeyFile, People};
 use crate::serve::Peer;
 use fake::Fake;
 
@@ -35,7 +35,9 @@ impl Stage {
             (role, added.text.to_string())
         });
         let rights = Arc::new(Rights::default());
-        rights.configure(None, file.read().unwrap(), Anonymous::Viewer, Vec::new());
+        let people: Arc<dyn People> = Arc::new(fake::Anna);
+        let keys_read = file.read().unwrap();
+        rights.configure(None, keys_read, Anonymous::Viewer, Vec::new(), Some(people));
         let fake = Arc::new(fake);
         let broker: Arc<dyn Broker> = Arc::clone(&fake) as _;
         Self {
@@ -142,7 +144,11 @@ fn operations() -> Vec<(String, String, Role)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let role = operation["security"][0]["key"][0].as_str().unwrap();
+            let Some(role) = operation["security"][0]["key"][0].as_str() else {
+                // Whoever logs in has no right yet.
+                assert_eq!(path, "/api/v1/login");
+                continue;
+            };
             let role = role.parse().unwrap();
             let path = path
                 .replace("{client_id}", "a")
@@ -614,4 +620,107 @@ async fn a_node_has_so_many_streams_and_their_places_come_back() {
     assert_eq!(answer.json()["limit"], "streams");
     streams.pop();
     assert_eq!(stage.ask(begin()).await.status, StatusCode::OK);
+}
+
+/// A request of a browser: with a cookie, and with a token if it has one.
+fn of_browser(method: &str, path: &str, cookie: &str, csrf: Option<&str>) -> Request<Body> {
+    let mut made = request(method, path, &body_of(path), None);
+    let headers = made.headers_mut();
+    headers.insert(header::COOKIE, format!("a=b; {cookie}").parse().unwrap());
+    if let Some(csrf) = csrf {
+        headers.insert("x-csrf-token", csrf.parse().unwrap());
+    }
+    let peer = "10.0.0.1:40000".parse().unwrap();
+    made.extensions_mut().insert(Peer(peer));
+    made
+}
+
+#[tokio::test]
+async fn a_session_stands_for_its_user_and_changes_need_its_token() {
+    let stage = Stage::new(Fake::default());
+    let login = |password: &str| {
+        let body = json!({"user": "anna", "password": password});
+        request("POST", "/api/v1/login", &body, None)
+    };
+    let answer = stage.ask(login("wrong")).await;
+    assert_eq!(answer.problem(), "login-failed");
+    let answer = stage.ask(login("right")).await;
+    assert_eq!(answer.json()["role"], "operator");
+    let csrf = answer.json()["csrf_token"].as_str().unwrap().to_owned();
+    let cookie = answer.headers[header::SET_COOKIE].to_str().unwrap();
+    let (cookie, attributes) = cookie.split_once(';').unwrap();
+    assert_eq!(attributes, " HttpOnly; SameSite=Strict");
+
+    let me = stage
+        .ask(of_browser("GET", "/api/v1/me", cookie, None))
+        .await;
+    assert_eq!(me.json()["user"], "anna");
+    assert_eq!(me.json()["csrf_token"], csrf.as_str());
+    for (path, token, expected) in [
+        ("/api/v1/lookup", None, "csrf"),
+        ("/api/v1/lookup", Some("other"), "csrf"),
+        ("/api/v1/bans", None, "csrf"),
+        ("/api/v1/logout", None, "csrf"),
+        ("/api/v1/cluster/join", Some(csrf.as_str()), "no-right"),
+    ] {
+        let answer = stage.ask(of_browser("POST", path, cookie, token)).await;
+        assert_eq!(answer.problem(), expected, "{path}");
+    }
+    let may = of_browser("POST", "/api/v1/bans", cookie, Some(&csrf));
+    assert!(stage.ask(may).await.status.is_success());
+    let events = of_browser("GET", "/api/v1/events", cookie, None);
+    assert_eq!(stage.ask(events).await.status, StatusCode::OK);
+
+    // The next login makes another session and ends this one.
+    let mut again = login("right");
+    again
+        .headers_mut()
+        .insert(header::COOKIE, cookie.parse().unwrap());
+    let answer = stage.ask(again).await;
+    let next = answer.headers[header::SET_COOKIE].to_str().unwrap();
+    let next = next.split_once(';').unwrap().0;
+    assert_ne!(next, cookie);
+    let answer = stage
+        .ask(of_browser("GET", "/api/v1/me", cookie, None))
+        .await;
+    assert_eq!(answer.problem(), "not-authenticated");
+    let me = stage.ask(of_browser("GET", "/api/v1/me", next, None)).await;
+    let csrf = me.json()["csrf_token"].as_str().unwrap().to_owned();
+    let logout = of_browser("POST", "/api/v1/logout", next, Some(&csrf));
+    let answer = stage.ask(logout).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    assert!(
+        answer.headers[header::SET_COOKIE]
+            .to_str()
+            .unwrap()
+            .contains("Max-Age=0")
+    );
+    let answer = stage.ask(of_browser("GET", "/api/v1/me", next, None)).await;
+    assert_eq!(answer.problem(), "not-authenticated");
+}
+
+#[tokio::test]
+async fn a_session_of_another_node_counts_here_and_a_key_counts_more() {
+    let stage = Stage::new(Fake::default());
+    let secret = "A".repeat(43);
+    let cookie = format!("hmq_session=2-{secret}");
+    let me = stage
+        .ask(of_browser("GET", "/api/v1/me", &cookie, None))
+        .await;
+    assert_eq!(me.json()["user"], "ben");
+    let mut with_key = of_browser("POST", "/api/v1/bans", &cookie, None);
+    let key = format!("Bearer {}", stage.key(Role::Viewer).unwrap());
+    with_key
+        .headers_mut()
+        .insert(header::AUTHORIZATION, key.parse().unwrap());
+    assert_eq!(stage.ask(with_key).await.problem(), "no-right");
+    for cookie in [
+        format!("hmq_session=3-{secret}"),
+        "hmq_session=x".to_owned(),
+    ] {
+        let answer = stage
+            .ask(of_browser("GET", "/api/v1/me", &cookie, None))
+            .await;
+        assert_eq!(answer.problem(), "not-authenticated", "{cookie}");
+    }
 }

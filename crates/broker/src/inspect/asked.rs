@@ -17,8 +17,8 @@ use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
-    Range,
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
+    NodeCommand, QueueQuestion, Range, Role, SessionQuestion,
 };
 use authorization::Action;
 use broker_core::Drops;
@@ -32,7 +32,8 @@ use super::known::{nobody, uncovered};
 use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
 use super::{
-    events, gather, known, matching, merge, messages, node, publishing, rows, stores, subscriptions,
+    events, gather, known, login, matching, merge, messages, node, publishing, rows, stores,
+    subscriptions,
 };
 use crate::control;
 
@@ -150,6 +151,21 @@ impl Broker for Asking {
     fn history(&self, since_ms: Option<u64>, budget: Duration) -> Asked<History> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(node::history_of_all(&inspect, since_ms, budget).await) }.boxed()
+    }
+
+    fn log_in(&self, attempt: LoginAttempt) -> Asked<Role> {
+        let inspect = Arc::clone(&self.0);
+        async move { login::log_in(&inspect, attempt).await }.boxed()
+    }
+
+    fn login_session(
+        &self,
+        node: NodeId,
+        question: SessionQuestion,
+        budget: Duration,
+    ) -> Asked<Option<LoginSession>> {
+        let inspect = Arc::clone(&self.0);
+        async move { login::session_of(&inspect, node, question, budget).await }.boxed()
     }
 
     fn events(

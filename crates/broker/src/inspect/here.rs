@@ -21,7 +21,7 @@ use super::question::{
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{events, loops, matching, node, queues, retained, stores, subscribing};
+use super::{events, login, loops, matching, node, queues, retained, stores, subscribing};
 use crate::control;
 use crate::disk_space::class_name;
 use crate::history;
@@ -110,6 +110,9 @@ impl Inspect {
                 let looked =
                     tokio::task::spawn_blocking(move || inspect.messages_here(&question, deadline));
                 Answer::Messages(looked.await.map_err(|_| MissingReason::Failed)?)
+            }
+            Question::ApiSession(question) => {
+                Answer::ApiSession(login::session_here(&self.node, &question))
             }
             Question::Acl(question) => Answer::Acl(node::acl_here(self, &question).await?),
             Question::Change(command) => Answer::Change(node::change_here(self, command).await),

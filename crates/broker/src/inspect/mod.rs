@@ -14,6 +14,7 @@ mod events;
 mod gather;
 mod here;
 mod known;
+mod login;
 mod loops;
 mod matching;
 mod merge;

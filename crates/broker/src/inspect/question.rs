@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use admin::NodeCommand;
 use admin::api::{
     AclQuestion, Client, ClientRow, ClientState, Counts, Departure, DropRow, Gone, ListenerRow,
     NewSubscription, NodeHealth, Queue, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow,
     SubscriptionRow, Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
+use admin::{LoginSession, NodeCommand, SessionQuestion};
 use peer_protocol::NodeAnswer;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,8 @@ pub(super) enum Question {
     Events(EventsQuestion),
     /// Messages that wait or are kept.
     Messages(MessagesQuestion),
+    /// A session of somebody who has logged in there.
+    ApiSession(SessionQuestion),
     /// Whether a client may do something.
     Acl(AclQuestion),
     /// A change of the node itself.
@@ -137,6 +139,7 @@ pub(super) enum Answer {
     History(HistoryPart),
     Events(EventsPart),
     Messages(MessagesAnswer),
+    ApiSession(Option<LoginSession>),
     Acl(AclPart),
     /// The change has begun, or why not.
     Change(NodeAnswer),

@@ -39,6 +39,8 @@ pub(crate) struct Inspect {
     pub(super) answers: Semaphore,
     /// Of [`SCANS`].
     pub(super) scans: Semaphore,
+    /// Passwords of people are checked one after the other.
+    pub(super) password_checks: Semaphore,
 }
 
 /// What is known of a node when it begins to serve.
@@ -76,6 +78,7 @@ impl Inspect {
             settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),
+            password_checks: Semaphore::new(1),
         })
     }
 

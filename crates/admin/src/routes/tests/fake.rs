@@ -25,9 +25,23 @@ use crate::cluster::{
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, NodeCommand, QueueQuestion,
-    Range,
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
+    NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
 };
+
+/// The only user, an operator.
+#[derive(Debug)]
+pub(super) struct Anna;
+
+impl People for Anna {
+    fn role(&self, user: &str) -> Option<Role> {
+        (user == "anna").then_some(Role::Operator)
+    }
+
+    fn has_password(&self, user: &str, password: &[u8]) -> bool {
+        user == "anna" && password == b"right"
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Fake {
@@ -383,6 +397,29 @@ impl Broker for Fake {
             })
         }
         .boxed()
+    }
+
+    fn log_in(&self, attempt: LoginAttempt) -> Asked<Role> {
+        let is_right = Anna.has_password(&attempt.user, attempt.password.as_bytes());
+        let role = Anna.role(&attempt.user).filter(|_| is_right);
+        async move { role.ok_or_else(|| Problem::new(Kind::LoginFailed, "it is not Anna")) }.boxed()
+    }
+
+    /// The other node has one session.
+    fn login_session(
+        &self,
+        node: NodeId,
+        question: SessionQuestion,
+        _: Duration,
+    ) -> Asked<Option<LoginSession>> {
+        let is_known = node == NodeId(2) && matches!(question, SessionQuestion::Find { .. });
+        let session = LoginSession {
+            user: "ben".to_owned(),
+            role: Role::Operator,
+            csrf_token: "of ben".to_owned(),
+            ends_at: At::unix_ms(0),
+        };
+        async move { Ok(is_known.then_some(session)) }.boxed()
     }
 
     /// One event; whoever asks for more is told that the node stops.

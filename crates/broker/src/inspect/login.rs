@@ -1,0 +1,133 @@
+//! Logins of people, and their sessions at other nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::cluster::NodeId;
+use admin::problem::{Kind, Problem};
+use admin::{LoginAttempt, LoginSession, Role, SessionQuestion};
+use guard::{Attempt, NotNow, Source};
+use tokio::time::{Instant, sleep};
+
+use super::gather;
+use super::question::{Answer, Question};
+use super::state::Inspect;
+use crate::node::Node;
+
+/// How soon a login is begun again that has not its turn yet.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a login waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The role of a user who shows the right password. Failures count as those of MQTT clients do.
+pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Result<Role, Problem> {
+    let node = &inspect.node;
+    let Some(people) = node.rim.rights.people() else {
+        let why = "nobody can log in: http.userFile is not configured";
+        return Err(Problem::new(Kind::LoginFailed, why));
+    };
+    let turn = turn(node, &attempt).await?;
+    let check = inspect.password_checks.acquire().await;
+    let check = check.expect("nobody closes this semaphore");
+    let began = Instant::now();
+    let (user, peer) = (attempt.user.clone(), attempt.peer);
+    let checked = tokio::task::spawn_blocking(move || {
+        let is_right = people.has_password(&attempt.user, attempt.password.as_bytes());
+        people.role(&attempt.user).filter(|_| is_right)
+    });
+    let role = checked.await.map_err(|error| {
+        tracing::error!(%error, "a login was not checked");
+        Problem::new(Kind::Internal, "the login could not be checked")
+    })?;
+    let peer = peer.map(tracing::field::display);
+    let user = broker_core::excerpt(&user);
+    match role {
+        Some(role) => {
+            turn.succeeded();
+            tracing::info!(user = &*user, role = role.name(), peer, "api.login");
+            Ok(role)
+        }
+        None => {
+            let now_ms = node.rim.clock.now_ms();
+            turn.failed(now_ms);
+            if let Some(left_out) = node.lines.refusals.take(now_ms) {
+                tracing::warn!(user = &*user, peer, left_out, "a login to the API failed");
+            }
+            // Those who guess take half of a core at most.
+            sleep(began.elapsed()).await;
+            drop(check);
+            let why = "there is no such user, or the password is another one";
+            Err(Problem::new(Kind::LoginFailed, why))
+        }
+    }
+}
+
+async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Problem> {
+    let source = attempt.peer.map(|peer| Source::from(peer.ip()));
+    let wait = |why: &str| Problem::new(Kind::TooManyRequests, why).with("limit", "logins");
+    let ends = Instant::now() + PATIENCE;
+    loop {
+        let now_ms = node.rim.clock.now_ms();
+        let (ip, user) = (source.map(|source| source.ip), attempt.user.as_str());
+        if node.guard.is_banned(ip, Some(user), "", now_ms) {
+            return Err(wait("the address or the user is banned"));
+        }
+        match node.guard.begin_login(source, Some(user), now_ms) {
+            Ok(attempt) => return Ok(attempt),
+            Err(NotNow::Refused(_)) => {
+                return Err(wait(
+                    "logins from this address have failed too often: they are not checked for a while (abuse.failedLogins)",
+                ));
+            }
+            Err(NotNow::Later) if Instant::now() >= ends => {
+                return Err(wait(
+                    "other logins of the address or the user are checked now",
+                ));
+            }
+            Err(NotNow::Later) => sleep(AGAIN).await,
+        }
+    }
+}
+
+/// What this node answers of its sessions.
+pub(super) fn session_here(node: &Node, question: &SessionQuestion) -> Option<LoginSession> {
+    let rights = &node.rim.rights;
+    match question {
+        SessionQuestion::Find { hash } => rights.session(hash, true),
+        SessionQuestion::End { hash } => {
+            rights.end_session(hash);
+            None
+        }
+    }
+}
+
+/// Asks the node where a session began, if that is another one.
+///
+/// # Errors
+/// It is a member and does not answer.
+pub(super) async fn session_of(
+    inspect: &Arc<Inspect>,
+    node: NodeId,
+    question: SessionQuestion,
+    budget: Duration,
+) -> Result<Option<LoginSession>, Problem> {
+    let own = inspect.node.store().node();
+    let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+    let question = |_| Question::ApiSession(question.clone());
+    let asked: Vec<NodeId> = Some(node)
+        .filter(|node| node.0 != own)
+        .into_iter()
+        .collect();
+    let answers = gather::some(inspect, &nodes, &asked, question, budget).await;
+    match answers.into_iter().next().map(|of_node| of_node.answer) {
+        // Whoever is no member knows no session.
+        None => Ok(None),
+        Some(Ok(Answer::ApiSession(session))) => Ok(session),
+        Some(answer) => {
+            let reason = answer.err().map_or("failed", |reason| reason.name());
+            let why = format!("node {node}, where the session began, has not answered: {reason}");
+            Err(Problem::new(Kind::NodeSilent, why).with("nodes", vec![node.to_string()]))
+        }
+    }
+}
