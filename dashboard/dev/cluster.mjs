@@ -1,0 +1,69 @@
+// Starts one or three nodes on loopback, for trying the dashboard, its tests and its screenshots.
+import { spawn } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { tmpdir } from "node:os";
+
+const binary = process.env.HERALDMQ_BIN ?? "heraldmq";
+export const key = "for-trying-only";
+
+export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard") } = {}) {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const token = join(folder, "token");
+  writeFileSync(token, key, { mode: 0o600 });
+  const secret = join(folder, "secret");
+  writeFileSync(secret, "a secret of a cluster that is only tried, and has no other use", { mode: 0o600 });
+  const nodes = [];
+  for (let n = 1; n <= size; n++) {
+    const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n };
+    node.process = startNode(node, n === 1, folder, { token, secret }, base + 21);
+    nodes.push(node);
+  }
+  const cluster = { nodes, key, token, folder, stop: () => stop(nodes) };
+  await ready(cluster);
+  return cluster;
+}
+
+function startNode(node, bootstrap, folder, { token, secret }, seed) {
+  const place = join(folder, node.name);
+  mkdirSync(place);
+  const config = {
+    bootstrap,
+    allowAnonymous: true,
+    mqttServerConfig: { tcpListener: { host: "127.0.0.1", port: node.mqtt } },
+    clusterConfig: {
+      env: "Test", host: "127.0.0.1", port: node.cluster, nodeName: node.name,
+      seedEndpoints: `127.0.0.1:${seed}`, secretFile: secret,
+    },
+    http: { host: "127.0.0.1", port: node.http, tokenFile: token },
+    limits: { session: { queueMessages: 2000 } },
+  };
+  writeFileSync(join(place, "conf.yml"), JSON.stringify(config));
+  const log = openSync(join(place, "log"), "w");
+  const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("HERALDMQ_")));
+  return spawn(binary, ["serve", "--config", join(place, "conf.yml"), "--data-dir", join(place, "data")],
+    { stdio: ["ignore", log, log], env: environment });
+}
+
+async function ready({ nodes, folder }) {
+  for (let tries = 0; tries < 240; tries++) {
+    const ended = nodes.find((node) => node.process.exitCode !== null);
+    if (ended) throw new Error(`${ended.name} has ended; its log is in ${folder}`);
+    const answers = await Promise.all(nodes.map((node) =>
+      fetch(`http://127.0.0.1:${node.http}/api/v1/health`).then((r) => r.json()).catch(() => null)));
+    if (answers.every((a) => a?.state === "ok" || (a?.nodes.length === nodes.length && a.nodes.every((n) => n.ok)))) return;
+    await new Promise((done) => setTimeout(done, 250));
+  }
+  throw new Error(`the nodes are not ready after a minute; their logs are in ${folder}`);
+}
+
+async function stop(nodes) {
+  await Promise.all(nodes.map((node) => new Promise((done) => {
+    if (node.process.exitCode !== null) return done();
+    node.process.once("exit", done);
+    node.process.kill("SIGCONT");
+    node.process.kill("SIGTERM");
+    setTimeout(() => node.process.kill("SIGKILL"), 5000).unref();
+  })));
+}

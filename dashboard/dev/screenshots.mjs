@@ -1,0 +1,49 @@
+// Takes the pictures of docs/images/dashboard. DASHBOARD_URL names a dashboard that runs, such as that of dev/try.mjs; without
+// it, a cluster is started and given some minutes.
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { open } from "./browser.mjs";
+
+const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/dashboard");
+const hashes = {
+  overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", drops: "drops",
+  topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
+  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms",
+};
+const wanted = process.argv.slice(2);
+
+const own = process.env.DASHBOARD_URL ? null : await start();
+const url = process.env.DASHBOARD_URL ?? own.url;
+const browser = await open();
+mkdirSync(folder, { recursive: true });
+for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
+  for (const colorScheme of ["light", "dark"]) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
+    for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
+      const page = await context.newPage();
+      await page.goto(`${url}#/${hash}`);
+      await page.waitForTimeout(["overview", "drops"].includes(name) ? 6000 : 2000);
+      if (name === "nodes") await page.click("main tbody a");
+      await page.waitForTimeout(300);
+      await page.screenshot({ path: join(folder, `${name}-${colorScheme}${narrow}.png`) });
+      await page.close();
+    }
+    await context.close();
+  }
+await browser.close();
+await own?.stop();
+if (spawnSync("pngquant", ["--version"]).status === 0)
+  for (const name of readdirSync(folder)) execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
+
+async function start() {
+  const { startCluster } = await import("./cluster.mjs");
+  const { pause, seed } = await import("./seed.mjs");
+  const { serve } = await import("./serve.mjs");
+  const cluster = await startCluster({ base: 26200 });
+  const load = await seed(cluster.nodes);
+  const server = await serve({ node: cluster.nodes[0].http, key: cluster.key });
+  await pause(1000 * Number(process.env.SECONDS ?? 900));
+  return { url: server.url, async stop() { load.stop(); server.close(); await cluster.stop(); } };
+}

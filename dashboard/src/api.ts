@@ -1,0 +1,100 @@
+// Requests to /api/v1 of whoever served this page.
+import { signal } from "@preact/signals";
+import type { Delete, Get, Missing, Post } from "./api.types";
+
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  instance: string;
+  [member: string]: unknown;
+}
+
+export class ApiError extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.title);
+  }
+  get word(): string {
+    return this.problem.type.split(":").pop() ?? "";
+  }
+}
+
+/** Whoever hears of an answer 401. */
+export const rejected = signal(0);
+export const csrfToken = signal<string | null>(null);
+
+let known = () => {};
+/** Requests that change something, or might, wait until it is known who asks: they need the token. */
+const whoIsKnown = new Promise<void>((done) => (known = done));
+export { known as nowItIsKnownWhoAsks };
+
+type Query = Record<string, string | number | boolean | null | undefined>;
+type Parts = Record<string, string>;
+
+/** `/clients/{client_id}` with its parts and query, as a URL without the prefix of the API. */
+export function fill(path: string, query: Query = {}, parts: Parts = {}): string {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(parts[name] ?? ""));
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value != null && value !== "") search.set(name, String(value));
+  return filled + (search.size > 0 ? `?${search}` : "");
+}
+
+export const apiUrl = (path: string): string => new URL("api/v1" + path, document.baseURI).href;
+
+export function get<Path extends keyof Get>(path: Path, query?: Query, parts?: Parts, abort?: AbortSignal): Promise<Get[Path]["answer"]> {
+  return ask("GET", fill(path, query, parts), undefined, abort);
+}
+
+export function post<Path extends keyof Post>(path: Path, body: Partial<NonNullable<Post[Path]["body"]>>, parts?: Parts, abort?: AbortSignal): Promise<Post[Path]["answer"]> {
+  return ask("POST", fill(path, {}, parts), body, abort);
+}
+
+export function remove<Path extends keyof Delete>(path: Path, query?: Query, parts?: Parts): Promise<Delete[Path]["answer"]> {
+  return ask("DELETE", fill(path, query, parts));
+}
+
+export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal): Promise<Answer> {
+  if (method !== "GET" && path !== "/login") await whoIsKnown;
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (method !== "GET" && csrfToken.value) headers["X-CSRF-Token"] = csrfToken.value;
+  let answer: Response;
+  try {
+    const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, AbortSignal.timeout(10_000)]) : AbortSignal.timeout(10_000) };
+    if (body !== undefined) init.body = JSON.stringify(body);
+    answer = await fetch(apiUrl(path), init);
+  } catch (error) {
+    if (abort?.aborted) throw error;
+    throw new ApiError(silent(method));
+  }
+  if (answer.status === 204) return null as Answer;
+  const text = await answer.text();
+  if (answer.ok) return JSON.parse(text) as Answer;
+  const problem = asProblem(answer.status, text);
+  if (answer.status === 401 && path !== "/login") rejected.value++;
+  throw new ApiError(problem);
+}
+
+function silent(method: string): Problem {
+  const detail = method === "GET" ? "The request was not answered. It is sent again." : "The request was not answered: it is not known whether it was done.";
+  return { type: "urn:heraldmq:problem:no-answer", title: "The broker does not answer", status: 0, detail, instance: "" };
+}
+
+function asProblem(status: number, text: string): Problem {
+  try {
+    const problem = JSON.parse(text) as Problem;
+    if (typeof problem.title === "string") return problem;
+  } catch {
+    // A proxy's page, or plain text.
+  }
+  return { type: "about:blank", title: `The answer was ${status}`, status, detail: text.slice(0, 300), instance: "" };
+}
+
+export const problemOf = (error: unknown): Problem =>
+  error instanceof ApiError ? error.problem : { type: "about:blank", title: "The page failed", status: 0, detail: String(error), instance: "" };
+
+/** What fits into a path of a URL, whatever browser and proxies do with it. */
+export const fitsPath = (id: string): boolean => /^[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,255}$/.test(id);
+
+export const missingOf = (answer: unknown): Missing[] => (answer as { partial?: Missing[] } | null)?.partial ?? [];

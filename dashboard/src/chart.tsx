@@ -1,0 +1,186 @@
+// A line chart: one axis, a fixed window that ends at the last sample, a cursor and a zoom that all charts share.
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { Dialog } from "./dialog";
+import { bytes, count, rate, share, tick, time, unknown, visible } from "./format";
+import type { Values } from "./history";
+import { theme, zone } from "./preferences";
+import { follow, type Scale } from "./scale";
+
+export interface Line {
+  name: string;
+  /** Number of the colour token. */
+  color: number;
+  values: Values;
+  /** Where nodes are missing from a sum: the same line, dashed. */
+  lacking?: Values;
+}
+
+const units = { rate, count, bytes, cores: (n: number | null | undefined) => share(n), };
+
+interface ChartProps {
+  title: string;
+  unit: keyof typeof units;
+  seconds: number[];
+  lines: Line[];
+  windowSeconds: number;
+}
+
+const zoom = signal<[number, number] | null>(null);
+const together = uPlot.sync("charts");
+const height = 160;
+const gutter = 44;
+
+export function Chart(props: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [plot, setPlot] = useState<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>(null);
+  const [asTable, setAsTable] = useState(false);
+  const latest = useRef(props);
+  latest.current = props;
+  const seen = useRef(true);
+  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join();
+
+  useEffect(() => {
+    const element = box.current!;
+    const made = make(element, latest, setAt);
+    setPlot(made);
+    const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    resized.observe(element);
+    const observed = new IntersectionObserver(([entry]) => {
+      seen.current = entry!.isIntersecting;
+      if (seen.current) made.setData(data(latest.current));
+    });
+    observed.observe(element);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    const redraw = () => made.redraw(false);
+    scheme.addEventListener("change", redraw);
+    const stops = [theme.subscribe(() => requestAnimationFrame(redraw)), zone.subscribe(redraw), zoom.subscribe(() => made.setData(data(latest.current)))];
+    return () => {
+      resized.disconnect();
+      observed.disconnect();
+      scheme.removeEventListener("change", redraw);
+      for (const stop of stops) stop();
+      made.destroy();
+    };
+  }, [shape, props.unit]);
+
+  useEffect(() => {
+    if (plot && seen.current) plot.setData(data(props));
+  }, [plot, props.seconds, props.lines, props.windowSeconds]);
+
+  const show = units[props.unit];
+  const index = at ?? props.seconds.length - 1;
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="chart-title">{props.title}</span>
+        <span class={`legend ${props.unit}`}>
+          {props.lines.map((line) => (
+            <span key={line.name} class={`key c${line.color}`}>
+              {visible(line.name)} <span class="key-value">{show(line.values[index] ?? line.lacking?.[index])}</span>
+            </span>
+          ))}
+        </span>
+        <button type="button" class="quiet" aria-label={`${props.title} as table`} onClick={() => setAsTable(true)}>table</button>
+      </figcaption>
+      <div ref={box} class="plot" role="img" aria-label={sentence(props)} />
+      {asTable && <AsTable {...props} close={() => setAsTable(false)} />}
+    </figure>
+  );
+}
+
+function sentence({ title, unit, lines, windowSeconds }: ChartProps): string {
+  const parts = lines.map((line) => {
+    const known = line.values.filter((value): value is number => value !== null);
+    if (known.length === 0) return `${line.name}: not known`;
+    return `${line.name}: ${units[unit](known.at(-1))}, between ${units[unit](Math.min(...known))} and ${units[unit](Math.max(...known))}`;
+  });
+  return `${title}, ${windowSeconds / 60} minutes. ${parts.join("; ")}`;
+}
+
+function data({ seconds, lines }: ChartProps): uPlot.AlignedData {
+  return [seconds, ...lines.flatMap((line) => (line.lacking ? [line.values, line.lacking] : [line.values]))] as uPlot.AlignedData;
+}
+
+const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (index: number | null) => void): uPlot {
+  let scale: Scale | null = null;
+  const { lines, unit } = latest.current;
+  const series = lines.flatMap((line): uPlot.Series[] => {
+    const drawn: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
+    return line.lacking ? [drawn, { ...drawn, dash: [4, 4] }] : [drawn];
+  });
+  const text = `11px ${getComputedStyle(document.body).fontFamily}`;
+  const axis: uPlot.Axis = {
+    stroke: () => token("--soft"), font: text, ticks: { show: false },
+    grid: { stroke: () => token("--rule"), width: 1 }, border: { show: false },
+  };
+  return new uPlot({
+    width: element.clientWidth || 300,
+    height,
+    padding: [8, 18, 0, 0],
+    legend: { show: false },
+    cursor: {
+      sync: { key: together.key, setSeries: false },
+      points: { size: 5 },
+      drag: { x: true, y: false, setScale: false },
+      bind: { dblclick: () => () => { zoom.value = null; return null; } },
+    },
+    hooks: {
+      setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
+      setSelect: [(plot) => {
+        if (plot.select.width < 4) return;
+        zoom.value = [plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")];
+        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+      }],
+    },
+    scales: {
+      x: {
+        range: () => {
+          const end = latest.current.seconds.at(-1) ?? Date.now() / 1000;
+          return zoom.value ?? [end - latest.current.windowSeconds, end];
+        },
+      },
+      y: {
+        range: (plot) => {
+          const end = plot.data[0].at(-1) ?? 0;
+          const highest = Math.max(0, ...plot.data.slice(1).flatMap((values) => [...values as Values].filter((value, n): value is number =>
+            value !== null && plot.data[0][n]! >= end - latest.current.windowSeconds)));
+          scale = follow(scale, highest, Date.now());
+          return [0, scale.top];
+        },
+      },
+    },
+    axes: [
+      { ...axis, size: 26, space: 64, values: (_, splits) => splits.map((at) => time(at * 1000, at * 1000, zone.value).slice(0, 5)) },
+      { ...axis, size: gutter, space: 34, values: (_, splits) => splits.map((value) => (unit === "cores" ? tick(value * 100) : tick(value))) },
+    ],
+    series: [{}, ...series],
+  }, data(latest.current), element);
+}
+
+function AsTable({ title, unit, seconds, lines, close }: ChartProps & { close(): void }) {
+  const every = 6;
+  const rows = seconds.map((at, n) => ({ at, n })).filter(({ n }) => (seconds.length - 1 - n) % every === 0).reverse();
+  return (
+    <Dialog title={title} close={close}>
+      <div class="scroll">
+        <table>
+          <thead><tr><th scope="col">Time</th>{lines.map((line) => <th key={line.name} scope="col" class="figure">{visible(line.name)}</th>)}</tr></thead>
+          <tbody>
+            {rows.map(({ at, n }) => (
+              <tr key={at}>
+                <th scope="row">{time(at * 1000, at * 1000, zone.value)}</th>
+                {lines.map((line) => <td key={line.name} class="figure">{line.values[n] == null && line.lacking?.[n] == null ? unknown : units[unit](line.values[n] ?? line.lacking?.[n])}</td>)}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div class="buttons"><button type="button" onClick={close}>Close</button></div>
+    </Dialog>
+  );
+}

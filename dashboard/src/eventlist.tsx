@@ -1,0 +1,29 @@
+import { showTime } from "./clock";
+import { count, plural, visible, words } from "./format";
+import { Empty } from "./notices";
+import { useEvents } from "./events";
+import { Table } from "./table";
+import { ClientLink, TopicLink } from "./text";
+
+const states = {
+  opening: "Opening the stream of events.", waiting: "Live events are shown by another tab of this browser; they come here when it is closed or hidden.",
+  unavailable: "Live events are not available: this broker has none.", broken: "The stream of events broke off. It is opened again.", live: "Live: new events come on top.",
+};
+
+export function EventList({ query }: { query: Record<string, string | undefined> }) {
+  const stream = useEvents(query);
+  return (
+    <>
+      <p class="soft">{states[stream.state]}{stream.gaps[0] && ` ${visible(stream.gaps[0].node_name)} left out ${stream.gaps[0].count === null ? "some events" : plural(stream.gaps[0].count, "event")}.`}</p>
+      {stream.state === "live" && stream.events.length === 0 && <Empty>Nothing has happened since this was opened.</Empty>}
+      {stream.events.length > 0 && <Table label="Events" open rows={stream.events} keyOf={(event) => `${event.node} ${event.seq}`} columns={[
+        { head: "Time", width: 12, cell: (event) => <time title={event.at}>{showTime(event.at)}</time> },
+        { head: "Event", width: 22, cell: (event) => words(event.type.replace(".", " ")) },
+        { head: "Node", width: 11, cell: (event) => visible(event.node_name ?? "") },
+        { head: "Client", width: 26, cell: (event) => event.client_id !== null && <ClientLink id={event.client_id} most={24} /> },
+        { head: "Topic", width: 28, cell: (event) => event.topic !== null && <TopicLink topic={event.topic} most={26} /> },
+        { head: "Why", cell: (event) => visible([event.reason && words(event.reason), event.detail, event.count !== null && event.count > 1 ? `${count(event.count)} times` : null].filter(Boolean).join(" · ")) },
+      ]} />}
+    </>
+  );
+}

@@ -1,0 +1,80 @@
+// The last hour of each node, as it grows by what was asked with `since`.
+import type { History, NodeHistory } from "./api.types";
+
+export type Values = (number | null)[];
+
+export interface Series {
+  stepMs: number;
+  /** When the last sample ended. */
+  endMs: number;
+  length: number;
+  nodes: { node: string; name: string; values: Record<string, Values> }[];
+}
+
+const most = 360;
+
+/** One time line for all nodes; what a node does not know is `null`. */
+export function merge(old: Series | null, answer: History): Series | null {
+  const stepMs = answer.step_s * 1000;
+  const ends = answer.nodes.flatMap((node) => (node.end ? [Date.parse(node.end)] : []));
+  if (ends.length === 0) return old;
+  const endMs = Math.max(old?.endMs ?? 0, ...ends);
+  const before = old ? old.length + Math.round((endMs - old.endMs) / stepMs) : 0;
+  const length = Math.min(most, Math.max(before, ...answer.nodes.map((node) => lengthTo(node, endMs, stepMs))));
+  const known = new Map(old?.nodes.map((node) => [node.node, node]));
+  for (const node of answer.nodes) if (!known.has(node.node)) known.set(node.node, { node: node.node, name: node.node_name, values: {} });
+  const nodes = [...known.values()].map((node) => {
+    const fresh = answer.nodes.find((one) => one.node === node.node);
+    const names = new Set([...Object.keys(node.values), ...Object.keys(fresh?.series ?? {})]);
+    const values: Record<string, Values> = {};
+    for (const name of names) {
+      const line: Values = new Array(length).fill(null);
+      put(line, node.values[name], old?.endMs, endMs, stepMs);
+      put(line, fresh?.series[name] ?? undefined, fresh?.end ? Date.parse(fresh.end) : undefined, endMs, stepMs);
+      values[name] = line;
+    }
+    return { node: node.node, name: node.name, values };
+  });
+  nodes.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+  return { stepMs, endMs, length, nodes };
+}
+
+function lengthTo(node: NodeHistory, endMs: number, stepMs: number): number {
+  if (!node.end) return 0;
+  const longest = Math.max(0, ...Object.values(node.series).map((values) => values?.length ?? 0));
+  return longest + Math.round((endMs - Date.parse(node.end)) / stepMs);
+}
+
+function put(line: Values, values: Values | undefined, end: number | undefined, endMs: number, stepMs: number) {
+  if (!values || end === undefined) return;
+  const last = line.length - 1 - Math.round((endMs - end) / stepMs);
+  for (let n = 0; n < values.length; n++) {
+    const at = last - (values.length - 1 - n);
+    if (at >= 0 && values[n] != null) line[at] = values[n]!;
+  }
+}
+
+/** When each sample ended, in seconds. */
+export const times = (series: Series): number[] =>
+  Array.from({ length: series.length }, (_, n) => (series.endMs - (series.length - 1 - n) * series.stepMs) / 1000);
+
+/** The sum over all nodes, and where it lacks a node that has been there before. */
+export function sum(series: Series, name: string): { all: Values; lacking: Values } {
+  const all: Values = [];
+  const lacking: Values = [];
+  const seen = new Set<string>();
+  for (let n = 0; n < series.length; n++) {
+    let [total, any] = [0, false];
+    const missing = new Set(seen);
+    for (const node of series.nodes) {
+      const value = node.values[name]?.[n];
+      if (value == null) continue;
+      [total, any] = [total + value, true];
+      seen.add(node.node);
+      missing.delete(node.node);
+    }
+    all.push(any && missing.size === 0 ? total : null);
+    lacking.push(any && missing.size > 0 ? total : null);
+  }
+  return { all, lacking };
+}

@@ -1,0 +1,113 @@
+// The head of a page, and below it what is wrong with what it shows.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { Missing } from "./api.types";
+import { apiUrl, missingOf, type Problem } from "./api";
+import { second } from "./clock";
+import { duration, time, visible, words } from "./format";
+import { paused, type Polled } from "./poll";
+import { zone } from "./preferences";
+
+interface HeadProps {
+  title: string;
+  /** The answer to the page's question. */
+  children?: ComponentChildren;
+  polled?: Polled<unknown>;
+  /** The request that filled the page, without the prefix of the API, and the command that says the same. */
+  request?: string;
+  body?: unknown;
+  command?: string;
+  actions?: ComponentChildren;
+}
+
+export function Head({ title, children, polled, request, body, command, actions }: HeadProps) {
+  return (
+    <>
+      <header class="head">
+        <h1>{title}</h1>
+        <p class="answer">{children}</p>
+        <div class="head-end">
+          {actions}
+          {request && <AsCommand request={request} body={body} command={command} />}
+          {polled && <AsOf polled={polled} />}
+        </div>
+      </header>
+      {polled && <Notices polled={polled} />}
+    </>
+  );
+}
+
+export const isStale = (polled: Polled<unknown>): boolean =>
+  polled.value !== null && polled.problem !== null && Date.now() - (polled.at ?? 0) > 2 * polled.everyMs;
+
+function AsOf({ polled }: { polled: Polled<unknown> }) {
+  void second.value;
+  if (polled.at === null) return <span class="as-of" />;
+  const age = Math.round((Date.now() - polled.at) / 1000);
+  const old = age * 1000 > 2 * polled.everyMs && !paused.value;
+  return (
+    <span class="as-of">
+      as of {time(polled.at, Date.now(), zone.value)}{old && polled.problem ? `, ${duration(age)} ago · reconnecting` : ""}
+    </span>
+  );
+}
+
+export function Notices({ polled }: { polled: Polled<unknown> }) {
+  return (
+    <>
+      {polled.problem && <Failed problem={polled.problem} again={polled.again} />}
+      <Partial missing={missingOf(polled.value)} again={polled.again} />
+    </>
+  );
+}
+
+const reasons: Record<string, string> = {
+  down: "is down", timeout: "did not answer in time", busy: "is busy", version: "runs a version that cannot answer", failed: "failed to answer", no_leader: "has no leader",
+};
+
+export function Partial({ missing, again }: { missing: Missing[]; again?: () => void }) {
+  if (missing.length === 0) return null;
+  return (
+    <div class="notice warn" role="status">
+      <span class="notice-text">
+        {missing.map((one) => (
+          <span key={one.node ?? one.missing.join()}>
+            <strong>{one.node_name ? visible(one.node_name) : one.node ?? "A shard"}</strong> {reasons[one.reason] ?? words(one.reason)}
+            {one.missing.length > 0 && `: ${one.missing.map(words).join(", ")} missing here`}.{" "}
+          </span>
+        ))}
+      </span>
+      {again && <button type="button" onClick={again}>Retry</button>}
+    </div>
+  );
+}
+
+export function Failed({ problem, again }: { problem: Problem; again?: (() => void) | undefined }) {
+  return (
+    <div class="notice bad" role="alert">
+      <span class="notice-text">
+        <strong>{visible(problem.title)}.</strong> {visible(problem.detail)}
+        {problem.instance && <span class="soft"> Request {problem.instance.split(":").pop()}.</span>}
+      </span>
+      {again && <button type="button" onClick={again}>Retry</button>}
+    </div>
+  );
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+function AsCommand({ request, body, command }: Pick<HeadProps, "request" | "body" | "command">) {
+  const [open, setOpen] = useState(false);
+  const data = body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
+  const texts = [`curl -H "Authorization: Bearer $KEY"${data} ${quoted(apiUrl(request!))}`, ...(command ? [command] : [])];
+  return (
+    <span class="as-command">
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>As command</button>
+      {open && <span class="command-box">{texts.map((text) => <code key={text}>{visible(text).slice(0, 2000)}</code>)}</span>}
+    </span>
+  );
+}
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <p class="empty">{children}</p>;
+}

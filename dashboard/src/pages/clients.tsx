@@ -1,0 +1,86 @@
+// Which client do you mean?
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { ClientRow } from "../api.types";
+import { get, missingOf } from "../api";
+import { count, plural, visible } from "../format";
+import { Pager, usePages } from "../list";
+import { Empty, Head, isStale } from "../notices";
+import { usePolled } from "../poll";
+import { replaceParameters, route } from "../route";
+import { Table } from "../table";
+import { Ago, ClientLink, State } from "../text";
+
+const filters = ["prefix", "state", "node", "user", "address"] as const;
+
+export function Clients() {
+  const parameters = route.value.parameters;
+  const asked = Object.fromEntries(filters.map((name) => [name, parameters[name]]));
+  const pages = usePages<ClientRow>((after, abort) => get("/clients", { ...asked, limit: 100, after }, {}, abort), 10_000, filters.map((name) => asked[name]));
+  const rows = pages.value?.items ?? [];
+  const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
+  return (
+    <>
+      <Head title="Clients" polled={pages} request={request} command={`heraldmq clients${asked.prefix ? ` '${asked.prefix}'` : ""}${asked.state ? ` --state ${asked.state}` : ""}`}>
+        {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
+      </Head>
+      <Filters asked={asked} />
+      {pages.value && rows.length === 0
+        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : "No client fits. Clear a filter, or search with fewer letters: identifiers are found by how they begin."}</Empty>
+        : <Table label="Clients" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
+          { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
+          { head: "State", width: 13, cell: (row) => <State is={row.state} /> },
+          { head: "Node", width: 11, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
+          { head: "For", width: 13, figure: true, cell: (row) => <Ago at={row.since} /> },
+          { head: "User", width: 14, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
+          { head: "Address", width: 20, cell: (row) => row.address ?? "" },
+          { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
+          { head: "Queued", width: 9, figure: true, cell: (row) => count(row.queue_messages) },
+        ]} />}
+      <Pager pages={pages} what="clients" />
+    </>
+  );
+}
+
+function sentence(rows: ClientRow[], asked: Record<string, string | undefined>, page: number, more: boolean) {
+  const filter = asked.prefix ? ` whose identifiers begin with ${visible(asked.prefix).slice(0, 60)}` : "";
+  const away = rows.filter((row) => row.state === "away").length;
+  const all = page === 1 && !more;
+  return `${all ? plural(rows.length, "client") : `${count(rows.length)} clients on page ${page}`}${filter}, ${count(away)} of them away.`;
+}
+
+function Filters({ asked }: { asked: Record<string, string | undefined> }) {
+  const [draft, setDraft] = useState(asked);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const nodes = usePolled((abort) => get("/nodes", {}, {}, abort), 30_000, []);
+  useEffect(() => setDraft(asked), [JSON.stringify(asked)]);
+  function set(name: string, value: string) {
+    const next = { ...draft, [name]: value };
+    setDraft(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => replaceParameters(next), 200);
+  }
+  const text = (name: string, label: string, hint = "") => (
+    <label class="field">{label}
+      <input value={draft[name] ?? ""} placeholder={hint} autocomplete="off" spellcheck={false} onInput={(event) => set(name, event.currentTarget.value)} />
+    </label>
+  );
+  return (
+    <form class="filters" onSubmit={(event) => event.preventDefault()}>
+      {text("prefix", "Identifier begins with")}
+      <label class="field">State
+        <select value={draft.state ?? ""} onChange={(event) => set("state", event.currentTarget.value)}>
+          <option value="">all</option>
+          {["connected", "away"].map((state) => <option key={state} value={state}>{state}</option>)}
+        </select>
+      </label>
+      <label class="field">Node
+        <select value={draft.node ?? ""} onChange={(event) => set("node", event.currentTarget.value)}>
+          <option value="">all</option>
+          {nodes.value?.items.map((node) => <option key={node.node} value={node.node}>{visible(node.node_name)}</option>)}
+        </select>
+      </label>
+      {text("user", "User")}
+      {text("address", "Address")}
+    </form>
+  );
+}

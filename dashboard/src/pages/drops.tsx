@@ -1,0 +1,115 @@
+// What is lost, whose, why?
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { DropRow } from "../api.types";
+import { get, missingOf } from "../api";
+import { Chart } from "../chart";
+import { DropTable } from "../drops";
+import { count, plural, rate, visible } from "../format";
+import { sum, times } from "../history";
+import { Pager, usePages } from "../list";
+import { Empty, Head, Notices, isStale } from "../notices";
+import { usePolled } from "../poll";
+import { meaning, reasonName, remedy } from "../reasons";
+import { link, replaceParameters, route } from "../route";
+import { Table } from "../table";
+import { ClientLink } from "../text";
+import { useHistory } from "../usehistory";
+
+const fields = ["reason", "client", "topic"] as const;
+
+export function Drops() {
+  const totals = usePolled(async (abort) => ({ ...(await get("/drops/totals", {}, {}, abort)), askedAt: Date.now() }), 5000, []);
+  const { series } = useHistory();
+  const asked = Object.fromEntries(fields.map((name) => [name, route.value.parameters[name]]));
+  const pages = usePages<DropRow>((after, abort) => get("/drops", { ...asked, limit: 100, after }, {}, abort), 5000, fields.map((name) => asked[name]));
+  const byReason = useReasons(totals.value);
+  const drawn = series ? sum(series, "dropped_per_s") : { all: [], lacking: [] };
+  const now = byReason.reduce((all, row) => all + (row.perSecond ?? 0), 0);
+  const known = byReason.some((row) => row.perSecond !== null);
+  const all = byReason.reduce((total, row) => total + row.total, 0);
+  return (
+    <>
+      <Head title="Drops" polled={totals} request="/drops/totals" command="heraldmq drops">
+        {totals.value && (all === 0 ? "No message was dropped since the nodes were started." : <>
+          {known ? `${rate(now)}/s now; ` : ""}{plural(all, "message")} since the nodes were started{byReason[0] && `, ${percent(byReason[0].total, all)} of them ${reasonName(byReason[0].reason)}`}.
+        </>)}
+      </Head>
+      <div class="two">
+        <Chart title="Drops per second" unit="rate" seconds={series ? times(series) : []} windowSeconds={3600} lines={[{ name: "dropped", color: 5, values: drawn.all, lacking: drawn.lacking }]} />
+        <Table label="Reasons" rows={byReason} keyOf={(row) => row.reason} stale={isStale(totals)} columns={[
+          { head: "Reason", width: 22, cell: (row) => <a href={link("drops", { ...asked, reason: row.reason })}>{reasonName(row.reason)}</a> },
+          { head: "Now /s", width: 7, figure: true, cell: (row) => rate(row.perSecond) },
+          { head: "Since start", width: 11, figure: true, cell: (row) => count(row.total) },
+          { head: "What helps", cell: (row) => <span class="wrap" title={meaning(row.reason)}>{remedy(row.reason)}</span> },
+        ]} />
+      </div>
+      <h2 class="section-title">Latest drops</h2>
+      <Filters asked={asked} reasons={byReason.map((row) => row.reason)} />
+      <Notices polled={pages} />
+      {pages.value && pages.value.items.length > 0 && !asked.client && <Losers rows={pages.value.items} />}
+      {pages.value && (pages.value.items.length === 0
+        ? <Empty>{missingOf(pages.value).length > 0 ? "None on the nodes that answered." : "No drop that the nodes remember fits. Each keeps the latest thousand or so."}</Empty>
+        : <DropTable rows={pages.value.items} stale={isStale(pages)} />)}
+      <Pager pages={pages} what="drops" />
+    </>
+  );
+}
+
+/** Whose messages they are: `/drops/sessions` knows only one node. */
+function Losers({ rows }: { rows: DropRow[] }) {
+  const counts = new Map<string, number>();
+  for (const row of rows) counts.set(row.client_id, (counts.get(row.client_id) ?? 0) + 1);
+  const most = [...counts].sort((a, b) => b[1] - a[1]);
+  return <p class="answer">Of the {count(rows.length)} on this page: {most.slice(0, 5).map(([id, n], at) => <span key={id}>{at > 0 && ", "}<ClientLink id={id} most={24} /> {count(n)}</span>)}{most.length > 5 && `, ${plural(most.length - 5, "other client")}`}.</p>;
+}
+
+const percent = (part: number, all: number) => `${Math.round((100 * part) / all)} %`;
+
+interface ReasonRow {
+  reason: string;
+  total: number;
+  perSecond: number | null;
+}
+
+/** Reasons that have dropped something, most first, with rates from the last two answers. */
+function useReasons(answer: object | null): ReasonRow[] {
+  const before = useRef<Record<string, unknown> | null>(null);
+  const [rows, setRows] = useState<ReasonRow[]>([]);
+  useEffect(() => {
+    if (!answer) return;
+    const now = answer as Record<string, unknown>;
+    const old = before.current;
+    const seconds = old ? (Number(now.askedAt) - Number(old.askedAt)) / 1000 : 0;
+    const counted = Object.entries(now).filter((entry): entry is [string, number] => entry[0] !== "askedAt" && typeof entry[1] === "number" && entry[1] > 0);
+    setRows(counted.map(([reason, total]) => {
+      const difference = total - Number(old?.[reason] ?? 0);
+      return { reason, total, perSecond: old && seconds > 0 && difference >= 0 ? difference / seconds : null };
+    }).sort((a, b) => b.total - a.total));
+    before.current = now;
+  }, [answer]);
+  return rows;
+}
+
+function Filters({ asked, reasons }: { asked: Record<string, string | undefined>; reasons: string[] }) {
+  const [draft, setDraft] = useState(asked);
+  useEffect(() => setDraft(asked), [JSON.stringify(asked)]);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  function set(name: string, value: string) {
+    const next = { ...draft, [name]: value };
+    setDraft(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => replaceParameters(next), 300);
+  }
+  return (
+    <form class="filters" onSubmit={(event) => event.preventDefault()}>
+      <label class="field">Reason
+        <select value={draft.reason ?? ""} onChange={(event) => set("reason", event.currentTarget.value)}>
+          <option value="">all</option>
+          {[...new Set([...reasons, ...(draft.reason ? [draft.reason] : [])])].map((reason) => <option key={reason} value={reason}>{visible(reasonName(reason))}</option>)}
+        </select>
+      </label>
+      <label class="field">Client<input value={draft.client ?? ""} onInput={(event) => set("client", event.currentTarget.value)} spellcheck={false} /></label>
+      <label class="field">Topic filter<input value={draft.topic ?? ""} onInput={(event) => set("topic", event.currentTarget.value)} spellcheck={false} /></label>
+    </form>
+  );
+}

@@ -1,0 +1,145 @@
+// Is it well, and since when not?
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Health, NodeRow, Stats } from "../api.types";
+import { get, missingOf } from "../api";
+import { Chart, type Line } from "../chart";
+import { heard, offsetMs } from "../clock";
+import { bytes, count, duration, plural, rate, share, unknown, visible } from "../format";
+import { sum, times, type Series } from "../history";
+import { Failed, Head, Partial, isStale } from "../notices";
+import { usePolled, type Polled } from "../poll";
+import { between, type Rates } from "../rates";
+import { link, replaceParameters, route } from "../route";
+import { Table } from "../table";
+import { State } from "../text";
+import { useHistory } from "../usehistory";
+
+export function Overview() {
+  const stats = usePolled((abort) => get("/stats", {}, {}, abort), 2000, []);
+  const health = usePolled((abort) => get("/health", {}, {}, abort), 5000, []);
+  const nodes = usePolled((abort) => get("/nodes", {}, {}, abort), 5000, []);
+  const rates = useRates(stats.value);
+  const { series, problem } = useHistory();
+  const minutes = route.value.parameters.window === "15" ? 15 : 60;
+  return (
+    <>
+      <Head title="Overview" polled={stats} request="/stats" command="heraldmq nodes">
+        {verdict(health.value, nodes.value?.items)}
+        {Math.abs(offsetMs.value) > 30_000 && ` The clock of this computer is ${duration(Math.abs(offsetMs.value) / 1000)} off.`}
+      </Head>
+      {missingOf(stats.value).length === 0 && <Partial missing={missingOf(health.value)} again={health.again} />}
+      <Figures stats={stats} health={health.value} rates={rates} series={series} />
+      {problem && <Failed problem={problem} />}
+      <div class="section-head">
+        <h2>Last {minutes === 60 ? "hour" : "15 minutes"}</h2>
+        <span class="soft wide-only">drag to zoom, double click to end it</span>
+        <span class="switch">
+          {[15, 60].map((choice) => (
+            <button key={choice} type="button" aria-pressed={minutes === choice} onClick={() => replaceParameters({ window: choice === 15 ? "15" : null })}>
+              {choice === 60 ? "1 h" : "15 min"}
+            </button>
+          ))}
+        </span>
+      </div>
+      <Charts series={series} windowSeconds={minutes * 60} />
+      <h2 class="section-title">Nodes</h2>
+      <NodeTable nodes={nodes} rates={rates} stats={stats.value} series={series} />
+    </>
+  );
+}
+
+function useRates(stats: Stats | null): Rates | null {
+  const before = useRef<Stats | null>(null);
+  const [rates, setRates] = useState<Rates | null>(null);
+  useEffect(() => {
+    if (!stats) return;
+    heard(stats.as_of);
+    setRates(between(before.current, stats));
+    before.current = stats;
+  }, [stats]);
+  return rates;
+}
+
+function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
+  if (!health) return "";
+  const failing = health.nodes.filter((node) => !node.ok);
+  if (failing.length > 0)
+    return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
+  const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
+  const since = Number.isFinite(youngest) ? `, none started again for ${duration(youngest)}` : "";
+  return <>{plural(health.nodes.length, "node")}, {health.nodes.length > 1 ? "all are well" : "it is well"}{since}.{health.alarms.length > 0 && <> <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a>.</>}</>;
+}
+
+function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; health: Health | null; rates: Rates | null; series: Series | null }) {
+  // The last sample of the history, until two answers have told a rate.
+  const perSecond = (name: "messages_in" | "messages_out" | "dropped") => rates?.total[name] ?? (series ? sum(series, `${name}_per_s`).all.at(-1) : null);
+  const total = stats.value?.total;
+  const least = missingOf(stats.value).length > 0 ? "≥ " : "";
+  const stale = isStale(stats) ? "stale" : "";
+  const alarms = health?.alarms.length;
+  const figures: [name: string, value: string, href: string, tone?: string][] = [
+    ["Messages in /s", rate(perSecond("messages_in")), link("topics")],
+    ["Messages out /s", rate(perSecond("messages_out")), link("topics")],
+    ["Connections", total ? least + count(total.connections) : unknown, link("clients", { state: "connected" })],
+    ["Sessions", total ? least + count(total.sessions) : unknown, link("clients")],
+    ["Queued", total ? least + count(total.queued_messages) : unknown, link("queues")],
+    ["Drops /s", rate(perSecond("dropped")), link("drops"), (perSecond("dropped") ?? 0) > 0 ? "warn" : ""],
+    ["Alarms", alarms === undefined ? unknown : count(alarms), link("alarms"), alarms ? "bad" : ""],
+  ];
+  return (
+    <ul class={`figures ${stale}`}>
+      {figures.map(([name, value, href, tone]) => (
+        <li key={name}><a href={href}><span class="figure-name">{name}</span><span class={`figure-value ${tone ?? ""}`}>{value}</span></a></li>
+      ))}
+    </ul>
+  );
+}
+
+const colors = [1, 2, 8, 3, 5, 7];
+
+function Charts({ series, windowSeconds }: { series: Series | null; windowSeconds: number }) {
+  const seconds = series ? times(series) : [];
+  const total = (name: string, key: string, color: number): Line => {
+    const { all, lacking } = series ? sum(series, key) : { all: [], lacking: [] };
+    return { name, color, values: all, lacking };
+  };
+  const each = (key: string): Line[] =>
+    (series?.nodes ?? []).slice(0, 6).map((node, n) => ({ name: node.name, color: colors[n]!, values: node.values[key] ?? [] }));
+  const charts: [string, Parameters<typeof Chart>[0]["unit"], Line[]][] = [
+    ["Messages per second", "rate", [total("in", "messages_in_per_s", 1), total("out", "messages_out_per_s", 2)]],
+    ["Drops per second", "rate", [total("dropped", "dropped_per_s", 5)]],
+    ["Queued messages", "count", [total("queued", "queued_messages", 1)]],
+    ["Connections and sessions", "count", [total("connections", "connections", 1), total("sessions", "sessions", 2)]],
+    ["CPU of the nodes, % of a core", "cores", each("cpu_cores")],
+    ["Memory of the nodes, bytes", "bytes", each("memory_bytes")],
+  ];
+  return (
+    <div class="charts">
+      {charts.map(([title, unit, lines]) => <Chart key={title} title={title} unit={unit} seconds={seconds} lines={lines} windowSeconds={windowSeconds} />)}
+    </div>
+  );
+}
+
+function NodeTable({ nodes, rates, stats, series }: { nodes: Polled<{ items: NodeRow[] }>; rates: Rates | null; stats: Stats | null; series: Series | null }) {
+  const counts = (node: string) => stats?.nodes.find((one) => one.node === node)?.counts;
+  const latest = (node: string, key: string) => series?.nodes.find((one) => one.node === node)?.values[key]?.at(-1);
+  const rows = [...(nodes.value?.items ?? [])].sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
+  if (nodes.problem && !nodes.value) return <Failed problem={nodes.problem} again={nodes.again} />;
+  return (
+    <Table label="Nodes" rows={rows} keyOf={(row) => row.node} stale={isStale(nodes)} tone={(row) => (row.health ? "" : "stale")} columns={[
+      { head: "Node", width: 10, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },
+      { head: "State", width: 12, cell: (row) => <State is={row.reach === "up" ? (row.health || row.state !== "up" ? row.state : "silent") : row.reach} /> },
+      { head: "In /s", figure: true, width: 7, cell: (row) => rate(rates?.nodes.get(row.node)?.messages_in) },
+      { head: "Out /s", figure: true, width: 8, cell: (row) => rate(rates?.nodes.get(row.node)?.messages_out) },
+      { head: "Connections", figure: true, width: 12, cell: (row) => count(row.connections) },
+      { head: "Queued", figure: true, width: 9, cell: (row) => count(counts(row.node)?.queued_messages) },
+      { head: "CPU", figure: true, width: 6, cell: (row) => share(latest(row.node, "cpu_cores")) },
+      { head: "Memory", figure: true, width: 10, cell: (row) => bytes(row.health?.memory_bytes) },
+      { head: "Disk free", figure: true, width: 10, cell: (row) => bytes(row.health?.disk_free_bytes) },
+      { head: "Shards led", figure: true, width: 11, cell: (row) => count(row.health?.shards_led) },
+      { head: "Clock", figure: true, width: 9, cell: (row) => (row.clock_offset_ms == null ? unknown : `${row.clock_offset_ms < 0 ? "−" : "+"}${Math.abs(row.clock_offset_ms)} ms`) },
+      { head: "Up for", figure: true, width: 13, cell: (row) => duration(row.health?.uptime_s) },
+    ]} />
+  );
+}
+

@@ -1,0 +1,62 @@
+// Who is behind?
+import { get, missingOf } from "../api";
+import { bytes, count, duration, plural, rate, unknown, visible } from "../format";
+import { Empty, Head, isStale } from "../notices";
+import { usePolled } from "../poll";
+import { link, replaceParameters, route } from "../route";
+import { Table } from "../table";
+import { Ago, Bar, ClientLink, Moment } from "../text";
+import type { QueueRow } from "../api.types";
+
+const rankings = { messages: "most messages", bytes: "most bytes", age: "oldest message" } as const;
+
+export function Queues() {
+  const by = (Object.keys(rankings) as (keyof typeof rankings)[]).find((name) => name === route.value.parameters.by) ?? "messages";
+  const queues = usePolled((abort) => get("/queues", { by, limit: 100 }, {}, abort), 5000, [by]);
+  const holders = usePolled((abort) => get("/backpressure", { limit: 20 }, {}, abort), 10_000, []);
+  const rows = queues.value?.items ?? [];
+  const full = rows.filter((row) => fill(row) >= 1).length;
+  return (
+    <>
+      <Head title="Queues" polled={queues} request={`/queues?by=${by}&limit=100`}>
+        {queues.value && (rows.length === 0 ? "Nothing waits for a durable session." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session")} ${rows.length === 1 ? "has" : "have"} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
+      </Head>
+      <div class="section-head">
+        <h2>By {rankings[by]}</h2>
+        <span class="switch">
+          {(Object.keys(rankings) as (keyof typeof rankings)[]).map((name) => <button key={name} type="button" aria-pressed={by === name} onClick={() => replaceParameters({ by: name })}>{name}</button>)}
+        </span>
+      </div>
+      {queues.value && rows.length === 0 ? <Empty>{missingOf(queues.value).length > 0 ? "None on the nodes that answered." : "Queues of durable sessions are listed here once messages wait in them."}</Empty>
+        : <Table label="Queues" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(queues)} columns={[
+          { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
+          { head: "Messages", width: 10, figure: true, cell: (row) => count(row.messages) },
+          { head: "Limit", width: 8, figure: true, cell: (row) => count(row.limit_messages) },
+          { head: "Full", width: 14, cell: (row) => <><Bar part={fill(row)} /> {Math.round(fill(row) * 100)} %</> },
+          { head: "Bytes", width: 9, figure: true, cell: (row) => bytes(row.bytes) },
+          { head: "Oldest", width: 12, figure: true, cell: (row) => <Ago at={row.oldest_at} /> },
+          { head: "In /s", width: 8, figure: true, cell: (row) => rate(row.in_per_s) },
+          { head: "Out /s", width: 8, figure: true, cell: (row) => rate(row.out_per_s) },
+          { head: "Empty in", width: 11, figure: true, cell: emptyIn },
+          { head: "Class", width: 8, cell: (row) => visible(row.class) },
+          { head: "Led by", width: 8, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },
+        ]} />}
+      <h2 class="section-title">Publishers that were held back</h2>
+      {holders.value && (holders.value.items.length === 0 ? <Empty>No publisher had to wait for a full queue.</Empty> : (
+        <Table label="Publishers that were held back" open rows={holders.value.items} keyOf={(row) => `${row.publisher} ${row.subscriber}`} columns={[
+          { head: "Publisher", cell: (row) => <ClientLink id={row.publisher} /> },
+          { head: "By the queue of", width: 36, cell: (row) => (row.subscriber === null ? "a durable session" : <ClientLink id={row.subscriber} />) },
+          { head: "Times", width: 10, figure: true, cell: (row) => count(row.times) },
+          { head: "Last", width: 16, cell: (row) => <Moment at={row.last} /> },
+        ]} />
+      ))}
+    </>
+  );
+}
+
+const fill = (row: QueueRow) => Math.max(row.limit_messages > 0 ? row.messages / row.limit_messages : 0, row.limit_bytes > 0 ? row.bytes / row.limit_bytes : 0);
+
+function emptyIn({ messages, in_per_s, out_per_s }: QueueRow) {
+  if (in_per_s === null || out_per_s === null) return unknown;
+  return out_per_s > in_per_s ? duration(messages / (out_per_s - in_per_s)) : "never";
+}

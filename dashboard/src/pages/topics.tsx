@@ -1,0 +1,99 @@
+// Who gets this topic, and why not the others?
+import { useEffect, useState } from "preact/hooks";
+import type { Match, MatchRequest, Receiver, Verdict } from "../api.types";
+import { post, problemOf, type Problem } from "../api";
+import { count, middle, plural, visible, words } from "../format";
+import { Empty, Failed, Head, Partial } from "../notices";
+import { reasonName } from "../reasons";
+import { link, replaceParameters, route } from "../route";
+import { Table } from "../table";
+import { ClientLink, Foreign, State } from "../text";
+
+const fields = ["topic", "qos", "from", "why"] as const;
+const most = 500;
+
+const requestOf = (asked: Record<string, string>): MatchRequest => ({
+  topic: asked.topic ?? "", qos: Number(asked.qos ?? 1), publisher: asked.from || null, clients: asked.why ? [asked.why] : [], limit: most,
+});
+
+export function Topics() {
+  const asked = route.value.parameters;
+  const [answer, setAnswer] = useState<Match | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const question = JSON.stringify(requestOf(asked));
+  function ask() {
+    post("/match", requestOf(asked)).then((match) => { setAnswer(match); setProblem(null); }, (error) => { setAnswer(null); setProblem(problemOf(error)); });
+  }
+  useEffect(() => { setAnswer(null); setProblem(null); if (asked.topic) ask(); }, [question]);
+  const command = `heraldmq match '${asked.topic ?? ""}' -q ${asked.qos ?? 1}${asked.from ? ` --publisher '${asked.from}'` : ""}${asked.why ? ` --why '${asked.why}'` : ""}`;
+  return (
+    <>
+      <Head title="Topics" {...(asked.topic ? { request: "/match", body: requestOf(asked), command } : {})}>
+        {answer ? sentence(answer) : asked.topic ? "" : "Type a topic: the answer is who would get a message now, and why others would not. Nothing is published."}
+      </Head>
+      <Question asked={asked} again={ask} />
+      {problem && <Failed problem={problem} again={ask} />}
+      {answer && <Answer answer={answer} why={asked.why} again={ask} />}
+    </>
+  );
+}
+
+function Question({ asked, again }: { asked: Record<string, string>; again(): void }) {
+  const [draft, setDraft] = useState<Record<string, string>>(asked);
+  useEffect(() => setDraft(asked), [JSON.stringify(asked)]);
+  const set = (name: string) => (event: { currentTarget: { value: string } }) => setDraft({ ...draft, [name]: event.currentTarget.value });
+  function submit(event: Event) {
+    event.preventDefault();
+    if (fields.every((name) => (draft[name] ?? "") === (asked[name] ?? ""))) again();
+    else replaceParameters(draft);
+  }
+  return (
+    <form class="filters" onSubmit={submit}>
+      <label class="field wide">Topic<input value={draft.topic ?? ""} onInput={set("topic")} autocomplete="off" spellcheck={false} autofocus /></label>
+      <label class="field narrow">QoS<select value={draft.qos ?? "1"} onChange={set("qos")}>{["0", "1", "2"].map((qos) => <option key={qos}>{qos}</option>)}</select></label>
+      <label class="field">From client<input value={draft.from ?? ""} onInput={set("from")} autocomplete="off" spellcheck={false} /></label>
+      <label class="field">Explain for client<input value={draft.why ?? ""} onInput={set("why")} autocomplete="off" spellcheck={false} /></label>
+      <button type="submit" class="primary" disabled={!draft.topic}>Ask</button>
+    </form>
+  );
+}
+
+const rule = (verdict: Verdict | null) => (verdict?.by === "file" && verdict.line !== null ? `rule in line ${verdict.line}` : verdict ? words(verdict.by) : "");
+
+function sentence({ topic, counts, publisher, counted_all }: Match) {
+  const least = counted_all ? "" : "at least ";
+  const all = counts.delivered + counts.queued + counts.dropped;
+  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}).` : "";
+  if (all + counts.groups === 0) return <><Foreign text={topic} /> reaches nobody: no subscription matches.{may}</>;
+  return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member each of ${plural(counts.groups, "shared group")}`}{counts.queued > 0 && `; ${count(counts.queued)} of them get it when they come back`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
+}
+
+const order = { dropped: 0, queued: 1, one_of: 2, delivered: 3 };
+
+function Answer({ answer, why, again }: { answer: Match; why: string | undefined; again(): void }) {
+  const rows = [...answer.receivers].sort((a, b) => order[a.outcome] - order[b.outcome]);
+  const reached = rows.find((row) => row.client_id === why);
+  return (
+    <>
+      <Partial missing={answer.partial} again={again} />
+      {answer.not.map((not) => (
+        <p key={not.client_id} class="notice warn"><span class="notice-text">
+          <strong><ClientLink id={not.client_id} /></strong> does not get it: {visible(not.detail)}.{not.closest_filter !== null && <> Its closest filter is <Foreign text={not.closest_filter} />.</>}
+        </span></p>
+      ))}
+      {why && reached && answer.not.length === 0 && <p><ClientLink id={why} /> {reached.outcome === "dropped" ? "matches, but the message would be dropped" : "gets it"}, by <Foreign text={reached.filter} />.</p>}
+      {rows.length > 0 && <Table label="Receivers" open={!answer.counted_all} rows={rows} keyOf={(row) => `${row.client_id} ${row.group}`} columns={[
+        { head: "Receiver", width: 26, cell: receiver },
+        { head: "Outcome", width: 13, cell: (row) => <State is={row.outcome} say={row.outcome === "one_of" ? `one of ${count(row.members)}` : row.outcome} /> },
+        { head: "Why", cell: (row) => [row.reason && reasonName(row.reason), row.detail !== null && visible(row.detail), rule(row.rule), row.outcome === "queued" && "it is away; the message waits"].filter(Boolean).join(" · ") },
+        { head: "Filter", width: 24, cell: (row) => <Foreign text={row.filter} most={22} /> },
+        { head: "QoS", width: 6, figure: true, cell: (row) => row.qos },
+        { head: "Node", width: 9, cell: (row) => (row.node_name ? visible(row.node_name) : row.state === "away" ? "away" : "") },
+      ]} />}
+      {answer.receivers.length >= most && <Empty>{count(most)} receivers are shown; more follow.</Empty>}
+    </>
+  );
+}
+
+const receiver = (row: Receiver) => row.client_id !== null ? <ClientLink id={row.client_id} most={24} />
+  : <a class="foreign" href={link("shared-groups")}>{middle(visible(row.group ?? ""), 24)}</a>;

@@ -1,0 +1,21 @@
+// What the browser keeps: theme, zone and whether keys work. Nothing else.
+import { effect, signal } from "@preact/signals";
+import type { Zone } from "./format";
+
+export type Theme = "system" | "light" | "dark";
+
+const kept = (name: string): string | null => localStorage.getItem(`heraldmq.${name}`);
+const keep = (name: string, value: string) => localStorage.setItem(`heraldmq.${name}`, value);
+const oneOf = <T extends string>(value: string | null, all: readonly T[]): T => all.find((one) => one === value) ?? all[0]!;
+
+export const theme = signal<Theme>(oneOf(kept("theme"), ["system", "light", "dark"]));
+export const zone = signal<Zone>(oneOf(kept("zone"), ["local", "UTC"]));
+export const keysOn = signal(kept("keys") !== "off");
+
+effect(() => {
+  keep("theme", theme.value);
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+});
+effect(() => keep("zone", zone.value));
+effect(() => keep("keys", keysOn.value ? "on" : "off"));

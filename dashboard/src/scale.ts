@@ -1,0 +1,21 @@
+// The top of a chart's scale: it grows at once to a round number, and shrinks when all has been below half of it for a minute.
+
+export function roundUp(n: number): number {
+  if (n <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(n));
+  return [1, 2, 5, 10].map((step) => step * power).find((top) => n <= top * (1 + 1e-9))!;
+}
+
+export interface Scale {
+  top: number;
+  /** Since when all has been below half of it. */
+  lowSince: number | null;
+}
+
+export function follow(scale: Scale | null, highest: number, now: number): Scale {
+  const fitting = roundUp(highest);
+  if (scale === null || fitting > scale.top) return { top: fitting, lowSince: null };
+  if (highest > scale.top / 2) return { top: scale.top, lowSince: null };
+  const lowSince = scale.lowSince ?? now;
+  return now - lowSince >= 60_000 ? { top: fitting, lowSince: null } : { top: scale.top, lowSince };
+}

@@ -1,0 +1,131 @@
+// What stands around every page: menu, search, who is signed in, help.
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { problemOf, type Problem } from "./api";
+import { Dialog } from "./dialog";
+import { visible } from "./format";
+import { again, helpOpen } from "./keys";
+import { Empty, Failed, Head } from "./notices";
+import { pageOf, pages } from "./pages";
+import { paused } from "./poll";
+import { keysOn, theme, zone, type Theme } from "./preferences";
+import { link, route } from "./route";
+import { Search } from "./search";
+import { me, signIn, signOut, signedOut } from "./session";
+
+const menuOpen = signal(false);
+const groups = ["Now", "Clients", "Messages", "Cluster"] as const;
+
+export function Shell() {
+  const entry = pageOf(route.value.page);
+  const identity = `${route.value.page}\0${route.value.parameters.id ?? ""}\0${again.value}`;
+  document.title = `${entry?.title ?? "Not found"} · HeraldMQ`;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("#main")?.focus(); }}>To the page</a>
+      <header class="top">
+        <button type="button" class="menu-button" aria-expanded={menuOpen.value} onClick={() => (menuOpen.value = !menuOpen.value)}>Menu</button>
+        <a class="brand" href={link("overview")}>HeraldMQ</a>
+        <Search />
+        <div class="top-end">
+          <button type="button" class="pause" aria-pressed={paused.value} onClick={() => (paused.value = !paused.value)}>{paused.value ? "Resume" : "Pause"}</button>
+          <button type="button" class="help" onClick={() => (helpOpen.value = true)}>Help</button>
+          <Who />
+        </div>
+      </header>
+      <nav class={`menu ${menuOpen.value ? "open" : ""}`} aria-label="Pages">
+        {groups.map((group) => {
+          const shown = pages.filter((page) => page.group === group && !page.within);
+          return shown.length > 0 && (
+            <div key={group}>
+              <h2>{group}</h2>
+              <ul>{shown.map((page) => (
+                <li key={page.page}>
+                  <a href={link(page.page)} aria-current={page.page === (entry?.within ?? entry?.page) ? "page" : undefined} onClick={() => (menuOpen.value = false)}>{page.title}</a>
+                </li>
+              ))}</ul>
+            </div>
+          );
+        })}
+      </nav>
+      <main id="main" tabIndex={-1} key={identity}>{entry ? <entry.show /> : <NotFound />}</main>
+      <div class="said" role="status">{paused.value ? "Live figures are paused." : ""}</div>
+      {helpOpen.value && <Help />}
+      {signedOut.value && <SignIn />}
+    </>
+  );
+}
+
+function NotFound() {
+  return <><Head title="Not found" /><Empty>There is no page <code>{visible(route.value.page).slice(0, 80)}</code>. The menu has all that there are.</Empty></>;
+}
+
+function Who() {
+  const who = me.value;
+  if (!who) return <span class="who" />;
+  return (
+    <span class="who">
+      <span>{who.user ?? who.key ?? "not signed in"} <span class="soft">{who.role}</span></span>
+      {who.user ? <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button> : <button type="button" class="quiet" onClick={() => (signedOut.value = true)}>Sign in</button>}
+    </span>
+  );
+}
+
+function SignIn() {
+  const [user, setUser] = useState("");
+  const [password, setPassword] = useState("");
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [asking, setAsking] = useState(false);
+  async function submit(event: Event) {
+    event.preventDefault();
+    setAsking(true);
+    try {
+      await signIn(user, password);
+    } catch (error) {
+      setProblem(problemOf(error));
+    }
+    setAsking(false);
+  }
+  return (
+    <Dialog title="Sign in" close={() => { if (me.value) signedOut.value = false; }}>
+      <form onSubmit={submit}>
+        <label class="field">User<input autocomplete="username" value={user} onInput={(event) => setUser(event.currentTarget.value)} /></label>
+        <label class="field">Password<input type="password" autocomplete="current-password" value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></label>
+        {problem && <Failed problem={problem} />}
+        <div class="buttons">
+          {me.value && <button type="button" onClick={() => (signedOut.value = false)}>Cancel</button>}
+          <button type="submit" class="primary" disabled={asking || user === "" || password === ""}>Sign in</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const close = () => (helpOpen.value = false);
+
+function Help() {
+  const rows: [string, string][] = [
+    ["/", "search"], ["?", "this help"], ["r", "ask again"], ["p", "pause, resume"], ["j k", "next row, row before"], ["Enter", "open the row"],
+    ["[ ]", "page before, next page"], ["y", "copy the identifier"], ["Esc", "back"],
+    ...pages.filter((page) => page.key).map((page): [string, string] => [`g ${page.key}`, page.title]),
+  ];
+  return (
+    <Dialog title="Keys and display" close={close}>
+      <dl class="keys">{rows.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl>
+      <div class="filters">
+        <label class="field">Theme
+          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as Theme)}>
+            {["system", "light", "dark"].map((name) => <option key={name} value={name}>{name}</option>)}
+          </select>
+        </label>
+        <label class="field">Times
+          <select value={zone.value} onChange={(event) => (zone.value = event.currentTarget.value === "UTC" ? "UTC" : "local")}>
+            <option value="local">local</option><option value="UTC">UTC</option>
+          </select>
+        </label>
+        <label class="check"><input type="checkbox" checked={keysOn.value} onChange={(event) => (keysOn.value = event.currentTarget.checked)} /> Keys work</label>
+      </div>
+      <div class="buttons"><button type="button" onClick={close}>Close</button></div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,252 @@
+// Every page in a browser, on real nodes under load.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+// @ts-expect-error: plain JavaScript
+import { open, watch } from "../dev/browser.mjs";
+// @ts-expect-error: plain JavaScript
+import { startCluster } from "../dev/cluster.mjs";
+// @ts-expect-error: plain JavaScript
+import { hostile, longIdentifier, pause, seed } from "../dev/seed.mjs";
+// @ts-expect-error: plain JavaScript
+import { serve } from "../dev/serve.mjs";
+import { visible } from "../src/format";
+import { link } from "../src/route-text";
+
+const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
+let cluster: any, load: any, server: any, browser: Browser;
+
+before(async () => {
+  cluster = await startCluster({ size: 3, base: Number(process.env.DASHBOARD_PORTS ?? 26100), folder: process.env.DASHBOARD_FOLDER && `${process.env.DASHBOARD_FOLDER}-test` });
+  load = await seed(cluster.nodes, { machines: 30, screens: 4 });
+  server = await serve({ node: cluster.nodes[0].http, key: cluster.key });
+  browser = await open();
+});
+after(async () => {
+  await browser?.close();
+  server?.close();
+  load?.stop();
+  await cluster?.stop();
+});
+
+/** Runs with a page at this link; fails on whatever no page may do. */
+async function at(hash: string, run: (page: Page) => Promise<void>, base = server) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  const page = await context.newPage();
+  const wrong: string[] = await watch(page, base.url);
+  try {
+    await page.goto(base.url + hash);
+    await page.waitForSelector("main h1");
+    await run(page);
+    assert.deepEqual(wrong, []);
+  } finally {
+    await context.close();
+  }
+}
+
+const text = (page: Page, selector: string) => page.locator(selector).first().innerText();
+const until = (page: Page, selector: string, timeout = 10_000) => page.waitForSelector(selector, { timeout });
+
+const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
+  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
+  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "nowhere"];
+
+for (const name of everyPage) {
+  test(`${name} loads, and axe finds nothing`, () => at(`#/${name}`, async (page) => {
+    await pause(1500);
+    assert.notEqual((await text(page, "h1")).trim(), "");
+    for (const width of [1280, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        const found = await page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+          .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
+        assert.deepEqual(found, [], `${width} ${colorScheme}`);
+      }
+      const wider = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+      assert.equal(wider, 0, `the page scrolls sideways at ${width}`);
+    }
+  }));
+}
+
+test("hostile identifiers and topics are text", async () => {
+  for (const id of [...hostile, longIdentifier] as string[]) {
+    await at(link("client", { id }), async (page) => {
+      await until(page, ".facts");
+      const heading = await text(page, "h1");
+      assert.ok(id.length > 60 || heading.includes(visible(id)), `${heading} is not ${id.slice(0, 80)}`);
+      assert.doesNotMatch(await text(page, "main"), /[\u200f\u202e]/, "no mark turns the line around");
+      assert.equal(await page.locator("main img, main b").count(), 0);
+      assert.match(await text(page, ".answer"), /Connected to mq-/);
+    });
+    if (id.length < 1000) await at(link("topics", { topic: `odd/${id}` }), async (page) => { await until(page, "main table"); assert.equal(await page.locator("main img").count(), 0); });
+  }
+});
+
+test("retained messages are a tree, and payloads are text", () => at(link("retained", { topic: `odd/${hostile[0]}` }), async (page) => {
+  await until(page, ".payload");
+  assert.equal(await text(page, ".payload"), "<b>not bold</b>");
+  await until(page, ".tree .tree .chosen");
+  await page.click(".tree .toggle >> nth=0");
+  await page.waitForSelector(".tree .tree", { state: "detached" });
+  await page.click(".tree .toggle >> nth=1");
+  await until(page, ".tree .tree");
+}));
+
+test("keys", () => at("", async (page) => {
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate("document.activeElement.id"), "search");
+  await page.keyboard.type("gc?");
+  assert.equal(await page.inputValue("#search"), "gc?", "keys do nothing else in a field");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("g");
+  await page.keyboard.press("c");
+  await page.waitForFunction(() => document.querySelector('h1')?.innerText === 'Clients');
+  await until(page, "main tbody a");
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector('h1')?.innerText.startsWith('Client '));
+  await page.keyboard.press("?");
+  await until(page, "dialog[open] kbd");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("dialog").count(), 0);
+  await page.keyboard.press("p");
+  await page.waitForFunction(() => document.querySelector('.pause').innerText === 'Resume');
+}));
+
+test("the search box finds a client, a topic, a node and a page", () => at("", async (page) => {
+  for (const [typed, heading] of [["press-17", "Client press-17"], ["plant/4/state", "Topics"], ["mq-2", "Nodes"], ["shards", "Shards"]] as const) {
+    await page.fill("#search", typed);
+    await until(page, "#found a");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction((expected) => document.querySelector("h1")?.innerText === expected, heading);
+  }
+}));
+
+test("a prefix does not matter", async () => {
+  const below = await serve({ node: cluster.nodes[1].http, key: cluster.key, prefix: "/mq/" });
+  try {
+    await at("#/clients", async (page) => void (await until(page, "main tbody a")), below);
+  } finally {
+    below.close();
+  }
+});
+
+test("without a session one signs in over the page, which goes on", async () => {
+  const signedOut = await serve({ node: cluster.nodes[0].http, key: cluster.key, role: null });
+  try {
+    await at("#/clients", async (page) => {
+      await until(page, "dialog[open]");
+      await page.fill("dialog input >> nth=0", "viewer");
+      await page.fill("dialog input >> nth=1", "wrong");
+      await page.keyboard.press("Enter");
+      await until(page, "dialog .notice.bad");
+      await page.fill("dialog input >> nth=1", "try");
+      await page.keyboard.press("Enter");
+      await until(page, "main tbody a");
+      assert.equal(await page.locator("dialog").count(), 0);
+      await page.goto(signedOut.url + link("client", { id: "press-1" }));
+      const button = page.locator("button", { hasText: "Disconnect" });
+      await button.waitFor();
+      assert.equal(await button.isDisabled(), true);
+      assert.equal(await button.getAttribute("title"), "needs operator");
+      assert.deepEqual(await page.evaluate("Object.keys(localStorage).sort()"), ["heraldmq.keys", "heraldmq.theme", "heraldmq.zone"], "no secret is kept");
+    }, signedOut);
+  } finally {
+    signedOut.close();
+  }
+});
+
+test("what fails is said, the page stays, and goes on", () => at("", async (page) => {
+  await until(page, ".figure-value");
+  await page.waitForFunction(() => document.querySelectorAll('main tbody tr').length === 3);
+  server.state.failing = (path: string) => path === "stats";
+  await until(page, "main .notice.bad");
+  assert.match(await text(page, "main .notice.bad"), /The node could not answer.*Try another node/);
+  assert.equal(await page.locator("main tbody tr").count(), 3);
+  server.state.failing = null;
+  await page.waitForSelector("main .notice.bad", { state: "detached", timeout: 15_000 });
+}));
+
+test("a node that does not answer is named, and its return is seen", () => at("#/clients", async (page) => {
+  await until(page, "main tbody a");
+  cluster.nodes[2].process.kill("SIGSTOP");
+  try {
+    await until(page, "main .notice.warn", 15_000);
+    assert.match(await text(page, "main .notice.warn"), /mq-3/);
+    await page.goto(server.url + "#/overview");
+    await until(page, "main .notice.warn", 15_000);
+    assert.match(await text(page, ".figures"), /≥/);
+  } finally {
+    cluster.nodes[2].process.kill("SIGCONT");
+  }
+  await page.waitForSelector("main .notice.warn", { state: "detached", timeout: 60_000 });
+}));
+
+test("a client is disconnected, and its session is ended", () => at(link("client", { id: "press-3" }), async (page) => {
+  await page.click("text=Disconnect");
+  await page.click("button.danger");
+  await page.waitForFunction(() => document.querySelector('.answer').innerText.includes('The connection was closed.'));
+  await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
+  await page.click("text=End session");
+  assert.equal(await page.evaluate("document.activeElement.innerText"), "Cancel");
+  await page.click("dialog button.danger");
+  await page.waitForFunction(() => document.querySelector('.answer').innerText.includes('No node knows'));
+}));
+
+test("a queue that is not empty wants its identifier typed", () => at(link("client", { id: "archive" }), async (page) => {
+  await page.click("text=End session");
+  const deed = page.locator("dialog button.danger");
+  assert.equal(await deed.isDisabled(), true);
+  await page.fill("dialog input", "archive");
+  assert.equal(await deed.isDisabled(), false);
+  await page.click("dialog button >> text=Cancel");
+}));
+
+test("an eviction says what it would cost before it can be done", () => at("#/nodes", async (page) => {
+  await page.click("button >> text=Evict >> nth=1");
+  await until(page, "dialog .fact");
+  assert.match(await text(page, "dialog dl"), /Connections\s+\d+ clients disconnected/);
+  assert.equal(await page.locator("dialog button.danger").isDisabled(), true);
+  await page.click("dialog button >> text=Cancel");
+}));
+
+test("a node is drained, and the drain ended", () => at("#/nodes", async (page) => {
+  await page.click("button >> text=Drain >> nth=2");
+  await until(page, "dialog .fact");
+  await page.click("dialog button.primary");
+  await page.click("button >> text=End drain", { timeout: 15_000 });
+  await page.waitForFunction(() => !document.querySelector('main table').innerText.includes('draining'), undefined, { timeout: 15_000 });
+}));
+
+test("a ban is made and lifted", () => at("#/bans", async (page) => {
+  await page.click("text=Ban…");
+  await page.fill("dialog label:has-text('Who') input", "press-legacy");
+  await page.click("dialog button.danger");
+  await until(page, "main tbody a >> text=press-legacy");
+  await page.click("main tbody button >> text=Lift");
+  await page.click("main tbody button.primary");
+  await page.waitForSelector("main tbody a", { state: "detached" });
+}));
+
+test("live events come, and what was left out is said", async () => {
+  server.state.events = true;
+  try {
+    await at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
+      await page.waitForFunction(() => document.querySelectorAll('main tbody tr').length >= 4);
+      await page.waitForFunction(() => document.querySelector('main')?.innerText.includes('mq-1 left out 7 events'));
+      assert.match(await text(page, "main tbody"), /message dropped[\s\S]*queue full/);
+    });
+  } finally {
+    server.state.events = false;
+  }
+});
+
+test("nothing jumps in 20 s of live figures", () => at("", async (page) => {
+  await pause(4000);
+  await page.evaluate(`window.shifts = []; new PerformanceObserver((list) => { for (const entry of list.getEntries()) window.shifts.push([entry.value, entry.sources.map((one) => (one.node?.nodeType === 3 ? one.node.parentElement : one.node)?.outerHTML?.slice(0, 120))]); }).observe({ type: "layout-shift" })`);
+  await pause(20_000);
+  assert.deepEqual(await page.evaluate("window.shifts"), []);
+}));
