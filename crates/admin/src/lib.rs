@@ -15,6 +15,7 @@ mod api_state;
 mod backend;
 pub mod cluster;
 mod connection;
+mod dashboard;
 mod pace;
 pub mod page;
 pub mod problem;

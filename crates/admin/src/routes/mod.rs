@@ -36,6 +36,7 @@ use utoipa_axum::routes;
 
 use crate::api_state::Api;
 use crate::backend::Broker;
+use crate::dashboard;
 use crate::problem::{Kind, Problem};
 use crate::requests;
 use crate::rights::{Gate, Rights, Role, authorize};
@@ -55,6 +56,7 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
     let (logins, _) = logins().split_for_parts();
     public()
         .merge(logins.layer(Extension(gate)))
+        .merge(dashboard::router())
         .merge(viewers)
         .merge(operators)
         .merge(administrators)

@@ -1,0 +1,188 @@
+//! The dashboard: the files that were built from `dashboard/`, in this program.
+//!
+//! Invariant: what a file of it may do in a browser is in its headers, not in the file: no scripts and styles but its own, no frames, no
+//! text that becomes markup.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+use axum::routing::get;
+use rust_embed::Embed;
+
+/// `dist/` with each file as it is, compressed by brotli (`.br`) and by gzip (`.gz`).
+#[derive(Embed)]
+#[folder = "../../dashboard/dist"]
+struct Files;
+
+/// The file that is served at `/`.
+const INDEX: &str = "index.html";
+
+/// How a file is compressed, by the end of its name.
+const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
+
+/// What all files have in common.
+const HEADERS: [(HeaderName, &str); 8] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+    (header::VARY, "accept-encoding"),
+];
+
+/// The paths of the dashboard.
+pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let names = Files::iter();
+    let names = names.filter(|name| ENCODINGS.iter().all(|(_, end)| !name.ends_with(end)));
+    names.fold(Router::new(), |router, name| {
+        let path = match &*name {
+            INDEX => "/".to_owned(),
+            name => format!("/{name}"),
+        };
+        let answer = move |headers: HeaderMap| async move { file(&name, &headers) };
+        router.route(&path, get(answer))
+    })
+}
+
+fn file(name: &str, asked: &HeaderMap) -> Response {
+    let accepted = asked.get(header::ACCEPT_ENCODING);
+    let accepted = accepted
+        .and_then(|accepted| accepted.to_str().ok())
+        .unwrap_or_default();
+    let compressed = ENCODINGS.into_iter().find_map(|(encoding, end)| {
+        let file = Files::get(&format!("{name}{end}"))?;
+        accepts(accepted, encoding).then_some((Some(encoding), file))
+    });
+    let (encoding, file) = compressed
+        .or_else(|| Some((None, Files::get(name)?)))
+        .expect("a path stands for a file that is here");
+    let mut response = Response::new(Body::from(file.data));
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let set = [
+        (header::CONTENT_TYPE, Some(kind(name))),
+        (header::CONTENT_ENCODING, encoding),
+        (header::CACHE_CONTROL, Some(lasts(name))),
+    ];
+    for (name, value) in set {
+        if let Some(value) = value {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    response
+}
+
+/// Whether a request takes an encoding: it is named, and not with the quality 0.
+fn accepts(accepted: &str, encoding: &str) -> bool {
+    accepted.split(',').any(|item| {
+        let (name, quality) = item.split_once(';').unwrap_or((item, ""));
+        let quality = quality.trim().strip_prefix("q=");
+        let is_refused = quality.is_some_and(|quality| quality.parse() == Ok(0.0_f32));
+        name.trim().eq_ignore_ascii_case(encoding) && !is_refused
+    })
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, end)| end) {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "json" => "application/json",
+        "txt" => "text/plain; charset=utf-8",
+        end => unreachable!("the dashboard has no files of the kind {end:?}"),
+    }
+}
+
+/// How long a browser may keep a file without asking: for ever if its name says what is in it.
+fn lasts(name: &str) -> &'static str {
+    match name.starts_with("assets/") {
+        true => "public, max-age=31536000, immutable",
+        false => "no-cache",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use serde_json::Value;
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard")
+    }
+
+    #[test]
+    fn a_request_gets_what_it_takes() {
+        for (accepted, expected) in [
+            ("", None),
+            ("gzip, deflate, br", Some("br")),
+            ("gzip, deflate", Some("gzip")),
+            ("br;q=0, gzip;q=0.5", Some("gzip")),
+            ("BR", Some("br")),
+            ("br;q=0.0", None),
+            ("brotli, xgzip", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, accepted.parse().unwrap());
+            let answer = file(INDEX, &headers);
+            let encoding = answer.headers().get(header::CONTENT_ENCODING);
+            let encoding = encoding.map(|encoding| encoding.to_str().unwrap());
+            assert_eq!(encoding, expected, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn each_file_has_a_kind() {
+        for name in Files::iter() {
+            if !name.ends_with(".br") && !name.ends_with(".gz") {
+                kind(&name);
+            }
+        }
+    }
+
+    /// Whether what is checked in was built from these sources. `npm run check` builds it again and compares.
+    #[test]
+    fn what_is_built_is_of_these_sources() {
+        let manifest = std::fs::read(folder().join("dist/manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+        let mut checked = 0;
+        for (part, below) in [("sources", ""), ("built", "dist/")] {
+            for (name, hash) in manifest[part].as_object().unwrap() {
+                let content = std::fs::read(folder().join(format!("{below}{name}"))).unwrap();
+                let found: String = Sha256::digest(&content)
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
+                assert_eq!(
+                    Value::from(found),
+                    *hash,
+                    "{name} is not what dashboard/dist was built from: npm run build"
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "{checked} files");
+    }
+}
