@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { usePolled, type Polled } from "./poll";
 import { back, forward } from "./cursors";
-import { count } from "./format";
+import { plural } from "./format";
 
 export interface Page<Row> {
   items: Row[];
@@ -37,12 +37,12 @@ export function usePages<Row>(load: (after: string | undefined, abort: AbortSign
 
 /** `[` and `]` press these buttons. */
 export function Pager({ pages, what }: { pages: Pages<unknown>; what: string }) {
-  if (pages.value === null) return null;
+  if (pages.value === null || (!pages.back && !pages.forward)) return null;
   const shown = pages.value.items.length;
   return (
-    <nav class="pager" aria-label={`pages of ${what}`}>
+    <nav class="pager" aria-label={`pages of ${what}s`}>
       <button type="button" data-key="[" disabled={!pages.back} onClick={() => pages.back?.()}>Previous</button>
-      <span>page {pages.number} · {count(shown)} {what}{pages.forward ? ", more follow" : ""}</span>
+      <span>page {pages.number} · {plural(shown, what)}{pages.forward ? ", more follow" : ""}</span>
       <button type="button" data-key="]" disabled={!pages.forward} onClick={() => pages.forward?.()}>Next</button>
     </nav>
   );

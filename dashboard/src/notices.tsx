@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { Missing } from "./api.types";
 import { apiUrl, missingOf, type Problem } from "./api";
 import { second } from "./clock";
+import { json, quote } from "./command";
 import { duration, time, visible, words } from "./format";
 import { paused, type Polled } from "./poll";
 import { zone } from "./preferences";
@@ -83,6 +84,8 @@ export function Partial({ missing, again }: { missing: Missing[]; again?: () => 
 }
 
 export function Failed({ problem, again }: { problem: Problem; again?: (() => void) | undefined }) {
+  // The dialog for signing in says it.
+  if (problem.status === 401 && !problem.type.endsWith(":login-failed")) return null;
   return (
     <div class="notice bad" role="alert">
       <span class="notice-text">
@@ -94,16 +97,14 @@ export function Failed({ problem, again }: { problem: Problem; again?: (() => vo
   );
 }
 
-const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
-
 function AsCommand({ request, body, command }: Pick<HeadProps, "request" | "body" | "command">) {
   const [open, setOpen] = useState(false);
-  const data = body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
-  const texts = [`curl -H "Authorization: Bearer $KEY"${data} ${quoted(apiUrl(request!))}`, ...(command ? [command] : [])];
+  const data = body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quote(json(body))}`;
+  const texts = [`curl -H "Authorization: Bearer $KEY"${data} ${quote(apiUrl(request!))}`, ...(command ? [command] : [])];
   return (
     <span class="as-command">
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>As command</button>
-      {open && <span class="command-box">{texts.map((text) => <code key={text}>{visible(text).slice(0, 2000)}</code>)}</span>}
+      {open && <span class="command-box">{texts.map((text) => <code key={text}>{text.length > 2000 ? "The identifier is too long for a command." : visible(text)}</code>)}</span>}
     </span>
   );
 }

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
 import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
 import { secondsSince } from "../clock";
+import { quote } from "../command";
 import { Action, Confirm } from "../dialog";
 import { DropTable } from "../drops";
 import { EventList } from "../eventlist";
@@ -31,7 +32,7 @@ export function ClientPage() {
   return (
     <>
       <Head title={`Client ${short}`} polled={gone ? undefined : polled} request={fitsPath(id) ? `/clients/${id}` : "/lookup"} body={fitsPath(id) ? undefined : { client_id: id }}
-        command={`heraldmq client '${id}'`} actions={polled.value && !gone && <Actions id={id} client={polled.value} done={(what) => { setDone(what); polled.again(); }} />}>
+        command={`heraldmq client ${quote(id)}`} actions={polled.value && !gone && <Actions id={id} client={polled.value} done={(what) => { setDone(what); polled.again(); }} />}>
         <span data-copy={id}>{gone ? absent(polled.problem!) : polled.value && sentence(polled.value)}</span>
         {done && <> <strong>{done}</strong></>}
       </Head>
@@ -224,7 +225,7 @@ function Subscriptions({ id, client }: { id: string; client: Client }) {
             : <Action needs="operator" onClick={() => setAsked(row.given_filter)}>Unsubscribe</Action> },
         ]} />
       )}
-      <Pager pages={pages} what="subscriptions" />
+      <Pager pages={pages} what="subscription" />
     </>
   );
 }
@@ -250,7 +251,7 @@ function Queue({ id }: { id: string }) {
           { head: "Payload", cell: (row) => (row.payload === null ? <span class="soft">{payloads ? "too large" : "needs operator"}</span> : <button type="button" class="quiet foreign" onClick={() => setShown(row)}>{preview(row)}</button>) },
         ]} />
       ))}
-      <Pager pages={pages} what="messages" />
+      <Pager pages={pages} what="message" />
       {shown && (
         <Confirm title="Payload" deed="Copy" act={() => navigator.clipboard.writeText(shown.payload ?? "")} close={() => setShown(null)}>
           <p><Foreign text={shown.topic} most={80} />, {bytes(shown.payload_bytes)}, {shown.encoding === "utf8" ? "text" : "base64"}</p>
@@ -270,7 +271,7 @@ function Drops({ id, client }: { id: string; client: Client }) {
     <>
       <Notices polled={pages} />
       {pages.value && (pages.value.items.length === 0 ? <Empty>None of its messages is among those that the nodes remember to have dropped.</Empty> : <DropTable rows={pages.value.items} of="client" />)}
-      <Pager pages={pages} what="drops" />
+      <Pager pages={pages} what="drop" />
     </>
   );
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ClientRow } from "../api.types";
 import { get, missingOf } from "../api";
+import { quote } from "../command";
 import { count, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
 import { Empty, Head, isStale } from "../notices";
@@ -20,7 +21,7 @@ export function Clients() {
   const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
   return (
     <>
-      <Head title="Clients" polled={pages} request={request} command={`heraldmq clients${asked.prefix ? ` '${asked.prefix}'` : ""}${asked.state ? ` --state ${asked.state}` : ""}`}>
+      <Head title="Clients" polled={pages} request={request} command={`heraldmq clients${asked.prefix ? ` ${quote(asked.prefix)}` : ""}${asked.state ? ` --state ${quote(asked.state)}` : ""}`}>
         {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
       </Head>
       <Filters asked={asked} />
@@ -36,7 +37,7 @@ export function Clients() {
           { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
           { head: "Queued", width: 9, figure: true, cell: (row) => count(row.queue_messages) },
         ]} />}
-      <Pager pages={pages} what="clients" />
+      <Pager pages={pages} what="client" />
     </>
   );
 }

@@ -50,7 +50,7 @@ export function Drops() {
       {pages.value && (pages.value.items.length === 0
         ? <Empty>{missingOf(pages.value).length > 0 ? "None on the nodes that answered." : "No drop that the nodes remember fits. Each keeps the latest thousand or so."}</Empty>
         : <DropTable rows={pages.value.items} stale={isStale(pages)} />)}
-      <Pager pages={pages} what="drops" />
+      <Pager pages={pages} what="drop" />
     </>
   );
 }

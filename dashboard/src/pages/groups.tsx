@@ -25,7 +25,7 @@ export function Groups() {
           { head: "Connected", width: 12, figure: true, cell: (row) => count(row.online) },
           { head: "State", width: 18, cell: (row) => (row.online > 0 ? <State is="ok" say="served" /> : <State is="silent" say="nobody connected" />) },
         ]} />}
-      <Pager pages={pages} what="groups" />
+      <Pager pages={pages} what="group" />
     </>
   );
 }

@@ -47,7 +47,7 @@ function Matching({ filter, show }: { filter: string; show(topic: string): void 
         { head: "Size", width: 10, figure: true, cell: (row) => bytes(row.payload_bytes) },
         { head: "Expires", width: 14, cell: (row) => (row.expires_at ? <Moment at={row.expires_at} /> : "never") },
       ]} />
-      <Pager pages={pages} what="messages" />
+      <Pager pages={pages} what="message" />
     </div>
   );
 }

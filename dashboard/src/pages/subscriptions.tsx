@@ -39,7 +39,7 @@ export function Subscriptions() {
           { head: "Options", width: 26, cell: (row) => [row.no_local && "no local", row.retain_as_published && "as published", row.identifier !== null && `id ${row.identifier}`].filter(Boolean).join(", ") },
           { head: "Node", width: 11, cell: (row) => visible(row.node_name ?? "") },
         ]} />}
-      <Pager pages={pages} what="subscriptions" />
+      <Pager pages={pages} what="subscription" />
     </>
   );
 }

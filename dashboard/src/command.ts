@@ -1,0 +1,14 @@
+// Texts of strangers in commands that an operator may copy into a shell.
+
+const hidden = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const escape = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** One word of a shell. What cannot be seen is written as bash, zsh and ksh read it in `$'…'`. */
+export function quote(word: string): string {
+  if (/^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")) return word;
+  if (word.search(hidden) < 0) return `'${word.replaceAll("'", `'\\''`)}'`;
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(hidden, escape)}'`;
+}
+
+/** JSON in which all that cannot be seen is escaped. */
+export const json = (body: unknown): string => JSON.stringify(body).replace(hidden, escape);

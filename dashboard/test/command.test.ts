@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { json, quote } from "../src/command";
+
+const words = ["press-17", "plant/4/state", "it's", "$(reboot)", "`id`", "a; rm -rf /", "\\", "'; id #", "-q", "--url=http://x", "a b", "\u202etxt.exe", "'\u202e\\", "\n", "größe", ""];
+
+test("a shell reads each word as it was", () => {
+  for (const word of words) {
+    const read = execFileSync("bash", ["-c", `printf %s ${quote(word)}`], { encoding: "utf8", env: { ...process.env, LC_ALL: "C.UTF-8" } });
+    assert.equal(read, word);
+  }
+});
+
+test("nothing in a command is hidden", () => {
+  assert.equal(quote("\u202etxt"), "$'\\u202etxt'");
+  assert.equal(json({ id: "\u202e" }), '{"id":"\\u202e"}');
+  assert.deepEqual(JSON.parse(json(words)), words);
+});
