@@ -20,6 +20,8 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
     node.process = startNode(node, n === 1, folder, { token, secret }, base + 21);
     nodes.push(node);
   }
+  // Whatever ends this process ends its nodes.
+  process.on("exit", () => { for (const node of nodes) node.process.kill("SIGKILL"); });
   const cluster = { nodes, key, token, folder, stop: () => stop(nodes) };
   await ready(cluster);
   return cluster;
